@@ -1,0 +1,1 @@
+//! Redisson-style pub/sub waiting locks for Tokio.
