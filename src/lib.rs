@@ -1,1 +1,67 @@
 //! Redisson-style pub/sub waiting locks for Tokio.
+//!
+//! A lock that several processes share through Redis, whose waiters park until they are told of its
+//! release: they never poll. Re-entrant, fenced, renewed while held, told when lost, and safe to
+//! drop at any `await`.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+//! let client = parklock::Client::connect(&url).await?;
+//! let guard = client.lock("orders:42").lock().await?;   // parks until it is ours
+//! // ... the critical section; the watchdog renews ...
+//! guard.unlock().await?;                                // or drop it: given back in the background
+//! # parklock::Result::Ok(()) }).unwrap();
+//! ```
+//!
+//! # Which lock when
+//!
+//! | you want | take |
+//! |---|---|
+//! | one at a time, as with `tokio::sync::Mutex` | [`Lock`] |
+//! | the same work to lock again in a nested call | [`ReentrantLock`] |
+//! | work that must stop when the lock is lost | [`Lock::run`] |
+//! | a time limit for the holder instead of renewal | [`Lock::lease`] |
+//!
+//! # What a lease cannot promise
+//!
+//! A process that sleeps through its lease (a stopped machine, a blocked executor) still thinks that
+//! it holds the lock when it wakes, until it looks. A primary that fails over to a replica may
+//! forget a lock that it had granted. A server whose clock is set forward frees locks early. Where
+//! two holders at once would do damage, pass [`Guard::token`] to whatever you protect, and let it
+//! refuse smaller numbers than it has seen.
+//!
+//! # Where time comes from
+//!
+//! Deadlines are counted on this machine's monotonic clock, from before a request was sent. The
+//! system's clock is never read.
+
+mod client;
+mod lock;
+mod reentrant_lock;
+
+mod guard;
+mod handle;
+
+mod engine;
+mod wire;
+
+mod config;
+mod error;
+mod keys;
+mod owner;
+#[cfg(feature = "tls")]
+mod tls;
+mod token;
+
+pub use client::Client;
+pub use config::{Config, HandOff, Layout};
+pub use engine::Ended;
+pub use error::{Error, Result};
+pub use guard::{Guard, Hold};
+pub use lock::Lock;
+pub use owner::Owner;
+pub use reentrant_lock::ReentrantLock;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
+pub use token::FencingToken;

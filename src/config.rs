@@ -1,0 +1,291 @@
+//! Every setting: its default, its reason, its price, and the one check of them all.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
+
+/// What a lease may be, and what an extension may ask for.
+pub(crate) const LEASE: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
+
+/// Turns within one grant: a fencing token has ten bits for them.
+const MOST_TURNS: u32 = 1023;
+
+/// # Errors
+/// [`Error::InvalidLease`] if the lease is not between 10 ms and 24 h.
+pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {
+    if LEASE.contains(&lease) { Ok(lease) } else { Err(Error::InvalidLease { lease }) }
+}
+
+/// How a [`Client`](crate::Client) behaves. The defaults suit most services.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let config = parklock::Config::default()
+///     .watchdog_timeout(Duration::from_secs(10))
+///     .max_hold(Duration::from_secs(300));
+/// # let _ = config;
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    pub(crate) watchdog_timeout: Duration,
+    pub(crate) layout: Layout,
+    pub(crate) hand_off: HandOff,
+    pub(crate) connect_timeout: Duration,
+    response_timeout: Option<Duration>,
+    ride_out: Option<Duration>,
+    pub(crate) max_park: Duration,
+    claim_timeout: Option<Duration>,
+    pub(crate) subscription_linger: Duration,
+    pub(crate) max_waiters: usize,
+    pub(crate) max_hold: Option<Duration>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            watchdog_timeout: Duration::from_secs(30),
+            layout: Layout::Native,
+            hand_off: HandOff::default(),
+            connect_timeout: Duration::from_secs(2),
+            response_timeout: None,
+            ride_out: None,
+            max_park: Duration::from_secs(10),
+            claim_timeout: None,
+            subscription_linger: Duration::from_secs(5),
+            max_waiters: 100_000,
+            max_hold: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+}
+
+impl Config {
+    /// How long a lock outlives a holder that falls silent. Default 30 s, as Redisson.
+    ///
+    /// The watchdog renews each third of it, so that two renewals may fail in a row. Shorter frees
+    /// the locks of a crashed process sooner; longer survives longer pauses and outages.
+    #[must_use]
+    pub fn watchdog_timeout(mut self, timeout: Duration) -> Self {
+        self.watchdog_timeout = timeout;
+        self
+    }
+
+    /// Which keys and channels to use. Default [`Layout::Native`].
+    #[must_use]
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// How long a client may hand a lock from one of its callers to the next before it offers it
+    /// to the other clients. Default: see [`HandOff`].
+    #[must_use]
+    pub fn hand_off(mut self, hand_off: HandOff) -> Self {
+        self.hand_off = hand_off;
+        self
+    }
+
+    /// How long a connection may take to be made, with everything that makes it usable.
+    /// Default 2 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long to wait for one answer of the server. Default 2 s, or a quarter of
+    /// [`watchdog_timeout`](Self::watchdog_timeout) if that is less.
+    ///
+    /// It must be at most a quarter of the watchdog timeout, so that a renewal which gets no answer
+    /// can be repeated in time. Shorter notices a stopped server sooner; too short takes a slow one
+    /// for dead.
+    #[must_use]
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = Some(timeout);
+        self
+    }
+
+    /// How long a call outlives a server that is gone, before it answers
+    /// [`Error::Unavailable`]. Default: the watchdog timeout. A caller's own limit comes first.
+    #[must_use]
+    pub fn ride_out(mut self, time: Duration) -> Self {
+        self.ride_out = Some(time);
+        self
+    }
+
+    /// The longest that a waiter parks before it looks again, whatever the holder's TTL says.
+    /// Default 10 s.
+    ///
+    /// It bounds the delay if an unlock message is lost. The price is one request per client and
+    /// awaited lock in this time.
+    #[must_use]
+    pub fn max_park(mut self, time: Duration) -> Self {
+        self.max_park = time;
+        self
+    }
+
+    /// How long a caller that was handed a lock may leave its future unpolled before the lock goes
+    /// on without it. Default 1 s, or a quarter of the watchdog timeout if that is less.
+    #[must_use]
+    pub fn claim_timeout(mut self, time: Duration) -> Self {
+        self.claim_timeout = Some(time);
+        self
+    }
+
+    /// How long a subscription outlives its last waiter. Default 5 s.
+    ///
+    /// It saves a busy lock the SUBSCRIBE and UNSUBSCRIBE of every wait, for about 200 bytes of the
+    /// server's memory.
+    #[must_use]
+    pub fn subscription_linger(mut self, time: Duration) -> Self {
+        self.subscription_linger = time;
+        self
+    }
+
+    /// How many callers may wait in this client at once, for all locks. Default 100,000. One more
+    /// gets [`Error::TooManyWaiters`].
+    #[must_use]
+    pub fn max_waiters(mut self, waiters: usize) -> Self {
+        self.max_waiters = waiters;
+        self
+    }
+
+    /// How long the watchdog renews one lock at the most. Default: as long as it is held.
+    ///
+    /// Past this time the lock is no longer renewed and is lost with its running lease. It ends a
+    /// guard that was forgotten; it also ends work that merely takes longer.
+    #[must_use]
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = Some(time);
+        self
+    }
+
+    /// The certificates for a `rediss://` URL. Default: the web's roots and no client certificate.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    pub(crate) fn response(&self) -> Duration {
+        self.response_timeout
+            .unwrap_or_else(|| Duration::from_secs(2).min(self.watchdog_timeout / 4))
+    }
+
+    pub(crate) fn claim(&self) -> Duration {
+        self.claim_timeout.unwrap_or_else(|| Duration::from_secs(1).min(self.watchdog_timeout / 4))
+    }
+
+    pub(crate) fn riding_out(&self) -> Duration {
+        self.ride_out.unwrap_or(self.watchdog_timeout)
+    }
+
+    /// # Errors
+    /// [`Error::Config`], naming the first relation that does not hold.
+    pub(crate) fn check(&self) -> Result<()> {
+        let relations = [
+            (
+                LEASE.contains(&self.watchdog_timeout),
+                "watchdog_timeout must be between 10 ms and 24 h",
+            ),
+            (
+                self.response() * 4 <= self.watchdog_timeout,
+                "response_timeout must be at most a quarter of watchdog_timeout, \
+                 or one unanswered renewal could not be repeated in time",
+            ),
+            (!self.response().is_zero(), "response_timeout must not be zero"),
+            (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
+            (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
+            (
+                self.hand_off.max_consecutive <= MOST_TURNS,
+                "hand_off.max_consecutive must be at most 1,023, the turns that a token can count",
+            ),
+            (
+                self.claim() <= self.watchdog_timeout / 2,
+                "claim_timeout must be at most half of watchdog_timeout, \
+                 or a lock could run out between two callers",
+            ),
+            (self.max_waiters > 0, "max_waiters must be at least 1"),
+            (
+                self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
+                "max_hold must be at least watchdog_timeout, which every hold is given",
+            ),
+        ];
+        match relations.iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, relation)) => Err(Error::config(*relation)),
+        }
+    }
+}
+
+/// Which keys and channels a client uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Layout {
+    /// Our own: `lock:{name}` and `lock_channel:{name}`. Safe for every name, also in a cluster.
+    #[default]
+    Native,
+    /// That of Redisson (Java), so that both fleets share locks: `name` and
+    /// `redisson_lock__channel:{name}`.
+    Redisson,
+}
+
+/// How long a client may pass a lock around among its own callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandOff {
+    /// Turns in a row, at most 1,023; 0 gives every turn back to Redis. Default 256.
+    ///
+    /// More is faster and makes the other clients wait longer.
+    pub max_consecutive: u32,
+    /// Time in a row. Default 2 ms.
+    pub max_time: Duration,
+}
+
+impl Default for HandOff {
+    fn default() -> Self {
+        Self { max_consecutive: 256, max_time: Duration::from_millis(2) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(config: Config) -> String {
+        config.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_defaults_hold_and_follow_the_watchdog_timeout() {
+        assert!(Config::default().check().is_ok());
+        assert_eq!(Config::default().response(), Duration::from_secs(2));
+        let quick = Config::default().watchdog_timeout(Duration::from_secs(3));
+        assert_eq!(quick.response(), Duration::from_millis(750));
+        assert_eq!(quick.riding_out(), Duration::from_secs(3));
+        assert!(quick.check().is_ok());
+    }
+
+    #[test]
+    fn the_check_names_the_relation_that_does_not_hold() {
+        let second = Duration::from_secs(1);
+        let config = Config::default;
+        assert!(refusal(config().response_timeout(second * 10)).contains("a quarter of watchdog"));
+        assert!(refusal(config().watchdog_timeout(Duration::ZERO)).contains("watchdog_timeout"));
+        assert!(refusal(config().max_hold(second)).contains("max_hold"));
+        assert!(refusal(config().max_waiters(0)).contains("max_waiters"));
+        assert!(refusal(config().claim_timeout(second * 20)).contains("claim_timeout"));
+        assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));
+        let endless = HandOff { max_consecutive: 1024, ..HandOff::default() };
+        assert!(refusal(config().hand_off(endless)).contains("max_consecutive"));
+    }
+}

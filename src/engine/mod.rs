@@ -1,0 +1,227 @@
+//! What moves, and knows no primitive: waiting, ownership, renewal, giving back.
+
+mod claim;
+mod entry;
+mod hold;
+mod park;
+mod releaser;
+mod tenure;
+mod timetable;
+mod watchdog;
+mod wheel;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+pub(crate) use park::{Patience, Wish, acquire};
+pub use tenure::Ended;
+pub(crate) use tenure::{Lease, Tenure};
+
+use crate::config::Config;
+use crate::engine::entry::{Table, Turn};
+use crate::engine::releaser::{Job, Releaser};
+use crate::engine::tenure::{Grant, Holder};
+use crate::engine::timetable::Timetable;
+use crate::engine::watchdog::{Rhythm, Watchdog};
+use crate::error::{Error, Result};
+use crate::wire::{Address, Commands, Heard, Subscriber};
+
+/// The pause before something that failed is tried again, give or take a half.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The part of a reconnect's rush that each waited-for lock adds to its length.
+const SPREAD: Duration = Duration::from_micros(50);
+
+/// All that the handles of one client share.
+pub(crate) struct Engine {
+    pub(crate) config: Config,
+    pub(crate) commands: Commands,
+    pub(crate) client: String,
+    subscriber: Subscriber,
+    table: Arc<Table>,
+    timetable: Arc<Timetable>,
+    rhythm: Rhythm,
+    started: Instant,
+    releaser: mpsc::UnboundedSender<Job>,
+    orphaned: AtomicBool,
+    tenures: AtomicU64,
+    waiters: AtomicUsize,
+    closing: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Engine {
+    /// Connects, and starts the client's tasks on the current runtime.
+    pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
+        config.check()?;
+        let address = Arc::new(Address::new(url, &config)?);
+        let (table, started) = (Arc::new(Table::default()), Instant::now());
+        let timetable = Arc::new(Timetable::new(started));
+        let client = Uuid::new_v4().to_string();
+
+        let (commands, mut command_link) = Commands::new(Arc::clone(&address));
+        let heard = listener(Arc::clone(&table), Arc::clone(&timetable), client.clone());
+        let (subscriber, mut subscriber_link) =
+            Subscriber::new(address, config.subscription_linger, heard);
+        tokio::try_join!(command_link.start(), subscriber_link.start())
+            .map_err(|fault| fault.into_outage(""))?;
+
+        let (releaser, jobs) = mpsc::unbounded_channel();
+        let rhythm = Rhythm { timeout: config.watchdog_timeout, max_hold: config.max_hold };
+        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+        let watchdog = Watchdog {
+            timetable: Arc::clone(&timetable),
+            commands: commands.clone(),
+            releaser: releaser.downgrade(),
+            rhythm,
+            started,
+        };
+        let give_back = Releaser::new(jobs, commands.clone(), client.clone(), config.response());
+
+        let tasks = TaskTracker::new();
+        let last_word =
+            || LastWord { table: Arc::clone(&table), timetable: Arc::clone(&timetable) };
+        tasks.spawn(last_word().after(command_link.run(stop.clone())));
+        tasks.spawn(last_word().after(subscriber_link.run(stop.clone())));
+        tasks.spawn(last_word().after(watchdog.run(stop.clone())));
+        tasks.spawn(last_word().after(give_back.run(closing.clone(), stop)));
+        tasks.close();
+
+        Ok(Arc::new(Self {
+            config,
+            commands,
+            client,
+            subscriber,
+            table,
+            timetable,
+            rhythm,
+            started,
+            releaser,
+            orphaned: AtomicBool::new(false),
+            tenures: AtomicU64::new(0),
+            waiters: AtomicUsize::new(0),
+            closing,
+            tasks,
+        }))
+    }
+
+    /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
+    /// the client's tasks to end.
+    pub(crate) async fn close(&self) {
+        self.table.close();
+        for tenure in self.timetable.close() {
+            if let Some(turn) = tenure.close() {
+                self.later(Job::release(&tenure, turn));
+            }
+        }
+        self.closing.cancel();
+        self.tasks.wait().await;
+    }
+
+    /// The request's lease, in time.
+    fn lease(&self, lease: Lease) -> Duration {
+        match lease {
+            Lease::Watched => self.config.watchdog_timeout,
+            Lease::Fixed(lease) => lease,
+        }
+    }
+
+    /// An owner field that has never been used and never will be.
+    fn next_field(&self) -> String {
+        format!("{}:{}", self.client, self.tenures.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Begins a tenure, and has it watched.
+    fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Arc<Tenure>> {
+        let (now, until) = (Instant::now(), grant.deadline);
+        let tenure = Tenure::begin(turn, grant, holder, now);
+        let due = match holder.lease {
+            Lease::Watched => self.rhythm.next(self.started, now).min(until),
+            Lease::Fixed(_) => until,
+        };
+        if self.timetable.enter(&tenure, due) {
+            return Ok(tenure);
+        }
+        // The client was closed in between.
+        self.abandon(&tenure);
+        Err(Error::Closed)
+    }
+
+    /// Has something done in the background.
+    fn later(&self, job: Job) {
+        if self.releaser.send(job).is_err() && !self.orphaned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("the client's runtime has ended: its locks are left to their leases");
+        }
+    }
+
+    /// A random part of the time over which all waited-for locks are to be asked for again.
+    fn spread(&self) -> Duration {
+        (SPREAD * u32::try_from(self.table.len()).unwrap_or(u32::MAX)).mul_f64(fastrand::f64())
+    }
+
+    fn count_waiter(&self) -> Result<Counted<'_>> {
+        let limit = self.config.max_waiters;
+        let counted = Counted(&self.waiters);
+        if self.waiters.fetch_add(1, Ordering::Relaxed) < limit {
+            Ok(counted)
+        } else {
+            Err(Error::TooManyWaiters { limit })
+        }
+    }
+}
+
+/// One caller that waits.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a client does with what it hears: it opens the gate, and if another client speaks of a lock
+/// that we believe to hold, it looks at once.
+fn listener(
+    table: Arc<Table>,
+    timetable: Arc<Timetable>,
+    client: String,
+) -> impl Fn(&str, Heard<'_>) + Send + Sync {
+    move |channel, heard| {
+        let Some(entry) = table.find(channel) else { return };
+        entry.gate.open();
+        if let Heard::Message(from) = heard
+            && from != client.as_bytes()
+            && let Some(tenure) = entry.held()
+        {
+            timetable.hasten(&tenure);
+        }
+    }
+}
+
+/// A task's last word: without it the client cannot go on. Waiters are sent away and tenures lost,
+/// however the task came to its end: by `close`, a panic, or the end of its runtime.
+struct LastWord {
+    table: Arc<Table>,
+    timetable: Arc<Timetable>,
+}
+
+impl LastWord {
+    async fn after(self, task: impl Future<Output = ()>) {
+        task.await;
+    }
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        self.table.close();
+        for tenure in self.timetable.close() {
+            tenure.lose("the client has ended");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The releaser: gives back in the background what nobody waits for any more.
+//!
+//! 1. Whoever may have got a lock from Redis and cannot keep it leaves a job here.
+//! 2. A job is repeated until the server answers it, or Redis itself has freed the lock.
+//! 3. An acquire that was never answered may run late. If it was sent on an older connection than
+//!    its release, "not found" is no answer: it may come yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::entry::Turn;
+use crate::engine::tenure::Tenure;
+use crate::keys::Keys;
+use crate::wire::{Commands, Fault, Release};
+
+/// Locks in one release script.
+const BATCH: usize = 128;
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether the server found the lock that was given back; the fault if it never answered.
+pub(crate) type Outcome = Result<bool, Fault>;
+
+/// Something to be made true in Redis.
+pub(crate) struct Job {
+    keys: Arc<Keys>,
+    field: String,
+    what: What,
+    /// When Redis will have done it by itself.
+    until: Instant,
+    /// Goes to the next caller with the first answer, or with the first failure.
+    turn: Option<Turn>,
+    told: Option<oneshot::Sender<Outcome>>,
+    due: Instant,
+    pause: Duration,
+}
+
+enum What {
+    /// The lock is given back, whoever of us had it.
+    Release,
+    /// As a release; the acquire may have been sent on this connection, and may still be on its way.
+    Ghost { sent_on: u64 },
+    /// The hold count in Redis is that of the tenure.
+    Count(Arc<Tenure>),
+}
+
+impl Job {
+    fn new(keys: &Arc<Keys>, field: &str, what: What, until: Instant) -> Self {
+        Self {
+            keys: Arc::clone(keys),
+            field: field.to_owned(),
+            what,
+            until,
+            turn: None,
+            told: None,
+            due: Instant::now(),
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    /// Gives a tenure back, and then its turn.
+    pub(crate) fn release(tenure: &Tenure, turn: Option<Turn>) -> Self {
+        let job = Self::new(&tenure.keys, &tenure.field, What::Release, tenure.deadline());
+        Self { turn, ..job }
+    }
+
+    /// Clears away what is left of a tenure past its deadline.
+    pub(crate) fn sweep(tenure: &Tenure, lease: Duration) -> Self {
+        Self::new(&tenure.keys, &tenure.field, What::Release, Instant::now() + lease)
+    }
+
+    /// Clears away what an unanswered acquire may have done, or may do yet.
+    pub(crate) fn ghost(keys: &Arc<Keys>, field: &str, sent_on: u64, lease: Duration) -> Self {
+        Self::new(keys, field, What::Ghost { sent_on }, Instant::now() + lease)
+    }
+
+    /// Has Redis told the hold count.
+    pub(crate) fn count(tenure: &Arc<Tenure>) -> Self {
+        let what = What::Count(Arc::clone(tenure));
+        Self::new(&tenure.keys, &tenure.field, what, tenure.deadline())
+    }
+
+    /// Has the outcome told.
+    pub(crate) fn telling(mut self) -> (Self, oneshot::Receiver<Outcome>) {
+        let (told, outcome) = oneshot::channel();
+        self.told = Some(told);
+        (self, outcome)
+    }
+
+    /// The lock as the release script wants it.
+    pub(crate) fn request<'a>(&'a self, client: &'a str) -> Release<'a> {
+        let Self { keys, field, .. } = self;
+        Release { keys, field, message: keys.message(client) }
+    }
+
+    /// Whether this answer, on this connection, settles the job.
+    fn is_settled_by(&self, found: bool, generation: u64) -> bool {
+        match self.what {
+            What::Ghost { sent_on } => found || sent_on == generation,
+            What::Release | What::Count(_) => true,
+        }
+    }
+
+    fn settle(self, outcome: Outcome) {
+        drop(self.turn);
+        if let Some(told) = self.told {
+            // Nobody may be waiting any more.
+            let _ = told.send(outcome);
+        }
+    }
+
+    fn postpone(&mut self, now: Instant) {
+        self.turn = None;
+        self.due = now + self.pause.mul_f64(0.5 + fastrand::f64());
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The task that gives back.
+pub(crate) struct Releaser {
+    jobs: mpsc::UnboundedReceiver<Job>,
+    commands: Commands,
+    /// Our name in the messages that we publish.
+    client: String,
+    /// How long it may go on when the client has been closed.
+    patience: Duration,
+    /// What is still to be done, by the time at which it is due.
+    open: BTreeMap<(Instant, u64), Job>,
+    jobs_seen: u64,
+}
+
+impl Releaser {
+    pub(crate) fn new(
+        jobs: mpsc::UnboundedReceiver<Job>,
+        commands: Commands,
+        client: String,
+        patience: Duration,
+    ) -> Self {
+        Self { jobs, commands, client, patience, open: BTreeMap::new(), jobs_seen: 0 }
+    }
+
+    /// Runs until the client is closed or nobody is left who could send a job, and then does what
+    /// it was sent by then. `stop` tells the others that nobody needs them any more.
+    pub(crate) async fn run(mut self, closing: CancellationToken, stop: CancellationToken) {
+        let _stop = stop.drop_guard();
+        let patience = self.patience;
+        // The server may be gone: then the leases do the rest.
+        let out_of_time = async {
+            closing.cancelled().await;
+            sleep(patience).await;
+        };
+        tokio::select! {
+            () = self.serve(&closing) => {}
+            () = out_of_time => {}
+        }
+    }
+
+    async fn serve(&mut self, closing: &CancellationToken) {
+        while !closing.is_cancelled() {
+            let due = self.next_due();
+            tokio::select! {
+                job = self.jobs.recv() => match job {
+                    Some(job) => self.put(job),
+                    None => break,
+                },
+                () = due => {}
+                () = closing.cancelled() => {}
+            }
+            self.work().await;
+        }
+        self.jobs.close();
+        self.gather();
+        while !self.open.is_empty() {
+            self.next_due().await;
+            self.work().await;
+        }
+    }
+
+    fn put(&mut self, job: Job) {
+        self.jobs_seen += 1;
+        self.open.insert((job.due, self.jobs_seen), job);
+    }
+
+    fn gather(&mut self) {
+        while let Ok(job) = self.jobs.try_recv() {
+            self.put(job);
+        }
+    }
+
+    /// Until the first of the open jobs is due, if there is any.
+    fn next_due(&self) -> impl Future<Output = ()> + use<> {
+        let due = self.open.first_key_value().map(|((due, _), _)| *due);
+        async move {
+            match due {
+                Some(due) => sleep_until(due.into()).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Does what is due.
+    async fn work(&mut self) {
+        self.gather();
+        let now = Instant::now();
+        let mut releases = Vec::new();
+        while self.open.first_key_value().is_some_and(|((due, _), _)| *due <= now) {
+            let Some((_, job)) = self.open.pop_first() else { break };
+            match &job.what {
+                What::Count(tenure) => {
+                    let outcome = self.count(&Arc::clone(tenure)).await;
+                    self.judge(job, outcome, 0);
+                }
+                _ => releases.push(job),
+            }
+        }
+        while !releases.is_empty() {
+            let batch = releases.split_off(releases.len().saturating_sub(BATCH));
+            self.release(batch).await;
+        }
+    }
+
+    async fn release(&mut self, batch: Vec<Job>) {
+        let (generation, outcomes) = self.ask(&batch).await;
+        for (job, outcome) in batch.into_iter().zip(outcomes) {
+            self.judge(job, outcome, generation);
+        }
+    }
+
+    /// The outcome for each job, and the connection on which they were asked for.
+    async fn ask(&self, batch: &[Job]) -> (u64, Vec<Outcome>) {
+        let releases: Vec<_> = batch.iter().map(|job| job.request(&self.client)).collect();
+        let (generation, answer) = match self.commands.line() {
+            Ok(mut line) => (line.generation(), line.release(&releases).await),
+            Err(fault) => (0, Err(fault)),
+        };
+        let failed = |fault: Fault| batch.iter().map(|_| Err(fault.clone())).collect();
+        (generation, answer.unwrap_or_else(failed))
+    }
+
+    async fn count(&self, tenure: &Arc<Tenure>) -> Outcome {
+        let _in_order = tenure.counting.lock().await;
+        if tenure.ended().is_some() {
+            return Ok(true);
+        }
+        let mut line = self.commands.line()?;
+        line.count(&tenure.keys, &tenure.field, tenure.holds(), Duration::ZERO).await
+    }
+
+    fn judge(&mut self, mut job: Job, outcome: Outcome, generation: u64) {
+        let now = Instant::now();
+        match outcome {
+            Ok(found) if job.is_settled_by(found, generation) => job.settle(Ok(found)),
+            outcome if now >= job.until => job.settle(outcome),
+            _ => {
+                job.postpone(now);
+                self.put(job);
+            }
+        }
+    }
+}

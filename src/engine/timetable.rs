@@ -1,0 +1,126 @@
+//! When the watchdog has to look at which tenure: the wheel, with a clock beside it.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::engine::tenure::Tenure;
+use crate::engine::wheel::{Place, Wheel};
+
+/// What the wheel cannot tell apart.
+const TICK: Duration = Duration::from_millis(8);
+
+/// Every tenure of a client, by the time at which it needs attention.
+pub(crate) struct Timetable {
+    started: Instant,
+    plan: Mutex<Plan>,
+    /// The watchdog sleeps longer than it should now.
+    earlier: Notify,
+}
+
+struct Plan {
+    wheel: Wheel<Arc<Tenure>>,
+    /// The tick until which the watchdog sleeps.
+    asleep_until: Option<u64>,
+    closed: bool,
+}
+
+impl Timetable {
+    pub(crate) fn new(now: Instant) -> Self {
+        let plan = Plan { wheel: Wheel::new(), asleep_until: None, closed: false };
+        Self { started: now, plan: Mutex::new(plan), earlier: Notify::new() }
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().expect("no panic under this lock")
+    }
+
+    /// Has the watchdog look at a tenure then; `false` if the client is closed.
+    pub(crate) fn enter(&self, tenure: &Arc<Tenure>, due: Instant) -> bool {
+        let tick = self.tick(due);
+        let mut plan = self.plan();
+        if plan.closed {
+            return false;
+        }
+        let place = plan.wheel.enter(tick, Arc::clone(tenure));
+        if !tenure.placed(place) {
+            // It ended before it had a place that could have been given up.
+            plan.wheel.leave(place);
+            return true;
+        }
+        let oversleeps = plan.asleep_until.is_none_or(|until| tick < until);
+        drop(plan);
+        if oversleeps {
+            self.earlier.notify_one();
+        }
+        true
+    }
+
+    /// The watchdog need not look any more.
+    pub(crate) fn leave(&self, place: Option<Place>) {
+        let left = place.and_then(|place| self.plan().wheel.leave(place));
+        drop(left);
+    }
+
+    /// Has the watchdog look as soon as it can.
+    pub(crate) fn hasten(&self, tenure: &Arc<Tenure>) {
+        self.leave(tenure.place());
+        self.enter(tenure, self.started);
+    }
+
+    /// Waits for the next tenures that are due.
+    ///
+    /// # Cancel safety
+    /// Nothing is taken out before the future is ready.
+    pub(crate) async fn next(&self) -> Vec<Arc<Tenure>> {
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                () = sleep_until(wake) => {}
+                () = self.earlier.notified() => continue,
+            }
+            let now = self.passed(Instant::now());
+            let due = self.plan().wheel.advance(now);
+            if !due.is_empty() {
+                return due;
+            }
+        }
+    }
+
+    /// Hands out every tenure, and takes no more.
+    pub(crate) fn close(&self) -> Vec<Arc<Tenure>> {
+        let mut plan = self.plan();
+        plan.closed = true;
+        plan.wheel.drain()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.plan().wheel.len()
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let mut plan = self.plan();
+        plan.asleep_until = plan.wheel.next();
+        plan.asleep_until.map(|tick| self.started + TICK * u32::try_from(tick).unwrap_or(u32::MAX))
+    }
+
+    /// The tick at which a moment has passed.
+    fn tick(&self, moment: Instant) -> u64 {
+        self.passed(moment) + 1
+    }
+
+    /// The last tick that has passed at a moment.
+    fn passed(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.started);
+        u64::try_from(since.as_nanos() / TICK.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+async fn sleep_until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep_until(wake.into()).await,
+        None => std::future::pending().await,
+    }
+}

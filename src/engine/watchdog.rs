@@ -1,0 +1,189 @@
+//! The watchdog: renews what is held, in batches, and notices what is lost.
+//!
+//! 1. Only an answer moves a deadline, and only outwards; no answer lets it run.
+//! 2. "Gone" is believed at once, whatever the deadline says.
+//! 3. A tenure that has ended is not renewed again: its own state says so, not this task.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc::WeakUnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::releaser::Job;
+use crate::engine::tenure::{Due, Tenure, deadline};
+use crate::engine::timetable::Timetable;
+use crate::wire::{Commands, Fault, Renewal};
+
+/// Locks in one renewal script: it blocks the server for about half a millisecond.
+const BATCH: usize = 128;
+
+/// Renewals that fall due within this part of a period are sent together.
+const PARTS: u32 = 64;
+
+/// How the watchdog times its renewals.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rhythm {
+    pub(crate) timeout: Duration,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Rhythm {
+    /// Two renewals in a row may fail before the third would be late.
+    fn period(self) -> Duration {
+        self.timeout / 3
+    }
+
+    /// When a tenure confirmed at `now` is renewed next: a period later at the most, in step with
+    /// the others of that time.
+    pub(crate) fn next(self, started: Instant, now: Instant) -> Instant {
+        let part = (self.period() / PARTS).max(Duration::from_millis(1));
+        let due = now + self.period();
+        let late = (due - started).as_nanos() % part.as_nanos();
+        due - Duration::from_nanos(u64::try_from(late).unwrap_or(0))
+    }
+
+    /// When to ask again after no answer, or a refusal.
+    fn again(self, now: Instant) -> Instant {
+        let pause = (self.period() / 16).min(Duration::from_millis(500));
+        now + pause.mul_f64(0.5 + fastrand::f64())
+    }
+}
+
+/// The task that renews.
+pub(crate) struct Watchdog {
+    pub(crate) timetable: Arc<Timetable>,
+    pub(crate) commands: Commands,
+    /// Weak, since the releaser lives on for as long as anybody could send it anything.
+    pub(crate) releaser: WeakUnboundedSender<Job>,
+    pub(crate) rhythm: Rhythm,
+    pub(crate) started: Instant,
+}
+
+impl Watchdog {
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.watch()).await;
+    }
+
+    async fn watch(&self) {
+        let mut renewals = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                due = self.timetable.next() => {
+                    let due = self.sorted(due);
+                    // Whatever is slow in there holds up no other tenure's deadline.
+                    renewals.extend(due.chunks(BATCH).map(|batch| self.renew(batch.to_vec())));
+                }
+                Some(()) = renewals.next() => {}
+            }
+        }
+    }
+
+    /// Those that are to be renewed. The others are seen to.
+    fn sorted(&self, due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
+        let now = Instant::now();
+        let renewable = |tenure: &Arc<Tenure>| match tenure.due(now, self.rhythm.max_hold) {
+            Due::Renew => true,
+            Due::At(then) => {
+                self.timetable.enter(tenure, then);
+                false
+            }
+            Due::Sweep => {
+                self.sweep(tenure);
+                false
+            }
+            Due::Ended => false,
+        };
+        due.into_iter().filter(renewable).collect()
+    }
+
+    /// A lock that we gave up for lost may still lie in Redis, and would block everybody until its
+    /// TTL has run out.
+    fn sweep(&self, tenure: &Tenure) {
+        if let Some(releaser) = self.releaser.upgrade() {
+            // A failure means that the client is closed: then the TTL does it.
+            let _ = releaser.send(Job::sweep(tenure, self.rhythm.timeout));
+        }
+    }
+
+    async fn renew(&self, batch: Vec<Arc<Tenure>>) {
+        let sent = Instant::now();
+        match self.ask(&batch).await {
+            Ok(answers) => {
+                for (tenure, answer) in batch.iter().zip(answers) {
+                    self.answered(tenure, answer, sent);
+                }
+            }
+            Err(fault) => {
+                let (name, locks) = (&batch[0].keys.name, batch.len());
+                tracing::warn!(?name, locks, ?fault, "not renewed: trying again");
+                batch.iter().for_each(|tenure| self.try_again(tenure));
+            }
+        }
+    }
+
+    async fn ask(&self, batch: &[Arc<Tenure>]) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        let ttl = self.rhythm.timeout;
+        let renewal = |tenure| {
+            let Tenure { keys, field, .. }: &Tenure = tenure;
+            Renewal { keys, field, ttl }
+        };
+        let renewals: Vec<_> = batch.iter().map(|tenure| renewal(tenure)).collect();
+        self.commands.line()?.renew(&renewals).await
+    }
+
+    fn answered(&self, tenure: &Arc<Tenure>, answer: Result<bool, Fault>, sent: Instant) {
+        match answer {
+            Ok(true) => {
+                tenure.prolong(deadline(sent, self.rhythm.timeout));
+                let next = self.rhythm.next(self.started, sent);
+                self.timetable.enter(tenure, next.min(tenure.deadline()));
+            }
+            Ok(false) => tenure.lose("the server has it no more"),
+            Err(fault) => {
+                let name = &tenure.keys.name;
+                tracing::warn!(?name, ?fault, "not renewed: trying again");
+                self.try_again(tenure);
+            }
+        }
+    }
+
+    fn try_again(&self, tenure: &Arc<Tenure>) {
+        let again = self.rhythm.again(Instant::now());
+        self.timetable.enter(tenure, again.min(tenure.deadline()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RHYTHM: Rhythm = Rhythm { timeout: Duration::from_secs(30), max_hold: None };
+
+    #[test]
+    fn renewals_are_a_period_apart_at_the_most_and_fall_into_step() {
+        let started = Instant::now();
+        let mut moments = std::collections::BTreeSet::new();
+        for millis in 0..1000 {
+            let now = started + Duration::from_millis(millis);
+            let next = RHYTHM.next(started, now);
+            assert!(next <= now + RHYTHM.period());
+            assert!(next > now + RHYTHM.period() - RHYTHM.period() / PARTS);
+            moments.insert(next);
+        }
+        assert!(moments.len() <= 8, "{} batches in a second", moments.len());
+    }
+
+    #[test]
+    fn an_unanswered_renewal_is_repeated_well_before_the_lease_is_over() {
+        let now = Instant::now();
+        for timeout in
+            [Duration::from_millis(100), Duration::from_secs(30), Duration::from_secs(3600)]
+        {
+            let rhythm = Rhythm { timeout, max_hold: None };
+            assert!(rhythm.again(now) <= now + timeout / 12);
+        }
+    }
+}

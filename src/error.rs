@@ -1,0 +1,114 @@
+//! What can go wrong, said in terms of what the caller may believe now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The result of a call to this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error below one of ours, kept for [`std::error::Error::source`].
+pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+/// What went wrong, and with it what may be believed now.
+///
+/// That somebody else holds a lock is not an error: `try_lock` and `try_lock_for` answer `None`.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The lock was ours and is not any more: its lease ran out, or it was taken away.
+    ///
+    /// Work done since may have run beside another holder's, unless the protected resource compares
+    /// [`FencingToken`](crate::FencingToken)s. Nothing of the next holder was touched.
+    #[error("the lock was lost")]
+    Lost,
+
+    /// Redis did not answer: the request may have run.
+    ///
+    /// The lock is not ours, and what the request may have left is being cleaned up; at the latest
+    /// its lease ends it.
+    #[error("redis did not answer, the request may have run and is being cleaned up: {source}")]
+    Indeterminate {
+        /// What was seen of the failure.
+        source: Source,
+    },
+
+    /// Redis is gone, or refuses for now (loading, out of memory, a replica, ...). Nothing was
+    /// changed; a later try may help.
+    #[error("redis is not available: {source}")]
+    Unavailable {
+        /// What was seen of the failure.
+        source: Source,
+    },
+
+    /// Redis refuses us: wrong password, or the user may not run a command or touch a key. This
+    /// does not mend itself.
+    #[error("redis denies permission: {source}")]
+    Permission {
+        /// What the server said.
+        source: Source,
+    },
+
+    /// A key that we need holds something that is not ours. It was left as it is.
+    #[error("the key {key:?} holds a {kind}, not a lock")]
+    Conflict {
+        /// The key in Redis.
+        key: String,
+        /// Its type, as Redis calls it.
+        kind: String,
+    },
+
+    /// The name is empty or longer than 1 KiB.
+    #[error("invalid lock name: {reason}")]
+    InvalidName {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// A lease, or an extension of one, that is not between 10 ms and 24 h.
+    #[error("invalid lease of {lease:?}: it must be between 10 ms and 24 h")]
+    InvalidLease {
+        /// The lease that was asked for.
+        lease: Duration,
+    },
+
+    /// A setting that cannot work, or a URL that cannot be understood.
+    #[error("invalid configuration: {reason}")]
+    Config {
+        /// The setting or relation that does not hold.
+        reason: String,
+    },
+
+    /// [`Config::max_waiters`](crate::Config::max_waiters) callers wait in this client already.
+    #[error("{limit} callers wait for locks in this client already")]
+    TooManyWaiters {
+        /// The limit that was reached.
+        limit: usize,
+    },
+
+    /// One owner has locked a re-entrant lock too often without unlocking it.
+    #[error("the lock is held {limit} times by one owner already")]
+    TooManyHolds {
+        /// The limit that was reached.
+        limit: u32,
+    },
+
+    /// The client was closed, or the runtime that it was connected on has ended.
+    #[error("the client is closed")]
+    Closed,
+}
+
+impl Error {
+    pub(crate) fn config(reason: impl Into<String>) -> Self {
+        Self::Config { reason: reason.into() }
+    }
+}
+
+/// A failure that no other library reported: our own words, as a source.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Said(pub(crate) String);
+
+/// Our own words as the source of an error.
+pub(crate) fn said(words: impl Into<String>) -> Source {
+    Arc::new(Said(words.into()))
+}

@@ -1,0 +1,189 @@
+//! The proof of holding a lock.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Ended, Engine, Tenure};
+use crate::error::Result;
+use crate::token::FencingToken;
+
+/// A lock that is held.
+///
+/// It owns all that it needs and can be sent anywhere. Dropped, it gives the lock back in the
+/// background: it never blocks and never panics, outside of a runtime too. [`unlock`](Self::unlock)
+/// does the same and tells how it went.
+///
+/// # What a guard cannot promise
+/// A lease is a promise about time. If this process is stopped for longer than its lease, somebody
+/// else has the lock when it wakes, and nothing tells the code in between: check
+/// [`is_valid`](Self::is_valid) before what matters, and let the protected resource check the
+/// [`token`](Self::token).
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let guard = client.lock("doc:guard").lock().await?;
+/// tokio::select! {
+///     () = async { /* rewrite the ledger, with guard.token() */ } => guard.unlock().await?,
+///     _ = guard.lost() => eprintln!("stop: somebody else may be writing"),
+/// }
+/// # parklock::Result::Ok(()) }).unwrap();
+/// ```
+#[must_use = "the lock is given back as soon as the guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct Guard {
+    hold: Hold,
+    engine: Arc<Engine>,
+    left: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(engine: Arc<Engine>, tenure: Arc<Tenure>) -> Self {
+        Self { hold: Hold { tenure }, engine, left: false }
+    }
+
+    /// A view of this hold that does not keep it.
+    pub(crate) fn hold(&self) -> Hold {
+        self.hold.clone()
+    }
+
+    /// Gives the lock back, and tells how it went.
+    ///
+    /// A nested hold only counts down; the last one frees the lock and wakes a waiter.
+    ///
+    /// # Cancel safety
+    /// Once polled, the lock is given back whatever happens: if the future is dropped, in the
+    /// background. Dropped before it was polled, it is a dropped guard.
+    ///
+    /// # Errors
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched.
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release
+    /// within [`Config::ride_out`](crate::Config::ride_out): it is repeated in the background, and
+    /// the lease ends the lock at the latest.
+    /// [`Error::Permission`](crate::Error::Permission) if Redis does not let us any more.
+    pub async fn unlock(mut self) -> Result<()> {
+        self.left = true;
+        self.engine.leave(&self.hold.tenure).await
+    }
+
+    /// The number of this turn, for the protected resource to compare. A nested hold has that of
+    /// the outer one.
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    /// Whether the lock is still ours, as far as clocks can tell.
+    ///
+    /// It compares the time with the deadline of the last confirmed lease, and so is right even if
+    /// no task of this process could run for a while. `false` is certain to be early enough as long
+    /// as the clocks of this machine and the server run at the same speed within one in a hundred;
+    /// no check can rule out a pause between itself and the next line.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid()
+    }
+
+    /// How long the lock stays ours if no renewal is confirmed from now on.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// Resolves when the lock is no longer held: given back, or lost.
+    ///
+    /// A loss is told at once when the server says so, and at the deadline at the latest. The
+    /// future is independent of the guard and must be polled in a Tokio runtime.
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again at any time.
+    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.hold.lost()
+    }
+
+    /// Makes the lease at least this long from now. It is never shortened.
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have extended the lease in Redis.
+    ///
+    /// # Errors
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if it is not between 10 ms and 24 h.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock is not ours any more.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) or
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer; the old
+    /// deadline stands.
+    pub async fn extend(&self, lease: Duration) -> Result<()> {
+        self.engine.extend(&self.hold.tenure, lease).await
+    }
+
+    /// How many holds its owner has of this lock: more than one only for a
+    /// [`ReentrantLock`](crate::ReentrantLock).
+    #[must_use]
+    pub fn hold_count(&self) -> u32 {
+        self.hold.tenure.holds()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.left {
+            self.engine.abandon(&self.hold.tenure);
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.hold.described(f.debug_struct("Guard"))
+    }
+}
+
+/// What the work under a lock may know of it: see [`Lock::run`](crate::Lock::run).
+///
+/// It does not keep the lock.
+#[derive(Clone)]
+pub struct Hold {
+    tenure: Arc<Tenure>,
+}
+
+impl Hold {
+    /// As [`Guard::token`].
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.tenure.token
+    }
+
+    /// As [`Guard::is_valid`].
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.tenure.is_valid()
+    }
+
+    /// As [`Guard::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.tenure.remaining()
+    }
+
+    /// As [`Guard::lost`].
+    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
+        Arc::clone(&self.tenure).end()
+    }
+
+    fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+        described
+            .field("name", &self.tenure.keys.name)
+            .field("token", &self.token())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.described(f.debug_struct("Hold"))
+    }
+}

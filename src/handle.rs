@@ -1,0 +1,121 @@
+//! What the handle of every exclusive lock is made of: a client, a name, a lease.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use crate::config::checked_lease;
+use crate::engine::{self, Engine, Lease, Patience, Wish};
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Hold};
+use crate::keys::Keys;
+use crate::owner::OwnerId;
+use crate::wire::{Fault, Line};
+
+/// A lock by name. What is wrong with its name or lease is said by the first call, so that making
+/// a handle needs no error handling.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    engine: Arc<Engine>,
+    keys: Result<Arc<Keys>>,
+    lease: Result<Lease>,
+}
+
+impl Handle {
+    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        let keys = Keys::new(engine.config.layout, name).map(Arc::new);
+        Self { engine, keys, lease: Ok(Lease::Watched) }
+    }
+
+    pub(crate) fn lease(self, lease: Duration) -> Self {
+        Self { lease: checked_lease(lease).map(Lease::Fixed), ..self }
+    }
+
+    /// Gets the lock, or `None` if it was not free before the patience ran out.
+    pub(crate) async fn acquire(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<Option<Guard>> {
+        let keys = self.keys()?;
+        let wish = Wish { owner, lease: self.lease.clone()?, patience };
+        let span = tracing::debug_span!("lock.acquire", name = ?keys.name);
+        let tenure = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
+        Ok(tenure.map(|tenure| Guard::new(Arc::clone(&self.engine), tenure)))
+    }
+
+    /// Gets the lock however long it takes.
+    pub(crate) async fn lock(&self, owner: Option<OwnerId>) -> Result<Guard> {
+        let guard = self.acquire(owner, Patience::Endless).await?;
+        guard.ok_or(Error::Closed)
+    }
+
+    /// Does the work while the lock is held, and not a step further.
+    pub(crate) async fn run<T, F>(
+        &self,
+        owner: Option<OwnerId>,
+        work: impl FnOnce(Hold) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let guard = self.lock(owner).await?;
+        let output = tokio::select! {
+            // A loss that has already been told comes before another step of the work.
+            biased;
+            _ = guard.lost() => return Err(Error::Lost),
+            output = work(guard.hold()) => output,
+        };
+        match guard.unlock().await {
+            // The work was done in time; the release goes on in the background.
+            Ok(()) | Err(Error::Indeterminate { .. }) => Ok(output),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
+        let keys = self.keys()?;
+        self.ask(async |mut line: Line<'_>| line.ttl(keys).await).await
+    }
+
+    pub(crate) async fn force_unlock(&self) -> Result<bool> {
+        let keys = self.keys()?;
+        let name = &keys.name;
+        tracing::warn!(?name, "taken away from whoever holds it");
+        // Not our own message: if we are the holder, we have to look as everybody else.
+        let message = keys.message("force_unlock");
+        self.ask(async |mut line: Line<'_>| line.force_unlock(keys, message).await).await
+    }
+
+    /// Asks the server once, waiting for a connection if there is none.
+    async fn ask<T>(&self, question: impl AsyncFn(Line<'_>) -> Result<T, Fault>) -> Result<T> {
+        let keys = self.keys()?;
+        let commands = &self.engine.commands;
+        if commands.line().is_err() {
+            let patience = self.engine.config.response();
+            let _ = tokio::time::timeout(patience, commands.up()).await;
+        }
+        let answer = match commands.line() {
+            Ok(line) => question(line).await,
+            Err(fault) => Err(fault),
+        };
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(fault) => Err(commands.explained(fault, &keys.lock).await),
+        }
+    }
+
+    fn keys(&self) -> Result<&Arc<Keys>> {
+        self.keys.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+        match &self.keys {
+            Ok(keys) => described.field("name", &keys.name),
+            Err(error) => described.field("error", error),
+        };
+        described.finish_non_exhaustive()
+    }
+}

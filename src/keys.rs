@@ -1,0 +1,119 @@
+//! How names become keys and channels: every format that another client could meet.
+
+use crate::config::Layout;
+use crate::error::{Error, Result};
+
+/// The longest name that a user may give a lock, in bytes.
+const LONGEST_NAME: usize = 1024;
+
+/// The counter behind all fencing tokens, the one key that never expires. In the native layout no
+/// lock can have this key, since theirs have braces.
+pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
+
+/// Where one lock lies in Redis.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// What the user calls the lock.
+    pub(crate) name: String,
+    /// The hash: owner field to hold count.
+    pub(crate) lock: String,
+    /// Where a release is told.
+    pub(crate) channel: String,
+    layout: Layout,
+}
+
+impl Keys {
+    /// # Errors
+    /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
+    pub(crate) fn new(layout: Layout, name: String) -> Result<Self> {
+        check(&name)?;
+        let (lock, channel) = match layout {
+            Layout::Native => {
+                let tag = escaped(&name);
+                (format!("lock:{{{tag}}}"), format!("lock_channel:{{{tag}}}"))
+            }
+            Layout::Redisson => (name.clone(), prefixed("redisson_lock__channel", &name)),
+        };
+        Ok(Self { name, lock, channel, layout })
+    }
+
+    /// What a release publishes: who it was, so that nobody takes his own message for another's.
+    /// Redisson's subscribers parse a number and fail on anything else.
+    pub(crate) fn message<'a>(&self, client: &'a str) -> &'a str {
+        match self.layout {
+            Layout::Native => client,
+            Layout::Redisson => "0",
+        }
+    }
+}
+
+fn check(name: &str) -> Result<()> {
+    match name.len() {
+        0 => Err(Error::InvalidName { reason: "it is empty" }),
+        1..=LONGEST_NAME => Ok(()),
+        _ => Err(Error::InvalidName { reason: "it is longer than 1 KiB" }),
+    }
+}
+
+/// The name as a hash tag: Redis ends a tag at the first brace, so that no name may bring its own.
+fn escaped(name: &str) -> String {
+    name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+}
+
+/// Redisson's rule: a name that brings a brace is taken to bring its own hash tag.
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(layout: Layout, name: &str) -> (String, String) {
+        let keys = Keys::new(layout, name.to_owned()).unwrap();
+        (keys.lock, keys.channel)
+    }
+
+    fn pair(lock: &str, channel: &str) -> (String, String) {
+        (lock.to_owned(), channel.to_owned())
+    }
+
+    #[test]
+    fn a_native_name_is_a_hash_tag_whatever_it_contains() {
+        assert_eq!(
+            keys(Layout::Native, "orders:42"),
+            pair("lock:{orders:42}", "lock_channel:{orders:42}")
+        );
+        assert_eq!(
+            keys(Layout::Native, "a}b{%"),
+            pair("lock:{a%7Db%7B%25}", "lock_channel:{a%7Db%7B%25}")
+        );
+    }
+
+    #[test]
+    fn different_names_never_share_a_key() {
+        assert_ne!(keys(Layout::Native, "a{").0, keys(Layout::Native, "a%7B").0);
+    }
+
+    #[test]
+    fn a_redisson_name_is_the_key_itself() {
+        assert_eq!(keys(Layout::Redisson, "k"), pair("k", "redisson_lock__channel:{k}"));
+        assert_eq!(keys(Layout::Redisson, "a{b}"), pair("a{b}", "redisson_lock__channel:a{b}"));
+    }
+
+    #[test]
+    fn redisson_is_told_a_number() {
+        let keys = |layout| Keys::new(layout, "k".to_owned()).unwrap();
+        assert_eq!(keys(Layout::Redisson).message("client"), "0");
+        assert_eq!(keys(Layout::Native).message("client"), "client");
+    }
+
+    #[test]
+    fn names_from_one_byte_to_one_kib_are_taken() {
+        let made = |len: usize| Keys::new(Layout::Native, "x".repeat(len));
+        assert!(matches!(made(0), Err(Error::InvalidName { .. })));
+        assert!(made(1).is_ok());
+        assert!(made(1024).is_ok());
+        assert!(matches!(made(1025), Err(Error::InvalidName { .. })));
+    }
+}

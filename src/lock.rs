@@ -1,0 +1,163 @@
+//! The exclusive lock: each guard is its own owner.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Patience};
+use crate::error::Result;
+use crate::guard::{Guard, Hold};
+use crate::handle::Handle;
+
+/// A lock that one guard holds at a time, in all processes that share the server.
+///
+/// As with `tokio::sync::Mutex`, each guard is its own owner: a task that locks twice waits for
+/// itself. That makes it right under `join!`, `select!` and `for_each_concurrent`. For nested calls
+/// of one piece of work there is [`ReentrantLock`](crate::ReentrantLock); both exclude each other.
+///
+/// Within a client, callers are served in the order in which they asked. A waiting caller parks: it
+/// sends nothing until it is told of a release, or the holder's time is up.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let guard = client.lock("doc:lock").lock().await?;
+/// // ... the critical section ...
+/// guard.unlock().await?;
+/// # parklock::Result::Ok(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct Lock {
+    handle: Handle,
+}
+
+impl Lock {
+    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        Self { handle: Handle::new(engine, name) }
+    }
+
+    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    ///
+    /// When the time is over the lock is lost, unless [`Guard::extend`] prolonged it. A wrong lease
+    /// is reported by the first call.
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { handle: self.handle.lease(lease) }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in the queue. If Redis grants the lock after all, it
+    /// is given back in the background. For a limit, use
+    /// [`try_lock_for`](Self::try_lock_for) or `tokio::time::timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis could not be asked for
+    /// [`Config::ride_out`](crate::Config::ride_out);
+    /// [`Error::Permission`](crate::Error::Permission) and
+    /// [`Error::Conflict`](crate::Error::Conflict) at once;
+    /// [`Error::InvalidName`](crate::Error::InvalidName) and
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) before any I/O;
+    /// [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) beyond
+    /// [`Config::max_waiters`](crate::Config::max_waiters);
+    /// [`Error::Closed`](crate::Error::Closed) once the client is closed.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn lock(&self) -> Result<Guard> {
+        self.handle.lock(None).await
+    }
+
+    /// Takes the lock if it is free, in one attempt; `None` if somebody holds it. If somebody of
+    /// this client holds it or waits for it, the answer needs no I/O.
+    ///
+    /// # Cancel safety
+    /// What Redis may have granted to a dropped future is given back in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock); without riding out, so
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis was not asked and
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if it did not answer.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.handle.acquire(None, Patience::None).await
+    }
+
+    /// Waits for the lock, but not longer than this; `None` if it was not free in time. With a
+    /// limit of zero it is [`try_lock`](Self::try_lock).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`Error::Unavailable`](crate::Error::Unavailable) if Redis did
+    /// not answer within the limit: then nobody knows whether the lock was free.
+    pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.acquire(None, Patience::limited(limit)).await
+    }
+
+    /// Whether anybody holds the lock, at the moment of the server's answer.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable),
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
+    /// [`Error::Permission`](crate::Error::Permission) if there was none.
+    pub async fn is_locked(&self) -> Result<bool> {
+        Ok(self.ttl().await?.is_some())
+    }
+
+    /// How long the lock is held if nobody renews it or gives it back; `None` if nobody holds it,
+    /// [`Duration::MAX`] if its key has no TTL.
+    ///
+    /// # Errors
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn ttl(&self) -> Result<Option<Duration>> {
+        self.handle.ttl().await
+    }
+
+    /// Takes the lock away from whoever holds it; whether anybody did.
+    ///
+    /// The holder is told that it is lost, at its next renewal at the latest. For operators: work
+    /// that is being done under the lock goes on, unprotected.
+    ///
+    /// # Errors
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.handle.force_unlock().await
+    }
+
+    /// Does some work while the lock is held, and not longer: if the lock is lost first, the work
+    /// is dropped at its next `await`.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let stock = client.lock("doc:run").run(|hold| async move {
+    ///     format!("deducted under token {}", hold.token())
+    /// }).await?;
+    /// # let _ = stock;
+    /// # parklock::Result::Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lock back in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
+    /// the work was done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.handle.run(None, work).await
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.described(f.debug_struct("Lock"))
+    }
+}

@@ -1,0 +1,60 @@
+//! Certificates for an encrypted connection.
+
+use std::fmt;
+
+/// Certificates for `rediss://`, in PEM.
+#[derive(Clone, Default)]
+pub struct Tls {
+    pub(crate) ca: Option<Vec<u8>>,
+    pub(crate) identity: Option<Identity>,
+}
+
+/// A client's certificate and private key, in PEM.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+impl Tls {
+    /// The web's roots, no client certificate.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts this certificate authority instead of the web's roots.
+    #[must_use]
+    pub fn ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca = Some(pem.into());
+        self
+    }
+
+    /// Shows the server this certificate.
+    #[must_use]
+    pub fn identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.identity = Some(Identity { certificate: certificate.into(), key: key.into() });
+        self
+    }
+}
+
+/// Keeps the private key out of logs.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("ca", &self.ca.is_some())
+            .field("identity", &self.identity.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_key_is_not_shown() {
+        let tls = Tls::new().identity("certificate", "secret");
+        assert!(!format!("{tls:?}").contains("secret"));
+    }
+}

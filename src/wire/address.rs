@@ -1,0 +1,191 @@
+//! Where the server is, and how one connection to it is made.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    ProtocolVersion, PushInfo,
+};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::wire::fault::Fault;
+
+/// A peer that vanished without a word is noticed by the heartbeat; these two also free the socket.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Requests that may queue for the socket before their senders wait.
+const QUEUE: usize = 1024;
+
+/// A server, with all that it takes to connect to it.
+pub(crate) struct Address {
+    client: Client,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+/// The URL without user, password and query: safe for logs.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = self.client.get_connection_info();
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) => write!(f, "redis://{host}:{port}"),
+            ConnectionAddr::TcpTls { host, port, .. } => write!(f, "rediss://{host}:{port}"),
+            ConnectionAddr::Unix(path) => write!(f, "redis+unix://{}", path.display()),
+            _ => f.write_str("redis"),
+        }?;
+        write!(f, "/{}", info.redis_settings().db())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+impl Address {
+    /// # Errors
+    /// [`Error::Config`] if the URL cannot be understood. It is not quoted: it may hold a password.
+    pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
+        if cfg!(not(feature = "tls")) && url.starts_with("rediss:") {
+            return Err(Error::config("rediss:// needs the feature `tls` of parklock"));
+        }
+        let info = url.into_connection_info().map_err(|error| malformed(&error))?;
+        let client = open(prepared(verified(info)?), config)?;
+        Ok(Self {
+            client,
+            connect_timeout: config.connect_timeout,
+            response_timeout: config.response(),
+        })
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
+    /// Makes one connection. What the server pushes is given to `push`, on the connection's own
+    /// task: it must not block.
+    pub(crate) async fn connect(
+        &self,
+        push: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Fault> {
+        let push = move |info| {
+            push(info);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(self.response_timeout))
+            .set_pipeline_buffer_size(QUEUE)
+            .set_push_sender(push);
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        connecting.await.map_err(Fault::connecting)
+    }
+}
+
+fn malformed(error: &redis::RedisError) -> Error {
+    // The client's description of the error is a constant; its detail could quote the URL.
+    let reason = error.category();
+    Error::config(format!("the URL is not one of redis://, rediss:// and redis+unix:// ({reason})"))
+}
+
+fn verified(info: ConnectionInfo) -> Result<ConnectionInfo> {
+    match info.addr() {
+        ConnectionAddr::TcpTls { insecure: true, .. } => {
+            Err(Error::config("#insecure is not accepted: a server is verified or not talked to"))
+        }
+        _ => Ok(info),
+    }
+}
+
+/// RESP3, since pushes and replies share a connection; no Nagle, which would double the latency.
+fn prepared(info: ConnectionInfo) -> ConnectionInfo {
+    let redis = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    let tcp = tcp.set_user_timeout(USER_TIMEOUT);
+    info.set_redis_settings(redis).set_tcp_settings(tcp)
+}
+
+#[cfg(feature = "tls")]
+fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
+    use redis::{ClientTlsConfig, TlsCertificates};
+
+    let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+    let client = match config.tls.clone() {
+        Some(_) if !encrypted => {
+            return Err(Error::config("tls is set, but the URL is not a rediss:// one"));
+        }
+        Some(tls) => {
+            let client_tls = tls.identity.map(|identity| ClientTlsConfig {
+                client_cert: identity.certificate,
+                client_key: identity.key,
+            });
+            Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: tls.ca })
+        }
+        None => Client::open(info),
+    };
+    client.map_err(|error| Error::config(format!("the certificates cannot be used: {error}")))
+}
+
+#[cfg(not(feature = "tls"))]
+fn open(info: ConnectionInfo, _config: &Config) -> Result<Client> {
+    Client::open(info).map_err(|error| malformed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(url: &str) -> Result<Address> {
+        Address::new(url, &Config::default())
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_user_part() {
+        let address = address("redis://user:secret@localhost:7000/3").unwrap();
+        assert_eq!(address.to_string(), "redis://localhost:7000/3");
+        assert!(!format!("{address:?}").contains("secret"));
+    }
+
+    #[test]
+    fn unix_sockets_are_understood() {
+        let address = address("redis+unix:///run/redis.sock?db=2&pass=secret").unwrap();
+        assert_eq!(address.to_string(), "redis+unix:///run/redis.sock/2");
+    }
+
+    #[test]
+    fn a_malformed_url_is_refused_and_not_quoted() {
+        for url in
+            ["", "localhost", "http://user:secret@localhost", "redis://:secret@:x/", "redis://h/db"]
+        {
+            let error = address(url).unwrap_err();
+            assert!(matches!(error, Error::Config { .. }), "{url}: {error}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn encryption_is_never_given_up_silently() {
+        let error = address("rediss://localhost/#insecure").unwrap_err();
+        let why = if cfg!(feature = "tls") { "verified" } else { "feature" };
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(address("rediss://localhost").is_ok(), cfg!(feature = "tls"));
+    }
+}

@@ -1,0 +1,193 @@
+//! Each script as one typed call.
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value};
+
+use crate::keys::{Keys, TOKEN_COUNTER};
+use crate::wire::commands::Line;
+use crate::wire::fault::Fault;
+use crate::wire::replies::{entry, items, number, strange};
+use crate::wire::scripts::{ACQUIRE, COUNT, FORCE_UNLOCK, RELEASE, RENEW, STATUS};
+
+/// The answer to an attempt to take a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// Ours, with this number of the server's.
+    Granted(u64),
+    /// Somebody else's, for so long; `None`: the key has no TTL.
+    Held(Option<Duration>),
+}
+
+/// A lock to be given back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Release<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) field: &'a str,
+    pub(crate) message: &'a str,
+}
+
+/// A lock to be kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Renewal<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) field: &'a str,
+    pub(crate) ttl: Duration,
+}
+
+impl Line<'_> {
+    pub(crate) async fn acquire(
+        &mut self,
+        keys: &Keys,
+        field: &str,
+        lease: Duration,
+    ) -> Result<Acquired, Fault> {
+        let floor = self.floor(Instant::now());
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(2).arg(TOKEN_COUNTER).arg(&keys.lock);
+            cmd.arg(floor).arg(field).arg(millis(lease));
+        };
+        let reply = items(self.call(&ACQUIRE, fill).await?)?;
+        let acquired = acquired(&reply);
+        acquired.inspect_err(|fault| self.heed(fault))
+    }
+
+    /// Whether each lock was still ours.
+    pub(crate) async fn release(
+        &mut self,
+        releases: &[Release<'_>],
+    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(releases.len());
+            for release in releases {
+                cmd.arg(&release.keys.lock);
+            }
+            for release in releases {
+                cmd.arg(release.field).arg(&release.keys.channel).arg(release.message);
+            }
+        };
+        let reply = self.call(&RELEASE, fill).await?;
+        self.each(reply, releases.len())
+    }
+
+    /// Whether each lock is still ours.
+    pub(crate) async fn renew(
+        &mut self,
+        renewals: &[Renewal<'_>],
+    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(renewals.len());
+            for renewal in renewals {
+                cmd.arg(&renewal.keys.lock);
+            }
+            for renewal in renewals {
+                cmd.arg(renewal.field).arg(millis(renewal.ttl));
+            }
+        };
+        let reply = self.call(&RENEW, fill).await?;
+        self.each(reply, renewals.len())
+    }
+
+    /// Writes the hold count of a tenure; whether it is still ours.
+    pub(crate) async fn count(
+        &mut self,
+        keys: &Keys,
+        field: &str,
+        count: u32,
+        lease: Duration,
+    ) -> Result<bool, Fault> {
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(1).arg(&keys.lock).arg(field).arg(count).arg(millis(lease));
+        };
+        Ok(number(self.call(&COUNT, fill).await?)? == 1)
+    }
+
+    /// How long the lock is still held, by whomever; a key without a TTL: for ever.
+    pub(crate) async fn ttl(&mut self, keys: &Keys) -> Result<Option<Duration>, Fault> {
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(1).arg(&keys.lock);
+        };
+        Ok(match number(self.call(&STATUS, fill).await?)? {
+            -2 => None,
+            ttl => Some(held_for(ttl).unwrap_or(Duration::MAX)),
+        })
+    }
+
+    /// Whether there was anything to take away.
+    pub(crate) async fn force_unlock(&mut self, keys: &Keys, message: &str) -> Result<bool, Fault> {
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(1).arg(&keys.lock).arg(&keys.channel).arg(message);
+        };
+        Ok(number(self.call(&FORCE_UNLOCK, fill).await?)? == 1)
+    }
+
+    fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        let items = items(reply)?;
+        if items.len() != asked {
+            return Err(strange(&items.len()));
+        }
+        Ok(items.iter().map(|item| self.still_ours(item)).collect())
+    }
+
+    fn still_ours(&self, item: &Value) -> Result<bool, Fault> {
+        match entry(item) {
+            Ok(code) => Ok(code == 1),
+            // Somebody put another value in the place of our lock: it is gone, and not ours to judge.
+            Err(Fault::WrongType) => Ok(false),
+            Err(fault) => {
+                self.heed(&fault);
+                Err(fault)
+            }
+        }
+    }
+}
+
+fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
+    match reply {
+        [Value::Int(1), Value::Int(grant)] if *grant >= 0 => {
+            Ok(Acquired::Granted(grant.unsigned_abs()))
+        }
+        [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(*ttl))),
+        [Value::Int(-1), refusal @ Value::BulkString(_)] => {
+            Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
+        }
+        other => Err(strange(&other)),
+    }
+}
+
+/// A PTTL; negative, the key has none.
+fn held_for(ttl: i64) -> Option<Duration> {
+    u64::try_from(ttl).ok().map(Duration::from_millis)
+}
+
+/// Whole milliseconds, at least one: leases are checked long before.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_is_granted_or_held_or_refused() {
+        let reply = |code, value| acquired(&[Value::Int(code), Value::Int(value)]);
+        assert_eq!(reply(1, 7).unwrap(), Acquired::Granted(7));
+        assert_eq!(reply(0, 250).unwrap(), Acquired::Held(Some(Duration::from_millis(250))));
+        assert_eq!(reply(0, -1).unwrap(), Acquired::Held(None));
+        let full = [Value::Int(-1), Value::BulkString(b"OOM command not allowed".to_vec())];
+        assert!(matches!(acquired(&full), Err(Fault::Refused(_))));
+    }
+
+    #[test]
+    fn nothing_strange_is_taken_for_a_grant() {
+        for reply in [
+            vec![],
+            vec![Value::Int(1)],
+            vec![Value::Int(1), Value::Int(-1)],
+            vec![Value::Nil, Value::Nil],
+        ] {
+            assert!(acquired(&reply).unwrap_err().is_open());
+        }
+    }
+}

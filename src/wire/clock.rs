@@ -1,0 +1,54 @@
+//! The server's clock, as far as heartbeats tell it: the floor of the token counter.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Subtracted from the estimate, so that an asymmetric network does not put the counter ahead of
+/// the server's clock.
+const MARGIN: Duration = Duration::from_millis(50);
+
+/// The server's time in microseconds, carried on between two heartbeats by our monotonic clock.
+#[derive(Debug, Default)]
+pub(crate) struct ServerClock(Mutex<Option<Reading>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    micros: u64,
+    at: Instant,
+}
+
+impl ServerClock {
+    /// Takes note of what the server said between these two moments; it is taken to have said it
+    /// half way.
+    pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
+        let at = sent + answered.saturating_duration_since(sent) / 2;
+        *self.0.lock().expect("no panic under this lock") = Some(Reading { micros, at });
+    }
+
+    /// The least value that the token counter should have now.
+    pub(crate) fn floor(&self, now: Instant) -> u64 {
+        let reading = *self.0.lock().expect("no panic under this lock");
+        reading.map_or(0, |reading| {
+            let passed = micros(now.saturating_duration_since(reading.at));
+            (reading.micros + passed).saturating_sub(micros(MARGIN))
+        })
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_follows_the_servers_clock_with_a_margin() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
+        assert_eq!(clock.floor(start), 0);
+        clock.learn(10_000_000, start, start + Duration::from_millis(20));
+        let later = start + Duration::from_millis(1_010);
+        assert_eq!(clock.floor(later), 10_000_000 + 1_000_000 - 50_000);
+    }
+}

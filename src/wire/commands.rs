@@ -1,0 +1,195 @@
+//! The command link: a server that is a primary, knows our scripts, and tells the time.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, PushInfo, Value, cmd, pipe};
+
+use crate::error::{Error, said};
+use crate::wire::address::Address;
+use crate::wire::clock::ServerClock;
+use crate::wire::fault::{self, Fault};
+use crate::wire::link::{Duty, Keeper, Link, Live};
+use crate::wire::replies::strange;
+use crate::wire::scripts::{self, Script};
+
+/// The way of all scripts to the server.
+#[derive(Clone)]
+pub(crate) struct Commands {
+    link: Link,
+    clock: Arc<ServerClock>,
+}
+
+impl Commands {
+    pub(crate) fn new(address: Arc<Address>) -> (Self, Keeper<impl Duty>) {
+        let clock = Arc::new(ServerClock::default());
+        let (keeper, link) =
+            Keeper::new(address, Arc::new(CommandDuty { clock: Arc::clone(&clock) }));
+        (Self { link, clock }, keeper)
+    }
+
+    /// The connection to send on, or why there is none.
+    pub(crate) fn line(&self) -> Result<Line<'_>, Fault> {
+        self.link.live().map(|live| Line { live, commands: self })
+    }
+
+    /// Waits until there is a connection, or never will be again.
+    pub(crate) async fn up(&self) {
+        self.link.up().await;
+    }
+
+    pub(crate) fn floor(&self, now: Instant) -> u64 {
+        self.clock.floor(now)
+    }
+
+    /// A fault as the error of a call about this key. Of a key of another type, the server is asked
+    /// which it is.
+    pub(crate) async fn explained(&self, fault: Fault, key: &str) -> Error {
+        match (&fault, self.line()) {
+            (Fault::WrongType, Ok(line)) => {
+                let kind =
+                    line.type_of(key).await.unwrap_or_else(|| "value of another type".into());
+                Error::Conflict { key: key.to_owned(), kind }
+            }
+            _ => fault.into_error(key),
+        }
+    }
+}
+
+/// One connection, for one request or a few that belong together.
+pub(crate) struct Line<'a> {
+    live: Live,
+    commands: &'a Commands,
+}
+
+impl Line<'_> {
+    /// Requests on lines of one generation reach the server in the order in which they were sent.
+    pub(crate) fn generation(&self) -> u64 {
+        self.live.generation
+    }
+
+    pub(crate) fn floor(&self, now: Instant) -> u64 {
+        self.commands.floor(now)
+    }
+
+    /// Calls a script, whether the server remembers it or not.
+    pub(crate) async fn call(
+        &mut self,
+        script: &Script,
+        fill: impl Fn(&mut Cmd),
+    ) -> Result<Value, Fault> {
+        let answer = self.send(script.by_hash(), &fill).await;
+        let answer = match answer {
+            Err(Fault::NoScript) => self.send(script.by_text(), &fill).await,
+            answer => answer,
+        };
+        if let Err(Fault::Distrusted(_)) = answer {
+            self.distrust();
+        }
+        answer
+    }
+
+    /// What one entry of an answer says of the whole server is acted on as if it were all of it.
+    pub(crate) fn heed(&self, fault: &Fault) {
+        if matches!(fault, Fault::Distrusted(_)) {
+            self.distrust();
+        }
+    }
+
+    async fn send(&mut self, mut cmd: Cmd, fill: impl Fn(&mut Cmd)) -> Result<Value, Fault> {
+        fill(&mut cmd);
+        match self.live.conn.send_packed_command(&cmd).await {
+            Ok(Value::ServerError(error)) => Err(fault::entry(&error)),
+            Ok(value) => Ok(value),
+            Err(error) => Err(Fault::answering(error)),
+        }
+    }
+
+    fn distrust(&self) {
+        self.commands.link.suspect(self.live.generation);
+    }
+
+    async fn type_of(mut self, key: &str) -> Option<String> {
+        match self.live.conn.send_packed_command(cmd("TYPE").arg(key)).await {
+            Ok(Value::SimpleString(kind)) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+struct CommandDuty {
+    clock: Arc<ServerClock>,
+}
+
+impl Duty for CommandDuty {
+    const NAME: &'static str = "command";
+
+    async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
+        let mut pipe = pipe();
+        pipe.cmd("HELLO");
+        scripts::load(&mut pipe);
+        let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
+        let answers = answers.map_err(Fault::connecting)?;
+        primary(answers.first())?;
+        for answer in &answers[1..] {
+            loaded(answer)?;
+        }
+        self.beat(conn).await
+    }
+
+    async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        let sent = Instant::now();
+        let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
+        self.clock.learn(micros(answer)?, sent, Instant::now());
+        Ok(())
+    }
+
+    async fn work(&self, _: MultiplexedConnection) -> Fault {
+        std::future::pending().await
+    }
+
+    fn hear(&self, _: u64, _: PushInfo) {}
+
+    fn down(&self) {}
+}
+
+/// A server that calls itself a primary in its HELLO.
+pub(crate) fn primary(hello: Option<&Value>) -> Result<(), Fault> {
+    let Some(Value::Map(fields)) = hello else {
+        return Err(strange(&hello));
+    };
+    match fields.iter().find(|(name, _)| said_as(name, "role")) {
+        Some((_, role)) if said_as(role, "master") => Ok(()),
+        _ => Err(Fault::Distrusted(said("the server is a replica"))),
+    }
+}
+
+fn said_as(value: &Value, word: &str) -> bool {
+    match value {
+        Value::BulkString(bytes) => bytes == word.as_bytes(),
+        Value::SimpleString(text) => text == word,
+        _ => false,
+    }
+}
+
+/// A user who may not load scripts can still call them if somebody else has loaded them.
+fn loaded(answer: &Value) -> Result<(), Fault> {
+    match answer {
+        Value::ServerError(error) => match fault::entry(error) {
+            Fault::Permission(_) => Ok(()),
+            fault => Err(fault),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn micros(time: Value) -> Result<u64, Fault> {
+    if let Value::ServerError(error) = &time {
+        return Err(fault::entry(error));
+    }
+    match redis::from_redis_value::<(u64, u64)>(time) {
+        Ok((seconds, micros)) => Ok(seconds * 1_000_000 + micros),
+        Err(error) => Err(strange(&error)),
+    }
+}

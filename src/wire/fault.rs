@@ -1,0 +1,188 @@
+//! What a failed request leaves us believing.
+
+use std::sync::Arc;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::error::{Error, Source, said};
+
+/// Why a request failed, sorted by what may have happened to it.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// There was no connection to send it on: it did not run.
+    NotSent(Source),
+    /// It was sent, and no answer came: it may have run, or may run yet.
+    Unanswered(Source),
+    /// The server refused it, for now: it did not run.
+    Refused(Source),
+    /// The server refused it because it is not, or not yet, the primary that we take it for.
+    Distrusted(Source),
+    /// The server denies us this.
+    Permission(Source),
+    /// A key holds something else.
+    WrongType,
+    /// The server does not know the script: it did not run.
+    NoScript,
+    /// The client was closed.
+    Closed,
+}
+
+/// What a fault makes of its source.
+type Kind = fn(Source) -> Fault;
+
+/// Codes to look for in a server's error, in this order, wherever they stand: before version 7 the
+/// error of a command within a script hides them in the middle of its text.
+const CODES: [(&str, Kind); 13] = [
+    ("NOSCRIPT", |_| Fault::NoScript),
+    ("WRONGTYPE", |_| Fault::WrongType),
+    ("NOPERM", Fault::Permission),
+    ("NOAUTH", Fault::Permission),
+    ("WRONGPASS", Fault::Permission),
+    ("can't run this command", Fault::Permission),
+    ("ACL failure", Fault::Permission),
+    ("No permissions", Fault::Permission),
+    ("can't access at least one of the keys", Fault::Permission),
+    ("READONLY", Fault::Distrusted),
+    ("LOADING", Fault::Distrusted),
+    ("MASTERDOWN", Fault::Distrusted),
+    ("invalid password", Fault::Permission),
+];
+
+impl Fault {
+    /// What an error text of the server means, be it a whole answer or one entry of a batch.
+    pub(crate) fn from_text(text: &str) -> Self {
+        let source = said(text);
+        match CODES.iter().find(|(code, _)| text.contains(code)) {
+            Some((_, fault)) => fault(source),
+            None => Self::Refused(source),
+        }
+    }
+
+    /// The failure of a request on a connection that lived when it was sent.
+    pub(crate) fn answering(error: RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Server(_) | ErrorKind::Extension => Self::from_text(&text(&error)),
+            _ => Self::Unanswered(Arc::new(error)),
+        }
+    }
+
+    /// The failure to make a connection: nothing that matters can have run.
+    pub(crate) fn connecting(error: RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => Self::Permission(Arc::new(error)),
+            ErrorKind::Server(_) | ErrorKind::Extension => match Self::from_text(&text(&error)) {
+                permission @ Self::Permission(_) => permission,
+                _ => Self::NotSent(Arc::new(error)),
+            },
+            _ if text(&error).contains("WRONGPASS") => Self::Permission(Arc::new(error)),
+            _ => Self::NotSent(Arc::new(error)),
+        }
+    }
+
+    /// An answer that came too late to be believed.
+    pub(crate) fn late(words: &str) -> Self {
+        Self::Unanswered(said(words))
+    }
+
+    /// Whether the request may have run, or may run yet.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Unanswered(_))
+    }
+
+    /// Whether waiting may help.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::NotSent(_)
+                | Self::Unanswered(_)
+                | Self::Refused(_)
+                | Self::Distrusted(_)
+                | Self::NoScript
+        )
+    }
+
+    /// The fault as the error of a call that gives up now.
+    pub(crate) fn into_error(self, key: &str) -> Error {
+        match self {
+            Self::Unanswered(source) => Error::Indeterminate { source },
+            Self::NotSent(source) | Self::Refused(source) | Self::Distrusted(source) => {
+                Error::Unavailable { source }
+            }
+            Self::NoScript => Error::Unavailable { source: said("the server forgot a script") },
+            Self::Permission(source) => Error::Permission { source },
+            Self::WrongType => {
+                Error::Conflict { key: key.to_owned(), kind: "value of another type".to_owned() }
+            }
+            Self::Closed => Error::Closed,
+        }
+    }
+
+    /// The fault as the error of a release that nobody has confirmed: it may have run, and is
+    /// repeated for as long as the lock could still be there.
+    pub(crate) fn into_unconfirmed(self) -> Error {
+        match self {
+            Self::Unanswered(source)
+            | Self::NotSent(source)
+            | Self::Refused(source)
+            | Self::Distrusted(source) => Error::Indeterminate { source },
+            fault => fault.into_error(""),
+        }
+    }
+
+    /// The fault as the error of a call that outlived it for as long as it may: whatever was sent
+    /// is cleaned up, so nothing stays open.
+    pub(crate) fn into_outage(self, key: &str) -> Error {
+        match self.into_error(key) {
+            Error::Indeterminate { source } => Error::Unavailable { source },
+            error => error,
+        }
+    }
+}
+
+/// A server's error as it came over the wire: code, then detail.
+fn text(error: &RedisError) -> String {
+    let code = error.code().unwrap_or_default();
+    format!("{code} {}", error.detail().unwrap_or_default())
+}
+
+/// A server's error within a reply.
+pub(crate) fn entry(error: &redis::ServerError) -> Fault {
+    if error.kind() == Some(ServerErrorKind::NoScript) {
+        return Fault::NoScript;
+    }
+    Fault::from_text(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_found_wherever_the_server_hides_it() {
+        let hidden = "ERR Error running script (call to f_ab): @user_script:1: \
+                      @user_script: 1: -READONLY You can't write against a read only replica.";
+        assert!(matches!(Fault::from_text(hidden), Fault::Distrusted(_)));
+        let wrong = "ERR Error running script: WRONGTYPE Operation against a key";
+        assert!(matches!(Fault::from_text(wrong), Fault::WrongType));
+        let denied = "ERR The user executing the script can't run this command or subcommand";
+        assert!(matches!(Fault::from_text(denied), Fault::Permission(_)));
+        let full =
+            "ERR Error running script: -OOM command not allowed when used memory > 'maxmemory'";
+        assert!(matches!(Fault::from_text(full), Fault::Refused(_)));
+    }
+
+    #[test]
+    fn only_an_unanswered_request_may_have_run() {
+        assert!(Fault::Unanswered(said("late")).is_open());
+        assert!(!Fault::NotSent(said("down")).is_open());
+        assert!(!Fault::Refused(said("OOM")).is_open());
+    }
+
+    #[test]
+    fn a_call_that_rode_out_an_outage_says_unavailable() {
+        let outage = Fault::Unanswered(said("late")).into_outage("k");
+        assert!(matches!(outage, Error::Unavailable { .. }));
+        let once = Fault::Unanswered(said("late")).into_error("k");
+        assert!(matches!(once, Error::Indeterminate { .. }));
+    }
+}

@@ -1,0 +1,230 @@
+//! One connection that is made again for ever.
+//!
+//! A [`Keeper`] is the task: it connects, greets, keeps alive, and starts again when the connection
+//! fails. A [`Link`] is what the others see of it: the live connection, or why there is none.
+//!
+//! 1. A connection is not shown before its duty has greeted it.
+//! 2. Each connection has a generation of its own; what an older one still says is told apart by it.
+//! 3. Nobody but the keeper ends a connection, and it ends it by dropping it for good.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind};
+use tokio::sync::{Notify, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::said;
+use crate::wire::address::Address;
+use crate::wire::fault::Fault;
+
+/// The first pause after a connection failed; it doubles up to the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest that a stopped server goes unnoticed is this and one response timeout.
+const LONGEST_BEAT: Duration = Duration::from_secs(1);
+
+/// What a connection is for.
+pub(crate) trait Duty: Send + Sync + 'static {
+    /// The link's name in the log.
+    const NAME: &'static str;
+
+    /// Does what must be true of a connection before anybody may use it.
+    fn greet(
+        &self,
+        conn: &mut MultiplexedConnection,
+        generation: u64,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Asks the server for a sign of life.
+    fn beat(
+        &self,
+        conn: &mut MultiplexedConnection,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Works as long as the connection lives, and says why it does not any more.
+    fn work(&self, conn: MultiplexedConnection) -> impl Future<Output = Fault> + Send;
+
+    /// Hears what the server pushes, on the connection's own task: must not block.
+    fn hear(&self, generation: u64, push: PushInfo);
+
+    /// The connection is gone.
+    fn down(&self);
+}
+
+/// A live connection.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) generation: u64,
+    pub(crate) conn: MultiplexedConnection,
+}
+
+/// What there is of a connection.
+type State = Result<Live, Fault>;
+
+/// The view of a connection that somebody else keeps.
+#[derive(Clone)]
+pub(crate) struct Link {
+    state: watch::Receiver<State>,
+    /// The newest generation that somebody saw speak as a replica would.
+    suspects: Arc<watch::Sender<u64>>,
+}
+
+impl Link {
+    /// The live connection, or why there is none.
+    pub(crate) fn live(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until there is a live connection, or never will be again.
+    pub(crate) async fn up(&self) {
+        // An error means that the keeper has ended: `live` will say so.
+        let _ = self.state.clone().wait_for(Result::is_ok).await;
+    }
+
+    /// Has a connection replaced whose server must not be believed.
+    pub(crate) fn suspect(&self, generation: u64) {
+        self.suspects.send_if_modified(|newest| {
+            let newer = generation > *newest;
+            *newest = generation.max(*newest);
+            newer
+        });
+    }
+}
+
+/// The task that keeps one connection.
+pub(crate) struct Keeper<D> {
+    address: Arc<Address>,
+    duty: Arc<D>,
+    state: watch::Sender<State>,
+    suspects: watch::Receiver<u64>,
+    generation: u64,
+    first: Option<Fresh>,
+}
+
+/// A connection and the news of its end.
+struct Fresh {
+    live: Live,
+    broken: Arc<Notify>,
+}
+
+impl<D: Duty> Keeper<D> {
+    pub(crate) fn new(address: Arc<Address>, duty: Arc<D>) -> (Self, Link) {
+        let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
+        let (suspects, suspected) = watch::channel(0);
+        let link = Link { state: seen, suspects: Arc::new(suspects) };
+        (Self { address, duty, state, suspects: suspected, generation: 0, first: None }, link)
+    }
+
+    /// Makes the first connection, so that a caller learns at once why there is none.
+    pub(crate) async fn start(&mut self) -> Result<(), Fault> {
+        self.first = Some(self.establish().await?);
+        Ok(())
+    }
+
+    /// Keeps a connection until `stop`, whatever happens to it.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let forever = async {
+            loop {
+                let fresh = match self.first.take() {
+                    Some(first) => first,
+                    None => self.establish_again().await,
+                };
+                self.keep(fresh).await;
+            }
+        };
+        stop.run_until_cancelled(forever).await;
+    }
+
+    async fn establish(&mut self) -> Result<Fresh, Fault> {
+        self.generation += 1;
+        let limit = self.address.connect_timeout();
+        let late = || Fault::NotSent(said(format!("{} did not answer in {limit:?}", self.address)));
+        timeout(limit, self.connect()).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn connect(&self) -> Result<Fresh, Fault> {
+        let (generation, broken) = (self.generation, Arc::new(Notify::new()));
+        let (duty, breaks) = (Arc::clone(&self.duty), Arc::clone(&broken));
+        let hear = move |push: PushInfo| match push.kind {
+            PushKind::Disconnection => breaks.notify_one(),
+            _ => duty.hear(generation, push),
+        };
+        let mut conn = self.address.connect(hear).await?;
+        self.duty.greet(&mut conn, generation).await?;
+        Ok(Fresh { live: Live { generation, conn }, broken })
+    }
+
+    /// Tries until it succeeds. Callers are told each time why there is no connection.
+    async fn establish_again(&mut self) -> Fresh {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            // Jitter, or all clients of a server that comes back would knock in the same moment.
+            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            match self.establish().await {
+                Ok(fresh) => return fresh,
+                Err(fault) => self.show(Err(fault)),
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Shows the connection, and stays with it until it fails.
+    async fn keep(&mut self, fresh: Fresh) {
+        let Fresh { live, broken } = fresh;
+        let (generation, conn) = (live.generation, live.conn.clone());
+        tracing::info!(link = D::NAME, generation, server = %self.address, "connected");
+        self.show(Ok(live));
+        let fault = tokio::select! {
+            () = broken.notified() => Fault::NotSent(said("the connection broke")),
+            fault = self.beats(conn.clone()) => fault,
+            fault = self.duty.work(conn) => fault,
+            fault = self.suspected(generation) => fault,
+        };
+        tracing::info!(link = D::NAME, generation, server = %self.address, ?fault, "disconnected");
+        self.show(Err(unsent(fault)));
+        self.duty.down();
+    }
+
+    fn show(&self, state: State) {
+        drop(self.state.send_replace(state));
+    }
+
+    async fn beats(&self, mut conn: MultiplexedConnection) -> Fault {
+        let mut beat = interval(LONGEST_BEAT.min(self.address.response_timeout() / 2));
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            beat.tick().await;
+            if let Err(fault) = self.duty.beat(&mut conn).await {
+                return fault;
+            }
+        }
+    }
+
+    async fn suspected(&self, generation: u64) -> Fault {
+        let mut suspects = self.suspects.clone();
+        if suspects.wait_for(|suspect| *suspect >= generation).await.is_err() {
+            // No link is left that could suspect anything.
+            std::future::pending::<()>().await;
+        }
+        Fault::Distrusted(said("the server answers as a replica"))
+    }
+}
+
+/// Whatever ended the connection: what is asked for from now on is not sent.
+fn unsent(fault: Fault) -> Fault {
+    match fault {
+        Fault::Unanswered(source) => Fault::NotSent(source),
+        fault => fault,
+    }
+}
+
+impl<D> Drop for Keeper<D> {
+    fn drop(&mut self) {
+        drop(self.state.send_replace(Err(Fault::Closed)));
+    }
+}

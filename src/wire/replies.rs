@@ -1,0 +1,58 @@
+//! What the scripts answer: always an array, one item or two for each lock.
+
+use redis::Value;
+
+use crate::error::said;
+use crate::wire::fault::{self, Fault};
+
+/// The items of a script's answer.
+pub(crate) fn items(reply: Value) -> Result<Vec<Value>, Fault> {
+    match reply {
+        Value::Array(items) => Ok(items),
+        Value::ServerError(error) => Err(fault::entry(&error)),
+        other => Err(strange(&other)),
+    }
+}
+
+/// The only item of an answer, as a number.
+pub(crate) fn number(reply: Value) -> Result<i64, Fault> {
+    match items(reply)?.as_slice() {
+        [item] => entry(item),
+        other => Err(strange(&other.len())),
+    }
+}
+
+/// One lock's item: a number, or a text that says why the server refused.
+pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
+    match item {
+        Value::Int(number) => Ok(*number),
+        Value::BulkString(text) => Err(Fault::from_text(&String::from_utf8_lossy(text))),
+        other => Err(strange(other)),
+    }
+}
+
+/// An answer that our scripts do not give: whatever ran, we do not know what it did.
+pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
+    Fault::Unanswered(said(format!("the server answered something else than our script: {what:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_an_answer_and_a_text_a_refusal() {
+        let reply = Value::Array(vec![Value::Int(-2)]);
+        assert_eq!(number(reply).unwrap(), -2);
+        let refusal = Value::Array(vec![Value::BulkString(b"OOM command not allowed".to_vec())]);
+        assert!(matches!(number(refusal), Err(Fault::Refused(_))));
+    }
+
+    #[test]
+    fn a_strange_answer_is_an_open_question_and_no_panic() {
+        for reply in [Value::Nil, Value::Okay, Value::Array(vec![]), Value::Array(vec![Value::Nil])]
+        {
+            assert!(number(reply).unwrap_err().is_open());
+        }
+    }
+}

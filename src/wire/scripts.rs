@@ -1,0 +1,82 @@
+//! The scripts: one file each in `lua/`, called by hash.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Pipeline};
+
+/// A script that the server keeps.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: &'static str,
+    hash: LazyLock<String>,
+}
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal,)*) => {
+        $(pub(crate) static $name: Script = Script {
+            text: include_str!(concat!("../../lua/", $file)),
+            hash: LazyLock::new(|| hash(include_str!(concat!("../../lua/", $file)))),
+        };)*
+
+        /// Every script, to be loaded into a server that is new to us.
+        pub(crate) static ALL: &[&Script] = &[$(&$name,)*];
+    };
+}
+
+scripts! {
+    ACQUIRE = "lock/acquire.lua",
+    COUNT = "lock/count.lua",
+    RELEASE = "lock/release.lua",
+    RENEW = "lock/renew.lua",
+    STATUS = "lock/status.lua",
+    FORCE_UNLOCK = "lock/force_unlock.lua",
+}
+
+fn hash(text: &str) -> String {
+    redis::Script::new(text).get_hash().to_owned()
+}
+
+impl Script {
+    /// The call of a script that the server should know.
+    pub(crate) fn by_hash(&self) -> Cmd {
+        head("EVALSHA", &self.hash)
+    }
+
+    /// The call of a script that the server has forgotten.
+    pub(crate) fn by_text(&self) -> Cmd {
+        head("EVAL", self.text)
+    }
+}
+
+fn head(command: &str, script: &str) -> Cmd {
+    // Room for one lock; a batch makes it grow.
+    let mut cmd = Cmd::with_capacity(8, 256);
+    cmd.arg(command).arg(script);
+    cmd
+}
+
+/// Loads every script.
+pub(crate) fn load(pipe: &mut Pipeline) {
+    for script in ALL {
+        pipe.cmd("SCRIPT").arg("LOAD").arg(script.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_is_asked_and_what_it_answers() {
+        for script in ALL {
+            let header: Vec<_> =
+                script.text.lines().take_while(|line| line.starts_with("--")).collect();
+            for word in ["-- KEYS ", "-- Reply "] {
+                assert!(
+                    header.iter().any(|line| line.starts_with(word)),
+                    "{header:?} lacks {word}"
+                );
+            }
+        }
+    }
+}

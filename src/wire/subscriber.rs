@@ -1,0 +1,420 @@
+//! The subscriber link: which channels are listened to, for whom, and since when.
+//!
+//! 1. A channel is live only on the word of the server, on the connection that is live now.
+//! 2. The link's task alone subscribes and unsubscribes, one batch after the other: a waiter who
+//!    comes while its channel is being left is subscribed again right after.
+//! 3. What is heard goes straight from the connection's own task to the listener. Messages that
+//!    were sent while there was no connection are lost; so each channel that becomes live, for the
+//!    first time or again, is told to the listener too.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, Value, cmd};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::wire::address::Address;
+use crate::wire::commands::primary;
+use crate::wire::fault::{self, Fault};
+use crate::wire::link::{Duty, Keeper};
+
+/// Channels in one SUBSCRIBE; a hundred thousand would take the server a third of a second.
+const BATCH: usize = 1000;
+
+/// The pause after a full batch, so that waiters who come back with their server do not come all at
+/// once.
+const PACE: Duration = Duration::from_millis(20);
+
+/// When to ask again for a channel that the server's ACL refused.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
+
+/// What a listener hears.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Heard<'a> {
+    /// From now on nothing is missed.
+    Live,
+    /// Somebody published this.
+    Message(&'a [u8]),
+}
+
+/// Called with the channel and what was heard, on the connection's own task: must not block.
+type Listener = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
+
+/// The channels of one client.
+#[derive(Clone)]
+pub(crate) struct Subscriber(Arc<Channels>);
+
+impl Subscriber {
+    pub(crate) fn new(
+        address: Arc<Address>,
+        linger: Duration,
+        listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+    ) -> (Self, Keeper<impl Duty>) {
+        let channels = Arc::new(Channels {
+            table: Mutex::default(),
+            changed: Notify::new(),
+            generation: AtomicU64::new(0),
+            linger,
+            listener: Box::new(listener),
+        });
+        let (keeper, _) = Keeper::new(address, Arc::clone(&channels));
+        (Self(channels), keeper)
+    }
+
+    /// Listens to a channel for as long as the seat is kept, and a while longer.
+    pub(crate) fn join(&self, channel: &str) -> Seat {
+        let mut table = self.0.table();
+        let channel = table.join(channel);
+        drop(table);
+        self.0.changed.notify_one();
+        Seat { channels: Arc::clone(&self.0), channel }
+    }
+
+    /// Whether nothing that is published on the channel would be missed.
+    pub(crate) fn is_live(&self, channel: &str) -> bool {
+        self.0.is_live(channel)
+    }
+}
+
+/// One waiter's interest in a channel.
+pub(crate) struct Seat {
+    channels: Arc<Channels>,
+    channel: Arc<str>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.channels.table().leave(&self.channel, Instant::now()) {
+            self.channels.changed.notify_one();
+        }
+    }
+}
+
+struct Channels {
+    table: Mutex<Table>,
+    changed: Notify,
+    /// The connection that is live now; 0: none.
+    generation: AtomicU64,
+    linger: Duration,
+    listener: Listener,
+}
+
+#[derive(Default)]
+struct Table {
+    channels: HashMap<Arc<str>, Channel>,
+    /// To be subscribed.
+    wanted: VecDeque<Arc<str>>,
+    /// Once left by everybody, with the time from which their linger counts, in its order.
+    idle: VecDeque<(Instant, Arc<str>)>,
+}
+
+struct Channel {
+    seats: usize,
+    phase: Phase,
+    /// When the last seat was left, while the channel stands in the queue of the idle.
+    idle_since: Option<Instant>,
+}
+
+enum Phase {
+    /// In the queue of the wanted, or being asked for.
+    Wanted,
+    /// Acknowledged on this connection.
+    Live(u64),
+    /// Refused by the server.
+    Refused(Instant),
+}
+
+impl Table {
+    fn join(&mut self, name: &str) -> Arc<str> {
+        if let Some((name, channel)) =
+            self.channels.get_key_value(name).map(|(n, c)| (n.clone(), c))
+        {
+            let again = matches!(channel.phase, Phase::Refused(at) if at.elapsed() > REFUSED_FOR);
+            let channel = self.channels.get_mut(&name).expect("it was just found");
+            channel.seats += 1;
+            if again {
+                channel.phase = Phase::Wanted;
+                self.wanted.push_back(Arc::clone(&name));
+            }
+            return name;
+        }
+        let name: Arc<str> = name.into();
+        let channel = Channel { seats: 1, phase: Phase::Wanted, idle_since: None };
+        self.channels.insert(Arc::clone(&name), channel);
+        self.wanted.push_back(Arc::clone(&name));
+        name
+    }
+
+    /// Whether the channel has just become idle and was not known to be.
+    fn leave(&mut self, name: &Arc<str>, now: Instant) -> bool {
+        let Some(channel) = self.channels.get_mut(name) else {
+            return false;
+        };
+        channel.seats -= 1;
+        if channel.seats > 0 || channel.idle_since.replace(now).is_some() {
+            return false;
+        }
+        self.idle.push_back((now, Arc::clone(name)));
+        true
+    }
+
+    fn next_wanted(&mut self) -> Vec<Arc<str>> {
+        let most = self.wanted.len().min(BATCH);
+        self.wanted.drain(..most).collect()
+    }
+
+    /// Forgets the channels that nobody came back to. They may be wanted again before they have
+    /// been left: then they are new ones.
+    fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
+        let mut expired = Vec::new();
+        while self.idle.front().is_some_and(|(since, _)| *since + linger <= now) {
+            let Some((_, name)) = self.idle.pop_front() else { break };
+            match self.channels.get_mut(&name) {
+                Some(channel) if channel.seats > 0 => channel.idle_since = None,
+                // Used in between: it lingers once more, behind the others.
+                Some(channel) if channel.idle_since.is_some_and(|since| since + linger > now) => {
+                    self.idle.push_back((now, name));
+                }
+                Some(_) => {
+                    self.channels.remove(&name);
+                    expired.push(name);
+                }
+                None => {}
+            }
+        }
+        expired
+    }
+
+    fn next_idle(&self) -> Option<Instant> {
+        self.idle.front().map(|(since, _)| *since)
+    }
+
+    /// A new connection knows no channel: those with waiters are wanted again.
+    fn start_again(&mut self) {
+        self.idle.clear();
+        self.channels.retain(|_, channel| channel.seats > 0);
+        for channel in self.channels.values_mut() {
+            channel.phase = Phase::Wanted;
+            channel.idle_since = None;
+        }
+        self.wanted = self.channels.keys().cloned().collect();
+    }
+}
+
+impl Channels {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().expect("no panic under this lock")
+    }
+
+    fn is_live(&self, channel: &str) -> bool {
+        let now = self.generation.load(Ordering::Acquire);
+        let table = self.table();
+        table.channels.get(channel).is_some_and(|c| matches!(c.phase, Phase::Live(on) if on == now))
+    }
+
+    /// The server acknowledged a channel. It may have been left and wanted again in between: then
+    /// another acknowledgement follows, and until then this one is as good.
+    fn acknowledge(&self, name: &str, generation: u64) {
+        if let Some(channel) = self.table().channels.get_mut(name) {
+            channel.phase = Phase::Live(generation);
+        }
+    }
+
+    fn refuse(&self, name: &str, fault: &Fault) {
+        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters will look instead");
+        if let Some(channel) = self.table().channels.get_mut(name) {
+            channel.phase = Phase::Refused(Instant::now());
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
+        match conn.subscribe(words(names)).await.map_err(Fault::answering) {
+            Ok(()) => Ok(()),
+            Err(Fault::Permission(source)) if names.len() == 1 => {
+                self.refuse(&names[0], &Fault::Permission(source));
+                Ok(())
+            }
+            // One forbidden channel makes the server refuse them all.
+            Err(Fault::Permission(_)) => {
+                for name in names.chunks(1) {
+                    Box::pin(self.subscribe(conn, name)).await?;
+                }
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Works off what is wanted and what has expired; whether there was anything.
+    async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
+        let wanted = self.table().next_wanted();
+        if !wanted.is_empty() {
+            self.subscribe(conn, &wanted).await?;
+            if wanted.len() == BATCH {
+                sleep(PACE).await;
+            }
+            return Ok(true);
+        }
+        let expired = self.table().expire(Instant::now(), self.linger);
+        for names in expired.chunks(BATCH) {
+            conn.unsubscribe(words(names)).await.map_err(Fault::answering)?;
+        }
+        Ok(!expired.is_empty())
+    }
+
+    /// Until the next channel expires, if there is one.
+    async fn next_expiry(&self) {
+        let first = self.table().next_idle();
+        match first {
+            Some(since) => tokio::time::sleep_until((since + self.linger).into()).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn words(names: &[Arc<str>]) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
+}
+
+impl Duty for Channels {
+    const NAME: &'static str = "subscriber";
+
+    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
+        let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
+        primary(Some(&hello))?;
+        self.table().start_again();
+        self.generation.store(generation, Ordering::Release);
+        Ok(())
+    }
+
+    async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        match conn.send_packed_command(&cmd("PING")).await.map_err(Fault::answering)? {
+            Value::ServerError(error) => Err(fault::entry(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn work(&self, mut conn: MultiplexedConnection) -> Fault {
+        loop {
+            match self.catch_up(&mut conn).await {
+                Ok(true) => {}
+                Ok(false) => tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = self.next_expiry() => {}
+                },
+                Err(fault) => return fault,
+            }
+        }
+    }
+
+    fn hear(&self, generation: u64, push: PushInfo) {
+        match (push.kind, push.data.as_slice()) {
+            (PushKind::Subscribe, [Value::BulkString(channel), ..]) => {
+                if let Ok(channel) = std::str::from_utf8(channel) {
+                    self.acknowledge(channel, generation);
+                    (self.listener)(channel, Heard::Live);
+                }
+            }
+            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) => {
+                if let Ok(channel) = std::str::from_utf8(channel) {
+                    (self.listener)(channel, Heard::Message(message));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn down(&self) {
+        self.generation.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINGER: Duration = Duration::from_secs(5);
+
+    fn names(batch: &[Arc<str>]) -> Vec<&str> {
+        words(batch)
+    }
+
+    #[test]
+    fn a_channel_is_wanted_once_and_expires_after_its_last_seat() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let name = table.join("a");
+        table.join("a");
+        assert_eq!(names(&table.next_wanted()), ["a"]);
+        assert!(!table.leave(&name, start));
+        assert!(table.leave(&name, start));
+        assert!(table.expire(start + LINGER / 2, LINGER).is_empty());
+        assert_eq!(names(&table.expire(start + LINGER, LINGER)), ["a"]);
+        assert!(table.channels.is_empty());
+    }
+
+    #[test]
+    fn a_seat_taken_while_the_channel_lingers_keeps_it() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let name = table.join("a");
+        table.next_wanted();
+        table.leave(&name, start);
+        table.join("a");
+        assert!(table.next_wanted().is_empty());
+        assert!(table.expire(start + LINGER, LINGER).is_empty());
+        assert!(table.leave(&name, start + LINGER));
+        assert_eq!(names(&table.expire(start + LINGER * 2, LINGER)), ["a"]);
+    }
+
+    #[test]
+    fn a_busy_channel_stands_in_the_queue_of_the_idle_once() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        for _ in 0..1000 {
+            let name = table.join("a");
+            table.leave(&name, start);
+        }
+        assert_eq!(table.idle.len(), 1);
+    }
+
+    #[test]
+    fn a_busy_channel_does_not_keep_the_others_from_expiring() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let (busy, quiet) = (table.join("busy"), table.join("quiet"));
+        table.leave(&busy, start);
+        table.leave(&quiet, start);
+        table.join("busy");
+        table.leave(&busy, start + LINGER);
+        assert_eq!(names(&table.expire(start + LINGER, LINGER)), ["quiet"]);
+        assert_eq!(names(&table.expire(start + LINGER * 2, LINGER)), ["busy"]);
+    }
+
+    #[test]
+    fn a_channel_joined_while_it_is_being_left_is_wanted_anew() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let name = table.join("a");
+        table.next_wanted();
+        table.leave(&name, start);
+        assert_eq!(table.expire(start + LINGER, LINGER).len(), 1);
+        table.join("a");
+        assert_eq!(names(&table.next_wanted()), ["a"]);
+    }
+
+    #[test]
+    fn a_new_connection_is_asked_for_what_is_waited_for() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let left = table.join("left");
+        table.join("kept");
+        table.next_wanted();
+        table.leave(&left, start);
+        table.start_again();
+        assert_eq!(names(&table.next_wanted()), ["kept"]);
+        assert!(table.expire(start + LINGER, LINGER).is_empty());
+    }
+}
