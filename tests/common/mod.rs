@@ -1,0 +1,17 @@
+//! What the tests stand on: real servers, worker processes, a proxy that breaks things, and a way to wait.
+#![allow(dead_code, unused_imports, reason = "every test binary uses a part of it")]
+#![allow(unreachable_pub, reason = "a binary exports nothing")]
+
+pub mod admin;
+pub mod child;
+pub mod port;
+pub mod process;
+pub mod proxy;
+pub mod server;
+pub mod wait;
+
+pub use admin::{Admin, connect};
+pub use process::{Worker, WorkerSide};
+pub use proxy::{Class, Fault, Proxy};
+pub use server::Server;
+pub use wait::eventually;

@@ -1,0 +1,134 @@
+//! A proxy that understands RESP and breaks exactly what it is told to.
+//!
+//! It stands between clients and a server, or between a replica and its primary. A test names the traffic, then the
+//! fault, asserts first that the fault happened, and only then what became of it:
+//!
+//! ```ignore
+//! let proxy = Proxy::before(&server).await;
+//! proxy.name_script("acquire", include_str!("../lua/lock/acquire.lua"));
+//! let lost = proxy.script("acquire").nth(1).cut_after();
+//! // .. the library, connected to proxy.url() ..
+//! lost.happened().await;
+//! ```
+//!
+//! 1. Order is kept within each direction of each connection, as TCP keeps it: what follows a held or late frame waits
+//!    behind it.
+//! 2. Every fault that strikes a request is applied, in the order of installation; nothing follows a cut.
+//! 3. A client that hangs up does not take back what it sent.
+
+pub mod dice;
+mod fault;
+mod judge;
+mod latch;
+mod link;
+mod listener;
+mod net;
+mod pairing;
+pub mod resp;
+mod rule;
+mod scripts;
+mod way;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub use fault::Fault;
+pub use rule::{Class, Rule};
+
+use super::port::Port;
+use super::server::Server;
+use listener::Door;
+use net::Net;
+use rule::Target;
+
+/// Dropped, it closes its port and every connection.
+#[derive(Debug)]
+pub struct Proxy {
+    door: Door,
+    net: Arc<Net>,
+    port: Port,
+}
+
+impl Proxy {
+    /// Listens on a port of its own and forwards to the server, also after that was started again.
+    pub async fn before(server: &Server) -> Self {
+        Self::seeded(server.address(), fastrand::u64(..)).await
+    }
+
+    /// With the seed of an earlier run, for the same jitter.
+    pub async fn seeded(server: SocketAddr, seed: u64) -> Self {
+        let (port, net) = (Port::reserve(), Arc::new(Net::new(seed)));
+        eprintln!("the proxy on port {} has the seed {seed}", port.number());
+        let door = Door::new(Arc::clone(&net), port.address(), server);
+        door.set_open(true).await;
+        Self { door, net, port }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.port.address())
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Calls `name` every script whose text is or contains `part`, however it is run.
+    pub fn name_script(&self, name: &str, part: &str) {
+        self.net.judge().scripts.name(name, part);
+    }
+
+    /// Every request, of whatever connection.
+    pub fn everything(&self) -> Rule {
+        self.rule(Target::Everything)
+    }
+
+    /// Requests by their first word: `GET`, `SUBSCRIBE`, `EVALSHA`.
+    pub fn command(&self, name: &str) -> Rule {
+        self.rule(Target::Command(name.to_owned()))
+    }
+
+    /// Runs of a script that was [named](Self::name_script), by EVALSHA or EVAL.
+    pub fn script(&self, name: &str) -> Rule {
+        self.rule(Target::Script(name.to_owned()))
+    }
+
+    /// Pushes that answer no request: what was published. Faults of the reply strike them.
+    pub fn messages(&self) -> Rule {
+        self.rule(Target::Message)
+    }
+
+    /// Keeps the connections of a class (or all: `None`) open and forwards nothing, not even their end, until lifted.
+    /// Then all that was kept arrives, as when a network heals. It has happened when something was kept.
+    pub fn blackhole(&self, class: impl Into<Option<Class>>) -> Fault {
+        self.net.blackhole(class.into())
+    }
+
+    /// Refuses new connections; those that are open go on.
+    pub async fn refuse(&self) {
+        self.door.set_open(false).await;
+    }
+
+    pub async fn accept_again(&self) {
+        self.door.set_open(true).await;
+    }
+
+    /// Resets all connections of a class (or all: `None`), held traffic included; how many. They are closed when this
+    /// returns.
+    pub async fn reset(&self, class: impl Into<Option<Class>>) -> usize {
+        let links = self.net.links(class.into());
+        links.iter().for_each(|link| link.doom());
+        for link in &links {
+            link.closed().await;
+        }
+        links.len()
+    }
+
+    /// How many connections of a class (or all: `None`) are open.
+    pub fn connections(&self, class: impl Into<Option<Class>>) -> usize {
+        self.net.links(class.into()).len()
+    }
+
+    fn rule(&self, target: Target) -> Rule {
+        Rule::new(Arc::clone(&self.net), target)
+    }
+}

@@ -1,0 +1,61 @@
+//! Scripts by name, though the wire knows them by hash.
+
+use std::collections::HashMap;
+
+use redis::Script;
+
+/// Which hash belongs to which name; learnt from the texts that pass by.
+#[derive(Debug, Default)]
+pub(super) struct Scripts {
+    given: Vec<(String, String)>,
+    texts: HashMap<String, String>,
+    names: HashMap<String, String>,
+}
+
+impl Scripts {
+    /// From now on `name` means every script whose text is or contains `part`.
+    pub(super) fn name(&mut self, name: &str, part: &str) {
+        self.given.push((name.to_owned(), part.to_owned()));
+        // The part may be the whole text of a script that was loaded past us.
+        self.names.insert(hash(part), name.to_owned());
+        for (hash, _) in self.texts.iter().filter(|(_, text)| text.contains(part)) {
+            self.names.insert(hash.clone(), name.to_owned());
+        }
+    }
+
+    /// The name of the script that a request runs, if it runs one that has a name.
+    pub(super) fn run_by(&self, command: &[u8], argument: Option<&[u8]>) -> Option<&str> {
+        let argument = str::from_utf8(argument?).ok()?;
+        if is_any(command, &["EVALSHA", "EVALSHA_RO"]) {
+            return self.names.get(&argument.to_ascii_lowercase()).map(String::as_str);
+        }
+        let by_text =
+            is_any(command, &["EVAL", "EVAL_RO"]).then(|| self.names.get(&hash(argument)));
+        by_text.flatten().map(String::as_str)
+    }
+
+    /// Remembers the text in `EVAL text ..` and `SCRIPT LOAD text`.
+    pub(super) fn learn(&mut self, command: &[u8], arguments: [Option<&[u8]>; 2]) {
+        let text = match arguments {
+            [Some(text), _] if is_any(command, &["EVAL", "EVAL_RO"]) => text,
+            [Some(load), Some(text)] if is_any(command, &["SCRIPT"]) && is_any(load, &["LOAD"]) => {
+                text
+            }
+            _ => return,
+        };
+        let text = String::from_utf8_lossy(text).into_owned();
+        let hash = hash(&text);
+        if let Some((name, _)) = self.given.iter().find(|(_, part)| text.contains(part)) {
+            self.names.insert(hash.clone(), name.clone());
+        }
+        self.texts.insert(hash, text);
+    }
+}
+
+pub(super) fn is_any(word: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+fn hash(text: &str) -> String {
+    Script::new(text).get_hash().to_owned()
+}

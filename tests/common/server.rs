@@ -1,0 +1,222 @@
+//! A real `redis-server` of one's own: started, paused, killed, started again.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{env, io, process};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::admin::Admin;
+use super::child::{self, Child};
+use super::port::Port;
+use super::wait::eventually;
+
+const START: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_secs(10);
+
+/// What always holds: nothing is written unless asked for, nobody else gets in, and replicas need not wait.
+const ALWAYS: [&str; 8] =
+    ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"];
+
+/// A server that is answering, in its own directory, on its own port. Dropped, it is killed and its directory removed.
+#[derive(Debug)]
+pub struct Server {
+    // Declared first, hence dropped first: the process ends before its directory goes.
+    child: Mutex<Option<Child>>,
+    args: Vec<String>,
+    port: Port,
+    dir: Dir,
+}
+
+/// How a server is to be started.
+#[derive(Debug, Default)]
+pub struct Setup {
+    args: Vec<String>,
+}
+
+impl Setup {
+    /// A setting as in redis.conf: `.set("maxmemory", "1mb")`.
+    pub fn set(mut self, name: &str, value: &str) -> Self {
+        self.args.extend([format!("--{name}"), value.to_owned()]);
+        self
+    }
+
+    /// Every write is on disk before it is answered, and is there again after [`Server::restart`].
+    pub fn append_only(self) -> Self {
+        self.set("appendonly", "yes").set("appendfsync", "always")
+    }
+
+    /// Listens on a unix socket too: [`Server::unix_url`].
+    pub fn unix_socket(self) -> Self {
+        self.set("unixsocket", "socket")
+    }
+
+    /// Follows the primary on this port, which may be a proxy's.
+    pub fn replica_of(self, port: u16) -> Self {
+        self.set("replicaof", &format!("127.0.0.1 {port}"))
+    }
+
+    pub async fn start(self) -> Server {
+        let (port, dir) = (Port::reserve(), Dir::create());
+        let server = Server { child: Mutex::default(), args: self.args, port, dir };
+        server.start_again().await;
+        server
+    }
+}
+
+impl Server {
+    /// An empty server that keeps nothing on disk.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    pub fn builder() -> Setup {
+        Setup::default()
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    pub fn unix_url(&self) -> String {
+        format!("redis+unix://{}", self.dir.0.join("socket").display())
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir.0
+    }
+
+    /// The process that runs now; panics if it was killed or stopped.
+    pub fn pid(&self) -> u32 {
+        self.process().as_ref().expect("the server runs").pid()
+    }
+
+    /// A connection of the test's own, for looking and poking.
+    pub async fn admin(&self) -> Admin {
+        Admin::connect(&self.url()).await
+    }
+
+    /// SIGSTOP: connections stay open, the kernel still accepts new ones, nothing is answered.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// SIGCONT: whatever came in meanwhile is run now.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// `kill -9`. The port refuses until [`start_again`](Self::start_again).
+    pub fn kill(&self) {
+        *self.process() = None;
+    }
+
+    /// SIGTERM, and waits for the end: the server says goodbye properly.
+    pub async fn stop(&self) {
+        self.signal("TERM");
+        let ended = async || !self.is_running();
+        eventually(STOP, "the server stops", ended).await;
+        self.kill();
+    }
+
+    /// Starts in the same directory on the same port, after [`kill`](Self::kill) or [`stop`](Self::stop).
+    pub async fn start_again(&self) {
+        self.launch();
+        self.ready().await;
+    }
+
+    /// `kill -9`, then starts again: what was not on disk is lost.
+    pub async fn restart(&self) {
+        self.kill();
+        self.start_again().await;
+    }
+
+    /// Starts the process without waiting for it: to watch it load.
+    pub fn launch(&self) {
+        let mut process = self.process();
+        assert!(process.is_none(), "the server runs already");
+        *process = Some(Child::start(self.command().expect("the directory is writable")));
+    }
+
+    /// Waits until PING is answered and the data is loaded; the server's log is in the panic if that fails.
+    pub async fn ready(&self) {
+        let up = async {
+            while !self.answers().await.unwrap_or(false) {
+                assert!(self.is_running(), "the server ended at once:\n{}", self.log());
+                sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let waited = timeout(START, up).await;
+        assert!(waited.is_ok(), "the server does not answer:\n{}", self.log());
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.0.join("log")).unwrap_or_else(|none| format!("no log: {none}"))
+    }
+
+    fn command(&self) -> io::Result<process::Command> {
+        let log = File::options().create(true).append(true).open(self.dir.0.join("log"))?;
+        let mut command =
+            child::command(env::var_os("PARKLOCK_SERVER").unwrap_or("redis-server".into()));
+        command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(&self.args);
+        command
+            .current_dir(self.dir())
+            .stdin(process::Stdio::null())
+            .stderr(log.try_clone()?)
+            .stdout(log);
+        Ok(command)
+    }
+
+    async fn answers(&self) -> io::Result<bool> {
+        let mut stream = TcpStream::connect(self.address()).await?;
+        stream.write_all(b"PING\r\n").await?;
+        let mut answer = [0; 64];
+        let length = stream.read(&mut answer).await?;
+        // Any other refusal, such as NOAUTH, comes from a server that is up.
+        Ok(length > 0 && !answer.starts_with(b"-LOADING"))
+    }
+
+    fn is_running(&self) -> bool {
+        self.process().as_mut().is_some_and(Child::is_running)
+    }
+
+    fn signal(&self, name: &str) {
+        self.process().as_ref().expect("the server runs").signal(name);
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A directory in the system's place for such things, removed on drop.
+#[derive(Debug)]
+struct Dir(PathBuf);
+
+impl Dir {
+    fn create() -> Self {
+        let name = format!("parklock-{}-{:x}", process::id(), fastrand::u64(..));
+        let path = env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a directory of our own");
+        Self(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
