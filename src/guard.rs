@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Ended, Engine, Tenure};
+use crate::engine::{Ended, Engine, Stint};
 use crate::error::Result;
 use crate::token::FencingToken;
 
@@ -38,11 +38,14 @@ pub struct Guard {
     hold: Hold,
     engine: Arc<Engine>,
     left: bool,
+    span: tracing::Span,
 }
 
 impl Guard {
-    pub(crate) fn new(engine: Arc<Engine>, tenure: Arc<Tenure>) -> Self {
-        Self { hold: Hold { tenure }, engine, left: false }
+    pub(crate) fn new(engine: Arc<Engine>, stint: Stint) -> Self {
+        let span = tracing::debug_span!("lock.hold", name = stint.name(), token = %stint.token);
+        span.in_scope(|| tracing::debug!("granted"));
+        Self { hold: Hold { stint }, engine, left: false, span }
     }
 
     /// A view of this hold that does not keep it.
@@ -66,7 +69,9 @@ impl Guard {
     /// [`Error::Permission`](crate::Error::Permission) if Redis does not let us any more.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;
-        self.engine.leave(&self.hold.tenure).await
+        self.engine.leave(&self.hold.stint).await?;
+        self.span.in_scope(|| tracing::debug!("released"));
+        Ok(())
     }
 
     /// The number of this turn, for the protected resource to compare. A nested hold has that of
@@ -116,21 +121,22 @@ impl Guard {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer; the old
     /// deadline stands.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
-        self.engine.extend(&self.hold.tenure, lease).await
+        self.engine.extend(&self.hold.stint, lease).await
     }
 
     /// How many holds its owner has of this lock: more than one only for a
     /// [`ReentrantLock`](crate::ReentrantLock).
     #[must_use]
     pub fn hold_count(&self) -> u32 {
-        self.hold.tenure.holds()
+        self.hold.stint.tenure.holds()
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.left {
-            self.engine.abandon(&self.hold.tenure);
+            self.engine.abandon(&self.hold.stint);
+            self.span.in_scope(|| tracing::debug!("dropped"));
         }
     }
 }
@@ -146,36 +152,36 @@ impl fmt::Debug for Guard {
 /// It does not keep the lock.
 #[derive(Clone)]
 pub struct Hold {
-    tenure: Arc<Tenure>,
+    stint: Stint,
 }
 
 impl Hold {
     /// As [`Guard::token`].
     #[must_use]
     pub fn token(&self) -> FencingToken {
-        self.tenure.token
+        self.stint.token
     }
 
     /// As [`Guard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.tenure.is_valid()
+        !self.remaining().is_zero()
     }
 
     /// As [`Guard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.tenure.remaining()
+        self.stint.remaining()
     }
 
     /// As [`Guard::lost`].
     pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        Arc::clone(&self.tenure).end()
+        self.stint.end()
     }
 
     fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
         described
-            .field("name", &self.tenure.keys.name)
+            .field("name", &self.stint.name())
             .field("token", &self.token())
             .field("remaining", &self.remaining())
             .finish()

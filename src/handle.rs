@@ -42,8 +42,8 @@ impl Handle {
         let keys = self.keys()?;
         let wish = Wish { owner, lease: self.lease.clone()?, patience };
         let span = tracing::debug_span!("lock.acquire", name = ?keys.name);
-        let tenure = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
-        Ok(tenure.map(|tenure| Guard::new(Arc::clone(&self.engine), tenure)))
+        let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
+        Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
     }
 
     /// Gets the lock however long it takes.
@@ -93,10 +93,7 @@ impl Handle {
     async fn ask<T>(&self, question: impl AsyncFn(Line<'_>) -> Result<T, Fault>) -> Result<T> {
         let keys = self.keys()?;
         let commands = &self.engine.commands;
-        if commands.line().is_err() {
-            let patience = self.engine.config.response();
-            let _ = tokio::time::timeout(patience, commands.up()).await;
-        }
+        self.engine.connected().await;
         let answer = match commands.line() {
             Ok(line) => question(line).await,
             Err(fault) => Err(fault),

@@ -17,6 +17,8 @@ pub(crate) struct Keys {
     pub(crate) name: String,
     /// The hash: owner field to hold count.
     pub(crate) lock: String,
+    /// The clients that wait for it, in their order; native only.
+    pub(crate) line: String,
     /// Where a release is told.
     pub(crate) channel: String,
     layout: Layout,
@@ -27,14 +29,18 @@ impl Keys {
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
     pub(crate) fn new(layout: Layout, name: String) -> Result<Self> {
         check(&name)?;
-        let (lock, channel) = match layout {
+        let (lock, line, channel) = match layout {
             Layout::Native => {
                 let tag = escaped(&name);
-                (format!("lock:{{{tag}}}"), format!("lock_channel:{{{tag}}}"))
+                let (lock, line) = (format!("lock:{{{tag}}}"), format!("lock_turn:{{{tag}}}"));
+                (lock, line, format!("lock_channel:{{{tag}}}"))
             }
-            Layout::Redisson => (name.clone(), prefixed("redisson_lock__channel", &name)),
+            Layout::Redisson => {
+                let channel = prefixed("redisson_lock__channel", &name);
+                (name.clone(), prefixed("lock_turn", &name), channel)
+            }
         };
-        Ok(Self { name, lock, channel, layout })
+        Ok(Self { name, lock, line, channel, layout })
     }
 
     /// What a release publishes: who it was, so that nobody takes his own message for another's.
@@ -44,6 +50,20 @@ impl Keys {
             Layout::Native => client,
             Layout::Redisson => "0",
         }
+    }
+
+    /// Our name in the line of those who wait; none if there is no line, and so everybody is told
+    /// of everything.
+    pub(crate) fn in_line<'a>(&self, client: &'a str) -> &'a str {
+        match self.layout {
+            Layout::Native => client,
+            Layout::Redisson => "",
+        }
+    }
+
+    /// Whether the lock has a line of those who wait.
+    pub(crate) fn has_line(&self) -> bool {
+        self.layout == Layout::Native
     }
 }
 

@@ -4,17 +4,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
-use crate::engine::entry::Turn;
 use crate::engine::releaser::Job;
 use crate::engine::tenure::{Grant, deadline};
 use crate::keys::Keys;
-use crate::wire::{Acquired, Fault};
+use crate::wire::{Acquire, Acquired, Fault, Line, Manner};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question<'a> {
+    pub(crate) keys: &'a Arc<Keys>,
+    pub(crate) lease: Duration,
+    pub(crate) manner: Manner,
+    /// The owner field of a tenure that is offered in exchange.
+    pub(crate) offered: Option<&'a str>,
+}
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
     Granted(Grant),
     /// Held by somebody else for so long; `None`: the key has no TTL.
     Held(Option<Duration>),
+    /// Free, but another client is to have it first.
+    Reserved,
 }
 
 /// An attempt on its way. Dropped without an answer, it gives back what it may have got.
@@ -39,44 +50,53 @@ impl Drop for Claim<'_> {
 ///
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
-pub(crate) async fn attempt(
-    engine: &Engine,
-    turn: &Turn,
-    lease: Duration,
-) -> Result<Attempt, Fault> {
-    let keys = &turn.entry().keys;
+pub(crate) async fn attempt(engine: &Engine, question: Question<'_>) -> Result<Attempt, Fault> {
+    let Question { keys, lease, manner, offered } = question;
     let mut line = engine.commands.line()?;
-    let field = engine.next_field();
     let open_on = Some(line.generation());
-    let mut claim = Claim { engine, keys, field, lease, open_on };
+    let mut claim = Claim { engine, keys, field: engine.next_field(), lease, open_on };
     let sent = Instant::now();
-    let answer = line.acquire(keys, &claim.field, lease).await;
+    let acquire = Acquire {
+        keys,
+        field: &claim.field,
+        lease,
+        client: &engine.client,
+        manner,
+        line_ttl: engine.line_ttl(),
+    };
+    let answer = ask(&mut line, acquire, offered).await;
     claim.settle(answer, sent)
+}
+
+async fn ask(
+    line: &mut Line<'_>,
+    acquire: Acquire<'_>,
+    offered: Option<&str>,
+) -> Result<Acquired, Fault> {
+    match offered {
+        None => line.acquire(acquire).await,
+        Some(old) => line.exchange(old, acquire).await,
+    }
 }
 
 impl Claim<'_> {
     fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
         let until = deadline(sent, self.lease);
-        match answer {
+        let attempt = match answer {
             // So late that it is over already: the drop gives it back.
             Ok(Acquired::Granted(_)) if Instant::now() >= until => {
-                Err(Fault::late("the grant arrived when its lease was over"))
+                return Err(Fault::late("the grant arrived when its lease was over"));
             }
             Ok(Acquired::Granted(number)) => {
-                self.open_on = None;
                 let field = std::mem::take(&mut self.field);
                 Ok(Attempt::Granted(Grant { field, number, deadline: until }))
             }
-            Ok(Acquired::Held(ttl)) => {
-                self.open_on = None;
-                Ok(Attempt::Held(ttl))
-            }
-            Err(fault) => {
-                if !fault.is_open() {
-                    self.open_on = None;
-                }
-                Err(fault)
-            }
-        }
+            Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
+            Ok(Acquired::Reserved) => Ok(Attempt::Reserved),
+            Err(fault) if fault.is_open() => return Err(fault),
+            Err(fault) => Err(fault),
+        };
+        self.open_on = None;
+        attempt
     }
 }

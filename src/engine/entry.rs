@@ -3,14 +3,16 @@
 //! 1. `turn` has one permit. It is with the contender, or with the tenure that it became, or free.
 //! 2. `gate` banks at most one permit, and only the contender takes it.
 //! 3. An entry is in the table exactly as long as somebody visits it.
+//! 4. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
+//!    was taken, and given back by whoever finds that nobody waits for it any more.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dashmap::DashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use crate::engine::tenure::Tenure;
 use crate::keys::Keys;
@@ -68,9 +70,13 @@ pub(crate) struct Entry {
     pub(crate) keys: Arc<Keys>,
     turn: Semaphore,
     pub(crate) gate: Gate,
-    held: Mutex<Option<Arc<Tenure>>>,
+    tenure: Mutex<Option<Arc<Tenure>>>,
     /// Since when every attempt has failed.
     failing: Mutex<Option<Instant>>,
+    /// Callers in the queue for the turn.
+    waiting: AtomicUsize,
+    /// Our client stands in the lock's line in Redis.
+    lined_up: AtomicBool,
     visitors: AtomicUsize,
 }
 
@@ -79,22 +85,30 @@ impl Entry {
         Self {
             keys,
             turn: Semaphore::new(1),
-            gate: Gate(Semaphore::new(0)),
-            held: Mutex::default(),
+            gate: Gate::new(),
+            tenure: Mutex::default(),
             failing: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            lined_up: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
         }
     }
 
-    /// The tenure that this client has now.
-    pub(crate) fn held(&self) -> Option<Arc<Tenure>> {
-        self.held.lock().expect("no panic under this lock").clone()
+    /// The last tenure that this client had; it may have ended.
+    pub(crate) fn tenure(&self) -> Option<Arc<Tenure>> {
+        self.tenure.lock().expect("no panic under this lock").clone()
     }
 
-    fn hold(&self, tenure: Option<Arc<Tenure>>) {
-        let before =
-            std::mem::replace(&mut *self.held.lock().expect("no panic under this lock"), tenure);
+    /// Shows a tenure to those who nest in it, and to the next in the queue.
+    pub(crate) fn show(&self, tenure: &Arc<Tenure>) {
+        let shown = Some(Arc::clone(tenure));
+        let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
         drop(before);
+    }
+
+    /// Whether somebody of this client is in the queue.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// An attempt failed; since when they all do.
@@ -110,6 +124,11 @@ impl Entry {
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.lock().expect("no panic under this lock").is_some()
     }
+
+    /// Takes note of whether our client stands in line; whether it did.
+    pub(crate) fn line_up(&self, in_line: bool) -> bool {
+        self.lined_up.swap(in_line, Ordering::SeqCst)
+    }
 }
 
 /// Keeps an entry in the table.
@@ -120,30 +139,49 @@ pub(crate) struct Visit {
 
 impl Visit {
     /// The turn, if nobody of this client has it.
-    pub(crate) fn try_turn(self) -> Result<Turn, Self> {
-        let taken = self.entry.turn.try_acquire().map(SemaphorePermit::forget);
-        if taken.is_ok() { Ok(Turn(self)) } else { Err(self) }
+    pub(crate) fn try_turn(&self) -> Option<Turn> {
+        self.entry.turn.try_acquire().ok().map(|permit| self.turn_of(permit))
     }
 
     /// The turn, first come, first served.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue.
-    pub(crate) async fn turn(self) -> Result<Turn, Fault> {
-        match self.entry.turn.acquire().await {
-            Ok(permit) => permit.forget(),
-            Err(_) => return Err(Fault::Closed),
-        }
-        Ok(Turn(self))
+    pub(crate) async fn turn(&self) -> Result<Turn, Fault> {
+        let permit = self.entry.turn.acquire().await.map_err(|_| Fault::Closed)?;
+        Ok(self.turn_of(permit))
+    }
+
+    fn turn_of(&self, permit: SemaphorePermit<'_>) -> Turn {
+        permit.forget();
+        Turn(self.clone())
+    }
+
+    /// Counts a caller into the queue, until the value is dropped.
+    pub(crate) fn wait(&self) -> Waiting {
+        self.entry.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(self.clone())
+    }
+}
+
+impl Clone for Visit {
+    fn clone(&self) -> Self {
+        // It is in the table as long as this visit is: no shard needs to be locked.
+        self.entry.visitors.fetch_add(1, Ordering::Relaxed);
+        Self { table: Arc::clone(&self.table), entry: Arc::clone(&self.entry) }
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        // Counted under the lock of the table's shard, as in `visit`: nobody enters in between.
-        let last =
-            |_: &String, entry: &Arc<Entry>| entry.visitors.fetch_sub(1, Ordering::Relaxed) == 1;
-        self.table.entries.remove_if(self.entry.keys.channel.as_str(), last);
+        if self.entry.visitors.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        // Visitors come in under the lock of the table's shard: nobody does while this looks again.
+        let unvisited = |_: &String, entry: &Arc<Entry>| {
+            Arc::ptr_eq(entry, &self.entry) && entry.visitors.load(Ordering::Acquire) == 0
+        };
+        self.table.entries.remove_if(self.entry.keys.channel.as_str(), unvisited);
     }
 }
 
@@ -155,56 +193,96 @@ impl Turn {
         &self.0.entry
     }
 
-    /// Shows the tenure that this turn became.
-    pub(crate) fn became(&self, tenure: &Arc<Tenure>) {
-        self.entry().hold(Some(Arc::clone(tenure)));
+    /// Passes the turn on, and stays to see to it that it arrives.
+    pub(crate) fn pass_on(self) -> Visit {
+        self.0.clone()
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.entry().hold(None);
         self.entry().turn.add_permits(1);
     }
 }
 
+/// One caller in the queue.
+pub(crate) struct Waiting(Visit);
+
+impl Waiting {
+    /// Leaves the queue; who was the last one in it looks after what was left for it.
+    pub(crate) fn leave(self) -> Option<Visit> {
+        let visit = self.0.clone();
+        drop(self);
+        (!visit.entry.is_awaited()).then_some(visit)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.entry.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What a contender has heard at its gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// Nothing, until the time was over.
+    Silence,
+    /// It may be our turn.
+    Ours,
+    /// The lock was given back, and another client is to have it.
+    Anothers,
+}
+
 /// Where the contender parks until an unlock message.
-pub(crate) struct Gate(Semaphore);
+pub(crate) struct Gate {
+    permits: Semaphore,
+    /// The last message named another client.
+    named_another: AtomicBool,
+}
 
 impl Gate {
+    fn new() -> Self {
+        Self { permits: Semaphore::new(0), named_another: AtomicBool::new(false) }
+    }
+
     /// Lets the contender through, the next one if there is none. Two who open at once may bank
     /// two: the contender's `shut` takes both.
-    pub(crate) fn open(&self) {
-        if self.0.available_permits() == 0 {
-            self.0.add_permits(1);
+    pub(crate) fn open(&self, for_another: bool) {
+        self.named_another.store(for_another, Ordering::Release);
+        if self.permits.available_permits() == 0 {
+            self.permits.add_permits(1);
         }
     }
 
     /// Forgets what has been heard so far: the attempt that follows sees its effect.
     pub(crate) fn shut(&self) {
-        self.0.forget_permits(usize::MAX);
+        self.permits.forget_permits(usize::MAX);
     }
 
-    /// Parks until the gate is opened, or for so long.
+    /// Parks until the gate is opened, or the time is over.
     ///
     /// # Cancel safety
     /// An opening that a dropped future has not seen stays banked for the next contender.
-    pub(crate) async fn pass(&self, limit: Duration) -> Result<(), Fault> {
-        match timeout(limit, self.0.acquire()).await {
+    pub(crate) async fn pass(&self, until: Instant) -> Result<Call, Fault> {
+        match timeout_at(until.into(), self.permits.acquire()).await {
             Ok(Ok(permit)) => permit.forget(),
             Ok(Err(_)) => return Err(Fault::Closed),
-            Err(_) => {}
+            Err(_) => return Ok(Call::Silence),
         }
-        Ok(())
+        let anothers = self.named_another.load(Ordering::Acquire);
+        Ok(if anothers { Call::Anothers } else { Call::Ours })
     }
 
     fn close(&self) {
-        self.0.close();
+        self.permits.close();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::Layout;
 
@@ -212,49 +290,69 @@ mod tests {
         Arc::new(Keys::new(Layout::Native, name.to_owned()).unwrap())
     }
 
+    fn visit(table: &Arc<Table>) -> Visit {
+        table.visit(&keys("a")).unwrap()
+    }
+
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
     #[test]
     fn an_entry_leaves_with_its_last_visitor() {
-        let (table, keys) = (Arc::new(Table::default()), keys("a"));
-        let first = table.visit(&keys).unwrap();
-        let second = table.visit(&keys).unwrap();
+        let table = Arc::new(Table::default());
+        let first = visit(&table);
+        let second = visit(&table);
+        let third = second.clone();
         assert!(Arc::ptr_eq(&first.entry, &second.entry));
-        drop(first);
+        drop((first, second));
         assert_eq!(table.len(), 1);
-        drop(second);
+        drop(third);
         assert_eq!(table.len(), 0);
     }
 
     #[test]
     fn a_turn_is_one_visitors_until_it_is_dropped() {
-        let (table, keys) = (Arc::new(Table::default()), keys("a"));
-        let turn = table.visit(&keys).unwrap().try_turn().ok().unwrap();
-        assert!(table.visit(&keys).unwrap().try_turn().is_err());
+        let table = Arc::new(Table::default());
+        let turn = visit(&table).try_turn().unwrap();
+        assert!(visit(&table).try_turn().is_none());
         drop(turn);
-        assert!(table.visit(&keys).unwrap().try_turn().is_ok());
+        assert!(visit(&table).try_turn().is_some());
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn the_last_one_to_leave_the_queue_looks_after_what_was_left_for_it() {
+        let table = Arc::new(Table::default());
+        let (first, second) = (visit(&table).wait(), visit(&table).wait());
+        assert!(first.leave().is_none());
+        assert!(second.leave().is_some());
+        assert_eq!(table.len(), 0);
     }
 
     #[tokio::test]
     async fn a_closed_table_sends_waiters_away_and_takes_no_more() {
-        let (table, keys) = (Arc::new(Table::default()), keys("a"));
-        let turn = table.visit(&keys).unwrap().try_turn().ok().unwrap();
-        let waiter = tokio::spawn(table.visit(&keys).unwrap().turn());
+        let table = Arc::new(Table::default());
+        let turn = visit(&table).try_turn().unwrap();
+        let queued = visit(&table);
+        let waiter = tokio::spawn(async move { queued.turn().await.map(drop) });
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
-        assert!(turn.entry().gate.pass(Duration::from_secs(60)).await.is_err());
-        assert!(table.visit(&keys).is_err());
+        assert!(turn.entry().gate.pass(far()).await.is_err());
+        assert!(table.visit(&keys("a")).is_err());
         drop(turn);
         assert_eq!(table.len(), 0);
     }
 
     #[tokio::test]
-    async fn a_gate_banks_one_opening() {
-        let gate = Gate(Semaphore::new(0));
-        gate.open();
-        gate.open();
-        gate.pass(Duration::from_secs(60)).await.unwrap();
-        assert_eq!(gate.0.available_permits(), 0);
-        gate.open();
+    async fn a_gate_banks_one_opening_and_the_last_name() {
+        let gate = Gate::new();
+        gate.open(false);
+        gate.open(true);
+        assert_eq!(gate.pass(far()).await.unwrap(), Call::Anothers);
+        assert_eq!(gate.pass(Instant::now()).await.unwrap(), Call::Silence);
+        gate.open(false);
         gate.shut();
-        assert_eq!(gate.0.available_permits(), 0);
+        assert_eq!(gate.pass(Instant::now()).await.unwrap(), Call::Silence);
     }
 }

@@ -7,51 +7,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::config::checked_lease;
+use crate::engine::entry::{Turn, Visit};
 use crate::engine::park::Patience;
 use crate::engine::releaser::{Job, Outcome};
+use crate::engine::stint::Stint;
 use crate::engine::tenure::{Ended, Lease, Left, Tenure, deadline};
+use crate::engine::unsaid::Unsaid;
 use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result};
+use crate::keys::Keys;
 use crate::wire::{Fault, Renewal};
 
 /// Holds of one owner: more is a recursion that does not end.
 const MOST_HOLDS: u32 = 65_535;
-
-/// A word to Redis that may not have arrived. Dropped, it is said in the background.
-struct Unsaid<'a> {
-    engine: &'a Engine,
-    job: Option<Job>,
-}
-
-impl<'a> Unsaid<'a> {
-    fn new(engine: &'a Engine, job: Job) -> Self {
-        Self { engine, job: Some(job) }
-    }
-
-    /// It has arrived.
-    fn said(mut self) {
-        self.job = None;
-    }
-
-    /// Leaves it to the background, and hears what comes of it.
-    fn later(mut self) -> Option<oneshot::Receiver<Outcome>> {
-        let (job, outcome) = self.job.take()?.telling();
-        self.engine.later(job);
-        Some(outcome)
-    }
-}
-
-impl Drop for Unsaid<'_> {
-    fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            self.engine.later(job);
-        }
-    }
-}
 
 impl Engine {
     /// Holds a tenure once more; `false` if it has just been given back.
@@ -60,14 +31,15 @@ impl Engine {
     /// A dropped future has not added a hold.
     pub(crate) async fn nest(
         &self,
-        tenure: &Arc<Tenure>,
+        stint: &Stint,
         lease: Lease,
         patience: Patience,
     ) -> Result<bool> {
+        let tenure = &stint.tenure;
         let _in_order = tenure.counting.lock().await;
         let give_up = self.give_up(patience).min(tenure.deadline());
         loop {
-            match self.nest_once(tenure, lease).await {
+            match self.nest_once(stint, lease).await {
                 Err(fault) if fault.is_passing() && Instant::now() < give_up => {
                     tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
                 }
@@ -86,8 +58,9 @@ impl Engine {
         }
     }
 
-    async fn nest_once(&self, tenure: &Arc<Tenure>, lease: Lease) -> Result<Result<bool>, Fault> {
-        let holds = match (tenure.ended(), tenure.holds()) {
+    async fn nest_once(&self, stint: &Stint, lease: Lease) -> Result<Result<bool>, Fault> {
+        let tenure = &stint.tenure;
+        let holds = match (stint.ended(), tenure.holds()) {
             (Some(Ended::Lost), _) => return Ok(Err(Error::Lost)),
             (Some(Ended::Released), _) => return Ok(Ok(false)),
             (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
@@ -99,14 +72,14 @@ impl Engine {
         let written = self.write_count(tenure, holds, ttl).await?;
         unsaid.said();
         if !written {
-            return Ok(self.gone(tenure).map(|()| false));
+            return Ok(self.gone(stint).map(|()| false));
         }
         tenure.prolong(deadline(sent, ttl));
         if lease == Lease::Watched && tenure.watch() {
             self.timetable.hasten(tenure);
         }
         // The last hold may have been left while we asked.
-        Ok(Ok(tenure.enter()))
+        Ok(Ok(tenure.enter(stint.turn)))
     }
 
     async fn write_count(&self, tenure: &Tenure, holds: u32, ttl: Duration) -> Outcome {
@@ -115,9 +88,9 @@ impl Engine {
     }
 
     /// The server has the tenure no more. That is a loss, unless it was given back meanwhile.
-    fn gone(&self, tenure: &Tenure) -> Result<()> {
-        tenure.lose("the server has it no more");
-        match tenure.ended() {
+    fn gone(&self, stint: &Stint) -> Result<()> {
+        stint.tenure.lose("the server has it no more");
+        match stint.ended() {
             Some(Ended::Released) => Ok(()),
             _ => Err(Error::Lost),
         }
@@ -128,37 +101,80 @@ impl Engine {
     /// # Cancel safety
     /// The hold is left when the future is first polled; dropping it leaves the rest to the
     /// background.
-    pub(crate) async fn leave(&self, tenure: &Arc<Tenure>) -> Result<()> {
-        match tenure.leave() {
+    pub(crate) async fn leave(&self, stint: &Stint) -> Result<()> {
+        match stint.tenure.leave() {
             Left::Lost => Err(Error::Lost),
-            Left::Nested => self.tell_count(tenure).await,
+            Left::Nested => self.tell_count(stint).await,
+            Left::HandedOn(turn) => {
+                self.hand_on(&stint.tenure, turn);
+                Ok(())
+            }
             Left::Last(turn, place) => {
                 self.timetable.leave(place);
-                self.give_back(Job::release(tenure, turn)).await
+                self.give_back(Job::release(&stint.tenure, turn)).await
             }
         }
     }
 
     /// Leaves a tenure without waiting for anything, outside of a runtime too.
-    pub(crate) fn abandon(&self, tenure: &Arc<Tenure>) {
-        match tenure.leave() {
+    pub(crate) fn abandon(&self, stint: &Stint) {
+        match stint.tenure.leave() {
             Left::Lost => {}
-            Left::Nested => self.later(Job::count(tenure)),
+            Left::Nested => self.later(Job::count(&stint.tenure)),
+            Left::HandedOn(turn) => self.hand_on(&stint.tenure, turn),
             Left::Last(turn, place) => {
                 self.timetable.leave(place);
-                self.later(Job::release(tenure, turn));
+                self.later(Job::release(&stint.tenure, turn));
             }
         }
     }
 
-    async fn tell_count(&self, tenure: &Arc<Tenure>) -> Result<()> {
+    /// Gives the turn to the next in the queue, to which the tenure is left.
+    fn hand_on(&self, tenure: &Arc<Tenure>, turn: Turn) {
+        // If its future is not being polled, nobody but the watchdog will notice.
+        let claim = Instant::now() + self.rhythm.claim;
+        if !tenure.is_looked_at_by(claim) {
+            self.timetable.enter(tenure, claim);
+        }
+        self.look_after(&turn.pass_on());
+    }
+
+    /// Gives back what was left for those who waited, if nobody does any more.
+    pub(crate) fn look_after(&self, visit: &Visit) {
+        if visit.entry.is_awaited() {
+            return;
+        }
+        let Some(turn) = visit.try_turn() else { return };
+        if let Some(tenure) = visit.entry.tenure()
+            && let Some(place) = tenure.retire()
+        {
+            self.timetable.leave(place);
+            self.later(Job::release(&tenure, Some(turn)));
+        }
+        if !visit.entry.is_awaited() && visit.entry.line_up(false) {
+            self.leave_line(&visit.entry.keys);
+        }
+    }
+
+    /// Gives up our client's place in the lock's line.
+    pub(crate) fn leave_line(&self, keys: &Arc<Keys>) {
+        self.later(Job::leave_line(keys, Instant::now() + self.line_ttl()));
+    }
+
+    async fn tell_count(&self, stint: &Stint) -> Result<()> {
+        let tenure = &stint.tenure;
         let unsaid = Unsaid::new(self, Job::count(tenure));
         let _in_order = tenure.counting.lock().await;
+        if stint.ended().is_some() {
+            // Others have left meanwhile, the last of them for all.
+            unsaid.said();
+            return Ok(());
+        }
         match self.write_count(tenure, tenure.holds(), Duration::ZERO).await {
             Ok(true) => unsaid.said(),
             Ok(false) => {
                 unsaid.said();
-                return self.gone(tenure);
+                return self.gone(stint);
             }
             // It is left all the same; Redis is told in the background.
             Err(_) => {}
@@ -187,15 +203,15 @@ impl Engine {
     }
 
     async fn release_once(&self, unsaid: &Unsaid<'_>) -> Outcome {
-        let Some(job) = &unsaid.job else { return Ok(true) };
+        let Some(job) = unsaid.job() else { return Ok(true) };
         let answers = self.commands.line()?.release(&[job.request(&self.client)]).await?;
         answers.into_iter().next().unwrap_or(Ok(true))
     }
 
     /// Keeps a tenure at least so long from now.
-    pub(crate) async fn extend(&self, tenure: &Arc<Tenure>, lease: Duration) -> Result<()> {
-        let lease = checked_lease(lease)?;
-        if !tenure.is_valid() {
+    pub(crate) async fn extend(&self, stint: &Stint, lease: Duration) -> Result<()> {
+        let (tenure, lease) = (&stint.tenure, checked_lease(lease)?);
+        if stint.remaining().is_zero() {
             return Err(Error::Lost);
         }
         let sent = Instant::now();
@@ -204,7 +220,7 @@ impl Engine {
                 tenure.prolong(deadline(sent, lease));
                 Ok(())
             }
-            Ok(false) => self.gone(tenure),
+            Ok(false) => self.gone(stint),
             Err(fault) => Err(self.commands.explained(fault, &tenure.keys.lock).await),
         }
     }

@@ -5,8 +5,10 @@ mod entry;
 mod hold;
 mod park;
 mod releaser;
+mod stint;
 mod tenure;
 mod timetable;
+mod unsaid;
 mod watchdog;
 mod wheel;
 
@@ -20,13 +22,14 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use park::{Patience, Wish, acquire};
+pub(crate) use stint::Stint;
 pub use tenure::Ended;
-pub(crate) use tenure::{Lease, Tenure};
+pub(crate) use tenure::Lease;
 
-use crate::config::Config;
+use crate::config::{Config, HandOff};
 use crate::engine::entry::{Table, Turn};
 use crate::engine::releaser::{Job, Releaser};
-use crate::engine::tenure::{Grant, Holder};
+use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
@@ -47,6 +50,7 @@ pub(crate) struct Engine {
     table: Arc<Table>,
     timetable: Arc<Timetable>,
     rhythm: Rhythm,
+    budget: Budget,
     started: Instant,
     releaser: mpsc::UnboundedSender<Job>,
     orphaned: AtomicBool,
@@ -73,7 +77,7 @@ impl Engine {
             .map_err(|fault| fault.into_outage(""))?;
 
         let (releaser, jobs) = mpsc::unbounded_channel();
-        let rhythm = Rhythm { timeout: config.watchdog_timeout, max_hold: config.max_hold };
+        let (rhythm, budget) = (rhythm(&config), budget(&config));
         let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
         let watchdog = Watchdog {
             timetable: Arc::clone(&timetable),
@@ -101,6 +105,7 @@ impl Engine {
             table,
             timetable,
             rhythm,
+            budget,
             started,
             releaser,
             orphaned: AtomicBool::new(false),
@@ -138,19 +143,27 @@ impl Engine {
     }
 
     /// Begins a tenure, and has it watched.
-    fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Arc<Tenure>> {
-        let (now, until) = (Instant::now(), grant.deadline);
-        let tenure = Tenure::begin(turn, grant, holder, now);
-        let due = match holder.lease {
-            Lease::Watched => self.rhythm.next(self.started, now).min(until),
-            Lease::Fixed(_) => until,
-        };
-        if self.timetable.enter(&tenure, due) {
-            return Ok(tenure);
+    fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
+        let renew_at = self.rhythm.next(self.started, Instant::now());
+        let stint = Tenure::begin(turn, grant, holder, renew_at);
+        if self.timetable.enter(&stint.tenure, stint.tenure.next_look()) {
+            return Ok(stint);
         }
         // The client was closed in between.
-        self.abandon(&tenure);
+        self.abandon(&stint);
         Err(Error::Closed)
+    }
+
+    /// Gives a connection that has just broken the time to come back.
+    pub(crate) async fn connected(&self) {
+        if self.commands.line().is_err() {
+            let _ = tokio::time::timeout(self.config.response(), self.commands.up()).await;
+        }
+    }
+
+    /// How long a client that fell silent stands in a line.
+    fn line_ttl(&self) -> Duration {
+        self.config.max_park * 2
     }
 
     /// Has something done in the background.
@@ -186,7 +199,7 @@ impl Drop for Counted<'_> {
 }
 
 /// What a client does with what it hears: it opens the gate, and if another client speaks of a lock
-/// that we believe to hold, it looks at once.
+/// that we believe to hold, it looks at once. A message is who sent it, and who is called.
 fn listener(
     table: Arc<Table>,
     timetable: Arc<Timetable>,
@@ -194,14 +207,29 @@ fn listener(
 ) -> impl Fn(&str, Heard<'_>) + Send + Sync {
     move |channel, heard| {
         let Some(entry) = table.find(channel) else { return };
-        entry.gate.open();
-        if let Heard::Message(from) = heard
-            && from != client.as_bytes()
-            && let Some(tenure) = entry.held()
+        let Heard::Message(message) = heard else {
+            return entry.gate.open(false);
+        };
+        let mut words = message.split(|byte| *byte == b' ');
+        let (from, called) = (words.next(), words.next());
+        entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
+        if from != Some(client.as_bytes())
+            && let Some(tenure) = entry.tenure()
         {
             timetable.hasten(&tenure);
         }
     }
+}
+
+fn rhythm(config: &Config) -> Rhythm {
+    let Config { watchdog_timeout: timeout, max_hold, .. } = *config;
+    Rhythm { timeout, max_hold, claim: config.claim() }
+}
+
+fn budget(config: &Config) -> Budget {
+    let HandOff { max_consecutive: turns, max_time: time } = config.hand_off;
+    // A renewal is late when less than this is left.
+    Budget { turns, time, reserve: config.watchdog_timeout / 3 }
 }
 
 /// A task's last word: without it the client cannot go on. Waiters are sent away and tenures lost,

@@ -9,17 +9,25 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::claim::{Attempt, attempt};
-use crate::engine::entry::{Turn, Visit};
-use crate::engine::tenure::{Grant, Holder, Lease, Tenure};
+use crate::engine::claim::{Attempt, Question, attempt};
+use crate::engine::entry::{Call, Entry, Turn, Visit, Waiting};
+use crate::engine::releaser::Job;
+use crate::engine::stint::Stint;
+use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure};
 use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result, said};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
-use crate::wire::{Fault, Seat};
+use crate::wire::{Fault, Manner, Seat};
 
 /// How often a waiter looks while nobody could tell it anything.
 const DEAF: Duration = Duration::from_millis(250);
+
+/// How long another client is let go first. It has to hear of it and to ask, some milliseconds away.
+const GRACE: Duration = Duration::from_millis(5);
+
+/// Without a line, how long a client that offered its lock sits out.
+const SIT_OUT: Duration = Duration::from_millis(1);
 
 /// How long a caller is willing to wait.
 #[derive(Debug, Clone, Copy)]
@@ -57,24 +65,28 @@ pub(crate) async fn acquire(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
     wish: Wish,
-) -> Result<Option<Arc<Tenure>>> {
-    let mut call = Call { engine, wish, started: Instant::now(), asked: false, answered: false };
+) -> Result<Option<Stint>> {
     let visit = engine.table.visit(keys).map_err(|fault| fault.into_error(&keys.lock))?;
     if let Some(owner) = wish.owner
-        && let Some(tenure) = visit.entry.held().filter(|tenure| tenure.is_owned_by(owner))
-        && engine.nest(&tenure, wish.lease, wish.patience).await?
+        && let Some(tenure) = visit.entry.tenure()
+        && let Some(turn) = tenure.stint_of(owner)
     {
-        return Ok(Some(tenure));
+        let stint = Stint::new(tenure, turn);
+        if engine.nest(&stint, wish.lease, wish.patience).await? {
+            return Ok(Some(stint));
+        }
     }
+    let started = Instant::now();
+    let mut caller = Caller { engine, wish, started, asked: false, answered: false };
     match wish.patience {
-        Patience::None => call.once(visit).await,
-        Patience::Endless => call.wait(visit).await.map(Some),
-        Patience::For(limit) => call.wait_for(visit, limit).await,
+        Patience::None => caller.once(visit).await,
+        Patience::Endless => caller.wait(&visit).await.map(Some),
+        Patience::For(limit) => caller.wait_for(visit, limit).await,
     }
 }
 
 /// One caller on its way to the lock.
-struct Call<'a> {
+struct Caller<'a> {
     engine: &'a Arc<Engine>,
     wish: Wish,
     started: Instant,
@@ -83,33 +95,63 @@ struct Call<'a> {
     answered: bool,
 }
 
-impl Call<'_> {
+/// What came with the turn.
+enum Coming<'a> {
+    /// The lock.
+    Held(Stint),
+    /// The right to contend, and perhaps a tenure to offer.
+    Turn(Turn, Option<Offer<'a>>),
+}
+
+/// A tenure that has ended and that Redis is to be asked about. Dropped before that was answered,
+/// it is given back.
+struct Offer<'a> {
+    engine: &'a Engine,
+    tenure: Option<Arc<Tenure>>,
+}
+
+impl Offer<'_> {
+    fn field(&self) -> Option<&str> {
+        self.tenure.as_ref().map(|tenure| tenure.field.as_str())
+    }
+
+    fn answered(mut self) {
+        self.tenure = None;
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        if let Some(tenure) = &self.tenure {
+            self.engine.later(Job::release(tenure, None));
+        }
+    }
+}
+
+impl<'a> Caller<'a> {
     /// One attempt, and none if somebody of this client is there first.
-    async fn once(&mut self, visit: Visit) -> Result<Option<Arc<Tenure>>> {
-        let Ok(turn) = visit.try_turn() else {
+    async fn once(&mut self, visit: Visit) -> Result<Option<Stint>> {
+        let Some(turn) = visit.try_turn() else {
             return Ok(None);
         };
-        if self.engine.commands.line().is_err() {
-            // A connection that has just broken is back in no time.
-            let patience = self.engine.config.response();
-            let _ = tokio::time::timeout(patience, self.engine.commands.up()).await;
-        }
-        match self.attempt(&turn).await {
-            Ok(Attempt::Granted(grant)) => self.granted(turn, grant).await.map(Some),
-            Ok(Attempt::Held(_)) => Ok(None),
-            Err(fault) => {
-                let key = turn.entry().keys.lock.clone();
-                Err(self.engine.commands.explained(fault, &key).await)
-            }
+        let (turn, offer) = match self.pick_up(turn) {
+            Coming::Held(stint) => return Ok(Some(stint)),
+            Coming::Turn(turn, offer) => (turn, offer),
+        };
+        // A connection that has just broken is back in no time.
+        self.engine.connected().await;
+        match self.attempt(&turn, Manner::Once, offer).await {
+            Ok(Attempt::Granted(grant)) => self.begin(turn, grant).map(Some),
+            Ok(Attempt::Held(_) | Attempt::Reserved) => Ok(None),
+            Err(fault) => Err(self.explained(&turn, fault).await),
         }
     }
 
-    async fn wait_for(&mut self, visit: Visit, limit: Duration) -> Result<Option<Arc<Tenure>>> {
-        let entry = Arc::clone(&visit.entry);
-        match tokio::time::timeout(limit, self.wait(visit)).await {
-            Ok(tenure) => tenure.map(Some),
+    async fn wait_for(&mut self, visit: Visit, limit: Duration) -> Result<Option<Stint>> {
+        match tokio::time::timeout(limit, self.wait(&visit)).await {
+            Ok(stint) => stint.map(Some),
             // To say "held by somebody else" would be a guess.
-            Err(_) if entry.is_failing() || self.asked && !self.answered => {
+            Err(_) if visit.entry.is_failing() || self.asked && !self.answered => {
                 let source = said(format!("no answer within the caller's limit of {limit:?}"));
                 Err(Error::Unavailable { source })
             }
@@ -117,49 +159,107 @@ impl Call<'_> {
         }
     }
 
-    async fn wait(&mut self, visit: Visit) -> Result<Arc<Tenure>> {
+    async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
         let turn = match visit.try_turn() {
-            Ok(turn) => turn,
-            Err(visit) => self.queue(visit).await?,
+            Some(turn) => turn,
+            None => self.queue(visit).await?,
         };
-        let (turn, grant) = self.contend(turn).await?;
-        self.granted(turn, grant).await
+        match self.pick_up(turn) {
+            Coming::Held(stint) => Ok(stint),
+            Coming::Turn(turn, offer) => self.contend(turn, offer).await,
+        }
     }
 
     /// Waits for the turn, within this client.
-    async fn queue(&self, visit: Visit) -> Result<Turn> {
+    async fn queue(&self, visit: &Visit) -> Result<Turn> {
         let _counted = self.engine.count_waiter()?;
-        if let Some(tenure) = visit.entry.held() {
+        let queued = Queued { engine: self.engine, waiting: Some(visit.wait()) };
+        if let Some(tenure) = visit.entry.tenure() {
             tenure.warn_of_deadlock(OwnerId::current());
         }
-        let key = visit.entry.keys.lock.clone();
-        visit.turn().await.map_err(|fault| fault.into_error(&key))
+        let turn = visit.turn().await.map_err(|fault| fault.into_error(""))?;
+        queued.arrived();
+        Ok(turn)
+    }
+
+    /// Takes up what the last holder of this client has left, if it has left anything.
+    fn pick_up(&self, turn: Turn) -> Coming<'a> {
+        let Some(tenure) = turn.entry().tenure() else {
+            return Coming::Turn(turn, None);
+        };
+        match tenure.pick_up(turn, self.holder(), self.engine.budget) {
+            PickUp::Held(stint) => Coming::Held(stint),
+            PickUp::Nothing(turn) => Coming::Turn(turn, None),
+            PickUp::Ended(turn, place) => {
+                self.engine.timetable.leave(place);
+                let offer = Offer { engine: self.engine, tenure: Some(tenure) };
+                Coming::Turn(turn, Some(offer))
+            }
+        }
     }
 
     /// Contends for the lock with the other clients.
-    async fn contend(&mut self, turn: Turn) -> Result<(Turn, Grant)> {
+    async fn contend(&mut self, turn: Turn, mut offer: Option<Offer<'_>>) -> Result<Stint> {
+        let line = InLine { engine: self.engine, entry: turn.entry() };
+        let channel = &turn.entry().keys.channel;
         let mut seat: Option<Seat> = None;
+        let mut insisting = false;
         loop {
             turn.entry().gate.shut();
-            let channel = &turn.entry().keys.channel;
-            let listening = seat.is_some() && self.engine.subscriber.is_live(channel);
-            match self.attempt(&turn).await {
-                Ok(Attempt::Granted(grant)) => return Ok((turn, grant)),
+            let listening = self.engine.subscriber.is_live(channel);
+            if listening {
+                seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
+            }
+            let manner = manner(listening, insisting);
+            match self.attempt(&turn, manner, offer.take()).await {
+                Ok(Attempt::Granted(grant)) => {
+                    line.left();
+                    drop(line);
+                    return self.begin(turn, grant);
+                }
                 Ok(Attempt::Held(ttl)) => {
+                    line.entered(manner);
                     seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
-                    self.park(&turn, ttl, listening).await?;
+                    let limit = if listening { self.longest(&turn, ttl) } else { DEAF };
+                    insisting = self.park(&turn, limit, false).await?;
+                }
+                Ok(Attempt::Reserved) => {
+                    line.entered(manner);
+                    seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
+                    insisting = self.let_pass(&turn, listening).await?;
                 }
                 Err(fault) => self.ride_out(&turn, fault).await?,
             }
         }
     }
 
-    /// Parks until a release is told or the holder's TTL is over; as long as nothing could be
-    /// told, until the channel is live.
-    async fn park(&self, turn: &Turn, ttl: Option<Duration>, listening: bool) -> Result<()> {
-        let limit = if listening { self.longest(turn, ttl) } else { DEAF };
-        let passed = turn.entry().gate.pass(limit).await;
-        passed.map_err(|fault| fault.into_error(&turn.entry().keys.lock))
+    /// Parks until a release is told or the time is over; whether to insist then. If the release
+    /// was told to another client, that is given a moment.
+    async fn park(&self, turn: &Turn, limit: Duration, insist: bool) -> Result<bool> {
+        let far = Instant::now() + limit;
+        let (mut until, mut insist) = (far, insist);
+        loop {
+            let call = turn.entry().gate.pass(until).await;
+            match call.map_err(|fault| fault.into_error(""))? {
+                Call::Silence => return Ok(insist),
+                Call::Ours => return Ok(false),
+                Call::Anothers => {
+                    insist = true;
+                    until = far.min(Instant::now() + grace());
+                }
+            }
+        }
+    }
+
+    /// Lets another client have a lock that is free.
+    async fn let_pass(&self, turn: &Turn, listening: bool) -> Result<bool> {
+        if !turn.entry().keys.has_line() {
+            // Our own message must not end this: everybody else hears it at the same time.
+            tokio::time::sleep(SIT_OUT).await;
+            return Ok(false);
+        }
+        let limit = if listening { grace() } else { DEAF };
+        self.park(turn, limit, true).await
     }
 
     fn longest(&self, turn: &Turn, ttl: Option<Duration>) -> Duration {
@@ -173,17 +273,33 @@ impl Call<'_> {
         ttl.map_or(most, |ttl| most.min(ttl + grace))
     }
 
-    async fn attempt(&mut self, turn: &Turn) -> Result<Attempt, Fault> {
+    async fn attempt(
+        &mut self,
+        turn: &Turn,
+        manner: Manner,
+        offer: Option<Offer<'_>>,
+    ) -> Result<Attempt, Fault> {
         self.asked = true;
-        let attempted = attempt(self.engine, turn, self.engine.lease(self.wish.lease)).await;
+        let question = Question {
+            keys: &turn.entry().keys,
+            lease: self.engine.lease(self.wish.lease),
+            manner,
+            offered: offer.as_ref().and_then(Offer::field),
+        };
+        let attempted = attempt(self.engine, question).await;
         match &attempted {
-            Ok(_) => turn.entry().answered(),
+            Ok(_) => {
+                self.answered = true;
+                turn.entry().answered();
+                if let Some(offer) = offer {
+                    offer.answered();
+                }
+            }
             Err(fault) if fault.is_passing() => {
                 turn.entry().failed(Instant::now());
             }
             Err(_) => {}
         }
-        self.answered |= attempted.is_ok();
         attempted
     }
 
@@ -192,14 +308,13 @@ impl Call<'_> {
     /// an outage one after the other.
     async fn ride_out(&self, turn: &Turn, fault: Fault) -> Result<()> {
         let now = Instant::now();
-        let key = &turn.entry().keys.lock;
         if !fault.is_passing() {
-            return Err(self.engine.commands.explained(fault, key).await);
+            return Err(self.explained(turn, fault).await);
         }
         let since = turn.entry().failed(now).max(self.started);
         let left = self.engine.config.riding_out().saturating_sub(now - since);
         if left.is_zero() {
-            return Err(fault.into_outage(key));
+            return Err(fault.into_outage(&turn.entry().keys.lock));
         }
         if let Fault::NotSent(_) = fault {
             let _ = tokio::time::timeout(left, self.engine.commands.up()).await;
@@ -210,9 +325,78 @@ impl Call<'_> {
         Ok(())
     }
 
-    async fn granted(&self, turn: Turn, grant: Grant) -> Result<Arc<Tenure>> {
+    async fn explained(&self, turn: &Turn, fault: Fault) -> Error {
+        self.engine.commands.explained(fault, &turn.entry().keys.lock).await
+    }
+
+    fn begin(&self, turn: Turn, grant: Grant) -> Result<Stint> {
+        self.engine.begin(turn, grant, self.holder())
+    }
+
+    fn holder(&self) -> Holder {
         let Wish { owner, lease, .. } = self.wish;
-        let holder = Holder { owner, asked_by: OwnerId::current(), lease };
-        self.engine.begin(turn, grant, holder)
+        Holder { owner, asked_by: OwnerId::current(), lease }
+    }
+}
+
+/// Who hears nothing does not stand in line: it could not be called.
+fn manner(listening: bool, insisting: bool) -> Manner {
+    match (listening, insisting) {
+        (true, true) => Manner::Insist,
+        (true, false) => Manner::Wait,
+        (false, true) => Manner::Once,
+        (false, false) => Manner::Look,
+    }
+}
+
+fn grace() -> Duration {
+    GRACE + GRACE.mul_f64(fastrand::f64() / 2.0)
+}
+
+/// A caller in the queue. Dropped, it looks after what may have been handed to it.
+struct Queued<'a> {
+    engine: &'a Arc<Engine>,
+    waiting: Option<Waiting>,
+}
+
+impl Queued<'_> {
+    fn arrived(mut self) {
+        self.waiting = None;
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        if let Some(visit) = self.waiting.take().and_then(Waiting::leave) {
+            self.engine.look_after(&visit);
+        }
+    }
+}
+
+/// Our client's place in the lock's line. It is for whoever of us contends next; dropped when
+/// nobody does, it is given up.
+struct InLine<'a> {
+    engine: &'a Arc<Engine>,
+    entry: &'a Arc<Entry>,
+}
+
+impl InLine<'_> {
+    fn entered(&self, manner: Manner) {
+        let lines_up = matches!(manner, Manner::Wait | Manner::Insist);
+        if lines_up && self.entry.keys.has_line() {
+            self.entry.line_up(true);
+        }
+    }
+
+    fn left(&self) {
+        self.entry.line_up(false);
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        if !self.entry.is_awaited() && self.entry.line_up(false) {
+            self.engine.leave_line(&self.entry.keys);
+        }
     }
 }

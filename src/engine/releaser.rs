@@ -48,6 +48,8 @@ enum What {
     Ghost { sent_on: u64 },
     /// The hold count in Redis is that of the tenure.
     Count(Arc<Tenure>),
+    /// Our client does not stand in the lock's line.
+    LeaveLine,
 }
 
 impl Job {
@@ -80,6 +82,11 @@ impl Job {
         Self::new(keys, field, What::Ghost { sent_on }, Instant::now() + lease)
     }
 
+    /// Gives up our client's place in the line, which costs the others their patience.
+    pub(crate) fn leave_line(keys: &Arc<Keys>, until: Instant) -> Self {
+        Self::new(keys, "", What::LeaveLine, until)
+    }
+
     /// Has Redis told the hold count.
     pub(crate) fn count(tenure: &Arc<Tenure>) -> Self {
         let what = What::Count(Arc::clone(tenure));
@@ -95,15 +102,14 @@ impl Job {
 
     /// The lock as the release script wants it.
     pub(crate) fn request<'a>(&'a self, client: &'a str) -> Release<'a> {
-        let Self { keys, field, .. } = self;
-        Release { keys, field, message: keys.message(client) }
+        Release { keys: &self.keys, field: &self.field, client }
     }
 
     /// Whether this answer, on this connection, settles the job.
     fn is_settled_by(&self, found: bool, generation: u64) -> bool {
         match self.what {
             What::Ghost { sent_on } => found || sent_on == generation,
-            What::Release | What::Count(_) => true,
+            What::Release | What::Count(_) | What::LeaveLine => true,
         }
     }
 
@@ -211,13 +217,15 @@ impl Releaser {
         let mut releases = Vec::new();
         while self.open.first_key_value().is_some_and(|((due, _), _)| *due <= now) {
             let Some((_, job)) = self.open.pop_first() else { break };
-            match &job.what {
-                What::Count(tenure) => {
-                    let outcome = self.count(&Arc::clone(tenure)).await;
-                    self.judge(job, outcome, 0);
+            let outcome = match &job.what {
+                What::Release | What::Ghost { .. } => {
+                    releases.push(job);
+                    continue;
                 }
-                _ => releases.push(job),
-            }
+                What::Count(tenure) => self.count(tenure).await,
+                What::LeaveLine => self.leave_line(&job.keys).await,
+            };
+            self.judge(job, outcome, 0);
         }
         while !releases.is_empty() {
             let batch = releases.split_off(releases.len().saturating_sub(BATCH));
@@ -243,13 +251,18 @@ impl Releaser {
         (generation, answer.unwrap_or_else(failed))
     }
 
+    async fn leave_line(&self, keys: &Keys) -> Outcome {
+        self.commands.line()?.leave_line(keys, &self.client).await
+    }
+
     async fn count(&self, tenure: &Arc<Tenure>) -> Outcome {
         let _in_order = tenure.counting.lock().await;
-        if tenure.ended().is_some() {
+        if tenure.is_over() {
             return Ok(true);
         }
         let mut line = self.commands.line()?;
-        line.count(&tenure.keys, &tenure.field, tenure.holds(), Duration::ZERO).await
+        // Idle, it is about to have its next holder.
+        line.count(&tenure.keys, &tenure.field, tenure.holds().max(1), Duration::ZERO).await
     }
 
     fn judge(&mut self, mut job: Job, outcome: Outcome, generation: u64) {

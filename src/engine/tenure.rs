@@ -1,10 +1,11 @@
-//! One grant by Redis to this client: until when it may be believed, and how it ends.
+//! One grant by Redis to this client: who holds it, until when it may be believed, how it ends.
 //!
-//! 1. A tenure is held, then released or lost, once and for good.
+//! 1. A tenure is held, or idle between two holders of this client; then it is released or lost,
+//!    once and for good.
 //! 2. The deadline only moves outwards, and only for an answer: it is the time before the request
 //!    was sent, plus what was asked for, minus drift.
-//! 3. What ends a tenure takes its turn out under the lock and drops it after: nobody is woken
-//!    while the state is locked.
+//! 3. What ends a stint takes its turn out under the lock and drops it after: nobody is woken while
+//!    the state is locked.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::engine::entry::Turn;
+use crate::engine::stint::Stint;
 use crate::engine::wheel::Place;
 use crate::keys::Keys;
 use crate::owner::OwnerId;
@@ -67,110 +69,139 @@ pub(crate) struct Holder {
     pub(crate) lease: Lease,
 }
 
+/// How far a tenure may be handed on before Redis is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    pub(crate) turns: u32,
+    pub(crate) time: Duration,
+    /// A tenure with less than this before its deadline is not handed on.
+    pub(crate) reserve: Duration,
+}
+
 /// One grant by Redis to this client.
 pub(crate) struct Tenure {
     pub(crate) keys: Arc<Keys>,
     pub(crate) field: String,
-    pub(crate) token: FencingToken,
-    pub(crate) granted: Instant,
-    holder: Holder,
+    number: u64,
+    granted: Instant,
     state: Mutex<State>,
-    /// The state has changed: it ended, or its deadline moved.
+    /// A stint has ended, or the deadline has moved.
     changed: Notify,
     /// Held by whoever writes the hold count, so that counts reach Redis in order.
     pub(crate) counting: tokio::sync::Mutex<()>,
-    span: tracing::Span,
 }
 
 struct State {
     ended: Option<Ended>,
+    holder: Holder,
+    /// Holders so far, before this one.
+    turns: u16,
+    /// 0: idle, since then.
+    holds: u32,
+    idle_since: Instant,
     deadline: Instant,
     watched: bool,
-    holds: u32,
+    renew_at: Instant,
     turn: Option<Turn>,
     place: Option<Place>,
+    /// When the watchdog will look.
+    look_at: Instant,
     /// The server may still have a lock that we gave up for lost.
     unswept: bool,
     warned_of_max_hold: bool,
     warned_of_deadlock: bool,
 }
 
-/// What `leave` found.
+/// What a holder finds when it leaves.
 pub(crate) enum Left {
     /// Other holds remain.
     Nested,
-    /// It was the last one: the lock is to be given back. The turn goes with it.
+    /// It was the last one, and the next holder waits: the tenure is idle until it takes the turn.
+    HandedOn(Turn),
+    /// It was the last one: the lock is to be given back, and the turn passed on with it.
     Last(Option<Turn>, Option<Place>),
     /// The lock was lost before.
     Lost,
+}
+
+/// What the next in the queue finds.
+pub(crate) enum PickUp {
+    /// An idle tenure that it holds from now on.
+    Held(Stint),
+    /// An idle tenure that Redis must be asked about first. It has ended, and is to be given back.
+    Ended(Turn, Option<Place>),
+    Nothing(Turn),
 }
 
 /// What the watchdog finds when a tenure is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Renew,
-    /// Nothing is to be done before its deadline.
+    /// Nothing is to be done before then.
     At(Instant),
     /// It is lost: what Redis may still have of it is to be swept away.
     Sweep,
+    /// Nobody took it up: it has ended, and is to be given back.
+    Unclaimed,
     Ended,
 }
 
 impl Tenure {
-    /// Begins a tenure with one hold.
-    pub(crate) fn begin(turn: Turn, grant: Grant, holder: Holder, granted: Instant) -> Arc<Self> {
-        let keys = Arc::clone(&turn.entry().keys);
-        let token = FencingToken::new(grant.number, 0);
-        let span = tracing::debug_span!("lock.hold", name = ?keys.name, %token);
+    /// Begins a tenure with its first stint.
+    pub(crate) fn begin(turn: Turn, grant: Grant, holder: Holder, renew_at: Instant) -> Stint {
+        let entry = Arc::clone(turn.entry());
+        let now = Instant::now();
         let state = State {
             ended: None,
+            holder,
+            turns: 0,
+            holds: 1,
+            idle_since: now,
             deadline: grant.deadline,
             watched: holder.lease == Lease::Watched,
-            holds: 1,
-            turn: None,
+            renew_at,
+            turn: Some(turn),
             place: None,
+            look_at: now,
             unswept: false,
             warned_of_max_hold: false,
             warned_of_deadlock: false,
         };
         let tenure = Arc::new(Self {
-            keys,
+            keys: Arc::clone(&entry.keys),
             field: grant.field,
-            token,
-            granted,
-            holder,
+            number: grant.number,
+            granted: now,
             state: Mutex::new(state),
             changed: Notify::new(),
             counting: tokio::sync::Mutex::default(),
-            span,
         });
-        turn.became(&tenure);
-        tenure.state().turn = Some(turn);
-        tenure.span.in_scope(|| tracing::debug!("granted"));
-        tenure
+        entry.show(&tenure);
+        Stint::new(tenure, 0)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    pub(crate) fn ended(&self) -> Option<Ended> {
-        self.state().ended
+    pub(crate) fn token(&self, turn: u16) -> FencingToken {
+        FencingToken::new(self.number, turn)
     }
 
-    pub(crate) fn is_owned_by(&self, owner: OwnerId) -> bool {
-        self.holder.owner == Some(owner)
+    /// How the stint of this number ended.
+    pub(crate) fn ended(&self, turn: u16) -> Option<Ended> {
+        self.state().ended(turn)
+    }
+
+    /// How the tenure ended, whoever holds it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().ended.is_some()
     }
 
     /// Compares clocks: right even if no task of ours has run for a while.
-    pub(crate) fn is_valid(&self) -> bool {
+    pub(crate) fn remaining(&self, turn: u16) -> Duration {
         let state = self.state();
-        state.ended.is_none() && Instant::now() < state.deadline
-    }
-
-    pub(crate) fn remaining(&self) -> Duration {
-        let state = self.state();
-        match state.ended {
+        match state.ended(turn) {
             None => state.deadline.saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
@@ -180,24 +211,46 @@ impl Tenure {
         self.state().deadline
     }
 
+    /// The number of the stint that this owner has now.
+    pub(crate) fn stint_of(&self, owner: OwnerId) -> Option<u16> {
+        let state = self.state();
+        (state.holds > 0 && state.holder.owner == Some(owner)).then_some(state.turns)
+    }
+
     pub(crate) fn holds(&self) -> u32 {
         self.state().holds
     }
 
-    /// Takes note of where the tenure stands in the wheel; `false` if it has ended.
-    pub(crate) fn placed(&self, place: Place) -> bool {
+    /// Takes note of where the tenure stands in the wheel; `false` if it is over and well.
+    pub(crate) fn placed(&self, place: Place, look_at: Instant) -> bool {
         let mut state = self.state();
         state.place = Some(place);
-        state.ended.is_none()
+        state.look_at = look_at;
+        state.ended.is_none() || state.unswept
     }
 
     pub(crate) fn place(&self) -> Option<Place> {
         self.state().place
     }
 
+    /// Whether the watchdog looks by then.
+    pub(crate) fn is_looked_at_by(&self, moment: Instant) -> bool {
+        self.state().look_at <= moment
+    }
+
     /// From now on the watchdog renews it; whether that is new.
     pub(crate) fn watch(&self) -> bool {
         !std::mem::replace(&mut self.state().watched, true)
+    }
+
+    /// When the watchdog has to look next, if nothing happens: for the renewal, or the deadline.
+    pub(crate) fn next_look(&self) -> Instant {
+        self.state().next_look()
+    }
+
+    /// Has the tenure renewed then.
+    pub(crate) fn renew_at(&self, moment: Instant) {
+        self.state().renew_at = moment;
     }
 
     /// Redis has answered: the tenure may be believed until then, and was never told less.
@@ -208,34 +261,73 @@ impl Tenure {
         self.changed.notify_waiters();
     }
 
-    /// Counts one more hold; `false` if the tenure has ended.
-    pub(crate) fn enter(&self) -> bool {
+    /// Counts one more hold of a stint; `false` if that has ended.
+    pub(crate) fn enter(&self, turn: u16) -> bool {
         let mut state = self.state();
-        if state.ended.is_some() {
+        if state.ended(turn).is_some() {
             return false;
         }
         state.holds += 1;
         true
     }
 
-    /// Counts one hold less. With the last one the tenure is released, if it was not lost before.
+    /// Counts one hold less. With the last one the tenure is handed on if somebody waits for it,
+    /// and released otherwise, if it was not lost before.
     pub(crate) fn leave(&self) -> Left {
-        if self.deadline() <= Instant::now() {
-            self.lose("its lease ran out");
-        }
+        self.expire();
+        let now = Instant::now();
         let mut state = self.state();
-        state.holds -= 1;
-        match (state.ended, state.holds) {
-            (Some(_), _) => return Left::Lost,
-            (None, 0) => {}
-            (None, _) => return Left::Nested,
+        if state.ended.is_some() {
+            return Left::Lost;
         }
-        state.ended = Some(Ended::Released);
-        let left = Left::Last(state.turn.take(), state.place.take());
+        state.holds -= 1;
+        if state.holds > 0 {
+            return Left::Nested;
+        }
+        let left = match state.turn.take() {
+            Some(turn) if turn.entry().is_awaited() => {
+                state.idle_since = now;
+                Left::HandedOn(turn)
+            }
+            turn => {
+                state.ended = Some(Ended::Released);
+                Left::Last(turn, state.place.take())
+            }
+        };
         drop(state);
-        self.span.in_scope(|| tracing::debug!("released"));
         self.changed.notify_waiters();
         left
+    }
+
+    /// The next in the queue takes up an idle tenure: as its own, if the budget allows, or to ask
+    /// Redis about it.
+    pub(crate) fn pick_up(self: &Arc<Self>, turn: Turn, holder: Holder, budget: Budget) -> PickUp {
+        self.expire();
+        let now = Instant::now();
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds > 0 {
+            return PickUp::Nothing(turn);
+        }
+        if !state.allows(holder, budget, now - self.granted, now) {
+            state.ended = Some(Ended::Released);
+            return PickUp::Ended(turn, state.place.take());
+        }
+        state.turns += 1;
+        state.holds = 1;
+        state.holder = holder;
+        state.turn = Some(turn);
+        state.warned_of_deadlock = false;
+        PickUp::Held(Stint::new(Arc::clone(self), state.turns))
+    }
+
+    /// Ends an idle tenure that nobody waits for; where it stands in the wheel.
+    pub(crate) fn retire(&self) -> Option<Option<Place>> {
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds > 0 {
+            return None;
+        }
+        state.ended = Some(Ended::Released);
+        Some(state.place.take())
     }
 
     /// The lock is not ours any more, or must not be believed to be.
@@ -246,9 +338,11 @@ impl Tenure {
         }
         state.ended = Some(Ended::Lost);
         state.unswept = true;
-        let turn = state.turn.take();
+        let (turn, token, held) = (state.turn.take(), self.token(state.turns), state.holds > 0);
         drop(state);
-        tracing::error!(parent: &self.span, name = ?self.keys.name, token = %self.token, why, "lock lost");
+        if held {
+            tracing::error!(name = ?self.keys.name, %token, why, "lock lost");
+        }
         self.changed.notify_waiters();
         drop(turn);
     }
@@ -268,52 +362,54 @@ impl Tenure {
     }
 
     /// What is to be done about the tenure now that the wheel has come to it.
-    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>) -> Due {
-        let state = self.state();
-        if state.ended.is_none() && now >= state.deadline {
-            drop(state);
+    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, claim: Duration) -> Due {
+        if now >= self.deadline() {
             self.lose("its lease ran out");
-            return self.due(now, max_hold);
         }
-        self.judged(state, now, max_hold)
-    }
-
-    fn judged(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        now: Instant,
-        max_hold: Option<Duration>,
-    ) -> Due {
-        let (ended, watched) = (state.ended, state.watched);
-        match ended {
-            Some(Ended::Lost) if std::mem::take(&mut state.unswept) => Due::Sweep,
-            Some(_) => Due::Ended,
-            None if !watched => Due::At(state.deadline),
-            None if max_hold.is_some_and(|most| now - self.granted >= most) => {
-                if !std::mem::replace(&mut state.warned_of_max_hold, true) {
-                    let name = &self.keys.name;
-                    tracing::warn!(?name, "held for max_hold: no longer renewed");
-                }
-                Due::At(state.deadline)
+        let mut state = self.state();
+        match state.ended {
+            Some(Ended::Lost) if state.unswept => {
+                state.unswept = false;
+                return Due::Sweep;
             }
-            None => Due::Renew,
+            Some(_) => return Due::Ended,
+            None => {}
         }
+        if state.holds == 0 {
+            let until = state.idle_since + claim;
+            if now < until {
+                return Due::At(until);
+            }
+            state.ended = Some(Ended::Released);
+            return Due::Unclaimed;
+        }
+        if max_hold.is_some_and(|most| now - self.granted >= most) && state.watched {
+            state.watched = false;
+            if !std::mem::replace(&mut state.warned_of_max_hold, true) {
+                let name = &self.keys.name;
+                tracing::warn!(?name, "held for max_hold: no longer renewed");
+            }
+        }
+        if state.watched && now >= state.renew_at { Due::Renew } else { Due::At(state.next_look()) }
     }
 
-    /// Warns once if the task that waits now is the one that asked for this tenure.
+    /// Warns once if the task that waits now is the one that asked for this stint.
     pub(crate) fn warn_of_deadlock(&self, waiting: OwnerId) {
-        if self.holder.asked_by != waiting {
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds == 0 || state.holder.asked_by != waiting {
             return;
         }
-        if std::mem::replace(&mut self.state().warned_of_deadlock, true) {
-            return;
+        if !std::mem::replace(&mut state.warned_of_deadlock, true) {
+            let name = &self.keys.name;
+            tracing::warn!(
+                ?name,
+                "a task waits for a lock whose guard it took itself: a deadlock?"
+            );
         }
-        let name = &self.keys.name;
-        tracing::warn!(?name, "a task waits for a lock whose guard it took itself: a deadlock?");
     }
 
-    /// Resolves when the tenure ends, at its deadline at the latest.
-    pub(crate) async fn end(self: Arc<Self>) -> Ended {
+    /// Resolves when a stint ends, at the deadline at the latest.
+    pub(crate) async fn end(self: Arc<Self>, turn: u16) -> Ended {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -321,7 +417,7 @@ impl Tenure {
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
-                (state.ended, state.deadline)
+                (state.ended(turn), state.deadline)
             };
             if let Some(ended) = ended {
                 return ended;
@@ -340,21 +436,65 @@ impl Tenure {
     }
 }
 
+impl State {
+    fn ended(&self, turn: u16) -> Option<Ended> {
+        // Whatever became of the tenure later: who has left it, had given it back.
+        let left = self.turns != turn || self.holds == 0;
+        if left { Some(Ended::Released) } else { self.ended }
+    }
+
+    fn next_look(&self) -> Instant {
+        if self.watched { self.renew_at.min(self.deadline) } else { self.deadline }
+    }
+
+    fn allows(&self, holder: Holder, budget: Budget, held: Duration, now: Instant) -> bool {
+        self.watched
+            && holder.lease == Lease::Watched
+            && u32::from(self.turns) < budget.turns
+            && held < budget.time
+            && now + budget.reserve < self.deadline
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Layout;
-    use crate::engine::entry::Table;
+    use crate::engine::entry::{Table, Waiting};
 
     const LEASE: Duration = Duration::from_secs(10);
+    const BUDGET: Budget = Budget { turns: 2, time: LEASE, reserve: Duration::from_secs(1) };
 
-    fn tenure(lease: Lease, deadline: Instant) -> (Arc<Table>, Arc<Tenure>) {
-        let table = Arc::new(Table::default());
+    fn holder(lease: Lease) -> Holder {
+        Holder { owner: None, asked_by: OwnerId::current(), lease }
+    }
+
+    fn turn(table: &Arc<Table>) -> Turn {
         let keys = Arc::new(Keys::new(Layout::Native, "a".to_owned()).unwrap());
-        let turn = table.visit(&keys).unwrap().try_turn().ok().unwrap();
+        table.visit(&keys).unwrap().try_turn().unwrap()
+    }
+
+    fn waiting(table: &Arc<Table>) -> Waiting {
+        let keys = Arc::new(Keys::new(Layout::Native, "a".to_owned()).unwrap());
+        table.visit(&keys).unwrap().wait()
+    }
+
+    fn handed_on(stint: &Stint) -> Turn {
+        match stint.tenure.leave() {
+            Left::HandedOn(turn) => turn,
+            _ => panic!("not handed on"),
+        }
+    }
+
+    fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
+        let table = Arc::new(Table::default());
         let grant = Grant { field: "client:1".to_owned(), number: 1, deadline };
-        let holder = Holder { owner: None, asked_by: OwnerId::current(), lease };
-        (table, Tenure::begin(turn, grant, holder, Instant::now()))
+        let stint = Tenure::begin(turn(&table), grant, holder(lease), Instant::now());
+        (table, stint)
+    }
+
+    fn due(stint: &Stint, max_hold: Option<Duration>) -> Due {
+        stint.tenure.due(Instant::now(), max_hold, LEASE)
     }
 
     #[test]
@@ -367,55 +507,117 @@ mod tests {
     #[test]
     fn the_deadline_only_moves_outwards() {
         let now = Instant::now();
-        let (_table, tenure) = tenure(Lease::Watched, now + LEASE);
-        tenure.prolong(now + LEASE / 2);
-        assert_eq!(tenure.deadline(), now + LEASE);
-        tenure.prolong(now + LEASE * 2);
-        assert_eq!(tenure.deadline(), now + LEASE * 2);
+        let (_table, stint) = stint(Lease::Watched, now + LEASE);
+        stint.tenure.prolong(now + LEASE / 2);
+        assert_eq!(stint.tenure.deadline(), now + LEASE);
+        stint.tenure.prolong(now + LEASE * 2);
+        assert_eq!(stint.tenure.deadline(), now + LEASE * 2);
     }
 
     #[test]
     fn a_tenure_past_its_deadline_is_invalid_before_any_task_has_said_so() {
-        let (_table, tenure) = tenure(Lease::Watched, Instant::now());
-        assert_eq!(tenure.ended(), None);
-        assert!(!tenure.is_valid());
-        assert_eq!(tenure.remaining(), Duration::ZERO);
+        let (_table, stint) = stint(Lease::Watched, Instant::now());
+        assert!(!stint.tenure.is_over());
+        assert_eq!(stint.remaining(), Duration::ZERO);
     }
 
     #[test]
     fn a_lost_tenure_gives_up_its_turn_and_is_swept_once() {
-        let (table, tenure) = tenure(Lease::Watched, Instant::now());
-        assert_eq!(tenure.due(Instant::now(), None), Due::Sweep);
-        assert_eq!(tenure.due(Instant::now(), None), Due::Ended);
+        let (table, stint) = stint(Lease::Watched, Instant::now());
+        assert_eq!(due(&stint, None), Due::Sweep);
+        assert_eq!(due(&stint, None), Due::Ended);
         assert_eq!(table.len(), 0, "the turn keeps the entry");
-        assert!(matches!(tenure.leave(), Left::Lost));
+        assert!(matches!(stint.tenure.leave(), Left::Lost));
+        assert_eq!(stint.ended(), Some(Ended::Lost));
     }
 
     #[test]
     fn a_tenure_ends_once() {
-        let (_table, tenure) = tenure(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(tenure.leave(), Left::Last(Some(_), None)));
-        tenure.lose("too late");
-        assert_eq!(tenure.ended(), Some(Ended::Released));
-        assert_eq!(tenure.due(Instant::now(), None), Due::Ended);
+        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        assert!(matches!(stint.tenure.leave(), Left::Last(Some(_), None)));
+        stint.tenure.lose("too late");
+        assert_eq!(stint.ended(), Some(Ended::Released));
+        assert_eq!(due(&stint, None), Due::Ended);
     }
 
     #[test]
     fn only_a_watched_tenure_is_renewed_and_not_beyond_max_hold() {
         let far = Instant::now() + LEASE;
-        let (_table, fixed) = tenure(Lease::Fixed(LEASE), far);
-        assert_eq!(fixed.due(Instant::now(), None), Due::At(far));
-        let (_table, watched) = tenure(Lease::Watched, far);
-        assert_eq!(watched.due(Instant::now(), Some(LEASE)), Due::Renew);
-        assert_eq!(watched.due(Instant::now(), Some(Duration::ZERO)), Due::At(far));
+        let (_table, fixed) = stint(Lease::Fixed(LEASE), far);
+        assert_eq!(due(&fixed, None), Due::At(far));
+        let (_table, watched) = stint(Lease::Watched, far);
+        assert_eq!(due(&watched, Some(LEASE)), Due::Renew);
+        assert_eq!(due(&watched, Some(Duration::ZERO)), Due::At(far));
+    }
+
+    #[test]
+    fn a_tenure_is_handed_on_within_its_budget_each_turn_with_a_greater_token() {
+        let (table, mut last) = stint(Lease::Watched, Instant::now() + LEASE);
+        let next = waiting(&table);
+        for _ in 0..BUDGET.turns {
+            let turn = handed_on(&last);
+            assert_eq!(last.ended(), Some(Ended::Released));
+            let PickUp::Held(next) = last.tenure.pick_up(turn, holder(Lease::Watched), BUDGET)
+            else {
+                panic!("not picked up")
+            };
+            assert!(next.token > last.token);
+            assert_eq!(next.ended(), None);
+            last = next;
+        }
+        let turn = handed_on(&last);
+        let spent = last.tenure.pick_up(turn, holder(Lease::Watched), BUDGET);
+        assert!(matches!(spent, PickUp::Ended(..)));
+        drop((spent, next));
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn neither_to_nor_from_a_fixed_lease_nor_near_the_deadline_is_a_tenure_taken_up() {
+        let soon = Instant::now() + BUDGET.reserve / 2;
+        for (from, to, deadline) in [
+            (Lease::Fixed(LEASE), Lease::Watched, soon + LEASE),
+            (Lease::Watched, Lease::Fixed(LEASE), soon + LEASE),
+            (Lease::Watched, Lease::Watched, soon),
+        ] {
+            let (table, stint) = stint(from, deadline);
+            let _next = waiting(&table);
+            let turn = handed_on(&stint);
+            assert!(matches!(stint.tenure.pick_up(turn, holder(to), BUDGET), PickUp::Ended(..)));
+        }
+    }
+
+    #[test]
+    fn an_idle_tenure_that_nobody_takes_up_in_time_ends() {
+        let (table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let _next = waiting(&table);
+        let turn = handed_on(&stint);
+        assert!(matches!(due(&stint, None), Due::At(_)));
+        let now = Instant::now();
+        assert_eq!(stint.tenure.due(now, None, Duration::ZERO), Due::Unclaimed);
+        let late = stint.tenure.pick_up(turn, holder(Lease::Watched), BUDGET);
+        assert!(matches!(late, PickUp::Nothing(_)));
+    }
+
+    #[test]
+    fn a_loss_after_the_hand_over_is_not_the_former_holders() {
+        let (table, first) = stint(Lease::Watched, Instant::now() + LEASE);
+        let _next = waiting(&table);
+        let turn = handed_on(&first);
+        let PickUp::Held(next) = first.tenure.pick_up(turn, holder(Lease::Watched), BUDGET) else {
+            panic!("not picked up")
+        };
+        first.tenure.lose("taken away");
+        assert_eq!(first.ended(), Some(Ended::Released));
+        assert_eq!(next.ended(), Some(Ended::Lost));
     }
 
     #[tokio::test]
     async fn the_end_is_told_to_all_who_wait_for_it() {
-        let (_table, tenure) = tenure(Lease::Watched, Instant::now() + LEASE);
-        let ends = [(); 3].map(|()| tokio::spawn(Arc::clone(&tenure).end()));
+        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let ends = [(); 3].map(|()| tokio::spawn(stint.end()));
         tokio::task::yield_now().await;
-        tenure.lose("taken away");
+        stint.tenure.lose("taken away");
         for end in ends {
             assert_eq!(end.await.unwrap(), Ended::Lost);
         }
@@ -424,8 +626,8 @@ mod tests {
     #[tokio::test]
     async fn the_end_comes_by_the_deadline_though_nobody_says_so() {
         let deadline = Instant::now() + Duration::from_millis(20);
-        let (_table, tenure) = tenure(Lease::Watched, deadline);
-        assert_eq!(Arc::clone(&tenure).end().await, Ended::Lost);
-        assert!(!tenure.is_valid());
+        let (_table, stint) = stint(Lease::Watched, deadline);
+        assert_eq!(stint.end().await, Ended::Lost);
+        assert!(Instant::now() >= deadline);
     }
 }

@@ -43,9 +43,12 @@ impl Timetable {
         if plan.closed {
             return false;
         }
+        // Places change under this lock only: a tenure never stands in the wheel twice.
+        if let Some(before) = tenure.place() {
+            plan.wheel.leave(before);
+        }
         let place = plan.wheel.enter(tick, Arc::clone(tenure));
-        if !tenure.placed(place) {
-            // It ended before it had a place that could have been given up.
+        if !tenure.placed(place, due) {
             plan.wheel.leave(place);
             return true;
         }
@@ -63,10 +66,11 @@ impl Timetable {
         drop(left);
     }
 
-    /// Has the watchdog look as soon as it can.
+    /// Has the watchdog renew a tenure, and so look whether it is still there, as soon as it can.
     pub(crate) fn hasten(&self, tenure: &Arc<Tenure>) {
-        self.leave(tenure.place());
-        self.enter(tenure, self.started);
+        let now = Instant::now();
+        tenure.renew_at(now);
+        self.enter(tenure, now);
     }
 
     /// Waits for the next tenures that are due.
@@ -93,11 +97,6 @@ impl Timetable {
         let mut plan = self.plan();
         plan.closed = true;
         plan.wheel.drain()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.plan().wheel.len()
     }
 
     fn next_wake(&self) -> Option<Instant> {

@@ -28,6 +28,8 @@ const PARTS: u32 = 64;
 pub(crate) struct Rhythm {
     pub(crate) timeout: Duration,
     pub(crate) max_hold: Option<Duration>,
+    /// How long a tenure may be idle.
+    pub(crate) claim: Duration,
 }
 
 impl Rhythm {
@@ -82,29 +84,29 @@ impl Watchdog {
     }
 
     /// Those that are to be renewed. The others are seen to.
-    fn sorted(&self, due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
+    fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
         let now = Instant::now();
-        let renewable = |tenure: &Arc<Tenure>| match tenure.due(now, self.rhythm.max_hold) {
-            Due::Renew => true,
-            Due::At(then) => {
-                self.timetable.enter(tenure, then);
-                false
+        let Rhythm { timeout, max_hold, claim } = self.rhythm;
+        due.retain(|tenure| {
+            match tenure.due(now, max_hold, claim) {
+                Due::Renew => return true,
+                Due::At(then) => {
+                    self.timetable.enter(tenure, then);
+                }
+                // It may still lie in Redis, and would block everybody until its TTL is over.
+                Due::Sweep => self.later(Job::sweep(tenure, timeout)),
+                Due::Unclaimed => self.later(Job::release(tenure, None)),
+                Due::Ended => {}
             }
-            Due::Sweep => {
-                self.sweep(tenure);
-                false
-            }
-            Due::Ended => false,
-        };
-        due.into_iter().filter(renewable).collect()
+            false
+        });
+        due
     }
 
-    /// A lock that we gave up for lost may still lie in Redis, and would block everybody until its
-    /// TTL has run out.
-    fn sweep(&self, tenure: &Tenure) {
+    fn later(&self, job: Job) {
         if let Some(releaser) = self.releaser.upgrade() {
             // A failure means that the client is closed: then the TTL does it.
-            let _ = releaser.send(Job::sweep(tenure, self.rhythm.timeout));
+            let _ = releaser.send(job);
         }
     }
 
@@ -138,8 +140,8 @@ impl Watchdog {
         match answer {
             Ok(true) => {
                 tenure.prolong(deadline(sent, self.rhythm.timeout));
-                let next = self.rhythm.next(self.started, sent);
-                self.timetable.enter(tenure, next.min(tenure.deadline()));
+                tenure.renew_at(self.rhythm.next(self.started, sent));
+                self.timetable.enter(tenure, tenure.next_look());
             }
             Ok(false) => tenure.lose("the server has it no more"),
             Err(fault) => {
@@ -151,8 +153,8 @@ impl Watchdog {
     }
 
     fn try_again(&self, tenure: &Arc<Tenure>) {
-        let again = self.rhythm.again(Instant::now());
-        self.timetable.enter(tenure, again.min(tenure.deadline()));
+        tenure.renew_at(self.rhythm.again(Instant::now()));
+        self.timetable.enter(tenure, tenure.next_look());
     }
 }
 
@@ -160,7 +162,8 @@ impl Watchdog {
 mod tests {
     use super::*;
 
-    const RHYTHM: Rhythm = Rhythm { timeout: Duration::from_secs(30), max_hold: None };
+    const RHYTHM: Rhythm =
+        Rhythm { timeout: Duration::from_secs(30), max_hold: None, claim: Duration::from_secs(1) };
 
     #[test]
     fn renewals_are_a_period_apart_at_the_most_and_fall_into_step() {
@@ -182,7 +185,7 @@ mod tests {
         for timeout in
             [Duration::from_millis(100), Duration::from_secs(30), Duration::from_secs(3600)]
         {
-            let rhythm = Rhythm { timeout, max_hold: None };
+            let rhythm = Rhythm { timeout, ..RHYTHM };
             assert!(rhythm.again(now) <= now + timeout / 12);
         }
     }

@@ -8,7 +8,45 @@ use crate::keys::{Keys, TOKEN_COUNTER};
 use crate::wire::commands::Line;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{entry, items, number, strange};
-use crate::wire::scripts::{ACQUIRE, COUNT, FORCE_UNLOCK, RELEASE, RENEW, STATUS};
+use crate::wire::scripts::{
+    ACQUIRE, COUNT, EXCHANGE, FORCE_UNLOCK, LEAVE_LINE, RELEASE, RENEW, STATUS,
+};
+
+/// What is asked of a lock that may not be free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Is it ours?
+    Look,
+    /// If not, we wait in line.
+    Wait,
+    /// As `Wait`, but the head of the line was given its time and did not come.
+    Insist,
+    /// Now or never.
+    Once,
+}
+
+impl Manner {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Look => "look",
+            Self::Wait => "wait",
+            Self::Insist => "insist",
+            Self::Once => "once",
+        }
+    }
+}
+
+/// A lock to be taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Acquire<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) field: &'a str,
+    pub(crate) lease: Duration,
+    pub(crate) client: &'a str,
+    pub(crate) manner: Manner,
+    /// How long a line outlives the last sign of life of those in it.
+    pub(crate) line_ttl: Duration,
+}
 
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +55,8 @@ pub(crate) enum Acquired {
     Granted(u64),
     /// Somebody else's, for so long; `None`: the key has no TTL.
     Held(Option<Duration>),
+    /// Free, but another client is to have it first.
+    Reserved,
 }
 
 /// A lock to be given back.
@@ -24,7 +64,7 @@ pub(crate) enum Acquired {
 pub(crate) struct Release<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) field: &'a str,
-    pub(crate) message: &'a str,
+    pub(crate) client: &'a str,
 }
 
 /// A lock to be kept.
@@ -36,20 +76,34 @@ pub(crate) struct Renewal<'a> {
 }
 
 impl Line<'_> {
-    pub(crate) async fn acquire(
-        &mut self,
-        keys: &Keys,
-        field: &str,
-        lease: Duration,
-    ) -> Result<Acquired, Fault> {
+    pub(crate) async fn acquire(&mut self, acquire: Acquire<'_>) -> Result<Acquired, Fault> {
+        let Acquire { keys, field, lease, client, manner, line_ttl } = acquire;
         let floor = self.floor(Instant::now());
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(2).arg(TOKEN_COUNTER).arg(&keys.lock);
-            cmd.arg(floor).arg(field).arg(millis(lease));
+            cmd.arg(3).arg(TOKEN_COUNTER).arg(&keys.lock).arg(&keys.line);
+            cmd.arg(floor).arg(millis(line_ttl)).arg(field).arg(millis(lease));
+            cmd.arg(keys.in_line(client)).arg(manner.word());
         };
-        let reply = items(self.call(&ACQUIRE, fill).await?)?;
-        let acquired = acquired(&reply);
-        acquired.inspect_err(|fault| self.heed(fault))
+        let reply = self.call(&ACQUIRE, fill).await?;
+        self.acquired(reply)
+    }
+
+    /// Offers a lock that we hold: to those who wait for it, and if there are none, to ourselves.
+    pub(crate) async fn exchange(
+        &mut self,
+        old: &str,
+        acquire: Acquire<'_>,
+    ) -> Result<Acquired, Fault> {
+        let Acquire { keys, field, lease, client, manner, line_ttl } = acquire;
+        let floor = self.floor(Instant::now());
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(3).arg(TOKEN_COUNTER).arg(&keys.lock).arg(&keys.line);
+            cmd.arg(floor).arg(millis(line_ttl)).arg(old).arg(field).arg(millis(lease));
+            cmd.arg(keys.in_line(client)).arg(manner.word());
+            cmd.arg(&keys.channel).arg(keys.message(client));
+        };
+        let reply = self.call(&EXCHANGE, fill).await?;
+        self.acquired(reply)
     }
 
     /// Whether each lock was still ours.
@@ -58,12 +112,13 @@ impl Line<'_> {
         releases: &[Release<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(releases.len());
+            cmd.arg(releases.len() * 2);
             for release in releases {
-                cmd.arg(&release.keys.lock);
+                cmd.arg(&release.keys.lock).arg(&release.keys.line);
             }
-            for release in releases {
-                cmd.arg(release.field).arg(&release.keys.channel).arg(release.message);
+            for Release { keys, field, client } in releases {
+                let told = if keys.has_line() { "line" } else { "all" };
+                cmd.arg(field).arg(&keys.channel).arg(keys.message(client)).arg(told);
             }
         };
         let reply = self.call(&RELEASE, fill).await?;
@@ -102,6 +157,14 @@ impl Line<'_> {
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
 
+    /// Leaves the line of a lock; whether we were in it.
+    pub(crate) async fn leave_line(&mut self, keys: &Keys, client: &str) -> Result<bool, Fault> {
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(1).arg(&keys.line).arg(client);
+        };
+        Ok(number(self.call(&LEAVE_LINE, fill).await?)? == 1)
+    }
+
     /// How long the lock is still held, by whomever; a key without a TTL: for ever.
     pub(crate) async fn ttl(&mut self, keys: &Keys) -> Result<Option<Duration>, Fault> {
         let fill = |cmd: &mut Cmd| {
@@ -114,11 +177,15 @@ impl Line<'_> {
     }
 
     /// Whether there was anything to take away.
-    pub(crate) async fn force_unlock(&mut self, keys: &Keys, message: &str) -> Result<bool, Fault> {
+    pub(crate) async fn force_unlock(&mut self, keys: &Keys, from: &str) -> Result<bool, Fault> {
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(&keys.lock).arg(&keys.channel).arg(message);
+            cmd.arg(1).arg(&keys.lock).arg(&keys.channel).arg(keys.message(from));
         };
         Ok(number(self.call(&FORCE_UNLOCK, fill).await?)? == 1)
+    }
+
+    fn acquired(&self, reply: Value) -> Result<Acquired, Fault> {
+        acquired(&items(reply)?).inspect_err(|fault| self.heed(fault))
     }
 
     fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
@@ -148,6 +215,7 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
             Ok(Acquired::Granted(grant.unsigned_abs()))
         }
         [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(*ttl))),
+        [Value::Int(2), Value::Int(_)] => Ok(Acquired::Reserved),
         [Value::Int(-1), refusal @ Value::BulkString(_)] => {
             Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
         }
@@ -170,11 +238,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_is_granted_or_held_or_refused() {
+    fn an_attempt_is_granted_or_held_or_reserved_or_refused() {
         let reply = |code, value| acquired(&[Value::Int(code), Value::Int(value)]);
         assert_eq!(reply(1, 7).unwrap(), Acquired::Granted(7));
         assert_eq!(reply(0, 250).unwrap(), Acquired::Held(Some(Duration::from_millis(250))));
         assert_eq!(reply(0, -1).unwrap(), Acquired::Held(None));
+        assert_eq!(reply(2, 0).unwrap(), Acquired::Reserved);
         let full = [Value::Int(-1), Value::BulkString(b"OOM command not allowed".to_vec())];
         assert!(matches!(acquired(&full), Err(Fault::Refused(_))));
     }
@@ -185,6 +254,7 @@ mod tests {
             vec![],
             vec![Value::Int(1)],
             vec![Value::Int(1), Value::Int(-1)],
+            vec![Value::Int(3), Value::Int(1)],
             vec![Value::Nil, Value::Nil],
         ] {
             assert!(acquired(&reply).unwrap_err().is_open());

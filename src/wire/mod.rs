@@ -11,7 +11,7 @@ mod scripts;
 mod subscriber;
 
 pub(crate) use address::Address;
-pub(crate) use calls::{Acquired, Release, Renewal};
+pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use commands::{Commands, Line};
 pub(crate) use fault::Fault;
 pub(crate) use subscriber::{Heard, Seat, Subscriber};

@@ -1,0 +1,42 @@
+-- Offer a lock that we hold: others who wait get it; if nobody does, it becomes our next tenure.
+--
+-- KEYS   the token counter, the lock, its line
+-- ARGV   the floor of the counter, the TTL of a line in ms, the old owner field, the new one, its
+--        lease in ms, our client ('': no line, others may always wait), manner (see take.lua),
+--        channel, message
+-- Reply  as acquire.lua, for one lock. Whatever the answer but a refusal, the old field is gone.
+
+local lock, line, old, new, lease = KEYS[2], KEYS[3], ARGV[3], ARGV[4], ARGV[5]
+local client, manner = ARGV[6], ARGV[7]
+
+local function somebody_waits()
+  if client == '' then return true end
+  return redis.call('zcard', line) > (redis.call('zscore', line, client) and 1 or 0)
+end
+
+local function pass_on()
+  redis.call('hdel', lock, old)
+  if client == '' then
+    redis.pcall('publish', ARGV[8], ARGV[9])
+    return RESERVED, 0
+  end
+  redis.pcall('zrem', line, client)
+  redis.pcall('publish', ARGV[8], ARGV[9] .. ' ' .. redis.call('zrange', line, 0, 0)[1])
+  if manner == 'wait' then line_up(line, client) end
+  return RESERVED, 0
+end
+
+local function exchange()
+  if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
+  local err = refusal(lock)
+  if err then return REFUSED, err end
+  if redis.call('hexists', lock, old) == 0 then
+    return take(lock, line, new, lease, client, manner)
+  end
+  if somebody_waits() then return pass_on() end
+  local code, value = put(lock, new, lease)
+  if code == GRANTED then redis.call('hdel', lock, old) end
+  return code, value
+end
+
+return { exchange() }

@@ -1,0 +1,97 @@
+-- What acquire.lua and exchange.lua begin with: how a free lock is taken, and how one waits in line.
+--
+-- KEYS   the token counter first
+-- ARGV   first: the floor of the counter; how long a line outlives its last sign of life, in ms
+
+local LONGEST_LEASE = 86400000 -- 24 h
+local LAST_EXACT = 9007199254740991 -- 2^53 - 1: beyond it, Lua's numbers skip some integers
+local GRANTED, HELD, RESERVED, REFUSED = 1, 0, 2, -1
+
+local floor = tonumber(ARGV[1])
+if not floor or floor < 0 or floor > LAST_EXACT then
+  return redis.error_reply('ERR floor out of range')
+end
+
+local function foreign(err)
+  return string.find(err, 'not an integer', 1, true) or string.find(err, 'overflow', 1, true)
+end
+
+-- A counter that is lost, rolled back or overwritten by a stranger is lifted to the floor: the
+-- server's own clock in microseconds, which passes faster than grants are made.
+local function draw()
+  local grant = redis.pcall('incr', KEYS[1])
+  if type(grant) == 'table' then
+    if not foreign(grant.err) then return nil, grant.err end
+    grant = 0
+  end
+  if grant < floor or grant > LAST_EXACT then
+    local set = redis.pcall('set', KEYS[1], ARGV[1])
+    if set.err then return nil, set.err end
+    grant = floor
+  end
+  return grant
+end
+
+-- The expiry comes last and is undone with the field: no key is ever left without a TTL.
+local function put(lock, field, lease)
+  local grant, err = draw()
+  if not grant then return REFUSED, err end
+  local set = redis.pcall('hset', lock, field, 1)
+  if type(set) == 'table' then return REFUSED, set.err end
+  local expiry = redis.pcall('pexpire', lock, lease)
+  if expiry ~= 1 then
+    redis.call('hdel', lock, field)
+    return REFUSED, type(expiry) == 'table' and expiry.err or 'ERR the expiry was not set'
+  end
+  return GRANTED, grant
+end
+
+local function out_of_range(lease)
+  local ms = tonumber(lease)
+  return not ms or ms < 1 or ms > LONGEST_LEASE
+end
+
+-- A write that changes nothing: a replica refuses it, so what follows is always a primary's word.
+local function refusal(lock)
+  local write = redis.pcall('hdel', lock, 'parklock:nobody')
+  return type(write) == 'table' and write.err
+end
+
+-- Enters a client behind those who came before it; one that is in the line keeps its place.
+local function line_up(line, client)
+  local time = redis.call('time')
+  redis.pcall('zadd', line, 'NX', time[1] * 1000000 + time[2], client)
+  if redis.pcall('pexpire', line, ARGV[2]) ~= 1 then redis.pcall('zrem', line, client) end
+end
+
+-- A free lock that others wait for: the head of the line may have it, and whoever has waited for a
+-- head that did not come, which then leaves the line.
+local function take_in_line(lock, line, field, lease, client, manner)
+  local head = redis.call('zrange', line, 0, 0)[1]
+  if head and head ~= client and manner ~= 'insist' and manner ~= 'once' then return RESERVED, 0 end
+  local code, value = put(lock, field, lease)
+  if code == GRANTED then
+    redis.pcall('zrem', line, client)
+    if head and manner == 'insist' then redis.pcall('zrem', line, head) end
+  end
+  return code, value
+end
+
+-- Manner: 'look' | 'wait': line up if it is not ours yet | 'insist': as wait, but do not let the
+-- head of the line go first | 'once': as insist, without lining up and without a claim on the head.
+local function take(lock, line, field, lease, client, manner)
+  if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
+  if redis.call('exists', lock, line) == 0 then return put(lock, field, lease) end
+  local err = refusal(lock)
+  if err then return REFUSED, err end
+  local code, value = HELD, redis.call('pttl', lock)
+  if value == -2 then
+    code, value = take_in_line(lock, line, field, lease, client, manner)
+  elseif redis.call('hexists', lock, field) == 1 then
+    return put(lock, field, lease) -- run once more: it finds its own work
+  end
+  if (code == HELD or code == RESERVED) and client ~= '' and (manner == 'wait' or manner == 'insist') then
+    line_up(line, client)
+  end
+  return code, value
+end

@@ -1,0 +1,42 @@
+//! A word to Redis that may not have arrived.
+
+use tokio::sync::oneshot;
+
+use crate::engine::Engine;
+use crate::engine::releaser::{Job, Outcome};
+
+/// Dropped before it is known to have arrived, it is said in the background.
+pub(crate) struct Unsaid<'a> {
+    engine: &'a Engine,
+    job: Option<Job>,
+}
+
+impl<'a> Unsaid<'a> {
+    pub(crate) fn new(engine: &'a Engine, job: Job) -> Self {
+        Self { engine, job: Some(job) }
+    }
+
+    pub(crate) fn job(&self) -> Option<&Job> {
+        self.job.as_ref()
+    }
+
+    /// It has arrived.
+    pub(crate) fn said(mut self) {
+        self.job = None;
+    }
+
+    /// Leaves it to the background, and hears what comes of it.
+    pub(crate) fn later(mut self) -> Option<oneshot::Receiver<Outcome>> {
+        let (job, outcome) = self.job.take()?.telling();
+        self.engine.later(job);
+        Some(outcome)
+    }
+}
+
+impl Drop for Unsaid<'_> {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            self.engine.later(job);
+        }
+    }
+}
