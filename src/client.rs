@@ -33,7 +33,7 @@ impl Client {
     /// let guard = client.lock("doc:connect").lock().await?;
     /// guard.unlock().await?;
     /// client.close().await;
-    /// # parklock::Result::Ok(()) }).unwrap();
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
     ///
     /// # Cancel safety

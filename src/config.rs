@@ -232,7 +232,7 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Layout {
-    /// Our own: `lock:{name}` and `lock_channel:{name}`. Safe for every name, also in a cluster.
+    /// Our own: `lock:{name}` and `lock_channel:{name}`, for every name.
     #[default]
     Native,
     /// That of Redisson (Java), so that both fleets share locks: `name` and

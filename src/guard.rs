@@ -30,7 +30,7 @@ use crate::token::FencingToken;
 ///     () = async { /* rewrite the ledger, with guard.token() */ } => guard.unlock().await?,
 ///     _ = guard.lost() => eprintln!("stop: somebody else may be writing"),
 /// }
-/// # parklock::Result::Ok(()) }).unwrap();
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, Hold};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
-use crate::wire::{Fault, Line};
+use crate::wire::{Connection, Fault};
 
 /// A lock by name. What is wrong with its name or lease is said by the first call, so that making
 /// a handle needs no error handling.
@@ -77,7 +77,7 @@ impl Handle {
 
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
         let keys = self.keys()?;
-        self.ask(async |mut line: Line<'_>| line.ttl(keys).await).await
+        self.ask(async |mut connection: Connection<'_>| connection.ttl(keys).await).await
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
@@ -86,16 +86,22 @@ impl Handle {
         tracing::warn!(?name, "taken away from whoever holds it");
         // Not our own message: if we are the holder, we have to look as everybody else.
         let message = keys.message("force_unlock");
-        self.ask(async |mut line: Line<'_>| line.force_unlock(keys, message).await).await
+        self.ask(async |mut connection: Connection<'_>| {
+            connection.force_unlock(keys, message).await
+        })
+        .await
     }
 
     /// Asks the server once, waiting for a connection if there is none.
-    async fn ask<T>(&self, question: impl AsyncFn(Line<'_>) -> Result<T, Fault>) -> Result<T> {
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFn(Connection<'_>) -> Result<T, Fault>,
+    ) -> Result<T> {
         let keys = self.keys()?;
         let commands = &self.engine.commands;
         self.engine.connected().await;
-        let answer = match commands.line() {
-            Ok(line) => question(line).await,
+        let answer = match commands.connection() {
+            Ok(connection) => question(connection).await,
             Err(fault) => Err(fault),
         };
         match answer {

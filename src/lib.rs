@@ -11,7 +11,7 @@
 //! let guard = client.lock("orders:42").lock().await?;   // parks until it is ours
 //! // ... the critical section; the watchdog renews ...
 //! guard.unlock().await?;                                // or drop it: given back in the background
-//! # parklock::Result::Ok(()) }).unwrap();
+//! # Ok::<(), parklock::Error>(()) }).unwrap();
 //! ```
 //!
 //! # Which lock when
@@ -53,6 +53,10 @@ mod owner;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use client::Client;
 pub use config::{Config, HandOff, Layout};

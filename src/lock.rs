@@ -26,7 +26,7 @@ use crate::handle::Handle;
 /// let guard = client.lock("doc:lock").lock().await?;
 /// // ... the critical section ...
 /// guard.unlock().await?;
-/// # parklock::Result::Ok(()) }).unwrap();
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
@@ -139,7 +139,7 @@ impl Lock {
     ///     format!("deducted under token {}", hold.token())
     /// }).await?;
     /// # let _ = stock;
-    /// # parklock::Result::Ok(()) }).unwrap();
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
     ///
     /// # Cancel safety

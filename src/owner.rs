@@ -27,7 +27,7 @@ use std::thread::ThreadId;
 ///     inner.unlock().await
 /// }).await.unwrap()?;
 /// outer.unlock().await?;
-/// # parklock::Result::Ok(()) }).unwrap();
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(u64);

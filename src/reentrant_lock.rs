@@ -33,7 +33,7 @@ use crate::owner::{Owner, OwnerId};
 /// assert_eq!(outer.hold_count(), 2);
 /// inner.unlock().await?;
 /// outer.unlock().await?;
-/// # parklock::Result::Ok(()) }).unwrap();
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]

@@ -27,7 +27,7 @@ const TURNS_PER_GRANT: u64 = 1 << 10;
 /// assert!(second.token() > earlier);
 /// println!("write with token {}", second.token());
 /// # second.unlock().await?;
-/// # parklock::Result::Ok(()) }).unwrap();
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);

@@ -1,23 +1,11 @@
 //! A question put to Redis: may this client have the lock?
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::engine::releaser::Job;
 use crate::engine::tenure::{Grant, deadline};
-use crate::keys::Keys;
-use crate::wire::{Acquire, Acquired, Fault, Line, Manner};
-
-/// What is asked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
-    pub(crate) keys: &'a Arc<Keys>,
-    pub(crate) lease: Duration,
-    pub(crate) manner: Manner,
-    /// The owner field of a tenure that is offered in exchange.
-    pub(crate) offered: Option<&'a str>,
-}
+use crate::wire::{Acquire, Acquired, Fault, Landed};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
@@ -31,9 +19,7 @@ pub(crate) enum Attempt {
 /// An attempt on its way. Dropped without an answer, it gives back what it may have got.
 struct Claim<'a> {
     engine: &'a Engine,
-    keys: &'a Arc<Keys>,
-    field: String,
-    lease: Duration,
+    acquire: Acquire,
     /// The connection on which it was sent, until it is answered.
     open_on: Option<u64>,
 }
@@ -41,54 +27,57 @@ struct Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(sent_on) = self.open_on {
-            self.engine.later(Job::ghost(self.keys, &self.field, sent_on, self.lease));
+            self.engine.later(Job::ghost(&self.acquire, sent_on));
         }
     }
 }
 
-/// Tries once.
+/// Tries once; with others who try at the same moment, in one request.
 ///
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
-pub(crate) async fn attempt(engine: &Engine, question: Question<'_>) -> Result<Attempt, Fault> {
-    let Question { keys, lease, manner, offered } = question;
-    let mut line = engine.commands.line()?;
-    let open_on = Some(line.generation());
-    let mut claim = Claim { engine, keys, field: engine.next_field(), lease, open_on };
-    let sent = Instant::now();
-    let acquire = Acquire {
-        keys,
-        field: &claim.field,
-        lease,
-        client: &engine.client,
-        manner,
-        line_ttl: engine.line_ttl(),
+pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
+    let acquires = &engine.requests.acquires;
+    let Some(_in_the_air) = acquires.take_off() else {
+        let Landed { question, answer } = acquires.join(acquire).await?;
+        let mut claim = Claim { engine, acquire: question, open_on: Some(answer.sent_on) };
+        return claim.settle(answer.result, answer.sent);
     };
-    let answer = ask(&mut line, acquire, offered).await;
+    let mut connection = engine.commands.connection()?;
+    let open_on = Some(connection.generation());
+    let mut claim = Claim { engine, acquire, open_on };
+    let sent = Instant::now();
+    let answer = connection.acquire(&claim.acquire).await;
     claim.settle(answer, sent)
 }
 
-async fn ask(
-    line: &mut Line<'_>,
-    acquire: Acquire<'_>,
-    offered: Option<&str>,
-) -> Result<Acquired, Fault> {
-    match offered {
-        None => line.acquire(acquire).await,
-        Some(old) => line.exchange(old, acquire).await,
-    }
+/// Tries once, offering in exchange a tenure that has ended.
+///
+/// # Cancel safety
+/// As [`attempt`].
+pub(crate) async fn exchange(
+    engine: &Engine,
+    old: &str,
+    acquire: Acquire,
+) -> Result<Attempt, Fault> {
+    let mut connection = engine.commands.connection()?;
+    let open_on = Some(connection.generation());
+    let mut claim = Claim { engine, acquire, open_on };
+    let sent = Instant::now();
+    let answer = connection.exchange(old, &claim.acquire).await;
+    claim.settle(answer, sent)
 }
 
 impl Claim<'_> {
     fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
-        let until = deadline(sent, self.lease);
+        let until = deadline(sent, self.acquire.lease);
         let attempt = match answer {
             // So late that it is over already: the drop gives it back.
             Ok(Acquired::Granted(_)) if Instant::now() >= until => {
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
             Ok(Acquired::Granted(number)) => {
-                let field = std::mem::take(&mut self.field);
+                let field = std::mem::take(&mut self.acquire.field);
                 Ok(Attempt::Granted(Grant { field, number, deadline: until }))
             }
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),

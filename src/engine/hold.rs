@@ -16,7 +16,7 @@ use crate::engine::releaser::{Job, Outcome};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Ended, Lease, Left, Tenure, deadline};
 use crate::engine::unsaid::Unsaid;
-use crate::engine::{Engine, PAUSE};
+use crate::engine::{Engine, PAUSE, line_ttl};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::wire::{Fault, Renewal};
@@ -83,8 +83,8 @@ impl Engine {
     }
 
     async fn write_count(&self, tenure: &Tenure, holds: u32, ttl: Duration) -> Outcome {
-        let mut line = self.commands.line()?;
-        line.count(&tenure.keys, &tenure.field, holds, ttl).await
+        let mut connection = self.commands.connection()?;
+        connection.count(&tenure.keys, &tenure.field, holds, ttl).await
     }
 
     /// The server has the tenure no more. That is a loss, unless it was given back meanwhile.
@@ -158,7 +158,7 @@ impl Engine {
 
     /// Gives up our client's place in the lock's line.
     pub(crate) fn leave_line(&self, keys: &Arc<Keys>) {
-        self.later(Job::leave_line(keys, Instant::now() + self.line_ttl()));
+        self.later(Job::leave_line(keys, Instant::now() + line_ttl(&self.config)));
     }
 
     async fn tell_count(&self, stint: &Stint) -> Result<()> {
@@ -204,7 +204,11 @@ impl Engine {
 
     async fn release_once(&self, unsaid: &Unsaid<'_>) -> Outcome {
         let Some(job) = unsaid.job() else { return Ok(true) };
-        let answers = self.commands.line()?.release(&[job.request(&self.client)]).await?;
+        let releases = &self.requests.releases;
+        let Some(_in_the_air) = releases.take_off() else {
+            return releases.join(job.request()).await?.answer.result;
+        };
+        let answers = self.commands.connection()?.release(&[job.request()]).await?;
         answers.into_iter().next().unwrap_or(Ok(true))
     }
 
@@ -227,7 +231,7 @@ impl Engine {
 
     async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
         let Tenure { keys, field, .. } = tenure;
-        let answers = self.commands.line()?.renew(&[Renewal { keys, field, ttl }]).await?;
+        let answers = self.commands.connection()?.renew(&[Renewal { keys, field, ttl }]).await?;
         answers.into_iter().next().unwrap_or(Ok(false))
     }
 }

@@ -33,7 +33,7 @@ use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
-use crate::wire::{Address, Commands, Heard, Subscriber};
+use crate::wire::{Acquire, Address, Commands, Heard, Requests, Subscriber, Terms};
 
 /// The pause before something that failed is tried again, give or take a half.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,6 +45,7 @@ const SPREAD: Duration = Duration::from_micros(50);
 pub(crate) struct Engine {
     pub(crate) config: Config,
     pub(crate) commands: Commands,
+    requests: Requests,
     pub(crate) client: String,
     subscriber: Subscriber,
     table: Arc<Table>,
@@ -69,7 +70,8 @@ impl Engine {
         let timetable = Arc::new(Timetable::new(started));
         let client = Uuid::new_v4().to_string();
 
-        let (commands, mut command_link) = Commands::new(Arc::clone(&address));
+        let terms = Terms { client: client.clone(), line_ttl: line_ttl(&config) };
+        let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
         let heard = listener(Arc::clone(&table), Arc::clone(&timetable), client.clone());
         let (subscriber, mut subscriber_link) =
             Subscriber::new(address, config.subscription_linger, heard);
@@ -86,7 +88,8 @@ impl Engine {
             rhythm,
             started,
         };
-        let give_back = Releaser::new(jobs, commands.clone(), client.clone(), config.response());
+        let give_back = Releaser::new(jobs, commands.clone(), config.response());
+        let requests = Requests::new(&commands, orphanage(releaser.downgrade()));
 
         let tasks = TaskTracker::new();
         let last_word =
@@ -94,12 +97,14 @@ impl Engine {
         tasks.spawn(last_word().after(command_link.run(stop.clone())));
         tasks.spawn(last_word().after(subscriber_link.run(stop.clone())));
         tasks.spawn(last_word().after(watchdog.run(stop.clone())));
+        tasks.spawn(last_word().after(gather(requests.clone(), stop.clone())));
         tasks.spawn(last_word().after(give_back.run(closing.clone(), stop)));
         tasks.close();
 
         Ok(Arc::new(Self {
             config,
             commands,
+            requests,
             client,
             subscriber,
             table,
@@ -156,14 +161,9 @@ impl Engine {
 
     /// Gives a connection that has just broken the time to come back.
     pub(crate) async fn connected(&self) {
-        if self.commands.line().is_err() {
+        if self.commands.connection().is_err() {
             let _ = tokio::time::timeout(self.config.response(), self.commands.up()).await;
         }
-    }
-
-    /// How long a client that fell silent stands in a line.
-    fn line_ttl(&self) -> Duration {
-        self.config.max_park * 2
     }
 
     /// Has something done in the background.
@@ -219,6 +219,25 @@ fn listener(
             timetable.hasten(&tenure);
         }
     }
+}
+
+/// What was granted to a caller that has gone is given back.
+fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Acquire, u64) + Send + Sync {
+    move |acquire, sent_on| {
+        if let Some(releaser) = releaser.upgrade() {
+            // A failure means that the client is closed: then the TTL does it.
+            let _ = releaser.send(Job::ghost(&acquire, sent_on));
+        }
+    }
+}
+
+async fn gather(requests: Requests, stop: CancellationToken) {
+    stop.run_until_cancelled(requests.run()).await;
+}
+
+/// How long a client that fell silent stands in a line: one that waits looks more often.
+fn line_ttl(config: &Config) -> Duration {
+    config.max_park * 2
 }
 
 fn rhythm(config: &Config) -> Rhythm {

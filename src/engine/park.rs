@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::claim::{Attempt, Question, attempt};
+use crate::engine::claim::{Attempt, attempt, exchange};
 use crate::engine::entry::{Call, Entry, Turn, Visit, Waiting};
 use crate::engine::releaser::Job;
 use crate::engine::stint::Stint;
@@ -18,7 +18,7 @@ use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result, said};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
-use crate::wire::{Fault, Manner, Seat};
+use crate::wire::{Acquire, Fault, Manner, Seat};
 
 /// How often a waiter looks while nobody could tell it anything.
 const DEAF: Duration = Duration::from_millis(250);
@@ -280,13 +280,16 @@ impl<'a> Caller<'a> {
         offer: Option<Offer<'_>>,
     ) -> Result<Attempt, Fault> {
         self.asked = true;
-        let question = Question {
-            keys: &turn.entry().keys,
+        let acquire = Acquire {
+            keys: Arc::clone(&turn.entry().keys),
+            field: self.engine.next_field(),
             lease: self.engine.lease(self.wish.lease),
             manner,
-            offered: offer.as_ref().and_then(Offer::field),
         };
-        let attempted = attempt(self.engine, question).await;
+        let attempted = match offer.as_ref().and_then(Offer::field) {
+            None => attempt(self.engine, acquire).await,
+            Some(old) => exchange(self.engine, old, acquire).await,
+        };
         match &attempted {
             Ok(_) => {
                 self.answered = true;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::entry::Turn;
 use crate::engine::tenure::Tenure;
 use crate::keys::Keys;
-use crate::wire::{Commands, Fault, Release};
+use crate::wire::{Acquire, Commands, Fault, Release};
 
 /// Locks in one release script.
 const BATCH: usize = 128;
@@ -78,8 +78,9 @@ impl Job {
     }
 
     /// Clears away what an unanswered acquire may have done, or may do yet.
-    pub(crate) fn ghost(keys: &Arc<Keys>, field: &str, sent_on: u64, lease: Duration) -> Self {
-        Self::new(keys, field, What::Ghost { sent_on }, Instant::now() + lease)
+    pub(crate) fn ghost(acquire: &Acquire, sent_on: u64) -> Self {
+        let Acquire { keys, field, lease, .. } = acquire;
+        Self::new(keys, field, What::Ghost { sent_on }, Instant::now() + *lease)
     }
 
     /// Gives up our client's place in the line, which costs the others their patience.
@@ -101,8 +102,8 @@ impl Job {
     }
 
     /// The lock as the release script wants it.
-    pub(crate) fn request<'a>(&'a self, client: &'a str) -> Release<'a> {
-        Release { keys: &self.keys, field: &self.field, client }
+    pub(crate) fn request(&self) -> Release {
+        Release { keys: Arc::clone(&self.keys), field: self.field.clone() }
     }
 
     /// Whether this answer, on this connection, settles the job.
@@ -132,8 +133,6 @@ impl Job {
 pub(crate) struct Releaser {
     jobs: mpsc::UnboundedReceiver<Job>,
     commands: Commands,
-    /// Our name in the messages that we publish.
-    client: String,
     /// How long it may go on when the client has been closed.
     patience: Duration,
     /// What is still to be done, by the time at which it is due.
@@ -145,10 +144,9 @@ impl Releaser {
     pub(crate) fn new(
         jobs: mpsc::UnboundedReceiver<Job>,
         commands: Commands,
-        client: String,
         patience: Duration,
     ) -> Self {
-        Self { jobs, commands, client, patience, open: BTreeMap::new(), jobs_seen: 0 }
+        Self { jobs, commands, patience, open: BTreeMap::new(), jobs_seen: 0 }
     }
 
     /// Runs until the client is closed or nobody is left who could send a job, and then does what
@@ -242,9 +240,9 @@ impl Releaser {
 
     /// The outcome for each job, and the connection on which they were asked for.
     async fn ask(&self, batch: &[Job]) -> (u64, Vec<Outcome>) {
-        let releases: Vec<_> = batch.iter().map(|job| job.request(&self.client)).collect();
-        let (generation, answer) = match self.commands.line() {
-            Ok(mut line) => (line.generation(), line.release(&releases).await),
+        let releases: Vec<_> = batch.iter().map(Job::request).collect();
+        let (generation, answer) = match self.commands.connection() {
+            Ok(mut connection) => (connection.generation(), connection.release(&releases).await),
             Err(fault) => (0, Err(fault)),
         };
         let failed = |fault: Fault| batch.iter().map(|_| Err(fault.clone())).collect();
@@ -252,7 +250,7 @@ impl Releaser {
     }
 
     async fn leave_line(&self, keys: &Keys) -> Outcome {
-        self.commands.line()?.leave_line(keys, &self.client).await
+        self.commands.connection()?.leave_line(keys).await
     }
 
     async fn count(&self, tenure: &Arc<Tenure>) -> Outcome {
@@ -260,9 +258,9 @@ impl Releaser {
         if tenure.is_over() {
             return Ok(true);
         }
-        let mut line = self.commands.line()?;
+        let mut connection = self.commands.connection()?;
         // Idle, it is about to have its next holder.
-        line.count(&tenure.keys, &tenure.field, tenure.holds().max(1), Duration::ZERO).await
+        connection.count(&tenure.keys, &tenure.field, tenure.holds().max(1), Duration::ZERO).await
     }
 
     fn judge(&mut self, mut job: Job, outcome: Outcome, generation: u64) {

@@ -133,7 +133,7 @@ impl Watchdog {
             Renewal { keys, field, ttl }
         };
         let renewals: Vec<_> = batch.iter().map(|tenure| renewal(tenure)).collect();
-        self.commands.line()?.renew(&renewals).await
+        self.commands.connection()?.renew(&renewals).await
     }
 
     fn answered(&self, tenure: &Arc<Tenure>, answer: Result<bool, Fault>, sent: Instant) {

@@ -1,11 +1,12 @@
 //! Each script as one typed call.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
 use crate::keys::{Keys, TOKEN_COUNTER};
-use crate::wire::commands::Line;
+use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{
@@ -37,15 +38,12 @@ impl Manner {
 }
 
 /// A lock to be taken.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Acquire<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) field: &'a str,
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) field: String,
     pub(crate) lease: Duration,
-    pub(crate) client: &'a str,
     pub(crate) manner: Manner,
-    /// How long a line outlives the last sign of life of those in it.
-    pub(crate) line_ttl: Duration,
 }
 
 /// The answer to an attempt to take a lock.
@@ -60,11 +58,10 @@ pub(crate) enum Acquired {
 }
 
 /// A lock to be given back.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Release<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) field: &'a str,
-    pub(crate) client: &'a str,
+#[derive(Debug, Clone)]
+pub(crate) struct Release {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) field: String,
 }
 
 /// A lock to be kept.
@@ -75,50 +72,72 @@ pub(crate) struct Renewal<'a> {
     pub(crate) ttl: Duration,
 }
 
-impl Line<'_> {
-    pub(crate) async fn acquire(&mut self, acquire: Acquire<'_>) -> Result<Acquired, Fault> {
-        let Acquire { keys, field, lease, client, manner, line_ttl } = acquire;
-        let floor = self.floor(Instant::now());
+impl Connection<'_> {
+    pub(crate) async fn acquire(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
+        let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
+        self.acquired(&items(reply)?)
+    }
+
+    /// One answer for each: one that is refused leaves the others alone.
+    pub(crate) async fn acquire_all(
+        &mut self,
+        acquires: &[Acquire],
+    ) -> Result<Vec<Result<Acquired, Fault>>, Fault> {
+        let items = items(self.call_acquire(acquires).await?)?;
+        if items.len() != acquires.len() * 2 {
+            return Err(strange(&items.len()));
+        }
+        Ok(items.chunks(2).map(|answer| self.acquired(answer)).collect())
+    }
+
+    async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
+        let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(3).arg(TOKEN_COUNTER).arg(&keys.lock).arg(&keys.line);
-            cmd.arg(floor).arg(millis(line_ttl)).arg(field).arg(millis(lease));
-            cmd.arg(keys.in_line(client)).arg(manner.word());
+            cmd.arg(1 + acquires.len() * 2).arg(TOKEN_COUNTER);
+            for Acquire { keys, .. } in acquires {
+                cmd.arg(&keys.lock).arg(&keys.line);
+            }
+            cmd.arg(floor).arg(millis(terms.line_ttl));
+            for Acquire { keys, field, lease, manner } in acquires {
+                cmd.arg(field).arg(millis(*lease));
+                cmd.arg(keys.in_line(&terms.client)).arg(manner.word());
+            }
         };
-        let reply = self.call(&ACQUIRE, fill).await?;
-        self.acquired(reply)
+        self.call(&ACQUIRE, fill).await
     }
 
     /// Offers a lock that we hold: to those who wait for it, and if there are none, to ourselves.
     pub(crate) async fn exchange(
         &mut self,
         old: &str,
-        acquire: Acquire<'_>,
+        acquire: &Acquire,
     ) -> Result<Acquired, Fault> {
-        let Acquire { keys, field, lease, client, manner, line_ttl } = acquire;
-        let floor = self.floor(Instant::now());
+        let Acquire { keys, field, lease, manner } = acquire;
+        let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
             cmd.arg(3).arg(TOKEN_COUNTER).arg(&keys.lock).arg(&keys.line);
-            cmd.arg(floor).arg(millis(line_ttl)).arg(old).arg(field).arg(millis(lease));
-            cmd.arg(keys.in_line(client)).arg(manner.word());
-            cmd.arg(&keys.channel).arg(keys.message(client));
+            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(old).arg(field).arg(millis(*lease));
+            cmd.arg(keys.in_line(&terms.client)).arg(manner.word());
+            cmd.arg(&keys.channel).arg(keys.message(&terms.client));
         };
         let reply = self.call(&EXCHANGE, fill).await?;
-        self.acquired(reply)
+        self.acquired(&items(reply)?)
     }
 
     /// Whether each lock was still ours.
     pub(crate) async fn release(
         &mut self,
-        releases: &[Release<'_>],
+        releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
             cmd.arg(releases.len() * 2);
-            for release in releases {
-                cmd.arg(&release.keys.lock).arg(&release.keys.line);
+            for Release { keys, .. } in releases {
+                cmd.arg(&keys.lock).arg(&keys.line);
             }
-            for Release { keys, field, client } in releases {
+            for Release { keys, field } in releases {
                 let told = if keys.has_line() { "line" } else { "all" };
-                cmd.arg(field).arg(&keys.channel).arg(keys.message(client)).arg(told);
+                cmd.arg(field).arg(&keys.channel).arg(keys.message(&terms.client)).arg(told);
             }
         };
         let reply = self.call(&RELEASE, fill).await?;
@@ -158,9 +177,10 @@ impl Line<'_> {
     }
 
     /// Leaves the line of a lock; whether we were in it.
-    pub(crate) async fn leave_line(&mut self, keys: &Keys, client: &str) -> Result<bool, Fault> {
+    pub(crate) async fn leave_line(&mut self, keys: &Keys) -> Result<bool, Fault> {
+        let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(&keys.line).arg(client);
+            cmd.arg(1).arg(&keys.line).arg(&terms.client);
         };
         Ok(number(self.call(&LEAVE_LINE, fill).await?)? == 1)
     }
@@ -184,8 +204,8 @@ impl Line<'_> {
         Ok(number(self.call(&FORCE_UNLOCK, fill).await?)? == 1)
     }
 
-    fn acquired(&self, reply: Value) -> Result<Acquired, Fault> {
-        acquired(&items(reply)?).inspect_err(|fault| self.heed(fault))
+    fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
+        acquired(reply).inspect_err(|fault| self.heed(fault))
     }
 
     fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {

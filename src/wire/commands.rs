@@ -1,7 +1,7 @@
 //! The command link: a server that is a primary, knows our scripts, and tells the time.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, Value, cmd, pipe};
@@ -19,19 +19,29 @@ use crate::wire::scripts::{self, Script};
 pub(crate) struct Commands {
     link: Link,
     clock: Arc<ServerClock>,
+    terms: Arc<Terms>,
+}
+
+/// What every script of a client is told.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// Our name, in the lines of those who wait and in the messages that we publish.
+    pub(crate) client: String,
+    /// How long a line outlives the last sign of life of those in it.
+    pub(crate) line_ttl: Duration,
 }
 
 impl Commands {
-    pub(crate) fn new(address: Arc<Address>) -> (Self, Keeper<impl Duty>) {
+    pub(crate) fn new(address: Arc<Address>, terms: Terms) -> (Self, Keeper<impl Duty>) {
         let clock = Arc::new(ServerClock::default());
         let (keeper, link) =
             Keeper::new(address, Arc::new(CommandDuty { clock: Arc::clone(&clock) }));
-        (Self { link, clock }, keeper)
+        (Self { link, clock, terms: Arc::new(terms) }, keeper)
     }
 
     /// The connection to send on, or why there is none.
-    pub(crate) fn line(&self) -> Result<Line<'_>, Fault> {
-        self.link.live().map(|live| Line { live, commands: self })
+    pub(crate) fn connection(&self) -> Result<Connection<'_>, Fault> {
+        self.link.live().map(|live| Connection { live, commands: self })
     }
 
     /// Waits until there is a connection, or never will be again.
@@ -39,17 +49,13 @@ impl Commands {
         self.link.up().await;
     }
 
-    pub(crate) fn floor(&self, now: Instant) -> u64 {
-        self.clock.floor(now)
-    }
-
     /// A fault as the error of a call about this key. Of a key of another type, the server is asked
     /// which it is.
     pub(crate) async fn explained(&self, fault: Fault, key: &str) -> Error {
-        match (&fault, self.line()) {
-            (Fault::WrongType, Ok(line)) => {
+        match (&fault, self.connection()) {
+            (Fault::WrongType, Ok(connection)) => {
                 let kind =
-                    line.type_of(key).await.unwrap_or_else(|| "value of another type".into());
+                    connection.type_of(key).await.unwrap_or_else(|| "value of another type".into());
                 Error::Conflict { key: key.to_owned(), kind }
             }
             _ => fault.into_error(key),
@@ -58,19 +64,23 @@ impl Commands {
 }
 
 /// One connection, for one request or a few that belong together.
-pub(crate) struct Line<'a> {
+pub(crate) struct Connection<'a> {
     live: Live,
     commands: &'a Commands,
 }
 
-impl Line<'_> {
+impl Connection<'_> {
     /// Requests on lines of one generation reach the server in the order in which they were sent.
     pub(crate) fn generation(&self) -> u64 {
         self.live.generation
     }
 
     pub(crate) fn floor(&self, now: Instant) -> u64 {
-        self.commands.floor(now)
+        self.commands.clock.floor(now)
+    }
+
+    pub(crate) fn terms(&self) -> Arc<Terms> {
+        Arc::clone(&self.commands.terms)
     }
 
     /// Calls a script, whether the server remembers it or not.

@@ -3,15 +3,19 @@
 mod address;
 mod calls;
 mod clock;
+mod coalesce;
 mod commands;
 mod fault;
 mod link;
 mod replies;
+mod requests;
 mod scripts;
 mod subscriber;
 
 pub(crate) use address::Address;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
-pub(crate) use commands::{Commands, Line};
+pub(crate) use coalesce::Landed;
+pub(crate) use commands::{Commands, Connection, Terms};
 pub(crate) use fault::Fault;
+pub(crate) use requests::Requests;
 pub(crate) use subscriber::{Heard, Seat, Subscriber};

@@ -1,0 +1,365 @@
+//! Requests that wait at the same moment travel together.
+//!
+//! 1. A lone request flies at once, on its caller's own task.
+//! 2. While one is in the air the others gather: until it has landed, until there are enough for a
+//!    flight of their own, or for one round trip.
+//! 3. What has gathered belongs to the gathering's own task: a caller that is dropped strands
+//!    nobody else, and what was granted to it is told as an orphan.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep_until;
+
+use crate::wire::fault::Fault;
+
+/// Requests in one flight: more gains little, and makes the first wait for the last.
+const MOST: usize = 64;
+
+/// An answer, with what its reader has to know of the request.
+#[derive(Debug)]
+pub(crate) struct Answer<A> {
+    /// Taken before the request was sent.
+    pub(crate) sent: Instant,
+    /// The connection on which it was sent.
+    pub(crate) sent_on: u64,
+    pub(crate) result: Result<A, Fault>,
+}
+
+/// What can fly together.
+pub(crate) trait Flight: Send + Sync {
+    type Question: Send + Sync;
+    type Answer: Send;
+
+    /// Asks for all of them in one request.
+    fn fly(
+        &self,
+        questions: &[Self::Question],
+    ) -> impl Future<Output = Vec<Answer<Self::Answer>>> + Send;
+
+    /// Nobody waits for this any more.
+    fn orphan(&self, landed: Landed<Self>)
+    where
+        Self: Sized;
+}
+
+/// A question that was asked, and its answer.
+pub(crate) struct Landed<F: Flight> {
+    pub(crate) question: F::Question,
+    pub(crate) answer: Answer<F::Answer>,
+}
+
+/// The requests of one kind.
+pub(crate) struct Gathering<F: Flight> {
+    flight: F,
+    state: Mutex<State<F>>,
+    /// There may be enough for a flight.
+    changed: Notify,
+    /// A smoothed round trip, in microseconds.
+    round_trip: AtomicU64,
+}
+
+struct State<F: Flight> {
+    in_the_air: usize,
+    waiting: Vec<Passenger<F>>,
+    /// When the first of those who wait came.
+    since: Instant,
+}
+
+struct Passenger<F: Flight> {
+    question: F::Question,
+    told: oneshot::Sender<Landed<F>>,
+}
+
+impl<F: Flight> Gathering<F> {
+    pub(crate) fn new(flight: F) -> Self {
+        let state = State { in_the_air: 0, waiting: Vec::new(), since: Instant::now() };
+        Self {
+            flight,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            round_trip: AtomicU64::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<F>> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// The right to fly alone, if nobody is in the air.
+    pub(crate) fn take_off(&self) -> Option<InTheAir<'_, F>> {
+        let mut state = self.state();
+        let free = state.in_the_air == 0 && state.waiting.is_empty();
+        if free {
+            state.in_the_air = 1;
+        }
+        drop(state);
+        free.then(|| InTheAir { gathering: self, since: Instant::now() })
+    }
+
+    /// Waits for the next flight, and for its answer.
+    ///
+    /// # Cancel safety
+    /// A question that has not flown yet never will; the answer of one that has is an orphan.
+    pub(crate) async fn join(&self, question: F::Question) -> Result<Landed<F>, Fault> {
+        let mut ticket = self.queue(question);
+        (&mut ticket.landed).await.map_err(|_| Fault::Closed)
+    }
+
+    fn queue(&self, question: F::Question) -> Ticket<'_, F> {
+        let (told, landed) = oneshot::channel();
+        let mut state = self.state();
+        if state.waiting.is_empty() {
+            state.since = Instant::now();
+        }
+        state.waiting.push(Passenger { question, told });
+        let news = matches!(state.waiting.len(), 1 | MOST);
+        drop(state);
+        if news {
+            self.changed.notify_one();
+        }
+        Ticket { flight: &self.flight, landed }
+    }
+
+    /// Flies what gathers, for ever.
+    pub(crate) async fn run(&self) {
+        let mut flights = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                (passengers, in_the_air) = self.boarding() => {
+                    flights.push(carry(&self.flight, passengers, in_the_air));
+                }
+                Some(()) = flights.next() => {}
+            }
+        }
+    }
+
+    async fn boarding(&self) -> (Vec<Passenger<F>>, InTheAir<'_, F>) {
+        loop {
+            let until = match self.board(Instant::now()) {
+                Ok(passengers) => {
+                    return (passengers, InTheAir { gathering: self, since: Instant::now() });
+                }
+                Err(until) => until,
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = departure(until) => {}
+            }
+        }
+    }
+
+    /// Those who fly now, or when they will at the latest.
+    fn board(&self, now: Instant) -> Result<Vec<Passenger<F>>, Option<Instant>> {
+        let mut state = self.state();
+        if state.waiting.is_empty() {
+            return Err(None);
+        }
+        let until = state.since + Duration::from_micros(self.round_trip.load(Ordering::Relaxed));
+        if state.in_the_air > 0 && state.waiting.len() < MOST && now < until {
+            return Err(Some(until));
+        }
+        state.in_the_air += 1;
+        state.since = now;
+        let most = state.waiting.len().min(MOST);
+        Ok(state.waiting.drain(..most).collect())
+    }
+}
+
+/// The wait for an answer. Dropped, it does not leave one behind that has just come.
+struct Ticket<'a, F: Flight> {
+    flight: &'a F,
+    landed: oneshot::Receiver<Landed<F>>,
+}
+
+impl<F: Flight> Drop for Ticket<'_, F> {
+    fn drop(&mut self) {
+        // Closed first: what is not here now will find nobody, and become an orphan over there.
+        self.landed.close();
+        if let Ok(landed) = self.landed.try_recv() {
+            self.flight.orphan(landed);
+        }
+    }
+}
+
+async fn departure(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A flight in the air, until it is dropped.
+pub(crate) struct InTheAir<'a, F: Flight> {
+    gathering: &'a Gathering<F>,
+    since: Instant,
+}
+
+impl<F: Flight> Drop for InTheAir<'_, F> {
+    fn drop(&mut self) {
+        let took = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let smoothed = &self.gathering.round_trip;
+        let before = smoothed.load(Ordering::Relaxed);
+        // An eighth of the new to seven of the old, as TCP does (RFC 6298).
+        smoothed.store(before - before / 8 + took / 8, Ordering::Relaxed);
+        let mut state = self.gathering.state();
+        state.in_the_air -= 1;
+        let awaited = !state.waiting.is_empty();
+        drop(state);
+        if awaited {
+            self.gathering.changed.notify_one();
+        }
+    }
+}
+
+async fn carry<F: Flight>(flight: &F, passengers: Vec<Passenger<F>>, air: InTheAir<'_, F>) {
+    // Who has gone while it waited needs no answer, and must not be granted anything.
+    let staying = passengers.into_iter().filter(|passenger| !passenger.told.is_closed());
+    let (questions, told): (Vec<_>, Vec<_>) =
+        staying.map(|passenger| (passenger.question, passenger.told)).unzip();
+    if questions.is_empty() {
+        return;
+    }
+    let answers = flight.fly(&questions).await;
+    drop(air);
+    for ((question, told), answer) in questions.into_iter().zip(told).zip(answers) {
+        if let Err(landed) = told.send(Landed { question, answer }) {
+            flight.orphan(landed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// Answers each number with its double, and counts what it is asked.
+    #[derive(Default)]
+    struct Doubling {
+        flights: Mutex<Vec<usize>>,
+        orphans: Mutex<Vec<u64>>,
+        held: tokio::sync::Mutex<()>,
+    }
+
+    impl Flight for Doubling {
+        type Question = u64;
+        type Answer = u64;
+
+        async fn fly(&self, questions: &[u64]) -> Vec<Answer<u64>> {
+            self.flights.lock().unwrap().push(questions.len());
+            let _released = self.held.lock().await;
+            let answer =
+                |question| Answer { sent: Instant::now(), sent_on: 1, result: Ok(question) };
+            questions.iter().map(|question| answer(question * 2)).collect()
+        }
+
+        fn orphan(&self, landed: Landed<Self>) {
+            self.orphans.lock().unwrap().push(landed.question);
+        }
+    }
+
+    type Airport = Arc<Gathering<Doubling>>;
+
+    fn airport() -> Airport {
+        let airport = Arc::new(Gathering::new(Doubling::default()));
+        let runs = Arc::clone(&airport);
+        tokio::spawn(async move { runs.run().await });
+        airport
+    }
+
+    fn ask(airport: &Airport, question: u64) -> tokio::task::JoinHandle<u64> {
+        let airport = Arc::clone(airport);
+        let asked = async move { airport.join(question).await.unwrap().answer.result.unwrap() };
+        tokio::spawn(asked)
+    }
+
+    /// Lets all that can run do so. The runtime has one thread.
+    async fn settle() {
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn one_flies_alone_only_if_nobody_is_in_the_air() {
+        let airport = airport();
+        let first = airport.take_off();
+        assert!(first.is_some());
+        assert!(airport.take_off().is_none());
+        drop(first);
+        assert!(airport.take_off().is_some());
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_for_a_landing_fly_together() {
+        let airport = airport();
+        airport.round_trip.store(60_000_000, Ordering::Relaxed);
+        let alone = airport.take_off().unwrap();
+        let asked: Vec<_> = (0..10).map(|question| ask(&airport, question)).collect();
+        settle().await;
+        assert!(airport.flight.flights.lock().unwrap().is_empty());
+        drop(alone);
+        for (question, asked) in (0..).zip(asked) {
+            assert_eq!(asked.await.unwrap(), question * 2);
+        }
+        assert_eq!(*airport.flight.flights.lock().unwrap(), [10]);
+    }
+
+    #[tokio::test]
+    async fn a_full_flight_does_not_wait_for_a_landing() {
+        let airport = airport();
+        airport.round_trip.store(60_000_000, Ordering::Relaxed);
+        let _alone = airport.take_off().unwrap();
+        let asked: Vec<_> = (0..MOST as u64).map(|question| ask(&airport, question)).collect();
+        for asked in asked {
+            asked.await.unwrap();
+        }
+        assert_eq!(*airport.flight.flights.lock().unwrap(), [MOST]);
+    }
+
+    #[tokio::test]
+    async fn who_goes_while_it_waits_is_not_asked_for_and_strands_nobody() {
+        let airport = airport();
+        airport.round_trip.store(60_000_000, Ordering::Relaxed);
+        let alone = airport.take_off().unwrap();
+        let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));
+        settle().await;
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        drop(alone);
+        assert_eq!(stays.await.unwrap(), 4);
+        assert_eq!(*airport.flight.flights.lock().unwrap(), [1]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_waits_for_is_an_orphan() {
+        let airport = airport();
+        let held = airport.flight.held.lock().await;
+        let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));
+        settle().await;
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        drop(held);
+        assert_eq!(stays.await.unwrap(), 4);
+        assert_eq!(*airport.flight.orphans.lock().unwrap(), [1]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_arrives_while_its_caller_goes_is_an_orphan_too() {
+        let airport = airport();
+        let mut asked = Box::pin(airport.join(1));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(asked.as_mut().poll(&mut context).is_pending());
+        settle().await;
+        assert_eq!(*airport.flight.flights.lock().unwrap(), [1]);
+        drop(asked);
+        assert_eq!(*airport.flight.orphans.lock().unwrap(), [1]);
+    }
+}
