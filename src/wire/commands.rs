@@ -1,6 +1,7 @@
 //! The command link: a server that is a primary, knows our scripts, and tells the time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -34,8 +35,9 @@ pub(crate) struct Terms {
 impl Commands {
     pub(crate) fn new(address: Arc<Address>, terms: Terms) -> (Self, Keeper<impl Duty>) {
         let clock = Arc::new(ServerClock::default());
-        let (keeper, link) =
-            Keeper::new(address, Arc::new(CommandDuty { clock: Arc::clone(&clock) }));
+        let duty =
+            CommandDuty { clock: Arc::clone(&clock), warned_of_eviction: AtomicBool::new(false) };
+        let (keeper, link) = Keeper::new(address, Arc::new(duty));
         (Self { link, clock, terms: Arc::new(terms) }, keeper)
     }
 
@@ -130,6 +132,7 @@ impl Connection<'_> {
 
 struct CommandDuty {
     clock: Arc<ServerClock>,
+    warned_of_eviction: AtomicBool,
 }
 
 impl Duty for CommandDuty {
@@ -138,11 +141,13 @@ impl Duty for CommandDuty {
     async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
         let mut pipe = pipe();
         pipe.cmd("HELLO");
+        pipe.cmd("INFO").arg("memory");
         scripts::load(&mut pipe);
         let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
         let answers = answers.map_err(Fault::connecting)?;
         primary(answers.first())?;
-        for answer in &answers[1..] {
+        self.warn_of_eviction(answers.get(1));
+        for answer in &answers[2..] {
             loaded(answer)?;
         }
         self.beat(conn).await
@@ -162,6 +167,23 @@ impl Duty for CommandDuty {
     fn hear(&self, _: u64, _: PushInfo) {}
 
     fn down(&self) {}
+}
+
+impl CommandDuty {
+    /// A server that may evict keys may evict a lock that is held. A user who may not ask is not
+    /// told.
+    fn warn_of_eviction(&self, info: Option<&Value>) {
+        let Some(Value::VerbatimString { text, .. }) = info else { return };
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
+        let limited = field("maxmemory:").is_some_and(|limit| limit != "0");
+        let Some(policy) = field("maxmemory_policy:").filter(|policy| *policy != "noeviction")
+        else {
+            return;
+        };
+        if limited && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
+            tracing::warn!(policy, "the server may evict locks that are held: set noeviction");
+        }
+    }
 }
 
 /// A server that calls itself a primary in its HELLO.
