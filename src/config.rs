@@ -187,7 +187,8 @@ impl Config {
     }
 
     pub(crate) fn riding_out(&self) -> Duration {
-        self.ride_out.unwrap_or(self.watchdog_timeout)
+        // A year is for ever, and can still be added to a moment.
+        self.ride_out.unwrap_or(self.watchdog_timeout).min(Duration::from_secs(365 * 24 * 60 * 60))
     }
 
     /// # Errors
@@ -206,6 +207,8 @@ impl Config {
             (!self.response().is_zero(), "response_timeout must not be zero"),
             (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
+            (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
+            (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),
             (
                 self.hand_off.max_consecutive <= MOST_TURNS,
                 "hand_off.max_consecutive must be at most 1,023, the turns that a token can count",

@@ -9,20 +9,21 @@
 local lock, line, old, new, lease = KEYS[2], KEYS[3], ARGV[3], ARGV[4], ARGV[5]
 local client, manner = ARGV[6], ARGV[7]
 
-local function somebody_waits()
-  if client == '' then return true end
-  return redis.call('zcard', line) > (redis.call('zscore', line, client) and 1 or 0)
+-- The first of the others who wait; without a line, anybody may.
+local function successor()
+  if client == '' then return '' end
+  local head = redis.call('zrange', line, 0, 0)[1]
+  if head == client then
+    redis.call('zrem', line, client)
+    head = redis.call('zrange', line, 0, 0)[1]
+  end
+  return head
 end
 
-local function pass_on()
+local function pass_on(head)
   redis.call('hdel', lock, old)
-  if client == '' then
-    redis.pcall('publish', ARGV[8], ARGV[9])
-    return RESERVED, 0
-  end
-  redis.pcall('zrem', line, client)
-  redis.pcall('publish', ARGV[8], ARGV[9] .. ' ' .. redis.call('zrange', line, 0, 0)[1])
-  if manner == 'wait' then line_up(line, client) end
+  redis.pcall('publish', ARGV[8], head == '' and ARGV[9] or ARGV[9] .. ' ' .. head)
+  if client ~= '' and manner == 'wait' then line_up(line, client) end
   return RESERVED, 0
 end
 
@@ -33,7 +34,8 @@ local function exchange()
   if redis.call('hexists', lock, old) == 0 then
     return take(lock, line, new, lease, client, manner)
   end
-  if somebody_waits() then return pass_on() end
+  local head = successor()
+  if head then return pass_on(head) end
   local code, value = put(lock, new, lease)
   if code == GRANTED then redis.call('hdel', lock, old) end
   return code, value

@@ -72,14 +72,14 @@ pub(crate) async fn acquire(
         && let Some(turn) = tenure.stint_of(owner)
     {
         let stint = Stint::new(tenure, turn);
-        if engine.nest(&stint, wish.lease, wish.patience).await? {
+        if Box::pin(engine.nest(&stint, wish.lease, wish.patience)).await? {
             return Ok(Some(stint));
         }
     }
     let started = Instant::now();
     let mut caller = Caller { engine, wish, started, asked: false, answered: false };
     match wish.patience {
-        Patience::None => caller.once(visit).await,
+        Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
         Patience::For(limit) => caller.wait_for(visit, limit).await,
     }
@@ -166,7 +166,8 @@ impl<'a> Caller<'a> {
         };
         match self.pick_up(turn) {
             Coming::Held(stint) => Ok(stint),
-            Coming::Turn(turn, offer) => self.contend(turn, offer).await,
+            // Boxed, since all the others in the queue have room for it too.
+            Coming::Turn(turn, offer) => Box::pin(self.contend(turn, offer)).await,
         }
     }
 

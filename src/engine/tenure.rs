@@ -214,7 +214,8 @@ impl Tenure {
     /// The number of the stint that this owner has now.
     pub(crate) fn stint_of(&self, owner: OwnerId) -> Option<u16> {
         let state = self.state();
-        (state.holds > 0 && state.holder.owner == Some(owner)).then_some(state.turns)
+        let held = state.ended(state.turns).is_none();
+        (held && state.holder.owner == Some(owner)).then_some(state.turns)
     }
 
     pub(crate) fn holds(&self) -> u32 {
