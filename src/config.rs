@@ -11,6 +11,11 @@ use crate::tls::Tls;
 pub(crate) const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
+/// Shorter, the watchdog's steps of some milliseconds would be too coarse.
+const SHORTEST_WATCH: Duration = Duration::from_millis(100);
+
+const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
+
 /// Turns within one grant: a fencing token has ten bits for them.
 const MOST_TURNS: u32 = 1023;
 
@@ -196,16 +201,17 @@ impl Config {
     pub(crate) fn check(&self) -> Result<()> {
         let relations = [
             (
-                LEASE.contains(&self.watchdog_timeout),
-                "watchdog_timeout must be between 10 ms and 24 h",
+                (SHORTEST_WATCH..=*LEASE.end()).contains(&self.watchdog_timeout),
+                "watchdog_timeout must be between 100 ms and 24 h",
             ),
             (
-                self.response() * 4 <= self.watchdog_timeout,
+                self.response() <= self.watchdog_timeout / 4,
                 "response_timeout must be at most a quarter of watchdog_timeout, \
                  or one unanswered renewal could not be repeated in time",
             ),
-            (!self.response().is_zero(), "response_timeout must not be zero"),
+            (self.response() >= SHORTEST_ANSWER, "response_timeout must be at least 1 ms"),
             (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
+            (self.connect_timeout <= *LEASE.end(), "connect_timeout must be at most 24 h"),
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
             (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
             (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),

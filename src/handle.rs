@@ -69,9 +69,9 @@ impl Handle {
             output = work(guard.hold()) => output,
         };
         match guard.unlock().await {
-            // The work was done in time; the release goes on in the background.
-            Ok(()) | Err(Error::Indeterminate { .. }) => Ok(output),
-            Err(error) => Err(error),
+            Err(Error::Lost) => Err(Error::Lost),
+            // The work was done in time, whatever becomes of the release.
+            _ => Ok(output),
         }
     }
 
@@ -106,7 +106,7 @@ impl Handle {
         };
         match answer {
             Ok(answer) => Ok(answer),
-            Err(fault) => Err(commands.explained(fault, &keys.lock).await),
+            Err(fault) => Err(commands.explained(fault, keys).await),
         }
     }
 

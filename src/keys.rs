@@ -10,6 +10,19 @@ const LONGEST_NAME: usize = 1024;
 /// lock can have this key, since theirs have braces.
 pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
 
+const LOCK: &str = "lock:";
+const CHANNEL: &str = "lock_channel:";
+const REDISSON_CHANNEL: &str = "redisson_lock__channel";
+
+/// The [`Keys::id`]s of the locks that a channel may be of. Redisson's locks `a` and `{a}` share one.
+pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
+    let named = channel.strip_prefix(REDISSON_CHANNEL).and_then(|name| name.strip_prefix(':'));
+    let tag = channel.strip_prefix(CHANNEL).or(named);
+    let bare =
+        named.and_then(|name| name.strip_prefix('{')).and_then(|name| name.strip_suffix('}'));
+    tag.into_iter().chain(bare)
+}
+
 /// Where one lock lies in Redis.
 #[derive(Debug)]
 pub(crate) struct Keys {
@@ -28,15 +41,15 @@ impl Keys {
     /// # Errors
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
     pub(crate) fn new(layout: Layout, name: String) -> Result<Self> {
-        check(&name)?;
+        check(layout, &name)?;
         let (lock, line, channel) = match layout {
             Layout::Native => {
                 let tag = escaped(&name);
-                let (lock, line) = (format!("lock:{{{tag}}}"), format!("lock_turn:{{{tag}}}"));
-                (lock, line, format!("lock_channel:{{{tag}}}"))
+                let (lock, line) = (format!("{LOCK}{{{tag}}}"), format!("lock_turn:{{{tag}}}"));
+                (lock, line, format!("{CHANNEL}{{{tag}}}"))
             }
             Layout::Redisson => {
-                let channel = prefixed("redisson_lock__channel", &name);
+                let channel = prefixed(REDISSON_CHANNEL, &name);
                 (name.clone(), prefixed("lock_turn", &name), channel)
             }
         };
@@ -61,14 +74,25 @@ impl Keys {
         }
     }
 
+    /// What tells this lock from all others of a client.
+    pub(crate) fn id(&self) -> &str {
+        match self.layout {
+            Layout::Native => self.lock.strip_prefix(LOCK).unwrap_or(&self.lock),
+            Layout::Redisson => &self.lock,
+        }
+    }
+
     /// Whether the lock has a line of those who wait.
     pub(crate) fn has_line(&self) -> bool {
         self.layout == Layout::Native
     }
 }
 
-fn check(name: &str) -> Result<()> {
+fn check(layout: Layout, name: &str) -> Result<()> {
     match name.len() {
+        _ if layout == Layout::Redisson && name == TOKEN_COUNTER => {
+            Err(Error::InvalidName { reason: "it is the key of the token counter" })
+        }
         0 => Err(Error::InvalidName { reason: "it is empty" }),
         1..=LONGEST_NAME => Ok(()),
         _ => Err(Error::InvalidName { reason: "it is longer than 1 KiB" }),
@@ -119,6 +143,22 @@ mod tests {
     fn a_redisson_name_is_the_key_itself() {
         assert_eq!(keys(Layout::Redisson, "k"), pair("k", "redisson_lock__channel:{k}"));
         assert_eq!(keys(Layout::Redisson, "a{b}"), pair("a{b}", "redisson_lock__channel:a{b}"));
+    }
+
+    #[test]
+    fn a_channel_leads_back_to_all_locks_that_it_may_be_of() {
+        for (layout, name) in [
+            (Layout::Native, "a"),
+            (Layout::Native, "a}b"),
+            (Layout::Redisson, "a"),
+            (Layout::Redisson, "{a}"),
+            (Layout::Redisson, "b{a}"),
+        ] {
+            let keys = Keys::new(layout, name.to_owned()).unwrap();
+            assert!(ids_of(&keys.channel).any(|id| id == keys.id()), "{name}");
+        }
+        let redisson = |name: &str| Keys::new(Layout::Redisson, name.to_owned()).unwrap();
+        assert_ne!(redisson("a").id(), redisson("{a}").id());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 --          1, grant        taken; the grant is the new value of the counter
 --          0, TTL in ms    held by somebody else (-1: the key has no TTL)
 --          2, 0            free, but the head of the line goes first
+--          3, TTL in ms    as 0, but the server does not let us stand in line
 --         -1, text         refused, nothing was changed
 --
 -- Run again for the same owner field, it finds its own work and says "taken" once more.

@@ -32,7 +32,7 @@ local function exchange()
   local err = refusal(lock)
   if err then return REFUSED, err end
   if redis.call('hexists', lock, old) == 0 then
-    return take(lock, line, new, lease, client, manner)
+    return attempt(lock, line, new, lease, client, manner)
   end
   local head = successor()
   if head then return pass_on(head) end
@@ -41,4 +41,4 @@ local function exchange()
   return code, value
 end
 
-return { exchange() }
+return { guarded(exchange) }

@@ -5,7 +5,7 @@
 
 local LONGEST_LEASE = 86400000 -- 24 h
 local LAST_EXACT = 9007199254740991 -- 2^53 - 1: beyond it, Lua's numbers skip some integers
-local GRANTED, HELD, RESERVED, REFUSED = 1, 0, 2, -1
+local GRANTED, HELD, RESERVED, UNHEARD, REFUSED = 1, 0, 2, 3, -1
 
 local floor = tonumber(ARGV[1])
 if not floor or floor < 0 or floor > LAST_EXACT then
@@ -57,11 +57,16 @@ local function refusal(lock)
   return type(write) == 'table' and write.err
 end
 
--- Enters a client behind those who came before it; one that is in the line keeps its place.
+-- Enters a client behind those who came before it; one that is in the line keeps its place. Whether
+-- it stands there now.
 local function line_up(line, client)
-  local time = redis.call('time')
-  redis.pcall('zadd', line, 'NX', time[1] * 1000000 + time[2], client)
-  if redis.pcall('pexpire', line, ARGV[2]) ~= 1 then redis.pcall('zrem', line, client) end
+  local time = redis.pcall('time')
+  if time.err then return false end
+  local added = redis.pcall('zadd', line, 'NX', time[1] * 1000000 + time[2], client)
+  if type(added) == 'table' then return false end
+  if redis.pcall('pexpire', line, ARGV[2]) == 1 then return true end
+  redis.pcall('zrem', line, client)
+  return false
 end
 
 -- A free lock that others wait for: the head of the line may have it, and whoever has waited for a
@@ -79,7 +84,7 @@ end
 
 -- Manner: 'look' | 'wait': line up if it is not ours yet | 'insist': as wait, but do not let the
 -- head of the line go first | 'once': as insist, without lining up and without a claim on the head.
-local function take(lock, line, field, lease, client, manner)
+local function attempt(lock, line, field, lease, client, manner)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   if redis.call('exists', lock, line) == 0 then return put(lock, field, lease) end
   local err = refusal(lock)
@@ -88,10 +93,22 @@ local function take(lock, line, field, lease, client, manner)
   if value == -2 then
     code, value = take_in_line(lock, line, field, lease, client, manner)
   elseif redis.call('hexists', lock, field) == 1 then
-    return put(lock, field, lease) -- run once more: it finds its own work
+    return put(lock, field, math.max(lease, value)) -- run once more: it finds its own work
   end
-  if (code == HELD or code == RESERVED) and client ~= '' and (manner == 'wait' or manner == 'insist') then
-    line_up(line, client)
+  local waits = (manner == 'wait' or manner == 'insist') and client ~= ''
+  if waits and (code == HELD or code == RESERVED) then
+    if not line_up(line, client) and code == HELD then code = UNHEARD end
   end
   return code, value
+end
+
+-- Whatever goes wrong with one lock is said of that one alone.
+local function guarded(work, ...)
+  local fine, code, value = pcall(work, ...)
+  if fine then return code, value end
+  return REFUSED, type(code) == 'table' and code.err or tostring(code)
+end
+
+local function take(...)
+  return guarded(attempt, ...)
 end

@@ -12,6 +12,8 @@ pub(crate) enum Attempt {
     Granted(Grant),
     /// Held by somebody else for so long; `None`: the key has no TTL.
     Held(Option<Duration>),
+    /// As `Held`, but nobody will tell us.
+    Unheard(Option<Duration>),
     /// Free, but another client is to have it first.
     Reserved,
 }
@@ -37,6 +39,7 @@ impl Drop for Claim<'_> {
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
 pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
+    let _open = engine.claims.token();
     let acquires = &engine.requests.acquires;
     let Some(_in_the_air) = acquires.take_off() else {
         let Landed { question, answer } = acquires.join(acquire).await?;
@@ -60,6 +63,7 @@ pub(crate) async fn exchange(
     old: &str,
     acquire: Acquire,
 ) -> Result<Attempt, Fault> {
+    let _open = engine.claims.token();
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
     let mut claim = Claim { engine, acquire, open_on };
@@ -78,9 +82,11 @@ impl Claim<'_> {
             }
             Ok(Acquired::Granted(number)) => {
                 let field = std::mem::take(&mut self.acquire.field);
-                Ok(Attempt::Granted(Grant { field, number, deadline: until }))
+                let lease = self.acquire.lease;
+                Ok(Attempt::Granted(Grant { field, number, lease, deadline: until }))
             }
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
+            Ok(Acquired::Unheard(ttl)) => Ok(Attempt::Unheard(ttl)),
             Ok(Acquired::Reserved) => Ok(Attempt::Reserved),
             Err(fault) if fault.is_open() => return Err(fault),
             Err(fault) => Err(fault),

@@ -18,7 +18,7 @@ use crate::engine::tenure::Tenure;
 use crate::keys::Keys;
 use crate::wire::Fault;
 
-/// The entries of a client, by channel, so that a message finds its gate without a detour.
+/// The entries of a client, by lock.
 #[derive(Default)]
 pub(crate) struct Table {
     entries: DashMap<String, Arc<Entry>>,
@@ -36,19 +36,19 @@ impl Table {
     }
 
     fn entered(&self, keys: &Arc<Keys>) -> Arc<Entry> {
-        if let Some(entry) = self.entries.get(keys.channel.as_str()) {
+        if let Some(entry) = self.entries.get(keys.id()) {
             entry.visitors.fetch_add(1, Ordering::Relaxed);
             return Arc::clone(&entry);
         }
         let made = || Arc::new(Entry::new(Arc::clone(keys)));
-        let entry = self.entries.entry(keys.channel.clone()).or_insert_with(made);
+        let entry = self.entries.entry(keys.id().to_owned()).or_insert_with(made);
         entry.visitors.fetch_add(1, Ordering::Relaxed);
         Arc::clone(&entry)
     }
 
-    /// The entry behind a channel. No reference into the table is kept.
-    pub(crate) fn find(&self, channel: &str) -> Option<Arc<Entry>> {
-        self.entries.get(channel).map(|entry| Arc::clone(&entry))
+    /// The entry of a lock. No reference into the table is kept.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Entry>> {
+        self.entries.get(id).map(|entry| Arc::clone(&entry))
     }
 
     /// Sends every waiter away, now and from now on.
@@ -125,6 +125,11 @@ impl Entry {
         self.failing.lock().expect("no panic under this lock").is_some()
     }
 
+    /// Whether our client stands in the lock's line, or is about to.
+    pub(crate) fn is_lined_up(&self) -> bool {
+        self.lined_up.load(Ordering::SeqCst)
+    }
+
     /// Takes note of whether our client stands in line; whether it did.
     pub(crate) fn line_up(&self, in_line: bool) -> bool {
         self.lined_up.swap(in_line, Ordering::SeqCst)
@@ -181,7 +186,7 @@ impl Drop for Visit {
         let unvisited = |_: &String, entry: &Arc<Entry>| {
             Arc::ptr_eq(entry, &self.entry) && entry.visitors.load(Ordering::Acquire) == 0
         };
-        self.table.entries.remove_if(self.entry.keys.channel.as_str(), unvisited);
+        self.table.entries.remove_if(self.entry.keys.id(), unvisited);
     }
 }
 

@@ -16,8 +16,8 @@ use crate::engine::releaser::{Job, Outcome};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Ended, Lease, Left, Tenure, deadline};
 use crate::engine::unsaid::Unsaid;
-use crate::engine::{Engine, PAUSE, line_ttl};
-use crate::error::{Error, Result};
+use crate::engine::{Engine, PAUSE};
+use crate::error::{Error, Result, said};
 use crate::keys::Keys;
 use crate::wire::{Fault, Renewal};
 
@@ -35,26 +35,30 @@ impl Engine {
         lease: Lease,
         patience: Patience,
     ) -> Result<bool> {
-        let tenure = &stint.tenure;
-        let _in_order = tenure.counting.lock().await;
-        let give_up = self.give_up(patience).min(tenure.deadline());
-        loop {
-            match self.nest_once(stint, lease).await {
-                Err(fault) if fault.is_passing() && Instant::now() < give_up => {
-                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
-                }
-                Err(fault) => return Err(self.commands.explained(fault, &tenure.keys.lock).await),
-                Ok(entered) => return entered,
-            }
+        let limit = match patience {
+            Patience::None => self.config.response(),
+            Patience::For(limit) => limit.min(self.config.riding_out()),
+            Patience::Endless => self.config.riding_out(),
+        };
+        match timeout(limit, self.nest_again(stint, lease, patience)).await {
+            Ok(nested) => nested,
+            Err(_) if stint.ended() == Some(Ended::Lost) => Err(Error::Lost),
+            Err(_) => Err(Error::Unavailable {
+                source: said(format!("no answer within the limit of {limit:?}")),
+            }),
         }
     }
 
-    fn give_up(&self, patience: Patience) -> Instant {
-        let now = Instant::now();
-        match patience {
-            Patience::None => now,
-            Patience::For(limit) => now + limit.min(self.config.riding_out()),
-            Patience::Endless => now + self.config.riding_out(),
+    async fn nest_again(&self, stint: &Stint, lease: Lease, patience: Patience) -> Result<bool> {
+        loop {
+            match self.nest_once(stint, lease).await {
+                Ok(entered) => return entered,
+                Err(_) if stint.ended() == Some(Ended::Lost) => return Err(Error::Lost),
+                Err(fault) if fault.is_passing() && !matches!(patience, Patience::None) => {
+                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                }
+                Err(fault) => return Err(self.commands.explained(fault, &stint.tenure.keys).await),
+            }
         }
     }
 
@@ -66,20 +70,31 @@ impl Engine {
             (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
             (None, holds) => holds + 1,
         };
-        let (ttl, sent) = (self.lease(lease), Instant::now());
+        let (ttl, sent) = (tenure.at_least(self.lease(lease)), Instant::now());
         // The request may run although its answer does not arrive.
         let unsaid = Unsaid::new(self, Job::count(tenure));
         let written = self.write_count(tenure, holds, ttl).await?;
-        unsaid.said();
         if !written {
+            unsaid.said();
             return Ok(self.gone(stint).map(|()| false));
         }
-        tenure.prolong(deadline(sent, ttl));
+        if !tenure.prolong(deadline(sent, ttl)) {
+            unsaid.said();
+            return Ok(if stint.ended() == Some(Ended::Lost) {
+                Err(Error::Lost)
+            } else {
+                Ok(false)
+            });
+        }
         if lease == Lease::Watched && tenure.watch() {
             self.timetable.hasten(tenure);
         }
+        let entered = tenure.enter(stint.turn);
+        if entered.is_none_or(|now| now == holds) {
+            unsaid.said();
+        }
         // The last hold may have been left while we asked.
-        Ok(Ok(tenure.enter(stint.turn)))
+        Ok(Ok(entered.is_some()))
     }
 
     async fn write_count(&self, tenure: &Tenure, holds: u32, ttl: Duration) -> Outcome {
@@ -90,6 +105,7 @@ impl Engine {
     /// The server has the tenure no more. That is a loss, unless it was given back meanwhile.
     fn gone(&self, stint: &Stint) -> Result<()> {
         stint.tenure.lose("the server has it no more");
+        self.timetable.leave(stint.tenure.place());
         match stint.ended() {
             Some(Ended::Released) => Ok(()),
             _ => Err(Error::Lost),
@@ -133,8 +149,9 @@ impl Engine {
     fn hand_on(&self, tenure: &Arc<Tenure>, turn: Turn) {
         // If its future is not being polled, nobody but the watchdog will notice.
         let claim = Instant::now() + self.rhythm.claim;
-        if !tenure.is_looked_at_by(claim) {
-            self.timetable.enter(tenure, claim);
+        if !tenure.is_looked_at_by(claim) && !self.timetable.enter(tenure, claim) {
+            // The client is closed, and nobody will take the turn.
+            self.retire(tenure, None);
         }
         self.look_after(&turn.pass_on());
     }
@@ -145,39 +162,44 @@ impl Engine {
             return;
         }
         let Some(turn) = visit.try_turn() else { return };
-        if let Some(tenure) = visit.entry.tenure()
-            && let Some(place) = tenure.retire()
-        {
-            self.timetable.leave(place);
-            self.later(Job::release(&tenure, Some(turn)));
+        if let Some(tenure) = visit.entry.tenure() {
+            self.retire(&tenure, Some(turn));
         }
         if !visit.entry.is_awaited() && visit.entry.line_up(false) {
             self.leave_line(&visit.entry.keys);
         }
     }
 
+    /// Gives an idle tenure back, and then the turn.
+    fn retire(&self, tenure: &Tenure, turn: Option<Turn>) {
+        if let Some(place) = tenure.retire() {
+            self.timetable.leave(place);
+            self.later(Job::release(tenure, turn));
+        }
+    }
+
     /// Gives up our client's place in the lock's line.
     pub(crate) fn leave_line(&self, keys: &Arc<Keys>) {
-        self.later(Job::leave_line(keys, Instant::now() + line_ttl(&self.config)));
+        self.later(Job::leave_line(keys));
     }
 
     async fn tell_count(&self, stint: &Stint) -> Result<()> {
         let tenure = &stint.tenure;
         let unsaid = Unsaid::new(self, Job::count(tenure));
-        let _in_order = tenure.counting.lock().await;
+        let holds = tenure.holds();
         if stint.ended().is_some() {
             // Others have left meanwhile, the last of them for all.
             unsaid.said();
             return Ok(());
         }
-        match self.write_count(tenure, tenure.holds(), Duration::ZERO).await {
-            Ok(true) => unsaid.said(),
+        match self.write_count(tenure, holds, tenure.at_least(Duration::ZERO)).await {
+            Ok(true) if tenure.holds() == holds => unsaid.said(),
             Ok(false) => {
                 unsaid.said();
                 return self.gone(stint);
             }
-            // It is left all the same; Redis is told in the background.
-            Err(_) => {}
+            // It is left all the same; Redis is told what is true in the background.
+            _ => {}
         }
         Ok(())
     }
@@ -218,14 +240,12 @@ impl Engine {
         if stint.remaining().is_zero() {
             return Err(Error::Lost);
         }
-        let sent = Instant::now();
-        match self.renew_once(tenure, lease).await {
-            Ok(true) => {
-                tenure.prolong(deadline(sent, lease));
-                Ok(())
-            }
+        let (ttl, sent) = (tenure.at_least(lease), Instant::now());
+        match self.renew_once(tenure, ttl).await {
+            Ok(true) if tenure.prolong(deadline(sent, ttl)) => Ok(()),
+            Ok(true) => Err(Error::Lost),
             Ok(false) => self.gone(stint),
-            Err(fault) => Err(self.commands.explained(fault, &tenure.keys.lock).await),
+            Err(fault) => Err(self.commands.explained(fault, &tenure.keys).await),
         }
     }
 

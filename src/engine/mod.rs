@@ -33,6 +33,7 @@ use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
+use crate::keys::ids_of;
 use crate::wire::{Acquire, Address, Commands, Heard, Requests, Subscriber, Terms};
 
 /// The pause before something that failed is tried again, give or take a half.
@@ -57,6 +58,8 @@ pub(crate) struct Engine {
     orphaned: AtomicBool,
     tenures: AtomicU64,
     waiters: AtomicUsize,
+    /// Attempts on their way: the client is not closed before they are settled.
+    claims: TaskTracker,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
@@ -88,7 +91,14 @@ impl Engine {
             rhythm,
             started,
         };
-        let give_back = Releaser::new(jobs, commands.clone(), config.response());
+        let claims = TaskTracker::new();
+        let give_back = Releaser::new(
+            jobs,
+            commands.clone(),
+            Arc::clone(&table),
+            claims.clone(),
+            config.response(),
+        );
         let requests = Requests::new(&commands, orphanage(releaser.downgrade()));
 
         let tasks = TaskTracker::new();
@@ -116,6 +126,7 @@ impl Engine {
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
+            claims,
             closing,
             tasks,
         }))
@@ -126,12 +137,17 @@ impl Engine {
     pub(crate) async fn close(&self) {
         self.table.close();
         for tenure in self.timetable.close() {
-            if let Some(turn) = tenure.close() {
-                self.later(Job::release(&tenure, turn));
-            }
+            self.give_up(&tenure);
         }
         self.closing.cancel();
         self.tasks.wait().await;
+    }
+
+    /// Ends a tenure of a client that is closed.
+    fn give_up(&self, tenure: &Tenure) {
+        if let Some(turn) = tenure.close() {
+            self.later(Job::release(tenure, turn));
+        }
     }
 
     /// The request's lease, in time.
@@ -151,11 +167,11 @@ impl Engine {
     fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
         let renew_at = self.rhythm.next(self.started, Instant::now());
         let stint = Tenure::begin(turn, grant, holder, renew_at);
-        if self.timetable.enter(&stint.tenure, stint.tenure.next_look()) {
+        if self.timetable.enter(&stint.tenure, stint.tenure.next_look(self.rhythm.claim)) {
             return Ok(stint);
         }
         // The client was closed in between.
-        self.abandon(&stint);
+        self.give_up(&stint.tenure);
         Err(Error::Closed)
     }
 
@@ -169,7 +185,7 @@ impl Engine {
     /// Has something done in the background.
     fn later(&self, job: Job) {
         if self.releaser.send(job).is_err() && !self.orphaned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the client's runtime has ended: its locks are left to their leases");
+            tracing::warn!("the client is closed: what it still held is left to its lease");
         }
     }
 
@@ -206,17 +222,19 @@ fn listener(
     client: String,
 ) -> impl Fn(&str, Heard<'_>) + Send + Sync {
     move |channel, heard| {
-        let Some(entry) = table.find(channel) else { return };
-        let Heard::Message(message) = heard else {
-            return entry.gate.open(false);
-        };
-        let mut words = message.split(|byte| *byte == b' ');
-        let (from, called) = (words.next(), words.next());
-        entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
-        if from != Some(client.as_bytes())
-            && let Some(tenure) = entry.tenure()
-        {
-            timetable.hasten(&tenure);
+        for entry in ids_of(channel).filter_map(|id| table.find(id)) {
+            let Heard::Message(message) = heard else {
+                entry.gate.open(false);
+                continue;
+            };
+            let mut words = message.split(|byte| *byte == b' ');
+            let (from, called) = (words.next(), words.next());
+            entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
+            if from != Some(client.as_bytes())
+                && let Some(tenure) = entry.tenure()
+            {
+                timetable.hasten(&tenure);
+            }
         }
     }
 }
@@ -248,7 +266,8 @@ fn rhythm(config: &Config) -> Rhythm {
 fn budget(config: &Config) -> Budget {
     let HandOff { max_consecutive: turns, max_time: time } = config.hand_off;
     // A renewal is late when less than this is left.
-    Budget { turns, time, reserve: config.watchdog_timeout / 3 }
+    let lease = config.watchdog_timeout;
+    Budget { turns, time, reserve: lease / 3, lease }
 }
 
 /// A task's last word: without it the client cannot go on. Waiters are sent away and tenures lost,

@@ -14,7 +14,7 @@ use crate::engine::entry::{Call, Entry, Turn, Visit, Waiting};
 use crate::engine::releaser::Job;
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure};
-use crate::engine::{Engine, PAUSE};
+use crate::engine::{Counted, Engine, PAUSE};
 use crate::error::{Error, Result, said};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
@@ -142,7 +142,7 @@ impl<'a> Caller<'a> {
         self.engine.connected().await;
         match self.attempt(&turn, Manner::Once, offer).await {
             Ok(Attempt::Granted(grant)) => self.begin(turn, grant).map(Some),
-            Ok(Attempt::Held(_) | Attempt::Reserved) => Ok(None),
+            Ok(_) => Ok(None),
             Err(fault) => Err(self.explained(&turn, fault).await),
         }
     }
@@ -203,7 +203,7 @@ impl<'a> Caller<'a> {
     async fn contend(&mut self, turn: Turn, mut offer: Option<Offer<'_>>) -> Result<Stint> {
         let line = InLine { engine: self.engine, entry: turn.entry() };
         let channel = &turn.entry().keys.channel;
-        let mut seat: Option<Seat> = None;
+        let (mut seat, mut counted): (Option<Seat>, Option<Counted<'_>>) = (None, None);
         let mut insisting = false;
         loop {
             turn.entry().gate.shut();
@@ -212,6 +212,7 @@ impl<'a> Caller<'a> {
                 seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
             }
             let manner = manner(listening, insisting);
+            line.enter(manner);
             match self.attempt(&turn, manner, offer.take()).await {
                 Ok(Attempt::Granted(grant)) => {
                     line.left();
@@ -219,13 +220,18 @@ impl<'a> Caller<'a> {
                     return self.begin(turn, grant);
                 }
                 Ok(Attempt::Held(ttl)) => {
-                    line.entered(manner);
+                    count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
                     let limit = if listening { self.longest(&turn, ttl) } else { DEAF };
                     insisting = self.park(&turn, limit, false).await?;
                 }
+                Ok(Attempt::Unheard(ttl)) => {
+                    count(self.engine, &mut counted)?;
+                    let limit = DEAF.min(self.longest(&turn, ttl));
+                    insisting = self.park(&turn, limit, false).await?;
+                }
                 Ok(Attempt::Reserved) => {
-                    line.entered(manner);
+                    count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
                     insisting = self.let_pass(&turn, listening).await?;
                 }
@@ -330,7 +336,7 @@ impl<'a> Caller<'a> {
     }
 
     async fn explained(&self, turn: &Turn, fault: Fault) -> Error {
-        self.engine.commands.explained(fault, &turn.entry().keys.lock).await
+        self.engine.commands.explained(fault, &turn.entry().keys).await
     }
 
     fn begin(&self, turn: Turn, grant: Grant) -> Result<Stint> {
@@ -341,6 +347,14 @@ impl<'a> Caller<'a> {
         let Wish { owner, lease, .. } = self.wish;
         Holder { owner, asked_by: OwnerId::current(), lease }
     }
+}
+
+/// Counts the contender among those who wait, once it does.
+fn count<'a>(engine: &'a Engine, counted: &mut Option<Counted<'a>>) -> Result<()> {
+    if counted.is_none() {
+        *counted = Some(engine.count_waiter()?);
+    }
+    Ok(())
 }
 
 /// Who hears nothing does not stand in line: it could not be called.
@@ -385,7 +399,8 @@ struct InLine<'a> {
 }
 
 impl InLine<'_> {
-    fn entered(&self, manner: Manner) {
+    /// Taken note of before it is asked for: from then on, nobody may take us out.
+    fn enter(&self, manner: Manner) {
         let lines_up = matches!(manner, Manner::Wait | Manner::Insist);
         if lines_up && self.entry.keys.has_line() {
             self.entry.line_up(true);

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::engine::entry::Turn;
+use crate::engine::entry::{Table, Turn};
 use crate::engine::tenure::Tenure;
 use crate::keys::Keys;
 use crate::wire::{Acquire, Commands, Fault, Release};
@@ -48,7 +49,8 @@ enum What {
     Ghost { sent_on: u64 },
     /// The hold count in Redis is that of the tenure.
     Count(Arc<Tenure>),
-    /// Our client does not stand in the lock's line.
+    /// Our client does not stand in the lock's line, if nobody of us waits for it by then. Not
+    /// repeated: it could drive out somebody who has come since, and the line has a TTL.
     LeaveLine,
 }
 
@@ -66,15 +68,12 @@ impl Job {
         }
     }
 
-    /// Gives a tenure back, and then its turn.
+    /// Gives a tenure back, and then its turn. An unanswered renewal may have let the server keep it
+    /// for longer than we believe.
     pub(crate) fn release(tenure: &Tenure, turn: Option<Turn>) -> Self {
-        let job = Self::new(&tenure.keys, &tenure.field, What::Release, tenure.deadline());
+        let until = tenure.deadline().max(Instant::now() + tenure.lease);
+        let job = Self::new(&tenure.keys, &tenure.field, What::Release, until);
         Self { turn, ..job }
-    }
-
-    /// Clears away what is left of a tenure past its deadline.
-    pub(crate) fn sweep(tenure: &Tenure, lease: Duration) -> Self {
-        Self::new(&tenure.keys, &tenure.field, What::Release, Instant::now() + lease)
     }
 
     /// Clears away what an unanswered acquire may have done, or may do yet.
@@ -84,8 +83,8 @@ impl Job {
     }
 
     /// Gives up our client's place in the line, which costs the others their patience.
-    pub(crate) fn leave_line(keys: &Arc<Keys>, until: Instant) -> Self {
-        Self::new(keys, "", What::LeaveLine, until)
+    pub(crate) fn leave_line(keys: &Arc<Keys>) -> Self {
+        Self::new(keys, "", What::LeaveLine, Instant::now())
     }
 
     /// Has Redis told the hold count.
@@ -125,7 +124,9 @@ impl Job {
     fn postpone(&mut self, now: Instant) {
         self.turn = None;
         self.due = now + self.pause.mul_f64(0.5 + fastrand::f64());
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        // A ghost with a long lease is looked for more seldom as time goes by.
+        let left = self.until.saturating_duration_since(now);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(left / 32));
     }
 }
 
@@ -133,6 +134,9 @@ impl Job {
 pub(crate) struct Releaser {
     jobs: mpsc::UnboundedReceiver<Job>,
     commands: Commands,
+    table: Arc<Table>,
+    /// Attempts that may still turn into something to be given back.
+    claims: TaskTracker,
     /// How long it may go on when the client has been closed.
     patience: Duration,
     /// What is still to be done, by the time at which it is due.
@@ -144,9 +148,11 @@ impl Releaser {
     pub(crate) fn new(
         jobs: mpsc::UnboundedReceiver<Job>,
         commands: Commands,
+        table: Arc<Table>,
+        claims: TaskTracker,
         patience: Duration,
     ) -> Self {
-        Self { jobs, commands, patience, open: BTreeMap::new(), jobs_seen: 0 }
+        Self { jobs, commands, table, claims, patience, open: BTreeMap::new(), jobs_seen: 0 }
     }
 
     /// Runs until the client is closed or nobody is left who could send a job, and then does what
@@ -178,11 +184,23 @@ impl Releaser {
             }
             self.work().await;
         }
-        self.jobs.close();
-        self.gather();
-        while !self.open.is_empty() {
-            self.next_due().await;
+        self.claims.close();
+        self.finish().await;
+    }
+
+    /// Does what is left, and what comes of the attempts that are still on their way.
+    async fn finish(&mut self) {
+        loop {
             self.work().await;
+            if self.claims.is_empty() && self.open.is_empty() && self.jobs.is_empty() {
+                return;
+            }
+            let (due, claims) = (self.next_due(), self.claims.clone());
+            tokio::select! {
+                Some(job) = self.jobs.recv() => self.put(job),
+                () = due => {}
+                () = claims.wait(), if !claims.is_empty() => {}
+            }
         }
     }
 
@@ -208,27 +226,38 @@ impl Releaser {
         }
     }
 
-    /// Does what is due.
+    /// Does what is due: first what others may wait for.
     async fn work(&mut self) {
         self.gather();
-        let now = Instant::now();
-        let mut releases = Vec::new();
-        while self.open.first_key_value().is_some_and(|((due, _), _)| *due <= now) {
-            let Some((_, job)) = self.open.pop_first() else { break };
-            let outcome = match &job.what {
-                What::Release | What::Ghost { .. } => {
-                    releases.push(job);
-                    continue;
-                }
-                What::Count(tenure) => self.count(tenure).await,
-                What::LeaveLine => self.leave_line(&job.keys).await,
-            };
-            self.judge(job, outcome, 0);
+        let (mut releases, mut others) = (Vec::new(), Vec::new());
+        for job in self.due(Instant::now()) {
+            match job.what {
+                What::Release | What::Ghost { .. } => releases.push(job),
+                What::Count(_) | What::LeaveLine => others.push(job),
+            }
         }
         while !releases.is_empty() {
             let batch = releases.split_off(releases.len().saturating_sub(BATCH));
             self.release(batch).await;
         }
+        let mut leaving = Vec::new();
+        for job in others {
+            match &job.what {
+                What::Count(tenure) => {
+                    let outcome = self.count(tenure).await;
+                    self.judge(job, outcome, 0);
+                }
+                _ => leaving.push(job),
+            }
+        }
+        for batch in leaving.chunks(BATCH) {
+            self.leave_lines(batch).await;
+        }
+    }
+
+    fn due(&mut self, now: Instant) -> Vec<Job> {
+        let later = self.open.split_off(&(now, u64::MAX));
+        std::mem::replace(&mut self.open, later).into_values().collect()
     }
 
     async fn release(&mut self, batch: Vec<Job>) {
@@ -249,18 +278,31 @@ impl Releaser {
         (generation, answer.unwrap_or_else(failed))
     }
 
-    async fn leave_line(&self, keys: &Keys) -> Outcome {
-        self.commands.connection()?.leave_line(keys).await
+    async fn leave_lines(&self, batch: &[Job]) {
+        let stands = |keys: &Keys| self.table.find(keys.id()).filter(|entry| entry.is_lined_up());
+        let left: Vec<_> =
+            batch.iter().map(|job| &*job.keys).filter(|keys| stands(keys).is_none()).collect();
+        if left.is_empty() {
+            return;
+        }
+        if let Ok(mut connection) = self.commands.connection() {
+            // Unanswered, it is left to the line's TTL.
+            let _ = connection.leave_lines(&left).await;
+        }
+        // Who lined up while we asked may have been driven out: it has to line up again.
+        for entry in left.into_iter().filter_map(stands) {
+            entry.gate.open(false);
+        }
     }
 
     async fn count(&self, tenure: &Arc<Tenure>) -> Outcome {
-        let _in_order = tenure.counting.lock().await;
         if tenure.is_over() {
             return Ok(true);
         }
         let mut connection = self.commands.connection()?;
+        let ttl = tenure.at_least(Duration::ZERO);
         // Idle, it is about to have its next holder.
-        connection.count(&tenure.keys, &tenure.field, tenure.holds().max(1), Duration::ZERO).await
+        connection.count(&tenure.keys, &tenure.field, tenure.holds().max(1), ttl).await
     }
 
     fn judge(&mut self, mut job: Job, outcome: Outcome, generation: u64) {

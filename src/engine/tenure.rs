@@ -56,6 +56,7 @@ pub(crate) struct Grant {
     pub(crate) field: String,
     /// The server's number for it.
     pub(crate) number: u64,
+    pub(crate) lease: Duration,
     pub(crate) deadline: Instant,
 }
 
@@ -76,19 +77,21 @@ pub(crate) struct Budget {
     pub(crate) time: Duration,
     /// A tenure with less than this before its deadline is not handed on.
     pub(crate) reserve: Duration,
+    /// Nor is one with more: somebody extended it, and its next holder may die.
+    pub(crate) lease: Duration,
 }
 
 /// One grant by Redis to this client.
 pub(crate) struct Tenure {
     pub(crate) keys: Arc<Keys>,
     pub(crate) field: String,
+    /// The lease with which it began.
+    pub(crate) lease: Duration,
     number: u64,
     granted: Instant,
     state: Mutex<State>,
     /// A stint has ended, or the deadline has moved.
     changed: Notify,
-    /// Held by whoever writes the hold count, so that counts reach Redis in order.
-    pub(crate) counting: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -99,16 +102,19 @@ struct State {
     /// 0: idle, since then.
     holds: u32,
     idle_since: Instant,
+    /// When this holder began.
+    held_since: Instant,
     deadline: Instant,
     watched: bool,
     renew_at: Instant,
+    /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
+    doubted: bool,
     turn: Option<Turn>,
     place: Option<Place>,
     /// When the watchdog will look.
     look_at: Instant,
     /// The server may still have a lock that we gave up for lost.
     unswept: bool,
-    warned_of_max_hold: bool,
     warned_of_deadlock: bool,
 }
 
@@ -157,24 +163,25 @@ impl Tenure {
             turns: 0,
             holds: 1,
             idle_since: now,
+            held_since: now,
             deadline: grant.deadline,
             watched: holder.lease == Lease::Watched,
             renew_at,
+            doubted: false,
             turn: Some(turn),
             place: None,
             look_at: now,
             unswept: false,
-            warned_of_max_hold: false,
             warned_of_deadlock: false,
         };
         let tenure = Arc::new(Self {
             keys: Arc::clone(&entry.keys),
             field: grant.field,
+            lease: grant.lease,
             number: grant.number,
             granted: now,
             state: Mutex::new(state),
             changed: Notify::new(),
-            counting: tokio::sync::Mutex::default(),
         });
         entry.show(&tenure);
         Stint::new(tenure, 0)
@@ -244,9 +251,9 @@ impl Tenure {
         !std::mem::replace(&mut self.state().watched, true)
     }
 
-    /// When the watchdog has to look next, if nothing happens: for the renewal, or the deadline.
-    pub(crate) fn next_look(&self) -> Instant {
-        self.state().next_look()
+    /// When the watchdog has to look next, if nothing happens.
+    pub(crate) fn next_look(&self, claim: Duration) -> Instant {
+        self.state().next_look(claim)
     }
 
     /// Has the tenure renewed then.
@@ -254,22 +261,46 @@ impl Tenure {
         self.state().renew_at = moment;
     }
 
-    /// Redis has answered: the tenure may be believed until then, and was never told less.
-    pub(crate) fn prolong(&self, deadline: Instant) {
+    /// Has the tenure looked at, whatever else is planned.
+    pub(crate) fn doubt(&self) {
+        self.state().doubted = true;
+    }
+
+    /// What a renewal has to ask for: so much from now, or what is left, which is more than we
+    /// believe in. Whatever Redis thinks of the TTL, it is not shortened then.
+    pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
+        let left = self.deadline().saturating_duration_since(Instant::now());
+        wanted.max(left + drift(left) * 2)
+    }
+
+    /// What the watchdog asks for.
+    pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
+        let watched = self.state().watched;
+        self.at_least(if watched { timeout } else { Duration::ZERO })
+    }
+
+    /// Redis has answered: the tenure may be believed until then, and was never told less. `false`
+    /// if it is over; past its deadline it is lost whatever the server thinks.
+    pub(crate) fn prolong(&self, deadline: Instant) -> bool {
+        self.expire();
         let mut state = self.state();
+        if state.ended.is_some() {
+            return false;
+        }
         state.deadline = state.deadline.max(deadline);
         drop(state);
         self.changed.notify_waiters();
+        true
     }
 
-    /// Counts one more hold of a stint; `false` if that has ended.
-    pub(crate) fn enter(&self, turn: u16) -> bool {
+    /// Counts one more hold of a stint, and says how many it has now; `None` if it has ended.
+    pub(crate) fn enter(&self, turn: u16) -> Option<u32> {
         let mut state = self.state();
         if state.ended(turn).is_some() {
-            return false;
+            return None;
         }
         state.holds += 1;
-        true
+        Some(state.holds)
     }
 
     /// Counts one hold less. With the last one the tenure is handed on if somebody waits for it,
@@ -315,6 +346,7 @@ impl Tenure {
         }
         state.turns += 1;
         state.holds = 1;
+        state.held_since = now;
         state.holder = holder;
         state.turn = Some(turn);
         state.warned_of_deadlock = false;
@@ -331,14 +363,25 @@ impl Tenure {
         Some(state.place.take())
     }
 
-    /// The lock is not ours any more, or must not be believed to be.
+    /// The lock is not ours any more.
     pub(crate) fn lose(&self, why: &str) {
+        self.end_lost(why, false);
+    }
+
+    /// Past its deadline the lock is lost, whatever the server thinks and may still have.
+    fn expire(&self) {
+        if self.deadline() <= Instant::now() {
+            self.end_lost("its lease ran out", true);
+        }
+    }
+
+    fn end_lost(&self, why: &str, unswept: bool) {
         let mut state = self.state();
         if state.ended.is_some() {
             return;
         }
         state.ended = Some(Ended::Lost);
-        state.unswept = true;
+        state.unswept = unswept;
         let (turn, token, held) = (state.turn.take(), self.token(state.turns), state.holds > 0);
         drop(state);
         if held {
@@ -364,9 +407,7 @@ impl Tenure {
 
     /// What is to be done about the tenure now that the wheel has come to it.
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, claim: Duration) -> Due {
-        if now >= self.deadline() {
-            self.lose("its lease ran out");
-        }
+        self.expire();
         let mut state = self.state();
         match state.ended {
             Some(Ended::Lost) if state.unswept => {
@@ -376,22 +417,24 @@ impl Tenure {
             Some(_) => return Due::Ended,
             None => {}
         }
-        if state.holds == 0 {
-            let until = state.idle_since + claim;
-            if now < until {
-                return Due::At(until);
-            }
+        if state.holds == 0 && now >= state.idle_since + claim {
             state.ended = Some(Ended::Released);
             return Due::Unclaimed;
         }
-        if max_hold.is_some_and(|most| now - self.granted >= most) && state.watched {
+        let too_long = max_hold.is_some_and(|most| now - state.held_since >= most);
+        if state.holds > 0 && state.watched && too_long {
             state.watched = false;
-            if !std::mem::replace(&mut state.warned_of_max_hold, true) {
-                let name = &self.keys.name;
-                tracing::warn!(?name, "held for max_hold: no longer renewed");
-            }
+            drop(state);
+            let name = &self.keys.name;
+            tracing::warn!(?name, "held for max_hold: no longer renewed");
+            return self.due(now, max_hold, claim);
         }
-        if state.watched && now >= state.renew_at { Due::Renew } else { Due::At(state.next_look()) }
+        let renew = state.watched && now >= state.renew_at;
+        if std::mem::take(&mut state.doubted) || renew {
+            Due::Renew
+        } else {
+            Due::At(state.next_look(claim))
+        }
     }
 
     /// Warns once if the task that waits now is the one that asked for this stint.
@@ -400,7 +443,9 @@ impl Tenure {
         if state.ended.is_some() || state.holds == 0 || state.holder.asked_by != waiting {
             return;
         }
-        if !std::mem::replace(&mut state.warned_of_deadlock, true) {
+        let warned = std::mem::replace(&mut state.warned_of_deadlock, true);
+        drop(state);
+        if !warned {
             let name = &self.keys.name;
             tracing::warn!(
                 ?name,
@@ -429,12 +474,6 @@ impl Tenure {
             }
         }
     }
-
-    fn expire(&self) {
-        if self.deadline() <= Instant::now() {
-            self.lose("its lease ran out");
-        }
-    }
 }
 
 impl State {
@@ -444,8 +483,12 @@ impl State {
         if left { Some(Ended::Released) } else { self.ended }
     }
 
-    fn next_look(&self) -> Instant {
-        if self.watched { self.renew_at.min(self.deadline) } else { self.deadline }
+    fn next_look(&self, claim: Duration) -> Instant {
+        if self.doubted || self.ended.is_some() {
+            return Instant::now();
+        }
+        let renewal = if self.watched { self.renew_at.min(self.deadline) } else { self.deadline };
+        if self.holds == 0 { renewal.min(self.idle_since + claim) } else { renewal }
     }
 
     fn allows(&self, holder: Holder, budget: Budget, held: Duration, now: Instant) -> bool {
@@ -454,6 +497,7 @@ impl State {
             && u32::from(self.turns) < budget.turns
             && held < budget.time
             && now + budget.reserve < self.deadline
+            && self.deadline <= now + budget.lease
     }
 }
 
@@ -464,7 +508,8 @@ mod tests {
     use crate::engine::entry::{Table, Waiting};
 
     const LEASE: Duration = Duration::from_secs(10);
-    const BUDGET: Budget = Budget { turns: 2, time: LEASE, reserve: Duration::from_secs(1) };
+    const BUDGET: Budget =
+        Budget { turns: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
 
     fn holder(lease: Lease) -> Holder {
         Holder { owner: None, asked_by: OwnerId::current(), lease }
@@ -489,7 +534,7 @@ mod tests {
 
     fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
         let table = Arc::new(Table::default());
-        let grant = Grant { field: "client:1".to_owned(), number: 1, deadline };
+        let grant = Grant { field: "client:1".to_owned(), number: 1, lease: LEASE, deadline };
         let stint = Tenure::begin(turn(&table), grant, holder(lease), Instant::now());
         (table, stint)
     }
@@ -509,10 +554,32 @@ mod tests {
     fn the_deadline_only_moves_outwards() {
         let now = Instant::now();
         let (_table, stint) = stint(Lease::Watched, now + LEASE);
-        stint.tenure.prolong(now + LEASE / 2);
+        assert!(stint.tenure.prolong(now + LEASE / 2));
         assert_eq!(stint.tenure.deadline(), now + LEASE);
-        stint.tenure.prolong(now + LEASE * 2);
+        assert!(stint.tenure.prolong(now + LEASE * 2));
         assert_eq!(stint.tenure.deadline(), now + LEASE * 2);
+    }
+
+    #[test]
+    fn an_answer_after_the_deadline_brings_nothing_back() {
+        let (_table, stint) = stint(Lease::Watched, Instant::now());
+        assert!(!stint.tenure.prolong(Instant::now() + LEASE));
+        assert_eq!(stint.ended(), Some(Ended::Lost));
+    }
+
+    #[test]
+    fn a_renewal_never_asks_for_less_than_is_left() {
+        let (_table, stint) = stint(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let asked = stint.tenure.renewal(LEASE * 3);
+        assert!(asked > LEASE && asked < LEASE * 2, "{asked:?}");
+    }
+
+    #[test]
+    fn a_doubted_tenure_is_looked_at_whatever_its_lease() {
+        let (_table, stint) = stint(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        stint.tenure.doubt();
+        assert_eq!(due(&stint, None), Due::Renew);
+        assert!(matches!(due(&stint, None), Due::At(_)));
     }
 
     #[test]
@@ -580,6 +647,7 @@ mod tests {
             (Lease::Fixed(LEASE), Lease::Watched, soon + LEASE),
             (Lease::Watched, Lease::Fixed(LEASE), soon + LEASE),
             (Lease::Watched, Lease::Watched, soon),
+            (Lease::Watched, Lease::Watched, soon + LEASE * 2),
         ] {
             let (table, stint) = stint(from, deadline);
             let _next = waiting(&table);
@@ -591,6 +659,7 @@ mod tests {
     #[test]
     fn an_idle_tenure_that_nobody_takes_up_in_time_ends() {
         let (table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        stint.tenure.renew_at(Instant::now() + LEASE);
         let _next = waiting(&table);
         let turn = handed_on(&stint);
         assert!(matches!(due(&stint, None), Due::At(_)));

@@ -9,7 +9,7 @@ use crate::engine::tenure::Tenure;
 use crate::engine::wheel::{Place, Wheel};
 
 /// What the wheel cannot tell apart.
-const TICK: Duration = Duration::from_millis(8);
+const TICK_MS: u64 = 8;
 
 /// Every tenure of a client, by the time at which it needs attention.
 pub(crate) struct Timetable {
@@ -66,11 +66,10 @@ impl Timetable {
         drop(left);
     }
 
-    /// Has the watchdog renew a tenure, and so look whether it is still there, as soon as it can.
+    /// Has the watchdog look as soon as it can whether a tenure is still there.
     pub(crate) fn hasten(&self, tenure: &Arc<Tenure>) {
-        let now = Instant::now();
-        tenure.renew_at(now);
-        self.enter(tenure, now);
+        tenure.doubt();
+        self.enter(tenure, Instant::now());
     }
 
     /// Waits for the next tenures that are due.
@@ -102,7 +101,7 @@ impl Timetable {
     fn next_wake(&self) -> Option<Instant> {
         let mut plan = self.plan();
         plan.asleep_until = plan.wheel.next();
-        plan.asleep_until.map(|tick| self.started + TICK * u32::try_from(tick).unwrap_or(u32::MAX))
+        plan.asleep_until.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
     }
 
     /// The tick at which a moment has passed.
@@ -113,7 +112,7 @@ impl Timetable {
     /// The last tick that has passed at a moment.
     fn passed(&self, moment: Instant) -> u64 {
         let since = moment.saturating_duration_since(self.started);
-        u64::try_from(since.as_nanos() / TICK.as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX) / TICK_MS
     }
 }
 

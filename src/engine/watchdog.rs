@@ -86,16 +86,19 @@ impl Watchdog {
     /// Those that are to be renewed. The others are seen to.
     fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
         let now = Instant::now();
-        let Rhythm { timeout, max_hold, claim } = self.rhythm;
+        let Rhythm { max_hold, claim, .. } = self.rhythm;
         due.retain(|tenure| {
             match tenure.due(now, max_hold, claim) {
-                Due::Renew => return true,
+                Due::Renew => {
+                    // Until it is answered, it must not be out of sight, nor asked for again.
+                    tenure.renew_at(tenure.deadline());
+                    return self.look_again(tenure);
+                }
                 Due::At(then) => {
                     self.timetable.enter(tenure, then);
                 }
                 // It may still lie in Redis, and would block everybody until its TTL is over.
-                Due::Sweep => self.later(Job::sweep(tenure, timeout)),
-                Due::Unclaimed => self.later(Job::release(tenure, None)),
+                Due::Sweep | Due::Unclaimed => self.later(Job::release(tenure, None)),
                 Due::Ended => {}
             }
             false
@@ -112,10 +115,12 @@ impl Watchdog {
 
     async fn renew(&self, batch: Vec<Arc<Tenure>>) {
         let sent = Instant::now();
-        match self.ask(&batch).await {
+        let asked: Vec<_> =
+            batch.iter().map(|tenure| tenure.renewal(self.rhythm.timeout)).collect();
+        match self.ask(&batch, &asked).await {
             Ok(answers) => {
-                for (tenure, answer) in batch.iter().zip(answers) {
-                    self.answered(tenure, answer, sent);
+                for ((tenure, ttl), answer) in batch.iter().zip(asked).zip(answers) {
+                    self.answered(tenure, answer, deadline(sent, ttl));
                 }
             }
             Err(fault) => {
@@ -126,24 +131,31 @@ impl Watchdog {
         }
     }
 
-    async fn ask(&self, batch: &[Arc<Tenure>]) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let ttl = self.rhythm.timeout;
-        let renewal = |tenure| {
+    async fn ask(
+        &self,
+        batch: &[Arc<Tenure>],
+        asked: &[Duration],
+    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        let renewal = |(tenure, ttl): (_, &Duration)| {
             let Tenure { keys, field, .. }: &Tenure = tenure;
-            Renewal { keys, field, ttl }
+            Renewal { keys, field, ttl: *ttl }
         };
-        let renewals: Vec<_> = batch.iter().map(|tenure| renewal(tenure)).collect();
+        let tenures = batch.iter().map(|tenure| &**tenure);
+        let renewals: Vec<_> = tenures.zip(asked).map(renewal).collect();
         self.commands.connection()?.renew(&renewals).await
     }
 
-    fn answered(&self, tenure: &Arc<Tenure>, answer: Result<bool, Fault>, sent: Instant) {
+    fn answered(&self, tenure: &Arc<Tenure>, answer: Result<bool, Fault>, until: Instant) {
         match answer {
             Ok(true) => {
-                tenure.prolong(deadline(sent, self.rhythm.timeout));
-                tenure.renew_at(self.rhythm.next(self.started, sent));
-                self.timetable.enter(tenure, tenure.next_look());
+                tenure.prolong(until);
+                tenure.renew_at(self.rhythm.next(self.started, Instant::now()));
+                self.look_again(tenure);
             }
-            Ok(false) => tenure.lose("the server has it no more"),
+            Ok(false) => {
+                tenure.lose("the server has it no more");
+                self.timetable.leave(tenure.place());
+            }
             Err(fault) => {
                 let name = &tenure.keys.name;
                 tracing::warn!(?name, ?fault, "not renewed: trying again");
@@ -154,7 +166,12 @@ impl Watchdog {
 
     fn try_again(&self, tenure: &Arc<Tenure>) {
         tenure.renew_at(self.rhythm.again(Instant::now()));
-        self.timetable.enter(tenure, tenure.next_look());
+        self.look_again(tenure);
+    }
+
+    /// `false` if the client is closed.
+    fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
+        self.timetable.enter(tenure, tenure.next_look(self.rhythm.claim))
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) enum Acquired {
     Granted(u64),
     /// Somebody else's, for so long; `None`: the key has no TTL.
     Held(Option<Duration>),
+    /// As `Held`, but the server does not let us stand in line: nobody will tell us.
+    Unheard(Option<Duration>),
     /// Free, but another client is to have it first.
     Reserved,
 }
@@ -176,13 +178,17 @@ impl Connection<'_> {
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
 
-    /// Leaves the line of a lock; whether we were in it.
-    pub(crate) async fn leave_line(&mut self, keys: &Keys) -> Result<bool, Fault> {
+    /// Leaves the lines of these locks.
+    pub(crate) async fn leave_lines(&mut self, locks: &[&Keys]) -> Result<(), Fault> {
         let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(&keys.line).arg(&terms.client);
+            cmd.arg(locks.len());
+            for keys in locks {
+                cmd.arg(&keys.line);
+            }
+            cmd.arg(&terms.client);
         };
-        Ok(number(self.call(&LEAVE_LINE, fill).await?)? == 1)
+        items(self.call(&LEAVE_LINE, fill).await?).map(drop)
     }
 
     /// How long the lock is still held, by whomever; a key without a TTL: for ever.
@@ -231,11 +237,12 @@ impl Connection<'_> {
 
 fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
     match reply {
-        [Value::Int(1), Value::Int(grant)] if *grant >= 0 => {
+        [Value::Int(1), Value::Int(grant)] if (0..1 << 53).contains(grant) => {
             Ok(Acquired::Granted(grant.unsigned_abs()))
         }
         [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(*ttl))),
         [Value::Int(2), Value::Int(_)] => Ok(Acquired::Reserved),
+        [Value::Int(3), Value::Int(ttl)] => Ok(Acquired::Unheard(held_for(*ttl))),
         [Value::Int(-1), refusal @ Value::BulkString(_)] => {
             Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
         }
@@ -274,7 +281,8 @@ mod tests {
             vec![],
             vec![Value::Int(1)],
             vec![Value::Int(1), Value::Int(-1)],
-            vec![Value::Int(3), Value::Int(1)],
+            vec![Value::Int(4), Value::Int(1)],
+            vec![Value::Int(1), Value::Int(1 << 53)],
             vec![Value::Nil, Value::Nil],
         ] {
             assert!(acquired(&reply).unwrap_err().is_open());

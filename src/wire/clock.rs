@@ -15,14 +15,32 @@ pub(crate) struct ServerClock(Mutex<Option<Reading>>);
 struct Reading {
     micros: u64,
     at: Instant,
+    /// How far off it may be.
+    error: Duration,
+}
+
+impl Reading {
+    /// How far off it may be now: two clocks may run apart by one in a thousand.
+    fn error_at(&self, now: Instant) -> Duration {
+        self.error + now.saturating_duration_since(self.at) / 1000
+    }
 }
 
 impl ServerClock {
     /// Takes note of what the server said between these two moments; it is taken to have said it
-    /// half way.
+    /// half way. An answer that took long, or was read late, does not replace a better one.
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
-        let at = sent + answered.saturating_duration_since(sent) / 2;
-        *self.0.lock().expect("no panic under this lock") = Some(Reading { micros, at });
+        let error = answered.saturating_duration_since(sent) / 2;
+        let reading = Reading { micros, at: sent + error, error };
+        let mut known = self.0.lock().expect("no panic under this lock");
+        if known.is_none_or(|known| error <= known.error_at(answered)) {
+            *known = Some(reading);
+        }
+    }
+
+    /// What was learnt from one server says nothing of another.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().expect("no panic under this lock") = None;
     }
 
     /// The least value that the token counter should have now.
@@ -50,5 +68,17 @@ mod tests {
         clock.learn(10_000_000, start, start + Duration::from_millis(20));
         let later = start + Duration::from_millis(1_010);
         assert_eq!(clock.floor(later), 10_000_000 + 1_000_000 - 50_000);
+    }
+
+    #[test]
+    fn an_answer_that_was_read_late_does_not_spoil_the_estimate() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        clock.learn(10_000_000, start, start + Duration::from_millis(2));
+        clock.learn(11_000_000, start + second, start + second * 2);
+        let expected = 10_000_000 + 2_000_000 - 1_000 - 50_000;
+        assert_eq!(clock.floor(start + second * 2), expected);
+        clock.learn(12_000_000, start + second * 2, start + second * 2);
+        assert_eq!(clock.floor(start + second * 2), 12_000_000 - 50_000);
     }
 }

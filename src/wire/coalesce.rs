@@ -20,6 +20,9 @@ use crate::wire::fault::Fault;
 /// Requests in one flight: more gains little, and makes the first wait for the last.
 const MOST: usize = 64;
 
+/// The longest that anybody waits for company.
+const SLOWEST: Duration = Duration::from_millis(5);
+
 /// An answer, with what its reader has to know of the request.
 #[derive(Debug)]
 pub(crate) struct Answer<A> {
@@ -64,6 +67,7 @@ pub(crate) struct Gathering<F: Flight> {
 }
 
 struct State<F: Flight> {
+    closed: bool,
     in_the_air: usize,
     waiting: Vec<Passenger<F>>,
     /// When the first of those who wait came.
@@ -77,7 +81,8 @@ struct Passenger<F: Flight> {
 
 impl<F: Flight> Gathering<F> {
     pub(crate) fn new(flight: F) -> Self {
-        let state = State { in_the_air: 0, waiting: Vec::new(), since: Instant::now() };
+        let state =
+            State { closed: false, in_the_air: 0, waiting: Vec::new(), since: Instant::now() };
         Self {
             flight,
             state: Mutex::new(state),
@@ -93,7 +98,7 @@ impl<F: Flight> Gathering<F> {
     /// The right to fly alone, if nobody is in the air.
     pub(crate) fn take_off(&self) -> Option<InTheAir<'_, F>> {
         let mut state = self.state();
-        let free = state.in_the_air == 0 && state.waiting.is_empty();
+        let free = state.in_the_air == 0 && state.waiting.is_empty() && !state.closed;
         if free {
             state.in_the_air = 1;
         }
@@ -112,7 +117,12 @@ impl<F: Flight> Gathering<F> {
 
     fn queue(&self, question: F::Question) -> Ticket<'_, F> {
         let (told, landed) = oneshot::channel();
+        let ticket = Ticket { flight: &self.flight, landed };
         let mut state = self.state();
+        if state.closed {
+            // The sender goes with the question: the answer is that there is none.
+            return ticket;
+        }
         if state.waiting.is_empty() {
             state.since = Instant::now();
         }
@@ -122,11 +132,12 @@ impl<F: Flight> Gathering<F> {
         if news {
             self.changed.notify_one();
         }
-        Ticket { flight: &self.flight, landed }
+        ticket
     }
 
-    /// Flies what gathers, for ever.
+    /// Flies what gathers, for ever. When that ends, nobody is left waiting.
     pub(crate) async fn run(&self) {
+        let _closing = Closing(self);
         let mut flights = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -170,6 +181,18 @@ impl<F: Flight> Gathering<F> {
     }
 }
 
+struct Closing<'a, F: Flight>(&'a Gathering<F>);
+
+impl<F: Flight> Drop for Closing<'_, F> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.closed = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(waiting);
+    }
+}
+
 /// The wait for an answer. Dropped, it does not leave one behind that has just come.
 struct Ticket<'a, F: Flight> {
     flight: &'a F,
@@ -201,7 +224,8 @@ pub(crate) struct InTheAir<'a, F: Flight> {
 
 impl<F: Flight> Drop for InTheAir<'_, F> {
     fn drop(&mut self) {
-        let took = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        // A caller that is not polled, or a server that does not answer, is no round trip.
+        let took = self.since.elapsed().min(SLOWEST).as_micros() as u64;
         let smoothed = &self.gathering.round_trip;
         let before = smoothed.load(Ordering::Relaxed);
         // An eighth of the new to seven of the old, as TCP does (RFC 6298).
@@ -295,6 +319,22 @@ mod tests {
         assert!(airport.take_off().is_none());
         drop(first);
         assert!(airport.take_off().is_some());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_gathering_that_has_ended() {
+        let airport = Arc::new(Gathering::new(Doubling::default()));
+        let runs = Arc::clone(&airport);
+        let running = tokio::spawn(async move { runs.run().await });
+        let _alone = airport.take_off().unwrap();
+        airport.round_trip.store(60_000_000, Ordering::Relaxed);
+        let gathered = Arc::clone(&airport);
+        let waiting = tokio::spawn(async move { gathered.join(1).await.map(drop) });
+        settle().await;
+        running.abort();
+        assert!(matches!(waiting.await.unwrap(), Err(Fault::Closed)));
+        assert!(matches!(airport.join(2).await.map(drop), Err(Fault::Closed)));
+        assert!(airport.take_off().is_none());
     }
 
     #[tokio::test]

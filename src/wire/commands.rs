@@ -8,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, Value, cmd, pipe};
 
 use crate::error::{Error, said};
+use crate::keys::{Keys, TOKEN_COUNTER};
 use crate::wire::address::Address;
 use crate::wire::clock::ServerClock;
 use crate::wire::fault::{self, Fault};
@@ -51,17 +52,23 @@ impl Commands {
         self.link.up().await;
     }
 
-    /// A fault as the error of a call about this key. Of a key of another type, the server is asked
-    /// which it is.
-    pub(crate) async fn explained(&self, fault: Fault, key: &str) -> Error {
-        match (&fault, self.connection()) {
-            (Fault::WrongType, Ok(connection)) => {
-                let kind =
-                    connection.type_of(key).await.unwrap_or_else(|| "value of another type".into());
-                Error::Conflict { key: key.to_owned(), kind }
-            }
-            _ => fault.into_error(key),
+    /// A fault as the error of a call about this lock. If a key is of another type, the server is
+    /// asked which one that is.
+    pub(crate) async fn explained(&self, fault: Fault, keys: &Keys) -> Error {
+        if !matches!(fault, Fault::WrongType) {
+            return fault.into_error(&keys.lock);
         }
+        let ours = [(&*keys.lock, "hash"), (&*keys.line, "zset"), (TOKEN_COUNTER, "string")];
+        for (key, expected) in ours {
+            let Ok(connection) = self.connection() else { break };
+            match connection.type_of(key).await {
+                Some(kind) if kind != expected && kind != "none" => {
+                    return Error::Conflict { key: key.to_owned(), kind };
+                }
+                _ => {}
+            }
+        }
+        fault.into_error(&keys.lock)
     }
 }
 
@@ -150,14 +157,16 @@ impl Duty for CommandDuty {
         for answer in &answers[2..] {
             loaded(answer)?;
         }
-        self.beat(conn).await
+        self.clock.forget();
+        self.read_clock(conn).await
     }
 
     async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        let sent = Instant::now();
-        let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
-        self.clock.learn(micros(answer)?, sent, Instant::now());
-        Ok(())
+        match self.read_clock(conn).await {
+            // A server that answers is alive, however busy or broken it says it is.
+            Err(Fault::Refused(_)) => Ok(()),
+            read => read,
+        }
     }
 
     async fn work(&self, _: MultiplexedConnection) -> Fault {
@@ -170,6 +179,13 @@ impl Duty for CommandDuty {
 }
 
 impl CommandDuty {
+    async fn read_clock(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        let sent = Instant::now();
+        let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
+        self.clock.learn(micros(answer)?, sent, Instant::now());
+        Ok(())
+    }
+
     /// A server that may evict keys may evict a lock that is held. A user who may not ask is not
     /// told.
     fn warn_of_eviction(&self, info: Option<&Value>) {
@@ -221,7 +237,10 @@ fn micros(time: Value) -> Result<u64, Fault> {
         return Err(fault::entry(error));
     }
     match redis::from_redis_value::<(u64, u64)>(time) {
-        Ok((seconds, micros)) => Ok(seconds * 1_000_000 + micros),
+        Ok((seconds, micros)) => {
+            let time = seconds.checked_mul(1_000_000).and_then(|time| time.checked_add(micros));
+            time.ok_or_else(|| strange(&seconds))
+        }
         Err(error) => Err(strange(&error)),
     }
 }

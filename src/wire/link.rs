@@ -9,7 +9,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
@@ -21,7 +21,8 @@ use crate::error::said;
 use crate::wire::address::Address;
 use crate::wire::fault::Fault;
 
-/// The first pause after a connection failed; it doubles up to the longest.
+/// The first pause after a connection failed. It doubles up to the longest, until a connection has
+/// lived for that long.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -103,6 +104,7 @@ pub(crate) struct Keeper<D> {
     state: watch::Sender<State>,
     suspects: watch::Receiver<u64>,
     generation: u64,
+    pause: Duration,
     first: Option<Fresh>,
 }
 
@@ -117,12 +119,25 @@ impl<D: Duty> Keeper<D> {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
         let link = Link { state: seen, suspects: Arc::new(suspects) };
-        (Self { address, duty, state, suspects: suspected, generation: 0, first: None }, link)
+        (
+            Self {
+                address,
+                duty,
+                state,
+                suspects: suspected,
+                generation: 0,
+                pause: SHORTEST_PAUSE,
+                first: None,
+            },
+            link,
+        )
     }
 
     /// Makes the first connection, so that a caller learns at once why there is none.
     pub(crate) async fn start(&mut self) -> Result<(), Fault> {
-        self.first = Some(self.establish().await?);
+        let fresh = self.establish().await?;
+        self.show(Ok(fresh.live.clone()));
+        self.first = Some(fresh);
         Ok(())
     }
 
@@ -161,15 +176,14 @@ impl<D: Duty> Keeper<D> {
 
     /// Tries until it succeeds. Callers are told each time why there is no connection.
     async fn establish_again(&mut self) -> Fresh {
-        let mut pause = SHORTEST_PAUSE;
         loop {
             // Jitter, or all clients of a server that comes back would knock in the same moment.
-            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            sleep(self.pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             match self.establish().await {
                 Ok(fresh) => return fresh,
-                Err(fault) => self.show(Err(fault)),
+                Err(fault) => self.show(Err(unsent(fault))),
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -178,6 +192,7 @@ impl<D: Duty> Keeper<D> {
         let Fresh { live, broken } = fresh;
         let (generation, conn) = (live.generation, live.conn.clone());
         tracing::info!(link = D::NAME, generation, server = %self.address, "connected");
+        let since = Instant::now();
         self.show(Ok(live));
         let fault = tokio::select! {
             () = broken.notified() => Fault::NotSent(said("the connection broke")),
@@ -188,6 +203,9 @@ impl<D: Duty> Keeper<D> {
         tracing::info!(link = D::NAME, generation, server = %self.address, ?fault, "disconnected");
         self.show(Err(unsent(fault)));
         self.duty.down();
+        if since.elapsed() > LONGEST_PAUSE {
+            self.pause = SHORTEST_PAUSE;
+        }
     }
 
     fn show(&self, state: State) {

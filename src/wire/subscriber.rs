@@ -219,6 +219,9 @@ impl Channels {
     /// The server acknowledged a channel. It may have been left and wanted again in between: then
     /// another acknowledgement follows, and until then this one is as good.
     fn acknowledge(&self, name: &str, generation: u64) {
+        if generation != self.generation.load(Ordering::Acquire) {
+            return;
+        }
         if let Some(channel) = self.table().channels.get_mut(name) {
             channel.phase = Phase::Live(generation);
         }
@@ -261,13 +264,12 @@ impl Channels {
             if wanted.len() == BATCH {
                 sleep(PACE).await;
             }
-            return Ok(true);
         }
         let expired = self.table().expire(Instant::now(), self.linger);
         for names in expired.chunks(BATCH) {
             conn.unsubscribe(words(names)).await.map_err(Fault::answering)?;
         }
-        Ok(!expired.is_empty())
+        Ok(!wanted.is_empty() || !expired.is_empty())
     }
 
     /// Until the next channel expires, if there is one.
@@ -297,7 +299,11 @@ impl Duty for Channels {
 
     async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         match conn.send_packed_command(&cmd("PING")).await.map_err(Fault::answering)? {
-            Value::ServerError(error) => Err(fault::entry(&error)),
+            Value::ServerError(error) => match fault::entry(&error) {
+                // A server that answers is alive, however busy or broken it says it is.
+                Fault::Refused(_) => Ok(()),
+                fault => Err(fault),
+            },
             _ => Ok(()),
         }
     }
