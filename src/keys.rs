@@ -1,5 +1,7 @@
 //! How names become keys and channels: every format that another client could meet.
 
+use std::fmt;
+
 use crate::config::Layout;
 use crate::error::{Error, Result};
 
@@ -10,7 +12,6 @@ const LONGEST_NAME: usize = 1024;
 /// lock can have this key, since theirs have braces.
 pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
 
-const LOCK: &str = "lock:";
 const CHANNEL: &str = "lock_channel:";
 const REDISSON_CHANNEL: &str = "redisson_lock__channel";
 
@@ -23,18 +24,47 @@ pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     tag.into_iter().chain(bare)
 }
 
-/// Where one lock lies in Redis.
+/// Where one lock lies in Redis. Handles and held locks each have one, so it keeps no more text
+/// than it must.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// What the user calls the lock.
-    pub(crate) name: String,
-    /// The hash: owner field to hold count.
-    pub(crate) lock: String,
-    /// The clients that wait for it, in their order; native only.
-    pub(crate) line: String,
+    pub(crate) name: Box<str>,
     /// Where a release is told.
-    pub(crate) channel: String,
+    pub(crate) channel: Box<str>,
     layout: Layout,
+}
+
+/// A key, put together when it is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key<'a>(&'static str, &'a str);
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)?;
+        f.write_str(self.1)
+    }
+}
+
+/// A tenure among all that its client has ever had: never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TenureId(pub(crate) u64);
+
+impl TenureId {
+    /// The owner field in the hash.
+    pub(crate) fn of(self, client: &str) -> Field<'_> {
+        Field(client, self)
+    }
+}
+
+/// An owner field, put together when it is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Field<'a>(&'a str, TenureId);
+
+impl fmt::Display for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0, self.1.0)
+    }
 }
 
 impl Keys {
@@ -42,18 +72,35 @@ impl Keys {
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
     pub(crate) fn new(layout: Layout, name: String) -> Result<Self> {
         check(layout, &name)?;
-        let (lock, line, channel) = match layout {
-            Layout::Native => {
-                let tag = escaped(&name);
-                let (lock, line) = (format!("{LOCK}{{{tag}}}"), format!("lock_turn:{{{tag}}}"));
-                (lock, line, format!("{CHANNEL}{{{tag}}}"))
-            }
-            Layout::Redisson => {
-                let channel = prefixed(REDISSON_CHANNEL, &name);
-                (name.clone(), prefixed("lock_turn", &name), channel)
-            }
+        let channel = match layout {
+            Layout::Native => format!("{CHANNEL}{{{}}}", escaped(&name)),
+            Layout::Redisson => prefixed(REDISSON_CHANNEL, &name),
         };
-        Ok(Self { name, lock, line, channel, layout })
+        Ok(Self { name: name.into(), channel: channel.into(), layout })
+    }
+
+    /// The hash: owner field to hold count.
+    pub(crate) fn lock(&self) -> Key<'_> {
+        match self.layout {
+            Layout::Native => Key("lock:", self.id()),
+            Layout::Redisson => Key("", self.id()),
+        }
+    }
+
+    /// The clients that wait for it, in their order; native only.
+    pub(crate) fn line(&self) -> Key<'_> {
+        match self.layout {
+            Layout::Native => Key("lock_turn:", self.id()),
+            Layout::Redisson => Key("lock_turn", &self.channel[REDISSON_CHANNEL.len()..]),
+        }
+    }
+
+    /// What tells this lock from all others of a client.
+    pub(crate) fn id(&self) -> &str {
+        match self.layout {
+            Layout::Native => &self.channel[CHANNEL.len()..],
+            Layout::Redisson => &self.name,
+        }
     }
 
     /// What a release publishes: who it was, so that nobody takes his own message for another's.
@@ -71,14 +118,6 @@ impl Keys {
         match self.layout {
             Layout::Native => client,
             Layout::Redisson => "",
-        }
-    }
-
-    /// What tells this lock from all others of a client.
-    pub(crate) fn id(&self) -> &str {
-        match self.layout {
-            Layout::Native => self.lock.strip_prefix(LOCK).unwrap_or(&self.lock),
-            Layout::Redisson => &self.lock,
         }
     }
 
@@ -115,7 +154,7 @@ mod tests {
 
     fn keys(layout: Layout, name: &str) -> (String, String) {
         let keys = Keys::new(layout, name.to_owned()).unwrap();
-        (keys.lock, keys.channel)
+        (keys.lock().to_string(), keys.channel.into())
     }
 
     fn pair(lock: &str, channel: &str) -> (String, String) {
@@ -132,6 +171,20 @@ mod tests {
             keys(Layout::Native, "a}b{%"),
             pair("lock:{a%7Db%7B%25}", "lock_channel:{a%7Db%7B%25}")
         );
+    }
+
+    #[test]
+    fn the_line_lies_beside_the_lock() {
+        let line =
+            |layout, name: &str| Keys::new(layout, name.to_owned()).unwrap().line().to_string();
+        assert_eq!(line(Layout::Native, "a{"), "lock_turn:{a%7B}");
+        assert_eq!(line(Layout::Redisson, "a"), "lock_turn:{a}");
+        assert_eq!(line(Layout::Redisson, "a{b}"), "lock_turn:a{b}");
+    }
+
+    #[test]
+    fn an_owner_field_is_the_client_and_the_number_of_its_tenure() {
+        assert_eq!(TenureId(7).of("client").to_string(), "client:7");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::engine::Engine;
 use crate::engine::releaser::Job;
 use crate::engine::tenure::{Grant, deadline};
+use crate::keys::TenureId;
 use crate::wire::{Acquire, Acquired, Fault, Landed};
 
 /// The answer to an attempt.
@@ -60,7 +61,7 @@ pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt
 /// As [`attempt`].
 pub(crate) async fn exchange(
     engine: &Engine,
-    old: &str,
+    old: TenureId,
     acquire: Acquire,
 ) -> Result<Attempt, Fault> {
     let _open = engine.claims.token();
@@ -81,9 +82,8 @@ impl Claim<'_> {
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
             Ok(Acquired::Granted(number)) => {
-                let field = std::mem::take(&mut self.acquire.field);
-                let lease = self.acquire.lease;
-                Ok(Attempt::Granted(Grant { field, number, lease, deadline: until }))
+                let Acquire { id, lease, .. } = self.acquire;
+                Ok(Attempt::Granted(Grant { id, number, lease, deadline: until }))
             }
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Unheard(ttl)) => Ok(Attempt::Unheard(ttl)),

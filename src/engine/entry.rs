@@ -6,6 +6,8 @@
 //! 4. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
 //!    was taken, and given back by whoever finds that nobody waits for it any more.
 
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -21,7 +23,7 @@ use crate::wire::Fault;
 /// The entries of a client, by lock.
 #[derive(Default)]
 pub(crate) struct Table {
-    entries: DashMap<String, Arc<Entry>>,
+    entries: DashMap<ById, Arc<Entry>>,
     closed: AtomicBool,
 }
 
@@ -41,7 +43,7 @@ impl Table {
             return Arc::clone(&entry);
         }
         let made = || Arc::new(Entry::new(Arc::clone(keys)));
-        let entry = self.entries.entry(keys.id().to_owned()).or_insert_with(made);
+        let entry = self.entries.entry(ById(Arc::clone(keys))).or_insert_with(made);
         entry.visitors.fetch_add(1, Ordering::Relaxed);
         Arc::clone(&entry)
     }
@@ -64,6 +66,29 @@ impl Table {
         self.entries.len()
     }
 }
+
+/// A lock as the table finds it: by what tells it from all others.
+struct ById(Arc<Keys>);
+
+impl Borrow<str> for ById {
+    fn borrow(&self) -> &str {
+        self.0.id()
+    }
+}
+
+impl Hash for ById {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id().hash(state);
+    }
+}
+
+impl PartialEq for ById {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for ById {}
 
 /// One lock within one client.
 pub(crate) struct Entry {
@@ -183,7 +208,7 @@ impl Drop for Visit {
             return;
         }
         // Visitors come in under the lock of the table's shard: nobody does while this looks again.
-        let unvisited = |_: &String, entry: &Arc<Entry>| {
+        let unvisited = |_: &ById, entry: &Arc<Entry>| {
             Arc::ptr_eq(entry, &self.entry) && entry.visitors.load(Ordering::Acquire) == 0
         };
         self.table.entries.remove_if(self.entry.keys.id(), unvisited);

@@ -99,7 +99,7 @@ impl Engine {
 
     async fn write_count(&self, tenure: &Tenure, holds: u32, ttl: Duration) -> Outcome {
         let mut connection = self.commands.connection()?;
-        connection.count(&tenure.keys, &tenure.field, holds, ttl).await
+        connection.count(&tenure.keys, tenure.id, holds, ttl).await
     }
 
     /// The server has the tenure no more. That is a loss, unless it was given back meanwhile.
@@ -250,8 +250,8 @@ impl Engine {
     }
 
     async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
-        let Tenure { keys, field, .. } = tenure;
-        let answers = self.commands.connection()?.renew(&[Renewal { keys, field, ttl }]).await?;
+        let Tenure { keys, id, .. } = tenure;
+        let answers = self.commands.connection()?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
         answers.into_iter().next().unwrap_or(Ok(false))
     }
 }

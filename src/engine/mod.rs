@@ -33,7 +33,7 @@ use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
-use crate::keys::ids_of;
+use crate::keys::{TenureId, ids_of};
 use crate::wire::{Acquire, Address, Commands, Heard, Requests, Subscriber, Terms};
 
 /// The pause before something that failed is tried again, give or take a half.
@@ -158,14 +158,14 @@ impl Engine {
         }
     }
 
-    /// An owner field that has never been used and never will be.
-    fn next_field(&self) -> String {
-        format!("{}:{}", self.client, self.tenures.fetch_add(1, Ordering::Relaxed))
+    /// A tenure that has never been and never will be again.
+    fn next_tenure(&self) -> TenureId {
+        TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Begins a tenure, and has it watched.
     fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
-        let renew_at = self.rhythm.next(self.started, Instant::now());
+        let renew_at = self.rhythm.first(self.started, Instant::now());
         let stint = Tenure::begin(turn, grant, holder, renew_at);
         if self.timetable.enter(&stint.tenure, stint.tenure.next_look(self.rhythm.claim)) {
             return Ok(stint);

@@ -16,7 +16,7 @@ use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure};
 use crate::engine::{Counted, Engine, PAUSE};
 use crate::error::{Error, Result, said};
-use crate::keys::Keys;
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Seat};
 
@@ -66,7 +66,8 @@ pub(crate) async fn acquire(
     keys: &Arc<Keys>,
     wish: Wish,
 ) -> Result<Option<Stint>> {
-    let visit = engine.table.visit(keys).map_err(|fault| fault.into_error(&keys.lock))?;
+    let visit =
+        engine.table.visit(keys).map_err(|fault| fault.into_error(&keys.lock().to_string()))?;
     if let Some(owner) = wish.owner
         && let Some(tenure) = visit.entry.tenure()
         && let Some(turn) = tenure.stint_of(owner)
@@ -111,8 +112,8 @@ struct Offer<'a> {
 }
 
 impl Offer<'_> {
-    fn field(&self) -> Option<&str> {
-        self.tenure.as_ref().map(|tenure| tenure.field.as_str())
+    fn id(&self) -> Option<TenureId> {
+        self.tenure.as_ref().map(|tenure| tenure.id)
     }
 
     fn answered(mut self) {
@@ -289,11 +290,11 @@ impl<'a> Caller<'a> {
         self.asked = true;
         let acquire = Acquire {
             keys: Arc::clone(&turn.entry().keys),
-            field: self.engine.next_field(),
+            id: self.engine.next_tenure(),
             lease: self.engine.lease(self.wish.lease),
             manner,
         };
-        let attempted = match offer.as_ref().and_then(Offer::field) {
+        let attempted = match offer.as_ref().and_then(Offer::id) {
             None => attempt(self.engine, acquire).await,
             Some(old) => exchange(self.engine, old, acquire).await,
         };
@@ -324,7 +325,7 @@ impl<'a> Caller<'a> {
         let since = turn.entry().failed(now).max(self.started);
         let left = self.engine.config.riding_out().saturating_sub(now - since);
         if left.is_zero() {
-            return Err(fault.into_outage(&turn.entry().keys.lock));
+            return Err(fault.into_outage(&turn.entry().keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
             let _ = tokio::time::timeout(left, self.engine.commands.up()).await;

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::engine::entry::{Table, Turn};
 use crate::engine::tenure::Tenure;
-use crate::keys::Keys;
+use crate::keys::{Keys, TenureId};
 use crate::wire::{Acquire, Commands, Fault, Release};
 
 /// Locks in one release script.
@@ -31,7 +31,7 @@ pub(crate) type Outcome = Result<bool, Fault>;
 /// Something to be made true in Redis.
 pub(crate) struct Job {
     keys: Arc<Keys>,
-    field: String,
+    id: TenureId,
     what: What,
     /// When Redis will have done it by itself.
     until: Instant,
@@ -55,10 +55,10 @@ enum What {
 }
 
 impl Job {
-    fn new(keys: &Arc<Keys>, field: &str, what: What, until: Instant) -> Self {
+    fn new(keys: &Arc<Keys>, id: TenureId, what: What, until: Instant) -> Self {
         Self {
             keys: Arc::clone(keys),
-            field: field.to_owned(),
+            id,
             what,
             until,
             turn: None,
@@ -72,25 +72,25 @@ impl Job {
     /// for longer than we believe.
     pub(crate) fn release(tenure: &Tenure, turn: Option<Turn>) -> Self {
         let until = tenure.deadline().max(Instant::now() + tenure.lease);
-        let job = Self::new(&tenure.keys, &tenure.field, What::Release, until);
+        let job = Self::new(&tenure.keys, tenure.id, What::Release, until);
         Self { turn, ..job }
     }
 
     /// Clears away what an unanswered acquire may have done, or may do yet.
     pub(crate) fn ghost(acquire: &Acquire, sent_on: u64) -> Self {
-        let Acquire { keys, field, lease, .. } = acquire;
-        Self::new(keys, field, What::Ghost { sent_on }, Instant::now() + *lease)
+        let Acquire { keys, id, lease, .. } = acquire;
+        Self::new(keys, *id, What::Ghost { sent_on }, Instant::now() + *lease)
     }
 
     /// Gives up our client's place in the line, which costs the others their patience.
     pub(crate) fn leave_line(keys: &Arc<Keys>) -> Self {
-        Self::new(keys, "", What::LeaveLine, Instant::now())
+        Self::new(keys, TenureId(0), What::LeaveLine, Instant::now())
     }
 
     /// Has Redis told the hold count.
     pub(crate) fn count(tenure: &Arc<Tenure>) -> Self {
         let what = What::Count(Arc::clone(tenure));
-        Self::new(&tenure.keys, &tenure.field, what, tenure.deadline())
+        Self::new(&tenure.keys, tenure.id, what, tenure.deadline())
     }
 
     /// Has the outcome told.
@@ -102,7 +102,7 @@ impl Job {
 
     /// The lock as the release script wants it.
     pub(crate) fn request(&self) -> Release {
-        Release { keys: Arc::clone(&self.keys), field: self.field.clone() }
+        Release { keys: Arc::clone(&self.keys), id: self.id }
     }
 
     /// Whether this answer, on this connection, settles the job.
@@ -302,7 +302,7 @@ impl Releaser {
         let mut connection = self.commands.connection()?;
         let ttl = tenure.at_least(Duration::ZERO);
         // Idle, it is about to have its next holder.
-        connection.count(&tenure.keys, &tenure.field, tenure.holds().max(1), ttl).await
+        connection.count(&tenure.keys, tenure.id, tenure.holds().max(1), ttl).await
     }
 
     fn judge(&mut self, mut job: Job, outcome: Outcome, generation: u64) {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::engine::entry::Turn;
 use crate::engine::stint::Stint;
 use crate::engine::wheel::Place;
-use crate::keys::Keys;
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
@@ -52,8 +52,7 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
 /// What Redis granted.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
-    /// The owner field in Redis, never used again.
-    pub(crate) field: String,
+    pub(crate) id: TenureId,
     /// The server's number for it.
     pub(crate) number: u64,
     pub(crate) lease: Duration,
@@ -84,7 +83,7 @@ pub(crate) struct Budget {
 /// One grant by Redis to this client.
 pub(crate) struct Tenure {
     pub(crate) keys: Arc<Keys>,
-    pub(crate) field: String,
+    pub(crate) id: TenureId,
     /// The lease with which it began.
     pub(crate) lease: Duration,
     number: u64,
@@ -176,7 +175,7 @@ impl Tenure {
         };
         let tenure = Arc::new(Self {
             keys: Arc::clone(&entry.keys),
-            field: grant.field,
+            id: grant.id,
             lease: grant.lease,
             number: grant.number,
             granted: now,
@@ -534,7 +533,7 @@ mod tests {
 
     fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
         let table = Arc::new(Table::default());
-        let grant = Grant { field: "client:1".to_owned(), number: 1, lease: LEASE, deadline };
+        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, deadline };
         let stint = Tenure::begin(turn(&table), grant, holder(lease), Instant::now());
         (table, stint)
     }

@@ -38,12 +38,21 @@ impl Rhythm {
         self.timeout / 3
     }
 
-    /// When a tenure confirmed at `now` is renewed next: a period later at the most, in step with
-    /// the others of that time.
+    /// When a tenure that begins at `now` is renewed first. Those that begin together do not stay
+    /// together.
+    pub(crate) fn first(self, started: Instant, now: Instant) -> Instant {
+        self.in_step(started, now + self.period().mul_f64(0.5 + fastrand::f64() / 2.0))
+    }
+
+    /// When a tenure confirmed at `now` is renewed next: a period later at the most.
     pub(crate) fn next(self, started: Instant, now: Instant) -> Instant {
+        self.in_step(started, now + self.period())
+    }
+
+    /// A little earlier, together with the others of that time.
+    fn in_step(self, started: Instant, due: Instant) -> Instant {
         let part = (self.period() / PARTS).max(Duration::from_millis(1));
-        let due = now + self.period();
-        let late = (due - started).as_nanos() % part.as_nanos();
+        let late = due.saturating_duration_since(started).as_nanos() % part.as_nanos();
         due - Duration::from_nanos(u64::try_from(late).unwrap_or(0))
     }
 
@@ -137,8 +146,8 @@ impl Watchdog {
         asked: &[Duration],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let renewal = |(tenure, ttl): (_, &Duration)| {
-            let Tenure { keys, field, .. }: &Tenure = tenure;
-            Renewal { keys, field, ttl: *ttl }
+            let Tenure { keys, id, .. }: &Tenure = tenure;
+            Renewal { keys, id: *id, ttl: *ttl }
         };
         let tenures = batch.iter().map(|tenure| &**tenure);
         let renewals: Vec<_> = tenures.zip(asked).map(renewal).collect();

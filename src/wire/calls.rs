@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
-use crate::keys::{Keys, TOKEN_COUNTER};
+use crate::keys::{Keys, TOKEN_COUNTER, TenureId};
 use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{entry, items, number, strange};
@@ -41,7 +41,7 @@ impl Manner {
 #[derive(Debug)]
 pub(crate) struct Acquire {
     pub(crate) keys: Arc<Keys>,
-    pub(crate) field: String,
+    pub(crate) id: TenureId,
     pub(crate) lease: Duration,
     pub(crate) manner: Manner,
 }
@@ -63,14 +63,14 @@ pub(crate) enum Acquired {
 #[derive(Debug, Clone)]
 pub(crate) struct Release {
     pub(crate) keys: Arc<Keys>,
-    pub(crate) field: String,
+    pub(crate) id: TenureId,
 }
 
 /// A lock to be kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Renewal<'a> {
     pub(crate) keys: &'a Keys,
-    pub(crate) field: &'a str,
+    pub(crate) id: TenureId,
     pub(crate) ttl: Duration,
 }
 
@@ -97,11 +97,11 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(1 + acquires.len() * 2).arg(TOKEN_COUNTER);
             for Acquire { keys, .. } in acquires {
-                cmd.arg(&keys.lock).arg(&keys.line);
+                cmd.arg(keys.lock()).arg(keys.line());
             }
             cmd.arg(floor).arg(millis(terms.line_ttl));
-            for Acquire { keys, field, lease, manner } in acquires {
-                cmd.arg(field).arg(millis(*lease));
+            for Acquire { keys, id, lease, manner } in acquires {
+                cmd.arg(id.of(&terms.client)).arg(millis(*lease));
                 cmd.arg(keys.in_line(&terms.client)).arg(manner.word());
             }
         };
@@ -111,16 +111,17 @@ impl Connection<'_> {
     /// Offers a lock that we hold: to those who wait for it, and if there are none, to ourselves.
     pub(crate) async fn exchange(
         &mut self,
-        old: &str,
+        old: TenureId,
         acquire: &Acquire,
     ) -> Result<Acquired, Fault> {
-        let Acquire { keys, field, lease, manner } = acquire;
+        let Acquire { keys, id, lease, manner } = acquire;
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(3).arg(TOKEN_COUNTER).arg(&keys.lock).arg(&keys.line);
-            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(old).arg(field).arg(millis(*lease));
+            cmd.arg(3).arg(TOKEN_COUNTER).arg(keys.lock()).arg(keys.line());
+            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(old.of(&terms.client));
+            cmd.arg(id.of(&terms.client)).arg(millis(*lease));
             cmd.arg(keys.in_line(&terms.client)).arg(manner.word());
-            cmd.arg(&keys.channel).arg(keys.message(&terms.client));
+            cmd.arg(&*keys.channel).arg(keys.message(&terms.client));
         };
         let reply = self.call(&EXCHANGE, fill).await?;
         self.acquired(&items(reply)?)
@@ -135,11 +136,12 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(releases.len() * 2);
             for Release { keys, .. } in releases {
-                cmd.arg(&keys.lock).arg(&keys.line);
+                cmd.arg(keys.lock()).arg(keys.line());
             }
-            for Release { keys, field } in releases {
+            for Release { keys, id } in releases {
                 let told = if keys.has_line() { "line" } else { "all" };
-                cmd.arg(field).arg(&keys.channel).arg(keys.message(&terms.client)).arg(told);
+                cmd.arg(id.of(&terms.client)).arg(&*keys.channel);
+                cmd.arg(keys.message(&terms.client)).arg(told);
             }
         };
         let reply = self.call(&RELEASE, fill).await?;
@@ -151,13 +153,14 @@ impl Connection<'_> {
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
             cmd.arg(renewals.len());
             for renewal in renewals {
-                cmd.arg(&renewal.keys.lock);
+                cmd.arg(renewal.keys.lock());
             }
             for renewal in renewals {
-                cmd.arg(renewal.field).arg(millis(renewal.ttl));
+                cmd.arg(renewal.id.of(&terms.client)).arg(millis(renewal.ttl));
             }
         };
         let reply = self.call(&RENEW, fill).await?;
@@ -168,12 +171,13 @@ impl Connection<'_> {
     pub(crate) async fn count(
         &mut self,
         keys: &Keys,
-        field: &str,
+        id: TenureId,
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
+        let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(&keys.lock).arg(field).arg(count).arg(millis(lease));
+            cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client)).arg(count).arg(millis(lease));
         };
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
@@ -184,7 +188,7 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(locks.len());
             for keys in locks {
-                cmd.arg(&keys.line);
+                cmd.arg(keys.line());
             }
             cmd.arg(&terms.client);
         };
@@ -194,7 +198,7 @@ impl Connection<'_> {
     /// How long the lock is still held, by whomever; a key without a TTL: for ever.
     pub(crate) async fn ttl(&mut self, keys: &Keys) -> Result<Option<Duration>, Fault> {
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(&keys.lock);
+            cmd.arg(1).arg(keys.lock());
         };
         Ok(match number(self.call(&STATUS, fill).await?)? {
             -2 => None,
@@ -205,7 +209,7 @@ impl Connection<'_> {
     /// Whether there was anything to take away.
     pub(crate) async fn force_unlock(&mut self, keys: &Keys, from: &str) -> Result<bool, Fault> {
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(&keys.lock).arg(&keys.channel).arg(keys.message(from));
+            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(keys.message(from));
         };
         Ok(number(self.call(&FORCE_UNLOCK, fill).await?)? == 1)
     }

@@ -56,10 +56,10 @@ impl Commands {
     /// asked which one that is.
     pub(crate) async fn explained(&self, fault: Fault, keys: &Keys) -> Error {
         if !matches!(fault, Fault::WrongType) {
-            return fault.into_error(&keys.lock);
+            return fault.into_error(&keys.lock().to_string());
         }
-        let ours = [(&*keys.lock, "hash"), (&*keys.line, "zset"), (TOKEN_COUNTER, "string")];
-        for (key, expected) in ours {
+        let (lock, line) = (keys.lock().to_string(), keys.line().to_string());
+        for (key, expected) in [(&*lock, "hash"), (&*line, "zset"), (TOKEN_COUNTER, "string")] {
             let Ok(connection) = self.connection() else { break };
             match connection.type_of(key).await {
                 Some(kind) if kind != expected && kind != "none" => {
@@ -68,7 +68,7 @@ impl Commands {
                 _ => {}
             }
         }
-        fault.into_error(&keys.lock)
+        fault.into_error(&lock)
     }
 }
 

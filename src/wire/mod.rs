@@ -1,6 +1,7 @@
 //! Everything that speaks to Redis; the only folder that names the `redis` crate.
 
 mod address;
+mod args;
 mod calls;
 mod clock;
 mod coalesce;

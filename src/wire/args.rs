@@ -1,0 +1,17 @@
+//! What is put together only as it is written.
+
+use redis::{RedisWrite, ToRedisArgs};
+
+use crate::keys::{Field, Key};
+
+impl ToRedisArgs for Key<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(self);
+    }
+}
+
+impl ToRedisArgs for Field<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(self);
+    }
+}
