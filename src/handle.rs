@@ -84,12 +84,7 @@ impl Handle {
         let keys = self.keys()?;
         let name = &keys.name;
         tracing::warn!(?name, "taken away from whoever holds it");
-        // Not our own message: if we are the holder, we have to look as everybody else.
-        let message = keys.message("force_unlock");
-        self.ask(async |mut connection: Connection<'_>| {
-            connection.force_unlock(keys, message).await
-        })
-        .await
+        self.ask(async |mut connection: Connection<'_>| connection.force_unlock(keys).await).await
     }
 
     /// Asks the server once, waiting for a connection if there is none.

@@ -102,28 +102,21 @@ impl Keys {
             Layout::Redisson => &self.name,
         }
     }
+}
 
+impl Layout {
     /// What a release publishes: who it was, so that nobody takes his own message for another's.
     /// Redisson's subscribers parse a number and fail on anything else.
-    pub(crate) fn message<'a>(&self, client: &'a str) -> &'a str {
-        match self.layout {
-            Layout::Native => client,
-            Layout::Redisson => "0",
+    pub(crate) fn message(self, from: &str) -> &str {
+        match self {
+            Self::Native => from,
+            Self::Redisson => "0",
         }
     }
 
-    /// Our name in the line of those who wait; none if there is no line, and so everybody is told
-    /// of everything.
-    pub(crate) fn in_line<'a>(&self, client: &'a str) -> &'a str {
-        match self.layout {
-            Layout::Native => client,
-            Layout::Redisson => "",
-        }
-    }
-
-    /// Whether the lock has a line of those who wait.
-    pub(crate) fn has_line(&self) -> bool {
-        self.layout == Layout::Native
+    /// Whether those who wait stand in line.
+    pub(crate) fn has_lines(self) -> bool {
+        self == Self::Native
     }
 }
 
@@ -216,9 +209,8 @@ mod tests {
 
     #[test]
     fn redisson_is_told_a_number() {
-        let keys = |layout| Keys::new(layout, "k".to_owned()).unwrap();
-        assert_eq!(keys(Layout::Redisson).message("client"), "0");
-        assert_eq!(keys(Layout::Native).message("client"), "client");
+        assert_eq!(Layout::Redisson.message("client"), "0");
+        assert_eq!(Layout::Native.message("client"), "client");
     }
 
     #[test]

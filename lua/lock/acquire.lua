@@ -1,8 +1,8 @@
 -- Take each lock that is free; say of the others how long they are still held.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line
--- ARGV   the floor of the counter, the TTL of a line in ms, then for each lock: owner field, lease
---        in ms, our client ('': nobody lines up), manner (see take.lua)
+-- ARGV   the floor of the counter, the TTL of a line in ms, our client, then for each lock: owner
+--        field, lease in ms, manner (see take.lua)
 -- Reply  for each lock two items:
 --          1, grant        taken; the grant is the new value of the counter
 --          0, TTL in ms    held by somebody else (-1: the key has no TTL)
@@ -12,12 +12,21 @@
 --
 -- Run again for the same owner field, it finds its own work and says "taken" once more.
 
+local locks = (#KEYS - 1) / 2
+-- Mostly there is nothing in the way of any of them: then one look is enough.
+local clear = redis.pcall('exists', unpack(KEYS, 2)) == 0
+
+local function take(lock, line, field, lease, manner)
+  if not clear then return attempt(lock, line, field, lease, manner) end
+  if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
+  return put(lock, field, lease)
+end
+
 local reply = {}
-for i = 1, (#KEYS - 1) / 2 do
-  local a = 4 * i - 2
-  local code, value =
-    take(KEYS[2 * i], KEYS[2 * i + 1], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
-  reply[#reply + 1] = code
-  reply[#reply + 1] = value
+for i = 1, locks do
+  local a = 3 * i
+  wanted = locks - i + 1
+  reply[2 * i - 1], reply[2 * i] =
+    guarded(take, KEYS[2 * i], KEYS[2 * i + 1], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
 end
 return reply

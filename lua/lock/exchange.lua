@@ -1,13 +1,12 @@
 -- Offer a lock that we hold: others who wait get it; if nobody does, it becomes our next tenure.
 --
 -- KEYS   the token counter, the lock, its line
--- ARGV   the floor of the counter, the TTL of a line in ms, the old owner field, the new one, its
---        lease in ms, our client ('': no line, others may always wait), manner (see take.lua),
+-- ARGV   the floor of the counter, the TTL of a line in ms, our client (without a line, others may
+--        always wait), the old owner field, the new one, its lease in ms, manner (see take.lua),
 --        channel, message
 -- Reply  as acquire.lua, for one lock. Whatever the answer but a refusal, the old field is gone.
 
-local lock, line, old, new, lease = KEYS[2], KEYS[3], ARGV[3], ARGV[4], ARGV[5]
-local client, manner = ARGV[6], ARGV[7]
+local lock, line, old, new, lease, manner = KEYS[2], KEYS[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
 -- The first of the others who wait; without a line, anybody may.
 local function successor()
@@ -23,7 +22,7 @@ end
 local function pass_on(head)
   redis.call('hdel', lock, old)
   redis.pcall('publish', ARGV[8], head == '' and ARGV[9] or ARGV[9] .. ' ' .. head)
-  if client ~= '' and manner == 'wait' then line_up(line, client) end
+  if client ~= '' and manner == 'wait' then line_up(line) end
   return RESERVED, 0
 end
 
@@ -32,7 +31,7 @@ local function exchange()
   local err = refusal(lock)
   if err then return REFUSED, err end
   if redis.call('hexists', lock, old) == 0 then
-    return attempt(lock, line, new, lease, client, manner)
+    return attempt(lock, line, new, lease, manner)
   end
   local head = successor()
   if head then return pass_on(head) end

@@ -73,7 +73,8 @@ impl Engine {
         let timetable = Arc::new(Timetable::new(started));
         let client = Uuid::new_v4().to_string();
 
-        let terms = Terms { client: client.clone(), line_ttl: line_ttl(&config) };
+        let terms =
+            Terms { client: client.clone(), layout: config.layout, line_ttl: line_ttl(&config) };
         let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
         let heard = listener(Arc::clone(&table), Arc::clone(&timetable), client.clone());
         let (subscriber, mut subscriber_link) =

@@ -223,13 +223,15 @@ impl<'a> Caller<'a> {
                 Ok(Attempt::Held(ttl)) => {
                     count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
-                    let limit = if listening { self.longest(&turn, ttl) } else { DEAF };
-                    insisting = self.park(&turn, limit, false).await?;
+                    insisting = if listening {
+                        self.park(&turn, self.longest(&turn, ttl), false).await?
+                    } else {
+                        self.listen(&turn, DEAF).await?
+                    };
                 }
                 Ok(Attempt::Unheard(ttl)) => {
                     count(self.engine, &mut counted)?;
-                    let limit = DEAF.min(self.longest(&turn, ttl));
-                    insisting = self.park(&turn, limit, false).await?;
+                    insisting = self.listen(&turn, DEAF.min(self.longest(&turn, ttl))).await?;
                 }
                 Ok(Attempt::Reserved) => {
                     count(self.engine, &mut counted)?;
@@ -241,8 +243,15 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Parks until a release is told or the time is over; whether to insist then. If the release
-    /// was told to another client, that is given a moment.
+    /// Waits for anything to be heard, not standing in line: no message can name us, so that every
+    /// one is as good as another, and the first may be that the channel is live.
+    async fn listen(&self, turn: &Turn, limit: Duration) -> Result<bool> {
+        let heard = turn.entry().gate.pass(Instant::now() + limit).await;
+        heard.map(|_| false).map_err(|fault| fault.into_error(""))
+    }
+
+    /// Parks in line until a release is told or the time is over; whether to insist then. If the
+    /// release was told to another client, that is given a moment.
     async fn park(&self, turn: &Turn, limit: Duration, insist: bool) -> Result<bool> {
         let far = Instant::now() + limit;
         let (mut until, mut insist) = (far, insist);
@@ -261,13 +270,12 @@ impl<'a> Caller<'a> {
 
     /// Lets another client have a lock that is free.
     async fn let_pass(&self, turn: &Turn, listening: bool) -> Result<bool> {
-        if !turn.entry().keys.has_line() {
+        if !self.engine.config.layout.has_lines() {
             // Our own message must not end this: everybody else hears it at the same time.
             tokio::time::sleep(SIT_OUT).await;
             return Ok(false);
         }
-        let limit = if listening { grace() } else { DEAF };
-        self.park(turn, limit, true).await
+        if listening { self.park(turn, grace(), true).await } else { self.listen(turn, DEAF).await }
     }
 
     fn longest(&self, turn: &Turn, ttl: Option<Duration>) -> Duration {
@@ -403,7 +411,7 @@ impl InLine<'_> {
     /// Taken note of before it is asked for: from then on, nobody may take us out.
     fn enter(&self, manner: Manner) {
         let lines_up = matches!(manner, Manner::Wait | Manner::Insist);
-        if lines_up && self.entry.keys.has_line() {
+        if lines_up && self.engine.config.layout.has_lines() {
             self.entry.line_up(true);
         }
     }

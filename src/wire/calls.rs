@@ -99,10 +99,9 @@ impl Connection<'_> {
             for Acquire { keys, .. } in acquires {
                 cmd.arg(keys.lock()).arg(keys.line());
             }
-            cmd.arg(floor).arg(millis(terms.line_ttl));
-            for Acquire { keys, id, lease, manner } in acquires {
-                cmd.arg(id.of(&terms.client)).arg(millis(*lease));
-                cmd.arg(keys.in_line(&terms.client)).arg(manner.word());
+            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(terms.in_line());
+            for Acquire { id, lease, manner, .. } in acquires {
+                cmd.arg(id.of(&terms.client)).arg(millis(*lease)).arg(manner.word());
             }
         };
         self.call(&ACQUIRE, fill).await
@@ -118,10 +117,9 @@ impl Connection<'_> {
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
             cmd.arg(3).arg(TOKEN_COUNTER).arg(keys.lock()).arg(keys.line());
-            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(old.of(&terms.client));
-            cmd.arg(id.of(&terms.client)).arg(millis(*lease));
-            cmd.arg(keys.in_line(&terms.client)).arg(manner.word());
-            cmd.arg(&*keys.channel).arg(keys.message(&terms.client));
+            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(terms.in_line());
+            cmd.arg(old.of(&terms.client)).arg(id.of(&terms.client)).arg(millis(*lease));
+            cmd.arg(manner.word()).arg(&*keys.channel).arg(terms.message());
         };
         let reply = self.call(&EXCHANGE, fill).await?;
         self.acquired(&items(reply)?)
@@ -138,10 +136,9 @@ impl Connection<'_> {
             for Release { keys, .. } in releases {
                 cmd.arg(keys.lock()).arg(keys.line());
             }
+            cmd.arg(terms.message()).arg(if terms.layout.has_lines() { "line" } else { "all" });
             for Release { keys, id } in releases {
-                let told = if keys.has_line() { "line" } else { "all" };
                 cmd.arg(id.of(&terms.client)).arg(&*keys.channel);
-                cmd.arg(keys.message(&terms.client)).arg(told);
             }
         };
         let reply = self.call(&RELEASE, fill).await?;
@@ -207,9 +204,11 @@ impl Connection<'_> {
     }
 
     /// Whether there was anything to take away.
-    pub(crate) async fn force_unlock(&mut self, keys: &Keys, from: &str) -> Result<bool, Fault> {
+    pub(crate) async fn force_unlock(&mut self, keys: &Keys) -> Result<bool, Fault> {
+        // Not in our name: if we are the holder, we have to look as everybody else.
+        let message = self.terms().layout.message("force_unlock");
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(keys.message(from));
+            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(message);
         };
         Ok(number(self.call(&FORCE_UNLOCK, fill).await?)? == 1)
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, Value, cmd, pipe};
 
+use crate::config::Layout;
 use crate::error::{Error, said};
 use crate::keys::{Keys, TOKEN_COUNTER};
 use crate::wire::address::Address;
@@ -29,8 +30,22 @@ pub(crate) struct Commands {
 pub(crate) struct Terms {
     /// Our name, in the lines of those who wait and in the messages that we publish.
     pub(crate) client: String,
+    pub(crate) layout: Layout,
     /// How long a line outlives the last sign of life of those in it.
     pub(crate) line_ttl: Duration,
+}
+
+impl Terms {
+    /// What a release publishes in our name.
+    pub(crate) fn message(&self) -> &str {
+        self.layout.message(&self.client)
+    }
+
+    /// Our name in the line of those who wait; none if there is no line, and so everybody is told
+    /// of everything.
+    pub(crate) fn in_line(&self) -> &str {
+        if self.layout.has_lines() { &self.client } else { "" }
+    }
 }
 
 impl Commands {
