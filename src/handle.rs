@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::guard::{Guard, Hold};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
-use crate::wire::{Connection, Fault};
+use crate::wire::Fault;
 
 /// A lock by name. What is wrong with its name or lease is said by the first call, so that making
 /// a handle needs no error handling.
@@ -77,31 +77,22 @@ impl Handle {
 
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
         let keys = self.keys()?;
-        self.ask(async |mut connection: Connection<'_>| connection.ttl(keys).await).await
+        let asked = async { self.engine.connected().await?.ttl(keys).await };
+        self.answered(asked.await).await
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
         let keys = self.keys()?;
         let name = &keys.name;
         tracing::warn!(?name, "taken away from whoever holds it");
-        self.ask(async |mut connection: Connection<'_>| connection.force_unlock(keys).await).await
+        let asked = async { self.engine.connected().await?.force_unlock(keys).await };
+        self.answered(asked.await).await
     }
 
-    /// Asks the server once, waiting for a connection if there is none.
-    async fn ask<T>(
-        &self,
-        question: impl AsyncFn(Connection<'_>) -> Result<T, Fault>,
-    ) -> Result<T> {
-        let keys = self.keys()?;
-        let commands = &self.engine.commands;
-        self.engine.connected().await;
-        let answer = match commands.connection() {
-            Ok(connection) => question(connection).await,
-            Err(fault) => Err(fault),
-        };
+    async fn answered<T>(&self, answer: std::result::Result<T, Fault>) -> Result<T> {
         match answer {
             Ok(answer) => Ok(answer),
-            Err(fault) => Err(commands.explained(fault, keys).await),
+            Err(fault) => Err(self.engine.commands.explained(fault, self.keys()?).await),
         }
     }
 

@@ -83,7 +83,7 @@ impl Claim<'_> {
             }
             Ok(Acquired::Granted(number)) => {
                 let Acquire { id, lease, .. } = self.acquire;
-                Ok(Attempt::Granted(Grant { id, number, lease, deadline: until }))
+                Ok(Attempt::Granted(Grant { id, number, lease, sent }))
             }
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Unheard(ttl)) => Ok(Attempt::Unheard(ttl)),

@@ -267,19 +267,22 @@ pub(crate) enum Call {
 /// Where the contender parks until an unlock message.
 pub(crate) struct Gate {
     permits: Semaphore,
-    /// The last message named another client.
-    named_another: AtomicBool,
+    /// Something was heard that was not for another client alone. It stays true whatever is heard
+    /// after it.
+    called: AtomicBool,
 }
 
 impl Gate {
     fn new() -> Self {
-        Self { permits: Semaphore::new(0), named_another: AtomicBool::new(false) }
+        Self { permits: Semaphore::new(0), called: AtomicBool::new(false) }
     }
 
     /// Lets the contender through, the next one if there is none. Two who open at once may bank
     /// two: the contender's `shut` takes both.
     pub(crate) fn open(&self, for_another: bool) {
-        self.named_another.store(for_another, Ordering::Release);
+        if !for_another {
+            self.called.store(true, Ordering::Release);
+        }
         if self.permits.available_permits() == 0 {
             self.permits.add_permits(1);
         }
@@ -288,6 +291,7 @@ impl Gate {
     /// Forgets what has been heard so far: the attempt that follows sees its effect.
     pub(crate) fn shut(&self) {
         self.permits.forget_permits(usize::MAX);
+        self.called.store(false, Ordering::Release);
     }
 
     /// Parks until the gate is opened, or the time is over.
@@ -300,8 +304,8 @@ impl Gate {
             Ok(Err(_)) => return Err(Fault::Closed),
             Err(_) => return Ok(Call::Silence),
         }
-        let anothers = self.named_another.load(Ordering::Acquire);
-        Ok(if anothers { Call::Anothers } else { Call::Ours })
+        let called = self.called.swap(false, Ordering::AcqRel);
+        Ok(if called { Call::Ours } else { Call::Anothers })
     }
 
     fn close(&self) {
@@ -375,9 +379,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gate_banks_one_opening_and_the_last_name() {
+    async fn a_gate_banks_one_opening_and_remembers_a_call() {
         let gate = Gate::new();
         gate.open(false);
+        gate.open(true);
+        assert_eq!(gate.pass(far()).await.unwrap(), Call::Ours);
         gate.open(true);
         assert_eq!(gate.pass(far()).await.unwrap(), Call::Anothers);
         assert_eq!(gate.pass(Instant::now()).await.unwrap(), Call::Silence);

@@ -14,7 +14,7 @@ use crate::engine::entry::{Turn, Visit};
 use crate::engine::park::Patience;
 use crate::engine::releaser::{Job, Outcome};
 use crate::engine::stint::Stint;
-use crate::engine::tenure::{Ended, Lease, Left, Tenure, deadline};
+use crate::engine::tenure::{Ended, Lease, Left, Tenure};
 use crate::engine::unsaid::Unsaid;
 use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result, said};
@@ -78,7 +78,7 @@ impl Engine {
             unsaid.said();
             return Ok(self.gone(stint).map(|()| false));
         }
-        if !tenure.prolong(deadline(sent, ttl)) {
+        if !tenure.prolong(sent, ttl) {
             unsaid.said();
             return Ok(if stint.ended() == Some(Ended::Lost) {
                 Err(Error::Lost)
@@ -90,7 +90,7 @@ impl Engine {
             self.timetable.hasten(tenure);
         }
         let entered = tenure.enter(stint.turn);
-        if entered.is_none_or(|now| now == holds) {
+        if entered == Some(holds) {
             unsaid.said();
         }
         // The last hold may have been left while we asked.
@@ -242,7 +242,7 @@ impl Engine {
         }
         let (ttl, sent) = (tenure.at_least(lease), Instant::now());
         match self.renew_once(tenure, ttl).await {
-            Ok(true) if tenure.prolong(deadline(sent, ttl)) => Ok(()),
+            Ok(true) if tenure.prolong(sent, ttl) => Ok(()),
             Ok(true) => Err(Error::Lost),
             Ok(false) => self.gone(stint),
             Err(fault) => Err(self.commands.explained(fault, &tenure.keys).await),

@@ -34,7 +34,9 @@ use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
 use crate::keys::{TenureId, ids_of};
-use crate::wire::{Acquire, Address, Commands, Heard, Requests, Subscriber, Terms};
+use crate::wire::{
+    Acquire, Address, Commands, Connection, Fault, Heard, Requests, Subscriber, Terms,
+};
 
 /// The pause before something that failed is tried again, give or take a half.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -176,11 +178,12 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// Gives a connection that has just broken the time to come back.
-    pub(crate) async fn connected(&self) {
+    /// The connection to send on. One that has just broken is given the time to come back.
+    pub(crate) async fn connected(&self) -> Result<Connection<'_>, Fault> {
         if self.commands.connection().is_err() {
             let _ = tokio::time::timeout(self.config.response(), self.commands.up()).await;
         }
+        self.commands.connection()
     }
 
     /// Has something done in the background.

@@ -26,6 +26,9 @@ const DEAF: Duration = Duration::from_millis(250);
 /// How long another client is let go first. It has to hear of it and to ask, some milliseconds away.
 const GRACE: Duration = Duration::from_millis(5);
 
+/// How long others may come and go before a client in line looks whether it still stands there.
+const PASSED_OVER: Duration = Duration::from_millis(50);
+
 /// Without a line, how long a client that offered its lock sits out.
 const SIT_OUT: Duration = Duration::from_millis(1);
 
@@ -140,7 +143,7 @@ impl<'a> Caller<'a> {
             Coming::Turn(turn, offer) => (turn, offer),
         };
         // A connection that has just broken is back in no time.
-        self.engine.connected().await;
+        let _ = self.engine.connected().await;
         match self.attempt(&turn, Manner::Once, offer).await {
             Ok(Attempt::Granted(grant)) => self.begin(turn, grant).map(Some),
             Ok(_) => Ok(None),
@@ -253,7 +256,7 @@ impl<'a> Caller<'a> {
     /// Parks in line until a release is told or the time is over; whether to insist then. If the
     /// release was told to another client, that is given a moment.
     async fn park(&self, turn: &Turn, limit: Duration, insist: bool) -> Result<bool> {
-        let far = Instant::now() + limit;
+        let mut far = Instant::now() + limit;
         let (mut until, mut insist) = (far, insist);
         loop {
             let call = turn.entry().gate.pass(until).await;
@@ -261,8 +264,13 @@ impl<'a> Caller<'a> {
                 Call::Silence => return Ok(insist),
                 Call::Ours => return Ok(false),
                 Call::Anothers => {
+                    let now = Instant::now();
+                    // While others come and go we need not ask, but we may have been passed over.
+                    if !insist {
+                        far = far.min(now + PASSED_OVER);
+                    }
                     insist = true;
-                    until = far.min(Instant::now() + grace());
+                    until = far.min(now + grace());
                 }
             }
         }

@@ -56,7 +56,8 @@ pub(crate) struct Grant {
     /// The server's number for it.
     pub(crate) number: u64,
     pub(crate) lease: Duration,
-    pub(crate) deadline: Instant,
+    /// Before the request was sent.
+    pub(crate) sent: Instant,
 }
 
 /// Who holds, and for how long.
@@ -104,6 +105,8 @@ struct State {
     /// When this holder began.
     held_since: Instant,
     deadline: Instant,
+    /// The most that we have asked for: Redis may keep the lock until then, and a little longer.
+    expiry: Instant,
     watched: bool,
     renew_at: Instant,
     /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
@@ -163,7 +166,8 @@ impl Tenure {
             holds: 1,
             idle_since: now,
             held_since: now,
-            deadline: grant.deadline,
+            deadline: deadline(grant.sent, grant.lease),
+            expiry: grant.sent + grant.lease,
             watched: holder.lease == Lease::Watched,
             renew_at,
             doubted: false,
@@ -265,11 +269,10 @@ impl Tenure {
         self.state().doubted = true;
     }
 
-    /// What a renewal has to ask for: so much from now, or what is left, which is more than we
-    /// believe in. Whatever Redis thinks of the TTL, it is not shortened then.
+    /// What a renewal has to ask for: so much from now, or what was asked for before. Whatever Redis
+    /// thinks of the TTL, it is not shortened then.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
-        let left = self.deadline().saturating_duration_since(Instant::now());
-        wanted.max(left + drift(left) * 2)
+        wanted.max(self.state().expiry.saturating_duration_since(Instant::now()))
     }
 
     /// What the watchdog asks for.
@@ -278,15 +281,16 @@ impl Tenure {
         self.at_least(if watched { timeout } else { Duration::ZERO })
     }
 
-    /// Redis has answered: the tenure may be believed until then, and was never told less. `false`
-    /// if it is over; past its deadline it is lost whatever the server thinks.
-    pub(crate) fn prolong(&self, deadline: Instant) -> bool {
+    /// Redis has agreed to a TTL that it was asked for at `sent`. `false` if the tenure is over; past
+    /// its deadline it is lost whatever the server thinks.
+    pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
         self.expire();
         let mut state = self.state();
         if state.ended.is_some() {
             return false;
         }
-        state.deadline = state.deadline.max(deadline);
+        state.deadline = state.deadline.max(deadline(sent, ttl));
+        state.expiry = state.expiry.max(sent + ttl);
         drop(state);
         self.changed.notify_waiters();
         true
@@ -531,10 +535,13 @@ mod tests {
         }
     }
 
+    /// A tenure with this deadline.
     fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
         let table = Arc::new(Table::default());
-        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, deadline };
-        let stint = Tenure::begin(turn(&table), grant, holder(lease), Instant::now());
+        let now = Instant::now();
+        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now };
+        let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
+        stint.tenure.state().deadline = deadline;
         (table, stint)
     }
 
@@ -553,24 +560,27 @@ mod tests {
     fn the_deadline_only_moves_outwards() {
         let now = Instant::now();
         let (_table, stint) = stint(Lease::Watched, now + LEASE);
-        assert!(stint.tenure.prolong(now + LEASE / 2));
+        assert!(stint.tenure.prolong(now, LEASE / 2));
         assert_eq!(stint.tenure.deadline(), now + LEASE);
-        assert!(stint.tenure.prolong(now + LEASE * 2));
-        assert_eq!(stint.tenure.deadline(), now + LEASE * 2);
+        assert!(stint.tenure.prolong(now, LEASE * 2));
+        assert_eq!(stint.tenure.deadline(), deadline(now, LEASE * 2));
     }
 
     #[test]
     fn an_answer_after_the_deadline_brings_nothing_back() {
         let (_table, stint) = stint(Lease::Watched, Instant::now());
-        assert!(!stint.tenure.prolong(Instant::now() + LEASE));
+        assert!(!stint.tenure.prolong(Instant::now(), LEASE));
         assert_eq!(stint.ended(), Some(Ended::Lost));
     }
 
     #[test]
-    fn a_renewal_never_asks_for_less_than_is_left() {
+    fn a_renewal_never_asks_for_less_than_was_asked_for_before() {
         let (_table, stint) = stint(Lease::Fixed(LEASE), Instant::now() + LEASE);
-        let asked = stint.tenure.renewal(LEASE * 3);
-        assert!(asked > LEASE && asked < LEASE * 2, "{asked:?}");
+        for _ in 0..1000 {
+            let (asked, sent) = (stint.tenure.renewal(LEASE * 3), Instant::now());
+            assert!(asked > LEASE / 2 && asked <= LEASE, "{asked:?}");
+            assert!(stint.tenure.prolong(sent, asked));
+        }
     }
 
     #[test]

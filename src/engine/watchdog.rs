@@ -13,7 +13,7 @@ use tokio::sync::mpsc::WeakUnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::releaser::Job;
-use crate::engine::tenure::{Due, Tenure, deadline};
+use crate::engine::tenure::{Due, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::wire::{Commands, Fault, Renewal};
 
@@ -129,7 +129,7 @@ impl Watchdog {
         match self.ask(&batch, &asked).await {
             Ok(answers) => {
                 for ((tenure, ttl), answer) in batch.iter().zip(asked).zip(answers) {
-                    self.answered(tenure, answer, deadline(sent, ttl));
+                    self.answered(tenure, answer, (sent, ttl));
                 }
             }
             Err(fault) => {
@@ -154,10 +154,16 @@ impl Watchdog {
         self.commands.connection()?.renew(&renewals).await
     }
 
-    fn answered(&self, tenure: &Arc<Tenure>, answer: Result<bool, Fault>, until: Instant) {
+    fn answered(
+        &self,
+        tenure: &Arc<Tenure>,
+        answer: Result<bool, Fault>,
+        (sent, ttl): (Instant, Duration),
+    ) {
         match answer {
             Ok(true) => {
-                tenure.prolong(until);
+                // If it is over, the look that follows sweeps it.
+                tenure.prolong(sent, ttl);
                 tenure.renew_at(self.rhythm.next(self.started, Instant::now()));
                 self.look_again(tenure);
             }

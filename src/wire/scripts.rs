@@ -51,8 +51,8 @@ impl Script {
 }
 
 fn head(command: &str, script: &str) -> Cmd {
-    // Room for one lock; a batch makes it grow.
-    let mut cmd = Cmd::with_capacity(8, 256);
+    // Room for one lock with a name of usual length; more makes it grow.
+    let mut cmd = Cmd::with_capacity(12, 320);
     cmd.arg(command).arg(script);
     cmd
 }
