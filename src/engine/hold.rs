@@ -214,10 +214,10 @@ impl Engine {
             Err(Fault::Permission(source)) => return Err(Error::Permission { source }),
             Err(fault) => fault,
         };
-        // It was ours when this began: whether the repetition finds it or not, it is released.
-        let Some(outcome) = unsaid.later() else { return Ok(()) };
+        let Some(outcome) = unsaid.later(&fault) else { return Ok(()) };
         match timeout(self.config.riding_out(), outcome).await {
-            Ok(Ok(Ok(_))) => Ok(()),
+            Ok(Ok(Ok(true))) => Ok(()),
+            Ok(Ok(Ok(false))) => Err(Error::Lost),
             Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
             Ok(Err(_)) => Err(Error::Closed),
             Err(_) => Err(fault.into_unconfirmed()),

@@ -35,6 +35,8 @@ pub(crate) struct Job {
     what: What,
     /// When Redis will have done it by itself.
     until: Instant,
+    /// It may have been done already by a request that was not answered.
+    maybe_done: bool,
     /// Goes to the next caller with the first answer, or with the first failure.
     turn: Option<Turn>,
     told: Option<oneshot::Sender<Outcome>>,
@@ -61,6 +63,7 @@ impl Job {
             id,
             what,
             until,
+            maybe_done: false,
             turn: None,
             told: None,
             due: Instant::now(),
@@ -93,10 +96,11 @@ impl Job {
         Self::new(&tenure.keys, tenure.id, what, tenure.deadline())
     }
 
-    /// Has the outcome told.
-    pub(crate) fn telling(mut self) -> (Self, oneshot::Receiver<Outcome>) {
+    /// Has the outcome told, after a first try that failed like this.
+    pub(crate) fn telling(mut self, fault: &Fault) -> (Self, oneshot::Receiver<Outcome>) {
         let (told, outcome) = oneshot::channel();
         self.told = Some(told);
+        self.maybe_done = fault.is_open();
         (self, outcome)
     }
 
@@ -116,12 +120,14 @@ impl Job {
     fn settle(self, outcome: Outcome) {
         drop(self.turn);
         if let Some(told) = self.told {
-            // Nobody may be waiting any more.
-            let _ = told.send(outcome);
+            // Nobody may be waiting any more. Who finds nothing after a request that was not
+            // answered, finds what that has done.
+            let _ = told.send(outcome.map(|found| found || self.maybe_done));
         }
     }
 
-    fn postpone(&mut self, now: Instant) {
+    fn postpone(&mut self, now: Instant, outcome: &Outcome) {
+        self.maybe_done |= outcome.as_ref().is_err_and(Fault::is_open);
         self.turn = None;
         self.due = now + self.pause.mul_f64(0.5 + fastrand::f64());
         // A ghost with a long lease is looked for more seldom as time goes by.
@@ -310,8 +316,8 @@ impl Releaser {
         match outcome {
             Ok(found) if job.is_settled_by(found, generation) => job.settle(Ok(found)),
             outcome if now >= job.until => job.settle(outcome),
-            _ => {
-                job.postpone(now);
+            outcome => {
+                job.postpone(now, &outcome);
                 self.put(job);
             }
         }

@@ -4,6 +4,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::Engine;
 use crate::engine::releaser::{Job, Outcome};
+use crate::wire::Fault;
 
 /// Dropped before it is known to have arrived, it is said in the background.
 pub(crate) struct Unsaid<'a> {
@@ -25,9 +26,9 @@ impl<'a> Unsaid<'a> {
         self.job = None;
     }
 
-    /// Leaves it to the background, and hears what comes of it.
-    pub(crate) fn later(mut self) -> Option<oneshot::Receiver<Outcome>> {
-        let (job, outcome) = self.job.take()?.telling();
+    /// Leaves it to the background after this failure, and hears what comes of it.
+    pub(crate) fn later(mut self, fault: &Fault) -> Option<oneshot::Receiver<Outcome>> {
+        let (job, outcome) = self.job.take()?.telling(fault);
         self.engine.later(job);
         Some(outcome)
     }

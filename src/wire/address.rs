@@ -126,11 +126,19 @@ fn prepared(info: ConnectionInfo) -> ConnectionInfo {
 #[cfg(feature = "tls")]
 fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     use redis::{ClientTlsConfig, TlsCertificates};
+    use rustls::crypto::{CryptoProvider, ring};
 
+    if CryptoProvider::get_default().is_none() {
+        // It fails if somebody else was quicker: then there is one.
+        let _ = ring::default_provider().install_default();
+    }
     let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
     let client = match config.tls.clone() {
         Some(_) if !encrypted => {
             return Err(Error::config("tls is set, but the URL is not a rediss:// one"));
+        }
+        Some(tls) if tls.ca.as_ref().is_some_and(|ca| !is_certificate(ca)) => {
+            return Err(Error::config("the CA of tls is not a certificate in PEM"));
         }
         Some(tls) => {
             let client_tls = tls.identity.map(|identity| ClientTlsConfig {
@@ -142,6 +150,12 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
         None => Client::open(info),
     };
     client.map_err(|error| Error::config(format!("the certificates cannot be used: {error}")))
+}
+
+/// Of a file without any certificate, the TLS library would make an authority that trusts nobody.
+#[cfg(feature = "tls")]
+fn is_certificate(pem: &[u8]) -> bool {
+    String::from_utf8_lossy(pem).contains("BEGIN CERTIFICATE")
 }
 
 #[cfg(not(feature = "tls"))]

@@ -214,7 +214,11 @@ impl Connection<'_> {
     }
 
     fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
-        acquired(reply).inspect_err(|fault| self.heed(fault))
+        let acquired = acquired(reply).inspect_err(|fault| self.heed(fault));
+        if let Ok(Acquired::Granted(number)) = acquired {
+            self.granted(number);
+        }
+        acquired
     }
 
     fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {

@@ -1,6 +1,7 @@
 //! The server's clock, as far as heartbeats tell it: the floor of the token counter.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Subtracted from the estimate, so that an asymmetric network does not put the counter ahead of
@@ -9,7 +10,14 @@ const MARGIN: Duration = Duration::from_millis(50);
 
 /// The server's time in microseconds, carried on between two heartbeats by our monotonic clock.
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Option<Reading>>);
+pub(crate) struct ServerClock {
+    reading: Mutex<Option<Reading>>,
+    /// More than the greatest number that we were granted, whatever a clock says.
+    beyond: AtomicU64,
+}
+
+/// A number as great as this is not of our time: a stranger wrote the counter.
+const ABSURD: u64 = (1 << 53) - (1 << 30);
 
 #[derive(Debug, Clone, Copy)]
 struct Reading {
@@ -32,7 +40,7 @@ impl ServerClock {
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
         let error = answered.saturating_duration_since(sent) / 2;
         let reading = Reading { micros, at: sent + error, error };
-        let mut known = self.0.lock().expect("no panic under this lock");
+        let mut known = self.reading.lock().expect("no panic under this lock");
         if known.is_none_or(|known| error <= known.error_at(answered)) {
             *known = Some(reading);
         }
@@ -40,16 +48,24 @@ impl ServerClock {
 
     /// What was learnt from one server says nothing of another.
     pub(crate) fn forget(&self) {
-        *self.0.lock().expect("no panic under this lock") = None;
+        *self.reading.lock().expect("no panic under this lock") = None;
+    }
+
+    /// Takes note of a number that was granted: if the counter is lost, it goes on from there.
+    pub(crate) fn granted(&self, number: u64) {
+        if number < ABSURD {
+            self.beyond.fetch_max(number + 1, Ordering::Relaxed);
+        }
     }
 
     /// The least value that the token counter should have now.
     pub(crate) fn floor(&self, now: Instant) -> u64 {
-        let reading = *self.0.lock().expect("no panic under this lock");
-        reading.map_or(0, |reading| {
+        let reading = *self.reading.lock().expect("no panic under this lock");
+        let time = reading.map_or(0, |reading| {
             let passed = micros(now.saturating_duration_since(reading.at));
             (reading.micros + passed).saturating_sub(micros(MARGIN))
-        })
+        });
+        time.max(self.beyond.load(Ordering::Relaxed))
     }
 }
 
@@ -68,6 +84,16 @@ mod tests {
         clock.learn(10_000_000, start, start + Duration::from_millis(20));
         let later = start + Duration::from_millis(1_010);
         assert_eq!(clock.floor(later), 10_000_000 + 1_000_000 - 50_000);
+    }
+
+    #[test]
+    fn the_floor_never_falls_behind_what_was_granted() {
+        let (clock, now) = (ServerClock::default(), Instant::now());
+        clock.granted(70);
+        clock.granted(50);
+        assert_eq!(clock.floor(now), 71);
+        clock.granted((1 << 53) - 3);
+        assert_eq!(clock.floor(now), 71);
     }
 
     #[test]

@@ -103,6 +103,10 @@ impl Connection<'_> {
         self.commands.clock.floor(now)
     }
 
+    pub(crate) fn granted(&self, number: u64) {
+        self.commands.clock.granted(number);
+    }
+
     pub(crate) fn terms(&self) -> Arc<Terms> {
         Arc::clone(&self.commands.terms)
     }

@@ -81,10 +81,14 @@ impl Link {
         self.state.borrow().clone()
     }
 
-    /// Waits until there is a live connection, or never will be again.
+    /// Waits until there is a live connection, or waiting does not help: `live` will say why.
     pub(crate) async fn up(&self) {
-        // An error means that the keeper has ended: `live` will say so.
-        let _ = self.state.clone().wait_for(Result::is_ok).await;
+        let settled = |state: &State| match state {
+            Ok(_) => true,
+            Err(fault) => !fault.is_passing(),
+        };
+        // An error means that the keeper has ended.
+        let _ = self.state.clone().wait_for(settled).await;
     }
 
     /// Has a connection replaced whose server must not be believed.

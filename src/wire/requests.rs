@@ -52,7 +52,15 @@ impl Flight for Acquires {
         let sent = Instant::now();
         let (sent_on, results) = match self.commands.connection() {
             Ok(mut connection) => {
-                (connection.generation(), connection.acquire_all(questions).await)
+                let mut results = connection.acquire_all(questions).await;
+                if refused_for_one(&results, questions.len()) {
+                    let mut singly = Vec::with_capacity(questions.len());
+                    for question in questions {
+                        singly.push(connection.acquire(question).await);
+                    }
+                    results = Ok(singly);
+                }
+                (connection.generation(), results)
             }
             Err(fault) => (0, Err(fault)),
         };
@@ -80,7 +88,17 @@ impl Flight for Releases {
     async fn fly(&self, questions: &[Release]) -> Vec<Answer<bool>> {
         let sent = Instant::now();
         let results = match self.commands.connection() {
-            Ok(mut connection) => connection.release(questions).await,
+            Ok(mut connection) => {
+                let mut results = connection.release(questions).await;
+                if refused_for_one(&results, questions.len()) {
+                    let mut singly = Vec::with_capacity(questions.len());
+                    for question in questions.chunks(1) {
+                        singly.extend(connection.release(question).await.unwrap_or_else(alone));
+                    }
+                    results = Ok(singly);
+                }
+                results
+            }
             Err(fault) => Err(fault),
         };
         answers(sent, 0, results, questions.len())
@@ -88,6 +106,16 @@ impl Flight for Releases {
 
     /// Who goes before its release was answered has left it to the background.
     fn orphan(&self, _: Landed<Self>) {}
+}
+
+/// The server refuses a whole call, before it runs any of it, if the user may not touch one of its
+/// keys. Then everybody has to ask alone.
+fn refused_for_one<A>(results: &Result<Vec<A>, Fault>, asked: usize) -> bool {
+    asked > 1 && matches!(results, Err(Fault::Permission(_)))
+}
+
+fn alone<A>(fault: Fault) -> Vec<Result<A, Fault>> {
+    vec![Err(fault)]
 }
 
 /// A failure of the flight is a failure of everybody on it.

@@ -298,13 +298,14 @@ impl Duty for Channels {
     }
 
     async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        match conn.send_packed_command(&cmd("PING")).await.map_err(Fault::answering)? {
+        // Not PING, which a replica answers too: nobody would tell it of a release in time.
+        match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
             Value::ServerError(error) => match fault::entry(&error) {
                 // A server that answers is alive, however busy or broken it says it is.
                 Fault::Refused(_) => Ok(()),
                 fault => Err(fault),
             },
-            _ => Ok(()),
+            hello => primary(Some(&hello)),
         }
     }
 

@@ -4,6 +4,9 @@
 
 pub mod admin;
 pub mod child;
+pub mod clock;
+pub mod fixture;
+pub mod history;
 pub mod port;
 pub mod process;
 pub mod proxy;

@@ -28,7 +28,7 @@ const ALWAYS: [&str; 8] =
 pub struct Server {
     // Declared first, hence dropped first: the process ends before its directory goes.
     child: Mutex<Option<Child>>,
-    args: Vec<String>,
+    setup: Setup,
     port: Port,
     dir: Dir,
 }
@@ -37,6 +37,8 @@ pub struct Server {
 #[derive(Debug, Default)]
 pub struct Setup {
     args: Vec<String>,
+    program: Option<PathBuf>,
+    variables: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -57,13 +59,26 @@ impl Setup {
     }
 
     /// Follows the primary on this port, which may be a proxy's.
-    pub fn replica_of(self, port: u16) -> Self {
-        self.set("replicaof", &format!("127.0.0.1 {port}"))
+    pub fn replica_of(mut self, port: u16) -> Self {
+        // Version 6 takes a setting's values as arguments of their own only.
+        self.args.extend(["--replicaof".into(), "127.0.0.1".into(), port.to_string()]);
+        self
+    }
+
+    /// Another program than the one that all tests run with.
+    pub fn program(self, program: PathBuf) -> Self {
+        Self { program: Some(program), ..self }
+    }
+
+    /// A variable of the process's environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     pub async fn start(self) -> Server {
         let (port, dir) = (Port::reserve(), Dir::create());
-        let server = Server { child: Mutex::default(), args: self.args, port, dir };
+        let server = Server { child: Mutex::default(), setup: self, port, dir };
         server.start_again().await;
         server
     }
@@ -169,9 +184,12 @@ impl Server {
 
     fn command(&self) -> io::Result<process::Command> {
         let log = File::options().create(true).append(true).open(self.dir.0.join("log"))?;
+        let everybodys = || env::var_os("PARKLOCK_SERVER").unwrap_or("redis-server".into());
+        let Setup { args, program, variables } = &self.setup;
         let mut command =
-            child::command(env::var_os("PARKLOCK_SERVER").unwrap_or("redis-server".into()));
-        command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(&self.args);
+            child::command(program.clone().map_or_else(everybodys, PathBuf::into_os_string));
+        command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command
             .current_dir(self.dir())
             .stdin(process::Stdio::null())

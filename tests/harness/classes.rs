@@ -24,7 +24,9 @@ async fn the_first_subscribe_of_any_kind_makes_a_subscriber() {
     for (number, command) in (1..).zip(["SUBSCRIBE", "psubscribe", "ssubscribe"]) {
         let mut raw = Raw::to(&proxy).await;
         raw.say(&[&format!("{command} news")]).await;
-        assert!(raw.read().await.unwrap().starts_with(b"*3\r\n"));
+        let answer = raw.read().await.unwrap();
+        // Version 6 has no sharded channels, which is nothing to the proxy.
+        assert!(answer.starts_with(b"*3\r\n") || answer.starts_with(b"-ERR unknown command"));
         assert_eq!(proxy.connections(Class::Subscriber), number);
         subscribers.push(raw);
     }

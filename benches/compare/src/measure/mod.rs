@@ -1,0 +1,16 @@
+//! What is measured: the quantities by name, and the tools that take them.
+
+pub mod clock;
+pub mod commands;
+pub mod lateness;
+pub mod machine;
+pub mod process;
+pub mod quantity;
+pub mod sample;
+pub mod stats;
+pub mod waits;
+
+pub use commands::Commands;
+pub use quantity::Quantity;
+pub use sample::Sample;
+pub use waits::Waits;

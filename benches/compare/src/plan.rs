@@ -1,0 +1,83 @@
+//! How much of everything: durations, sizes and rounds of a run.
+
+use std::time::Duration;
+
+/// What the command line asked for, defaults filled in.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Tasks of `par` and `hot`.
+    pub tasks: usize,
+    /// Processes of `fleet`, and the tasks of each.
+    pub processes: usize,
+    pub tasks_each: usize,
+    /// The timed part of a run of `seq` to `relay`.
+    pub timed: Duration,
+    /// Rounds if the workload does not say otherwise.
+    pub rounds: Option<usize>,
+    /// Of the sizes of `parked`, `held` and `churn`.
+    pub scale: f64,
+    /// Untimed turns before the timed part; a cold JVM gets more.
+    pub warm: Duration,
+    pub warm_jvm: Duration,
+    /// `parked`: until all are parked, and how long they are watched.
+    pub settle: Duration,
+    pub parked: Duration,
+    /// `held`: the lease that is kept up, for three times its length.
+    pub lease: Duration,
+    /// `churn`: how long a client stays subscribed to an idle name, if not its default.
+    pub linger: Option<Duration>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            tasks: 64,
+            processes: 4,
+            tasks_each: 16,
+            timed: Duration::from_secs(5),
+            rounds: None,
+            scale: 1.0,
+            warm: Duration::from_millis(500),
+            warm_jvm: Duration::from_secs(5),
+            settle: Duration::from_secs(3),
+            parked: Duration::from_secs(10),
+            lease: Duration::from_secs(30),
+            linger: None,
+        }
+    }
+}
+
+impl Plan {
+    /// A second of each at a hundredth of its size: shows that everything still runs, and nothing else.
+    pub fn smoke() -> Self {
+        Self {
+            timed: Duration::from_secs(1),
+            rounds: Some(1),
+            scale: 0.01,
+            warm: Duration::from_millis(100),
+            warm_jvm: Duration::from_millis(500),
+            settle: Duration::from_millis(500),
+            parked: Duration::from_secs(1),
+            lease: Duration::from_secs(1),
+            linger: Some(Duration::from_millis(200)),
+            ..Self::default()
+        }
+    }
+
+    /// A size of the full workload at this plan's scale.
+    pub fn scaled(&self, full: usize) -> usize {
+        ((full as f64 * self.scale).round() as usize).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scaled_size_is_never_nothing() {
+        assert_eq!(Plan::smoke().scaled(10_000), 100);
+        assert_eq!(Plan::smoke().scaled(3), 1);
+        assert_eq!(Plan::default().scaled(10_000), 10_000);
+    }
+}

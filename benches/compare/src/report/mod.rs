@@ -1,0 +1,30 @@
+//! What is written at the end: a table to read, JSON to keep, plots to look at.
+
+mod axis;
+mod json;
+mod plots;
+mod svg;
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::measure::machine::Machine;
+use crate::outcome::Outcome;
+
+/// Writes everything into `folder`, and the table to standard output as well.
+pub fn write(folder: &Path, machine: &Machine, outcomes: &[Outcome]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let table = table::document(machine, outcomes);
+    print!("{table}");
+    fs::write(folder.join("report.md"), table)?;
+    let json = serde_json::to_string_pretty(&json::document(machine, outcomes))?;
+    fs::write(folder.join("report.json"), json)?;
+    for (name, plot) in outcomes.iter().flat_map(plots::of) {
+        fs::write(folder.join(name), plot)?;
+    }
+    eprintln!("written to {}", folder.display());
+    Ok(())
+}

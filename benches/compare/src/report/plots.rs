@@ -1,0 +1,192 @@
+//! The plots of a workload: throughput, waits, shares, commands.
+
+use super::axis::{Decades, nines};
+use super::svg::{Anchor, Svg};
+use crate::measure::Quantity;
+use crate::outcome::{Outcome, Row};
+use crate::variants::Variant;
+
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 150.0;
+const RIGHT: f64 = 90.0;
+const TOP: f64 = 60.0;
+const BAR: f64 = 22.0;
+const GAP: f64 = 8.0;
+const CURVE_HEIGHT: f64 = 340.0;
+const LEGEND: f64 = 20.0;
+
+/// Parts of the waits that a curve goes through.
+const PARTS: [f64; 14] =
+    [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.999_99];
+
+const LABELS: [(f64, &str); 6] = [
+    (0.0, "0 %"),
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+];
+
+/// The plots that the workload has figures for, by file name.
+pub fn of(outcome: &Outcome) -> Vec<(String, String)> {
+    let name = outcome.card.name;
+    let plots = [
+        ("throughput", bars(outcome, Quantity::PairsPerSecond)),
+        ("waits", waits(outcome)),
+        ("shares", shares(outcome)),
+        ("commands", bars(outcome, Quantity::CommandsPerPair)),
+    ];
+    let drawn = plots.into_iter().filter_map(|(kind, plot)| Some((kind, plot?)));
+    drawn.map(|(kind, plot)| (format!("{name}-{kind}.svg"), plot)).collect()
+}
+
+fn color(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Parklock => "#d1495b",
+        Variant::Floor => "#8d99ae",
+        Variant::Rlock => "#00798c",
+        Variant::Rslock => "#edae49",
+        Variant::AsyncRedisLock => "#66a182",
+        Variant::Redisson => "#2e4057",
+        Variant::RedissonFair => "#7a6c9d",
+    }
+}
+
+fn titled(outcome: &Outcome, what: &str, rows: usize) -> Svg {
+    let height = TOP + rows as f64 * (BAR + GAP) + 30.0;
+    headed(Svg::new(WIDTH, height), outcome, what)
+}
+
+fn headed(mut svg: Svg, outcome: &Outcome, what: &str) -> Svg {
+    let card = &outcome.card;
+    svg.text(16.0, 24.0, Anchor::Start, 16.0, &format!("{} {}: {what}", card.id, card.name));
+    svg.text(16.0, 42.0, Anchor::Start, 12.0, &card.about);
+    svg
+}
+
+/// One bar for each variant, on a scale of decades: the values lie far apart.
+fn bars(outcome: &Outcome, quantity: Quantity) -> Option<String> {
+    let values: Vec<(Variant, f64)> =
+        outcome.rows.iter().filter_map(|row| Some((row.variant, row.median(quantity)?))).collect();
+    let axis = Decades::around(values.iter().map(|(_, value)| *value))?.with_room_below();
+    let mut svg = titled(outcome, &format!("{} (logarithmic)", quantity.title()), values.len());
+    let span = WIDTH - LEFT - RIGHT;
+    let bottom = TOP + values.len() as f64 * (BAR + GAP);
+    for tick in axis.ticks() {
+        let x = LEFT + span * axis.place(tick);
+        svg.rule((x, TOP), (x, bottom));
+        svg.text(x, bottom + 16.0, Anchor::Middle, 11.0, &quantity.show(tick));
+    }
+    for (line, (variant, value)) in values.into_iter().enumerate() {
+        let y = TOP + line as f64 * (BAR + GAP);
+        let width = span * axis.place(value);
+        svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, variant.name());
+        svg.rect((LEFT, y), (width, BAR), color(variant));
+        svg.text(LEFT + width + 6.0, y + 15.0, Anchor::Start, 12.0, &quantity.show(value));
+    }
+    Some(svg.finish())
+}
+
+/// The distribution of the waits: which wait so many of them did not exceed.
+fn waits(outcome: &Outcome) -> Option<String> {
+    let clean = outcome.rows.iter().filter(|row| !row.is_broken());
+    let rows: Vec<&Row> = clean.filter(|row| !row.waits().is_empty()).collect();
+    let ends = rows.iter().flat_map(|row| [row.waits().quantile(0.0), row.waits().max()]);
+    let axis = Decades::around(ends)?;
+    let height = TOP + CURVE_HEIGHT + 40.0 + rows.len() as f64 * LEGEND;
+    let mut svg = headed(Svg::new(WIDTH, height), outcome, "waits by quantile");
+    grid(&mut svg, axis);
+    for (line, row) in rows.into_iter().enumerate() {
+        let waits = row.waits();
+        let curve = PARTS.map(|part| (across(part), down(axis, waits.quantile(part))));
+        svg.curve(&curve, color(row.variant));
+        let y = TOP + CURVE_HEIGHT + 40.0 + line as f64 * LEGEND;
+        svg.rect((LEFT, y), (14.0, 12.0), color(row.variant));
+        let said = format!("{}, at most {}", row.variant, Quantity::WaitMax.show(waits.max()));
+        svg.text(LEFT + 22.0, y + 11.0, Anchor::Start, 12.0, &said);
+    }
+    Some(svg.finish())
+}
+
+fn grid(svg: &mut Svg, axis: Decades) {
+    for tick in axis.ticks() {
+        let y = down(axis, tick);
+        svg.rule((LEFT, y), (WIDTH - RIGHT, y));
+        svg.text(LEFT - 8.0, y + 4.0, Anchor::End, 11.0, &Quantity::WaitMax.show(tick));
+    }
+    for (part, label) in LABELS {
+        let x = across(part);
+        svg.rule((x, TOP), (x, TOP + CURVE_HEIGHT));
+        svg.text(x, TOP + CURVE_HEIGHT + 18.0, Anchor::Middle, 11.0, label);
+    }
+}
+
+fn across(part: f64) -> f64 {
+    let last = nines(PARTS[PARTS.len() - 1]);
+    LEFT + (WIDTH - LEFT - RIGHT) * nines(part) / last
+}
+
+fn down(axis: Decades, seconds: f64) -> f64 {
+    TOP + CURVE_HEIGHT * (1.0 - axis.place(seconds))
+}
+
+/// What part of all turns each process had: one segment for each, greatest first.
+fn shares(outcome: &Outcome) -> Option<String> {
+    let clean = outcome.rows.iter().filter(|row| !row.is_broken());
+    let rows: Vec<&Row> = clean.filter(|row| row.shares().len() > 1).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let mut svg = titled(outcome, "share of each process", rows.len());
+    for (line, row) in rows.into_iter().enumerate() {
+        let y = TOP + line as f64 * (BAR + GAP);
+        svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, row.variant.name());
+        segments(&mut svg, y, row);
+    }
+    Some(svg.finish())
+}
+
+fn segments(svg: &mut Svg, y: f64, row: &Row) {
+    let shares = row.shares();
+    let total = shares.iter().sum::<u64>().max(1) as f64;
+    let mut x = LEFT;
+    for share in shares {
+        let part = share as f64 / total;
+        let width = (WIDTH - LEFT - RIGHT) * part;
+        svg.rect((x, y), ((width - 2.0).max(0.0), BAR), color(row.variant));
+        if width > 40.0 {
+            let percent = format!("{:.0} %", part * 100.0);
+            svg.rect((x + width / 2.0 - 19.0, y + 3.0), (36.0, BAR - 6.0), "#fff");
+            svg.text(x + width / 2.0 - 1.0, y + 15.0, Anchor::Middle, 11.0, &percent);
+        }
+        x += width;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::tests::outcome;
+
+    #[test]
+    fn every_plot_is_well_formed() {
+        let outcome = outcome(&[
+            (Variant::Parklock, &[400_000.0, 410_000.0]),
+            (Variant::Redisson, &[4_000.0, 3_900.0]),
+        ]);
+        let plots = of(&outcome);
+        let names: Vec<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
+        let kinds = ["throughput", "waits", "shares", "commands"];
+        assert_eq!(names, kinds.map(|kind| format!("example-{kind}.svg")));
+        for (name, plot) in &plots {
+            let parsed = roxmltree::Document::parse(plot);
+            assert!(parsed.is_ok(), "{name}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn a_workload_without_figures_has_no_plots() {
+        assert!(of(&outcome(&[(Variant::Parklock, &[])])).is_empty());
+    }
+}

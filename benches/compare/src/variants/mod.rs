@@ -1,0 +1,13 @@
+//! What is compared: each lock behind the same small trait, with its own defaults.
+
+pub mod async_redis_lock;
+pub mod contender;
+pub mod floor;
+pub mod parklock;
+pub mod redisson;
+pub mod rlock;
+pub mod rslock;
+pub mod variant;
+
+pub use contender::Contender;
+pub use variant::Variant;

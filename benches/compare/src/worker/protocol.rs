@@ -1,0 +1,146 @@
+//! What this program and its workers say to each other: one JSON object a line, orders in, replies out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::measure::Waits;
+
+/// An order to a worker. The first five prepare a job and are answered by `Ready`; the others move it on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub enum Order {
+    Turns(Turns),
+    Relay(Relay),
+    Park(Park),
+    Hold(Hold),
+    Churn(Churn),
+    Go,
+    Lock,
+    Unlock,
+    Stop,
+}
+
+/// With what a client connects.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Setup {
+    pub url: String,
+    /// The lease that a watchdog keeps up; the library's default if absent.
+    pub lease_ms: Option<u64>,
+    /// Redisson only: its fair lock.
+    pub fair: bool,
+    /// parklock only: how long it stays subscribed to a name that nobody uses; its default if absent.
+    pub linger_ms: Option<u64>,
+}
+
+impl Setup {
+    pub fn lease(&self) -> Option<Duration> {
+        self.lease_ms.map(Duration::from_millis)
+    }
+}
+
+/// Each task locks and unlocks its name until the time is over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Turns {
+    pub setup: Setup,
+    /// The name of each task.
+    pub names: Vec<String>,
+    pub warm_ms: u64,
+    pub timed_ms: u64,
+    pub check: Check,
+}
+
+/// How a turn proves that nobody else has one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Check {
+    /// Nobody contends.
+    None,
+    /// A number in this process.
+    Memory,
+    /// A number in a file, shared with other processes.
+    File { path: PathBuf },
+}
+
+/// One task, one name, locked and unlocked at a word.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Relay {
+    pub setup: Setup,
+    pub name: String,
+}
+
+/// So many tasks wait for so many names that somebody else holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Park {
+    pub setup: Setup,
+    pub tasks: usize,
+    pub names: usize,
+}
+
+/// Locks names and keeps them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hold {
+    pub setup: Setup,
+    pub names: usize,
+}
+
+/// Locks and unlocks ever new names, in `marks` equal parts, each at a `Go`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Churn {
+    pub setup: Setup,
+    pub names: usize,
+    pub marks: usize,
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// The first line of a worker: the versions it runs on.
+    Hello {
+        versions: BTreeMap<String, String>,
+    },
+    Ready,
+    Turned(Turned),
+    Locked {
+        at_ns: u64,
+    },
+    /// `called_ns`: when the unlock was called.
+    Unlocked {
+        called_ns: u64,
+    },
+    Parked,
+    Held,
+    /// One part of a churn is done; `violations`: waiters that got a lock which was held.
+    Marked {
+        violations: u64,
+    },
+    /// How many of the locks the client still believed in when it was told to stop.
+    Stopped {
+        valid: usize,
+    },
+    Failed {
+        why: String,
+    },
+}
+
+/// The result of `Turns`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Turned {
+    /// Turns of each task that ended within the time.
+    pub turns: Vec<u64>,
+    /// All turns since `Go`, those included that ended after the time.
+    pub entered: u64,
+    /// Lost updates of the number in memory.
+    pub lost: u64,
+    /// Tasks that did not get the lock long after the time was over.
+    pub unfinished: u64,
+    pub waits: Waits,
+}
+
+/// The name of the `i`th lock of a job that makes up its own names.
+pub fn name(i: usize) -> String {
+    format!("bench:{i}")
+}

@@ -1,0 +1,102 @@
+//! W1 to W4 in a worker: each task locks and unlocks its name, and notes how long each lock took.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::Wire;
+use super::protocol::{Reply, Turned, Turns};
+use super::section::Section;
+use crate::measure::Waits;
+use crate::variants::Contender;
+
+/// How long a task may still wait for the lock when the time is over, so that long waits are seen.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Connects and warms up, then runs the timed part at the word of the main process.
+pub async fn run<C: Contender>(job: Turns, wire: &mut Wire) -> Result<()> {
+    let client = C::connect(&job.setup).await?;
+    take_turns(&client, &job, Duration::from_millis(job.warm_ms)).await?;
+    wire.ready().await?;
+    wire.go().await?;
+    let turned = take_turns(&client, &job, Duration::from_millis(job.timed_ms)).await?;
+    wire.say(&Reply::Turned(turned)).await
+}
+
+async fn take_turns<C: Contender>(client: &C, job: &Turns, time: Duration) -> Result<Turned> {
+    let section = Arc::new(Section::new(&job.check)?);
+    let end = Instant::now() + time;
+    let mut tasks = JoinSet::new();
+    for (number, name) in job.names.iter().enumerate() {
+        let task = Turner::new(client.clone(), name, section.clone(), end);
+        tasks.spawn(async move { (number, task.run().await) });
+    }
+    let mut total = Turned { turns: vec![0; job.names.len()], ..Turned::default() };
+    while let Some(ended) = tasks.join_next().await {
+        let (number, tally) = ended?;
+        let tally = tally?;
+        total.turns[number] = tally.in_time;
+        total.entered += tally.entered;
+        total.unfinished += u64::from(tally.is_unserved);
+        total.waits.add(&tally.waits);
+    }
+    total.lost = section.lost(total.entered);
+    Ok(total)
+}
+
+/// One task.
+struct Turner<C: Contender> {
+    client: C,
+    handle: C::Handle,
+    section: Arc<Section>,
+    end: Instant,
+}
+
+/// What it saw.
+#[derive(Default)]
+struct Tally {
+    in_time: u64,
+    entered: u64,
+    is_unserved: bool,
+    waits: Waits,
+}
+
+impl<C: Contender> Turner<C> {
+    fn new(client: C, name: &str, section: Arc<Section>, end: Instant) -> Self {
+        Self { handle: client.handle(name), client, section, end }
+    }
+
+    async fn run(self) -> Result<Tally> {
+        let mut tally = Tally::default();
+        let mut too_late = std::pin::pin!(sleep_until(self.end + GRACE));
+        let mut now = Instant::now();
+        while now < self.end {
+            let asked = now;
+            let guard = self.wait(too_late.as_mut()).await?;
+            tally.waits.record(asked.elapsed());
+            let Some(guard) = guard else {
+                tally.is_unserved = true;
+                break;
+            };
+            self.section.pass(tally.entered).await?;
+            self.client.release(guard).await?;
+            now = Instant::now();
+            tally.entered += 1;
+            tally.in_time += u64::from(now <= self.end);
+        }
+        Ok(tally)
+    }
+
+    /// The lock, or nothing if it is too late. The timer is the task's own, made once, so that a turn pays little for it.
+    async fn wait(&self, too_late: Pin<&mut Sleep>) -> Result<Option<C::Guard>> {
+        tokio::select! {
+            biased;
+            acquired = self.client.acquire(&self.handle) => acquired.map(Some),
+            () = too_late => Ok(None),
+        }
+    }
+}

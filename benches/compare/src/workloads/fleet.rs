@@ -1,0 +1,56 @@
+//! W4: several processes want one name. How much they get done together, and who gets how much of it.
+
+use super::turns::{self, Shape};
+use super::{Card, Run, Workload};
+use crate::measure::Quantity::{
+    CommandsPerPair, Jain, LeastOverGreatest, PairsPerSecond, WaitMax, WaitMean, WaitP50, WaitP99,
+};
+use crate::plan::Plan;
+use crate::stage::Stage;
+use crate::variants::Variant;
+
+#[derive(Debug)]
+pub struct Fleet {
+    shape: Shape,
+}
+
+impl Fleet {
+    /// `far`: the first process reaches the server over a way that takes 2 ms longer.
+    pub fn new(plan: &Plan, far: bool) -> Self {
+        let shape =
+            Shape { processes: plan.processes, tasks: plan.tasks_each, contended: true, far };
+        Self { shape }
+    }
+}
+
+impl Workload for Fleet {
+    fn card(&self) -> Card {
+        let Shape { processes, tasks, .. } = self.shape;
+        let away = if self.shape.far { ", one process 2 ms away" } else { "" };
+        Card {
+            id: "W4",
+            name: if self.shape.far { "fleet-far" } else { "fleet" },
+            about: format!(
+                "{processes} processes × {tasks} tasks, one name{away} (the floor: one task)"
+            ),
+            target: "at least 50 × Redisson; least share at least 0.8 of the greatest; p99 and max wait at most \
+                     0.1 × Redisson's",
+            quantities: &[
+                PairsPerSecond,
+                LeastOverGreatest,
+                Jain,
+                WaitMean,
+                WaitP50,
+                WaitP99,
+                WaitMax,
+                CommandsPerPair,
+            ],
+            rounds: 5,
+            left_out: &[],
+        }
+    }
+
+    fn run<'a>(&'a self, stage: &'a mut Stage, variant: Variant) -> Run<'a> {
+        Box::pin(turns::run(stage, variant, self.shape))
+    }
+}

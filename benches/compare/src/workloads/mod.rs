@@ -1,0 +1,118 @@
+//! W1 to W8: what is done, what is reported of it, and what parklock aims at.
+
+mod churn;
+mod fleet;
+mod held;
+mod hot;
+mod par;
+mod parked;
+mod relay;
+mod seq;
+mod turns;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::measure::{Quantity, Sample};
+use crate::plan::Plan;
+use crate::stage::Stage;
+use crate::variants::Variant;
+
+/// A run of one variant in one round.
+pub type Run<'a> = Pin<Box<dyn Future<Output = Result<Sample>> + 'a>>;
+
+/// One table of the report.
+pub trait Workload {
+    fn card(&self) -> Card;
+
+    fn run<'a>(&'a self, stage: &'a mut Stage, variant: Variant) -> Run<'a>;
+}
+
+/// What stands above its table.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// `W3`, in the words of our own plan.
+    pub id: &'static str,
+    /// `hot`: also the name of its plots.
+    pub name: &'static str,
+    pub about: String,
+    pub target: &'static str,
+    /// The columns; the first is the one that progress shows.
+    pub quantities: &'static [Quantity],
+    pub rounds: usize,
+    /// Who cannot play, and why.
+    pub left_out: &'static [(Variant, &'static str)],
+}
+
+impl Card {
+    pub fn refuses(&self, variant: Variant) -> Option<&'static str> {
+        let entry = self.left_out.iter().find(|(who, _)| *who == variant);
+        entry.map(|(_, why)| *why)
+    }
+
+    #[cfg(test)]
+    pub fn example() -> Self {
+        Self {
+            id: "W0",
+            name: "example",
+            about: "nothing & nobody".to_owned(),
+            target: "> 1",
+            quantities: &[Quantity::PairsPerSecond, Quantity::CommandsPerPair],
+            rounds: 2,
+            left_out: &[],
+        }
+    }
+}
+
+/// The names on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// W1: one task, one name
+    Seq,
+    /// W2: 64 tasks, each its own name
+    Par,
+    /// W3: 64 tasks of one process, one name
+    Hot,
+    /// W4: 4 processes with 16 tasks each, one name; then with one of them 2 ms away
+    Fleet,
+    /// W5: two processes hand one name to and fro
+    Relay,
+    /// W6: 10,000 tasks wait: for one name, then each for its own
+    Parked,
+    /// W7: 100,000 locks are held under the watchdog
+    Held,
+    /// W8: 1,000,000 distinct names
+    Churn,
+    /// W1 to W8
+    All,
+}
+
+impl Name {
+    /// The tables that belong to it.
+    pub fn workloads(self, plan: &Plan) -> Vec<Box<dyn Workload>> {
+        match self {
+            Self::Seq => vec![Box::new(seq::Seq)],
+            Self::Par => vec![Box::new(par::Par { tasks: plan.tasks })],
+            Self::Hot => vec![Box::new(hot::Hot { tasks: plan.tasks })],
+            Self::Fleet => vec![
+                Box::new(fleet::Fleet::new(plan, false)),
+                Box::new(fleet::Fleet::new(plan, true)),
+            ],
+            Self::Relay => vec![Box::new(relay::Relay)],
+            Self::Parked => vec![
+                Box::new(parked::Parked::on_one_name(plan)),
+                Box::new(parked::Parked::on_own_names(plan)),
+            ],
+            Self::Held => vec![Box::new(held::Held::new(plan))],
+            Self::Churn => vec![Box::new(churn::Churn::new(plan))],
+            Self::All => Self::value_variants()
+                .iter()
+                .filter(|name| **name != Self::All)
+                .flat_map(|name| name.workloads(plan))
+                .collect(),
+        }
+    }
+}

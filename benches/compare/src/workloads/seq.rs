@@ -1,0 +1,39 @@
+//! W1: one task locks and unlocks one name in sequence. What a turn costs when nobody else is there.
+
+use super::turns::{self, Shape};
+use super::{Card, Run, Workload};
+use crate::measure::Quantity::{
+    ClientCpuPerPair, CommandsPerPair, PairsPerSecond, RequestsPerPair, ServerCpuPerPair, WaitP50,
+    WaitP99,
+};
+use crate::stage::Stage;
+use crate::variants::Variant;
+
+#[derive(Debug)]
+pub struct Seq;
+
+impl Workload for Seq {
+    fn card(&self) -> Card {
+        Card {
+            id: "W1",
+            name: "seq",
+            about: "one task, one name, lock and unlock in sequence".to_owned(),
+            target: "at least 0.95 × the floor, 0.90 × the best peer",
+            quantities: &[
+                PairsPerSecond,
+                WaitP50,
+                WaitP99,
+                CommandsPerPair,
+                RequestsPerPair,
+                ClientCpuPerPair,
+                ServerCpuPerPair,
+            ],
+            rounds: 5,
+            left_out: &[],
+        }
+    }
+
+    fn run<'a>(&'a self, stage: &'a mut Stage, variant: Variant) -> Run<'a> {
+        Box::pin(turns::run(stage, variant, Shape::ALONE))
+    }
+}

@@ -1,0 +1,162 @@
+//! W1 to W4 are one thing in several shapes: tasks of some processes that lock and unlock for a time.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::measure::stats::{jain, least_over_greatest};
+use crate::measure::{Quantity, Sample, Waits};
+use crate::proxy::Proxy;
+use crate::stage::{Reading, Stage};
+use crate::variants::Variant;
+use crate::worker::process::Worker;
+use crate::worker::protocol::{Check, Order, Reply, Turned, Turns};
+use crate::worker::section;
+
+/// What a client that is 2 ms away has more on each way.
+const ONE_WAY: Duration = Duration::from_millis(1);
+
+/// How many take part, and what they want.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub processes: usize,
+    /// Of each process.
+    pub tasks: usize,
+    /// All want the same name, or each its own.
+    pub contended: bool,
+    /// The first process is 2 ms away from the server.
+    pub far: bool,
+}
+
+impl Shape {
+    /// One task of one process.
+    pub const ALONE: Self = Self { processes: 1, tasks: 1, contended: false, far: false };
+
+    /// What cannot wait for a lock runs alone, as the measure of a single round of work.
+    fn fit_for(self, variant: Variant) -> Self {
+        if self.contended && !variant.waits() { Self::ALONE } else { self }
+    }
+}
+
+/// One run.
+pub async fn run(stage: &mut Stage, variant: Variant, shape: Shape) -> Result<Sample> {
+    let shape = shape.fit_for(variant);
+    stage.observer.empty().await?;
+    let proxy = if shape.far { Some(Proxy::start(stage.server.port(), ONE_WAY)?) } else { None };
+    let number =
+        if shape.contended && shape.processes > 1 { Some(SharedNumber::new()?) } else { None };
+    let mut crew = stage.hire(variant, shape.processes).await?;
+    for (i, worker) in crew.iter_mut().enumerate() {
+        let mut job = job(stage, variant, shape, i, worker.is_warm);
+        if let (0, Some(proxy)) = (i, &proxy) {
+            job.setup.url = proxy.url();
+        }
+        if let Some(number) = &number {
+            job.check = Check::File { path: number.path.clone() };
+        }
+        worker.tell(&Order::Turns(job)).await?;
+    }
+    for worker in &mut crew {
+        worker.hear_ready().await?;
+    }
+    let before = number.as_ref().map_or(Ok(0), SharedNumber::value)?;
+    let meter = stage.meter(&crew.iter().collect::<Vec<_>>()).await?;
+    let turned = go(&mut crew).await?;
+    let used = meter.used(&mut stage.observer).await?;
+    let after = number.as_ref().map_or(Ok(0), SharedNumber::value)?;
+    stage.thank(variant, crew);
+
+    let mut sample = sample(&turned, &used, stage.plan.timed, variant);
+    if number.is_some() {
+        let entered: u64 = turned.iter().map(|one| one.entered).sum();
+        sample.violations += entered.saturating_sub(after - before);
+    }
+    Ok(sample)
+}
+
+fn job(stage: &Stage, variant: Variant, shape: Shape, process: usize, is_warm: bool) -> Turns {
+    let cold_jvm = variant.on_the_jvm() && !is_warm;
+    let warm = if cold_jvm { stage.plan.warm_jvm } else { stage.plan.warm };
+    let name = |task: usize| match shape.contended {
+        true => "bench:one".to_owned(),
+        false => format!("bench:{process}:{task}"),
+    };
+    Turns {
+        setup: stage.setup(variant),
+        names: (0..shape.tasks).map(name).collect(),
+        warm_ms: warm.as_millis() as u64,
+        timed_ms: stage.plan.timed.as_millis() as u64,
+        check: if shape.contended { Check::Memory } else { Check::None },
+    }
+}
+
+async fn go(crew: &mut [Worker]) -> Result<Vec<Turned>> {
+    for worker in crew.iter_mut() {
+        worker.tell(&Order::Go).await?;
+    }
+    let mut all = Vec::with_capacity(crew.len());
+    for worker in crew {
+        match worker.hear().await? {
+            Reply::Turned(turned) => all.push(turned),
+            other => bail!("turns ended with {other:?}"),
+        }
+    }
+    Ok(all)
+}
+
+fn sample(turned: &[Turned], used: &Reading, timed: Duration, variant: Variant) -> Sample {
+    let mut sample = Sample::default();
+    let by_task: Vec<u64> = turned.iter().flat_map(|one| one.turns.iter().copied()).collect();
+    sample.shares = turned.iter().map(|one| one.turns.iter().sum()).collect();
+    let in_time: u64 = by_task.iter().sum();
+    sample.set(Quantity::PairsPerSecond, in_time as f64 / timed.as_secs_f64());
+    sample.set(Quantity::Jain, jain(&by_task));
+    sample.set(Quantity::LeastOverGreatest, least_over_greatest(&sample.shares));
+
+    // Costs are shared out over all turns that caused them, those included that ended late.
+    let pairs = turned.iter().map(|one| one.entered).sum::<u64>().max(1) as f64;
+    sample.set(Quantity::ClientCpuPerPair, used.client_cpu / pairs);
+    sample.set(Quantity::ServerCpuPerPair, used.server_cpu / pairs);
+    sample.set(Quantity::CommandsPerPair, used.commands.run() as f64 / pairs);
+    let sent = used.commands.sent(variant.sent_bare());
+    sample.set(Quantity::RequestsPerPair, sent as f64 / pairs);
+    let unserved: u64 = turned.iter().map(|one| one.unfinished).sum();
+    sample.set(Quantity::Unfinished, unserved as f64);
+
+    let mut waits = Waits::default();
+    turned.iter().for_each(|one| waits.add(&one.waits));
+    sample.set_waits(waits);
+    sample.commands = used.commands.clone();
+    sample.violations = turned.iter().map(|one| one.lost).sum();
+    sample
+}
+
+/// The number that processes add to in turn: a file in memory, gone with this value.
+struct SharedNumber {
+    path: PathBuf,
+    file: File,
+}
+
+impl SharedNumber {
+    fn new() -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path = folder.join(format!("parklock-compare-{:016x}", fastrand::u64(..)));
+        fs::write(&path, 0_u64.to_le_bytes())?;
+        let file = File::open(&path)?;
+        Ok(Self { path, file })
+    }
+
+    fn value(&self) -> Result<u64> {
+        section::read(&self.file)
+    }
+}
+
+impl Drop for SharedNumber {
+    fn drop(&mut self) {
+        // Eight bytes may stay behind if somebody else has removed the folder.
+        let _ = fs::remove_file(&self.path);
+    }
+}

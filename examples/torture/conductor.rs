@@ -1,0 +1,126 @@
+//! The parent: starts everything, breaks what the schedule says, ends everything, and has it judged.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{env, fs, process};
+
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::common::clock;
+use crate::crew::Crew;
+use crate::network::Network;
+use crate::reading::Progress;
+use crate::schedule::{self, Action, ServerFault};
+use crate::settings::{LEASE, MAX_PARK, STUCK, WORKERS};
+use crate::stage::Stage;
+use crate::verdict::{self, Evidence, Tally, Verdict};
+
+const STEP: Duration = Duration::from_millis(5);
+/// So late, the machine has no time for us: then nobody can be blamed for being slow.
+const LATE: u64 = 60_000_000;
+const PROGRESS: Duration = Duration::from_secs(10);
+
+pub async fn run(seed: u64, length: Duration) -> Verdict {
+    let mut stage = Stage::set(seed).await;
+    let mut network = Network::before(&stage.switch, seed).await;
+    let urls = (0..WORKERS).map(|worker| network.url(worker, &stage.switch)).collect();
+    let records = records();
+    let (started, mut tally) = (clock::now(), Tally::new());
+    let mut crew = Crew::hire(urls, seed, started, records.clone());
+
+    let (faults, inbox) = mpsc::unbounded_channel();
+    let plan = schedule::drawn(seed, length);
+    let conducted = conduct(plan, length, &mut crew, &mut network, faults, &mut tally);
+    tokio::join!(conducted, operate(&mut stage, inbox));
+    network.heal(&mut tally).await;
+    crew.dismiss(STUCK + LEASE * 4, &mut tally).await;
+    let left = left(&stage).await;
+    let gone = crew.gone.clone();
+    tally.merge(&stage.tally);
+    let evidence = Evidence {
+        records: records.clone(),
+        gone,
+        breaks: stage.breaks,
+        restarts: stage.restarts,
+        tally,
+        left,
+        started,
+    };
+    let verdict = verdict::pronounce(evidence, length);
+    if verdict == Verdict::Right {
+        let _ = fs::remove_dir_all(&records);
+    } else {
+        println!("the records are in {}", records.display());
+    }
+    verdict
+}
+
+async fn conduct(
+    plan: Vec<(Duration, Action)>,
+    length: Duration,
+    crew: &mut Crew,
+    network: &mut Network,
+    faults: mpsc::UnboundedSender<ServerFault>,
+    tally: &mut Tally,
+) {
+    let (started, mut plan) = (Instant::now(), plan.into_iter().peekable());
+    let (mut report, mut progress) = (PROGRESS, Progress::default());
+    while started.elapsed() < length {
+        let before = clock::now();
+        sleep(STEP).await;
+        if clock::now() - before > LATE {
+            tally.late.push((before, clock::now()));
+        }
+        crew.tick(Instant::now());
+        while let Some((_, action)) = plan.next_if(|(at, _)| *at <= started.elapsed()) {
+            tally.moment(format!("{action:?}"));
+            match action {
+                Action::Kill { worker } => crew.kill(worker, tally),
+                Action::Stop { worker, time } => {
+                    tally.add("worker stopped", 1);
+                    tally.add("worker stopped for longer than its lease", u64::from(time > LEASE));
+                    crew.stop(worker, time);
+                }
+                Action::Network { proxy, fault, time } => network.suffer(proxy, fault, time),
+                Action::Server(fault) => faults.send(fault).expect("the stage is there"),
+            }
+        }
+        if started.elapsed() >= report {
+            let (grants, kills) = (progress.grants(&crew.records), crew.gone.len());
+            println!("{:>4} s: {grants} grants, {kills} kills", report.as_secs());
+            report += PROGRESS;
+        }
+    }
+}
+
+/// Server faults follow each other, and hold up nothing else.
+async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFault>) {
+    while let Some(fault) = inbox.recv().await {
+        stage.suffer(fault).await;
+    }
+}
+
+/// What is still in Redis when it should not be.
+async fn left(stage: &Stage) -> Vec<(String, String)> {
+    let admin = stage.admin().await;
+    let until = Instant::now() + LEASE.max(MAX_PARK * 2) + Duration::from_secs(1);
+    loop {
+        let keys = admin.keys().await.into_iter().filter(|key| key != "lock:grants");
+        let keys = keys.map(|key| ("key".to_owned(), key));
+        let channels = admin.channels().await.into_iter();
+        let channels = channels.map(|channel| ("channel".to_owned(), channel));
+        let left: Vec<_> = keys.chain(channels).collect();
+        if left.is_empty() || Instant::now() > until {
+            return left;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn records() -> PathBuf {
+    let records = env::temp_dir().join(format!("parklock-torture-{}", process::id()));
+    let _ = fs::remove_dir_all(&records);
+    fs::create_dir_all(&records).expect("a directory for the records");
+    records
+}

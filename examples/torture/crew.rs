@@ -1,0 +1,120 @@
+//! The worker processes, their deaths and their successors.
+
+use std::path::PathBuf;
+use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::common::child::{self, Child};
+use crate::common::clock;
+use crate::settings::WORKERS;
+use crate::verdict::Tally;
+
+/// A worker and all of its predecessors.
+struct Berth {
+    child: Child,
+    pipes: Option<(ChildStdin, ChildStdout)>,
+    incarnation: u64,
+    stopped_until: Option<Instant>,
+}
+
+/// A worker that has come to its end.
+#[derive(Debug, Clone)]
+pub struct Gone {
+    pub name: String,
+    /// When the kill had returned; none if it ended by itself.
+    pub killed: Option<u64>,
+}
+
+pub struct Crew {
+    berths: Vec<Berth>,
+    urls: Vec<String>,
+    seed: u64,
+    started: u64,
+    pub records: PathBuf,
+    pub gone: Vec<Gone>,
+}
+
+impl Crew {
+    pub fn hire(urls: Vec<String>, seed: u64, started: u64, records: PathBuf) -> Self {
+        let (berths, gone) = (Vec::new(), Vec::new());
+        let mut crew = Self { berths, urls, seed, started, records, gone };
+        crew.berths = (0..WORKERS).map(|worker| crew.start(worker, 0)).collect();
+        crew
+    }
+
+    fn start(&self, worker: usize, incarnation: u64) -> Berth {
+        let mut command = child::command(std::env::current_exe().expect("our own path"));
+        let seed = self.seed.wrapping_mul(31).wrapping_add(incarnation * 100 + worker as u64);
+        let name = name(worker, incarnation);
+        let record = self.records.join(&name);
+        command.args(["--worker", &name, "--url", &self.urls[worker], "--seed"]);
+        command.arg(seed.to_string()).args(["--started", &self.started.to_string()]);
+        command.arg("--record").arg(record);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Child::start(command);
+        let pipes = Some(child.pipes());
+        Berth { child, pipes, incarnation, stopped_until: None }
+    }
+
+    /// SIGKILL; a successor starts at once.
+    pub fn kill(&mut self, worker: usize, tally: &mut Tally) {
+        let berth = &mut self.berths[worker];
+        if !berth.child.is_running() {
+            tally.wrong(format!("worker {} ended by itself", name(worker, berth.incarnation)));
+        }
+        if berth.stopped_until.is_some() {
+            tally.add("worker killed while it was stopped", 1);
+        }
+        berth.child.kill();
+        let killed = Some(clock::now());
+        tally.add("worker killed", 1);
+        let incarnation = berth.incarnation + 1;
+        self.gone.push(Gone { name: name(worker, berth.incarnation), killed });
+        self.berths[worker] = self.start(worker, incarnation);
+    }
+
+    /// SIGSTOP, until its time is over.
+    pub fn stop(&mut self, worker: usize, time: Duration) {
+        let berth = &mut self.berths[worker];
+        berth.child.signal("STOP");
+        berth.stopped_until = Some(Instant::now() + time);
+    }
+
+    /// Continues those whose time is over.
+    pub fn tick(&mut self, now: Instant) {
+        for berth in &mut self.berths {
+            if berth.stopped_until.is_some_and(|until| until <= now) {
+                berth.stopped_until = None;
+                berth.child.signal("CONT");
+            }
+        }
+    }
+
+    /// Tells all to finish, and waits until they have.
+    pub async fn dismiss(&mut self, within: Duration, tally: &mut Tally) {
+        let until = Instant::now() + within;
+        for berth in &mut self.berths {
+            berth.stopped_until = None;
+            berth.child.signal("CONT");
+            berth.pipes = None;
+        }
+        for (worker, berth) in self.berths.iter_mut().enumerate() {
+            while berth.child.is_running() && Instant::now() < until {
+                sleep(Duration::from_millis(10)).await;
+            }
+            let name = name(worker, berth.incarnation);
+            let late = berth.child.is_running();
+            if late {
+                tally.wrong(format!("worker {name} does not come to its end"));
+                berth.child.kill();
+            }
+            self.gone.push(Gone { name, killed: late.then(clock::now) });
+        }
+    }
+}
+
+fn name(worker: usize, incarnation: u64) -> String {
+    format!("w{worker}.{incarnation}")
+}

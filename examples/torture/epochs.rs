@@ -1,0 +1,64 @@
+//! When Redis forgot what it had granted, and what can still be demanded across such a break.
+//!
+//! The library does not promise that a lock outlives a server that loses it. So claims exclude each other within an
+//! epoch, which ends with such a break. A claim belongs to the epochs in which Redis has confirmed it for certain: a
+//! request that was answered ran between its sending and its answer. One that overlaps with the break itself may have
+//! run on either side of it, and is judged by later confirmations only.
+
+use crate::common::clock;
+use crate::reading::Claim;
+
+/// Redis lost one lock, or all of them.
+#[derive(Debug, Clone)]
+pub struct Break {
+    pub lock: Option<&'static str>,
+    pub from: u64,
+    pub to: u64,
+    /// What was sent before it ran before it, if it ran at all: the server was replaced.
+    sharp: bool,
+}
+
+impl Break {
+    /// The old server grants nothing any more, and the new one nothing yet.
+    pub fn sharp() -> Self {
+        let now = clock::now();
+        Self { lock: None, from: now, to: now, sharp: true }
+    }
+
+    /// The server went on: it happened between then and now.
+    pub fn loose(lock: Option<&'static str>, from: u64) -> Self {
+        Self { lock, from, to: clock::now(), sharp: false }
+    }
+
+    fn is_before(&self, sent: u64) -> bool {
+        self.to < sent
+    }
+
+    /// Whether it may have come before a request with this sending and answer.
+    fn may_be_before(&self, sent: u64, answered: u64) -> bool {
+        if self.sharp { self.to < sent } else { self.from <= answered }
+    }
+}
+
+/// All breaks of a run.
+#[derive(Debug)]
+pub struct Epochs(pub Vec<Break>);
+
+impl Epochs {
+    fn of<'a>(&'a self, lock: &'a str) -> impl Iterator<Item = &'a Break> {
+        self.0.iter().filter(move |one| one.lock.is_none_or(|name| name == lock))
+    }
+
+    /// The epochs of its lock in which Redis knew of the claim for certain; often one, sometimes none.
+    pub fn sure(&self, claim: &Claim) -> std::ops::RangeInclusive<usize> {
+        let of = |test: &dyn Fn(&Break) -> bool| self.of(&claim.lock).filter(|b| test(b)).count();
+        let first = of(&|one| one.may_be_before(claim.confirmed, claim.acquired));
+        let last = of(&|one| one.is_before(claim.last_confirmed));
+        first..=last
+    }
+
+    /// Whether Redis may have lost the claim by then, since it last confirmed it.
+    pub fn excuse(&self, claim: &Claim, lost_at: u64) -> bool {
+        self.of(&claim.lock).any(|one| one.from <= lost_at && one.to >= claim.last_confirmed)
+    }
+}

@@ -1,0 +1,56 @@
+//! The torture run: several client processes, random locks, and everything that can go wrong.
+//!
+//! `cargo run --release --example torture -- --seconds 600 --seed 7`; without a seed it draws one and prints it. It
+//! needs `redis-server` (or what `PARKLOCK_SERVER` names). It ends with the counters of the paths that were taken and
+//! the violations that were found. Its exit code is 1 if there is a violation, 2 if a run of a minute missed a path.
+
+#![allow(unreachable_pub, reason = "a binary exports nothing")]
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+mod conductor;
+mod crew;
+mod epochs;
+mod network;
+mod reading;
+mod rules;
+mod schedule;
+mod settings;
+mod stage;
+mod switch;
+mod verdict;
+mod worker;
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use verdict::Verdict;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let options: HashMap<&str, &str> =
+        words.chunks(2).map(|pair| (pair[0].as_str(), pair.get(1).map_or("", |w| w))).collect();
+    let number = |name: &str| options.get(name).map(|word| word.parse().expect("a number"));
+    let seed = number("--seed").unwrap_or_else(|| fastrand::u64(..1_000_000));
+    if let Some(name) = options.get("--worker") {
+        worker::run(&worker::Orders {
+            name: (*name).to_owned(),
+            url: options["--url"].to_owned(),
+            seed,
+            started: number("--started").expect("the conductor says so"),
+            record: options["--record"].into(),
+        });
+        return ExitCode::SUCCESS;
+    }
+    let length = Duration::from_secs(number("--seconds").unwrap_or(60));
+    println!("torture --seconds {} --seed {seed}", length.as_secs());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    // Proxies and switch have threads of their own, which end with us.
+    match runtime.block_on(conductor::run(seed, length)) {
+        Verdict::Right => ExitCode::SUCCESS,
+        Verdict::Wrong => ExitCode::from(1),
+        Verdict::Incomplete => ExitCode::from(2),
+    }
+}

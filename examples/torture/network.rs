@@ -1,0 +1,131 @@
+//! The proxies before the clients, and their faults.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::common::{Class, Fault, Proxy};
+use crate::schedule::{Harm, NetworkFault, Target};
+use crate::settings::PROXIES;
+use crate::switch::Switch;
+use crate::verdict::Tally;
+
+const SCRIPTS: [(&str, &str); 6] = [
+    ("acquire", include_str!("../../lua/lock/acquire.lua")),
+    ("exchange", include_str!("../../lua/lock/exchange.lua")),
+    ("release", include_str!("../../lua/lock/release.lua")),
+    ("renew", include_str!("../../lua/lock/renew.lua")),
+    ("count", include_str!("../../lua/lock/count.lua")),
+    ("leave_line", include_str!("../../lua/lock/leave_line.lua")),
+];
+
+/// Faults that are over after their time, each as a task.
+pub struct Network {
+    proxies: Vec<&'static Proxy>,
+    counts: Vec<(&'static str, Fault)>,
+    running: JoinSet<(String, usize)>,
+}
+
+impl Network {
+    pub async fn before(switch: &Switch, seed: u64) -> Self {
+        let (mut proxies, mut counts) = (Vec::new(), Vec::new());
+        for number in 0..PROXIES {
+            let proxy = Proxy::seeded(switch.address(), seed.wrapping_add(number as u64)).await;
+            let proxy: &'static Proxy = Box::leak(Box::new(proxy));
+            for (name, text) in SCRIPTS {
+                proxy.name_script(name, text);
+                counts.push((name, proxy.script(name).count()));
+            }
+            counts.push(("EVAL: the server had forgotten a script", proxy.command("EVAL").count()));
+            let messages = proxy.messages().delay_reply(Duration::ZERO, Duration::ZERO);
+            counts.push(("unlock messages", messages));
+            proxies.push(proxy);
+        }
+        Self { proxies, counts, running: JoinSet::new() }
+    }
+
+    /// Workers share the proxies, and the last worker has none.
+    pub fn url(&self, worker: usize, switch: &Switch) -> String {
+        self.proxies.get(worker).map_or_else(|| switch.url(), |proxy| proxy.url())
+    }
+
+    pub fn suffer(&mut self, proxy: usize, fault: NetworkFault, time: Duration) {
+        let proxy = self.proxies[proxy];
+        self.running.spawn(async move { harm(proxy, fault, time).await });
+    }
+
+    /// Waits for the end of all faults, and counts what happened.
+    pub async fn heal(&mut self, tally: &mut Tally) {
+        while let Some(done) = self.running.join_next().await {
+            let (what, times) = done.expect("no panic in a fault");
+            tally.add(&what, times as u64);
+        }
+        for (name, count) in &self.counts {
+            tally.add(&format!("seen: {name}"), count.fired() as u64);
+        }
+    }
+}
+
+async fn harm(proxy: &'static Proxy, fault: NetworkFault, time: Duration) -> (String, usize) {
+    match fault {
+        NetworkFault::Frames { target, harm, times } => {
+            let rule = match target {
+                Target::Script(name) => proxy.script(name),
+                Target::Command(name) => proxy.command(name),
+                Target::Messages => proxy.messages(),
+            };
+            let rule = rule.first(times);
+            let (what, fault) = match harm {
+                Harm::CutBefore => ("cut before", rule.cut_before()),
+                Harm::CutAfter => ("cut after", rule.cut_after()),
+                Harm::CutWithin(bytes) => ("cut within", rule.cut_within(bytes)),
+                Harm::DelayRequest(by) => ("late:", rule.delay_request(by, by / 2)),
+                Harm::DelayReply(by) => ("late answer of", rule.delay_reply(by, by / 2)),
+                Harm::HoldRequest => ("held:", rule.hold_request()),
+                Harm::HoldReply => ("held answer of", rule.hold_reply()),
+                Harm::Slice(bytes) => ("sliced answer of", rule.slice_reply(bytes)),
+                Harm::Swallow => ("swallowed", rule.swallow_reply()),
+            };
+            sleep(time).await;
+            fault.lift();
+            (format!("net: {what} {}", named(target)), fault.fired())
+        }
+        NetworkFault::Blackhole { subscribers } => {
+            let hole = proxy.blackhole(class(subscribers));
+            sleep(time).await;
+            hole.lift();
+            (format!("net: blackhole, {}", whom(subscribers)), hole.fired())
+        }
+        NetworkFault::Reset { subscribers } => {
+            let reset = proxy.reset(class(subscribers)).await;
+            (format!("net: reset, {}", whom(subscribers)), reset)
+        }
+        NetworkFault::Refuse => {
+            proxy.refuse().await;
+            let cut = proxy.reset(None).await;
+            sleep(time).await;
+            proxy.accept_again().await;
+            ("net: refused".to_owned(), cut)
+        }
+    }
+}
+
+fn named(target: Target) -> &'static str {
+    match target {
+        Target::Script(name) | Target::Command(name) => name,
+        Target::Messages => "messages",
+    }
+}
+
+fn class(subscribers: Option<bool>) -> Option<Class> {
+    subscribers.map(|subscribers| if subscribers { Class::Subscriber } else { Class::Command })
+}
+
+fn whom(subscribers: Option<bool>) -> &'static str {
+    match subscribers {
+        None => "all",
+        Some(true) => "subscribers",
+        Some(false) => "commands",
+    }
+}

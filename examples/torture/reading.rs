@@ -1,0 +1,111 @@
+//! Reads what the workers have recorded.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::crew::Gone;
+use crate::verdict::Tally;
+
+/// One guard's time, as its worker recorded it; all times in nanoseconds of the machine's monotonic clock.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub worker: String,
+    pub lock: String,
+    pub owner: String,
+    pub token: u64,
+    pub called: u64,
+    pub acquired: u64,
+    /// When the request was sent with which Redis first confirmed it, at the latest.
+    pub confirmed: u64,
+    /// When the last such request was sent, at the earliest.
+    pub last_confirmed: u64,
+    pub deadline: u64,
+    pub ended: Option<u64>,
+    /// When the loss was noticed, if it was lost.
+    pub lost_at: Option<u64>,
+    pub by_kill: bool,
+}
+
+/// All claims of one worker; what else it said is counted.
+pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
+    let text = fs::read_to_string(records.join(&gone.name)).unwrap_or_default();
+    let mut claims = Vec::new();
+    let mut places = HashMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let id = *words.get(1).unwrap_or(&"");
+        let claim: Option<&mut Claim> =
+            places.get(id).and_then(|&place: &usize| claims.get_mut(place));
+        match (words[0], claim) {
+            ("c", _) => tally.add(id, 1),
+            ("v", _) => tally.wrong(format!("{}: {id}", gone.name)),
+            ("o", None) => {
+                places.insert(id, claims.len());
+                claims.push(opened(&gone.name, &words));
+            }
+            ("d", Some(claim)) => {
+                claim.deadline = number(words[2]);
+                claim.last_confirmed = number(words[3]);
+            }
+            ("x", Some(claim)) => {
+                claim.ended = Some(number(words[2]));
+                claim.lost_at = (words[3] == "lost").then(|| number(words[4]));
+            }
+            ("u", Some(claim)) => claim.lost_at = Some(number(words[2])),
+            _ => tally.wrong(format!("{}: a strange line: {line}", gone.name)),
+        }
+    }
+    for claim in claims.iter_mut().filter(|claim| claim.ended.is_none()) {
+        claim.ended = gone.killed.map(|killed| killed.min(claim.deadline));
+        claim.by_kill = true;
+    }
+    claims
+}
+
+fn opened(worker: &str, words: &[&str]) -> Claim {
+    Claim {
+        worker: worker.to_owned(),
+        lock: words[2].to_owned(),
+        owner: words[3].to_owned(),
+        token: number(words[4]),
+        called: number(words[5]),
+        acquired: number(words[6]),
+        confirmed: number(words[7]),
+        last_confirmed: number(words[8]),
+        deadline: number(words[9]),
+        ended: None,
+        lost_at: None,
+        by_kill: false,
+    }
+}
+
+fn number(word: &str) -> u64 {
+    word.parse().unwrap_or_else(|_| panic!("not a number in a record: {word}"))
+}
+
+/// How far the records have been counted.
+#[derive(Debug, Default)]
+pub struct Progress {
+    read: HashMap<PathBuf, u64>,
+    grants: usize,
+}
+
+impl Progress {
+    /// Grants so far.
+    pub fn grants(&mut self, records: &Path) -> usize {
+        let Ok(entries) = fs::read_dir(records) else { return self.grants };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let from = self.read.entry(path.clone()).or_default();
+            let mut news = String::new();
+            let read = File::open(&path).and_then(|mut file| {
+                file.seek(SeekFrom::Start(*from))?;
+                file.read_to_string(&mut news)
+            });
+            *from += read.unwrap_or(0) as u64;
+            self.grants += news.lines().filter(|line| line.starts_with("o\t")).count();
+        }
+        self.grants
+    }
+}

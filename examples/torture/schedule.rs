@@ -1,0 +1,189 @@
+//! What is to be broken, and when: drawn from the seed alone, before anything has started.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::settings::{LEASE, LOCKS, PROXIES, WORKERS, is_bout};
+
+/// Something that goes wrong, or that an operator does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    Kill { worker: usize },
+    Stop { worker: usize, time: Duration },
+    Network { proxy: usize, fault: NetworkFault, time: Duration },
+    Server(ServerFault),
+}
+
+#[derive(Debug, Clone)]
+pub enum NetworkFault {
+    /// Strikes the first few requests of this kind, or their replies.
+    Frames {
+        target: Target,
+        harm: Harm,
+        times: usize,
+    },
+    Blackhole {
+        subscribers: Option<bool>,
+    },
+    Reset {
+        subscribers: Option<bool>,
+    },
+    Refuse,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Target {
+    Script(&'static str),
+    Command(&'static str),
+    Messages,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Harm {
+    CutBefore,
+    CutAfter,
+    CutWithin(usize),
+    DelayRequest(Duration),
+    DelayReply(Duration),
+    HoldRequest,
+    HoldReply,
+    Slice(usize),
+    /// Messages only.
+    Swallow,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum ServerFault {
+    FlushScripts,
+    KillConnections(&'static str),
+    Pause(Duration),
+    ClientPause(Duration, &'static str),
+    MemoryFull(Duration),
+    RestartWithData,
+    RestartEmpty,
+    /// The replica, which has heard nothing for this long, takes over from a killed primary.
+    Promote(Duration),
+    /// The replica takes over, and the old primary, demoted, keeps its clients for this long.
+    Demote(Duration),
+    /// Clients are led to a replica that has heard nothing for this long, and stay for twice as long.
+    Misdirect(Duration),
+    FlushAll,
+    Del(&'static str),
+    ForceUnlock(&'static str),
+}
+
+/// The whole run, in order of time.
+pub fn drawn(seed: u64, length: Duration) -> Vec<(Duration, Action)> {
+    let mut rng = Rng::with_seed(seed);
+    let mut plan = Vec::new();
+    let mut rhythm = |rng: &mut Rng, mean: u64, what: &mut dyn FnMut(&mut Rng) -> Action| {
+        let mut at = Duration::from_millis(rng.u64(300..300 + mean));
+        while at < length {
+            if is_bout(at) {
+                plan.push((at, what(rng)));
+            }
+            at += Duration::from_millis(rng.u64(mean / 2..mean * 3 / 2));
+        }
+    };
+    rhythm(&mut rng, 540, &mut |rng| Action::Kill { worker: rng.usize(..WORKERS) });
+    rhythm(&mut rng, 1_100, &mut |rng| Action::Stop {
+        worker: rng.usize(..WORKERS),
+        time: stop(rng),
+    });
+    rhythm(&mut rng, 250, &mut |rng| {
+        let (proxy, time) = (rng.usize(..PROXIES), ms(rng, 20..500));
+        Action::Network { proxy, fault: network(rng), time }
+    });
+    let mut cards = Vec::new();
+    rhythm(&mut rng, 800, &mut |rng| {
+        if cards.is_empty() {
+            cards = deck(rng);
+        }
+        Action::Server(cards.pop().expect("a new deck"))
+    });
+    plan.sort_by_key(|(at, _)| *at);
+    plan
+}
+
+fn ms(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_millis(rng.u64(range))
+}
+
+/// One in three sleeps through its lease.
+fn stop(rng: &mut Rng) -> Duration {
+    if rng.u32(..3) == 0 { LEASE + ms(rng, 50..900) } else { ms(rng, 10..500) }
+}
+
+fn network(rng: &mut Rng) -> NetworkFault {
+    let class = |rng: &mut Rng| [None, Some(false), Some(true)][rng.usize(..3)];
+    match rng.u32(..100) {
+        0..8 => NetworkFault::Blackhole { subscribers: class(rng) },
+        8..14 => NetworkFault::Reset { subscribers: class(rng) },
+        14..18 => NetworkFault::Refuse,
+        _ => frames(rng),
+    }
+}
+
+fn frames(rng: &mut Rng) -> NetworkFault {
+    let target = match rng.u32(..100) {
+        0..30 => Target::Script("acquire"),
+        30..42 => Target::Script("exchange"),
+        42..58 => Target::Script("release"),
+        58..66 => Target::Script("renew"),
+        66..72 => Target::Script("count"),
+        72..75 => Target::Script("leave_line"),
+        75..80 => Target::Command("TIME"),
+        80..82 => Target::Command("PING"),
+        82..85 => Target::Command("HELLO"),
+        85..92 => Target::Command("SUBSCRIBE"),
+        _ => Target::Messages,
+    };
+    let reply = |rng: &mut Rng| match rng.u32(..4) {
+        0 => Harm::CutWithin(rng.usize(1..8)),
+        1 => Harm::DelayReply(ms(rng, 1..400)),
+        2 => Harm::HoldReply,
+        _ => Harm::Slice(rng.usize(1..6)),
+    };
+    let harm = match (target, rng.u32(..8)) {
+        (Target::Messages, 0..4) => Harm::Swallow,
+        (Target::Messages, _) => reply(rng),
+        (_, 0) => Harm::CutBefore,
+        (_, 1 | 2) => Harm::CutAfter,
+        (_, 3) => Harm::DelayRequest(ms(rng, 1..400)),
+        (_, 4) => Harm::HoldRequest,
+        _ => reply(rng),
+    };
+    NetworkFault::Frames { target, harm, times: rng.usize(1..4) }
+}
+
+/// One card of each kind at least, so that a minute meets them all.
+fn deck(rng: &mut Rng) -> Vec<ServerFault> {
+    let lock = |rng: &mut Rng| LOCKS[rng.usize(..LOCKS.len())];
+    let mut deck = Vec::new();
+    for round in 0..2 {
+        deck.extend([
+            ServerFault::FlushScripts,
+            ServerFault::FlushScripts,
+            ServerFault::KillConnections(["pubsub", "normal"][round]),
+            ServerFault::Pause(ms(rng, 20..700)),
+            ServerFault::ClientPause(ms(rng, 20..400), ["ALL", "WRITE"][round]),
+            ServerFault::MemoryFull(ms(rng, 50..300)),
+            ServerFault::RestartWithData,
+            ServerFault::RestartWithData,
+            ServerFault::Promote(ms(rng, 0..300)),
+            ServerFault::Del(lock(rng)),
+            ServerFault::ForceUnlock(lock(rng)),
+        ]);
+    }
+    deck.extend([
+        ServerFault::RestartWithData,
+        ServerFault::RestartEmpty,
+        ServerFault::Promote(Duration::ZERO),
+        ServerFault::Demote(ms(rng, 20..300)),
+        ServerFault::Misdirect(ms(rng, 100..400)),
+        ServerFault::FlushAll,
+    ]);
+    rng.shuffle(&mut deck);
+    deck
+}

@@ -1,0 +1,65 @@
+//! What both sides of the run must agree on.
+
+use std::time::Duration;
+
+use parklock::Config;
+
+/// The lease of a watched lock. Short, so that the locks of the dead come back within the run.
+pub const LEASE: Duration = Duration::from_millis(1_200);
+
+/// The longest that a fixed lease or an extension may be: then every deadline tells when Redis last confirmed it.
+pub const LONGEST_FIXED: Duration = LEASE;
+
+/// A nested hold that asks for what is left of a lease brings its deadline nearer to the expiry. By so much may a
+/// deadline be later than its last confirmation and the lease.
+pub const SLACK: Duration = Duration::from_millis(30);
+
+/// A line outlives its last sign of life by twice this.
+pub const MAX_PARK: Duration = Duration::from_millis(600);
+
+/// Nobody may wait longer than this for a lock, whatever happens.
+pub const STUCK: Duration = Duration::from_secs(30);
+
+pub const WORKERS: usize = 5;
+pub const PROXIES: usize = 3;
+pub const TASKS: usize = 12;
+
+/// The first ones are the busy ones.
+pub const LOCKS: [&str; 10] =
+    ["hot", "warm", "busy{1}", "orders:42", "naïve", "a b", "50%", "stock", "quiet", "still"];
+
+pub fn config() -> Config {
+    Config::default()
+        .watchdog_timeout(LEASE)
+        .max_park(MAX_PARK)
+        .connect_timeout(Duration::from_millis(500))
+        .claim_timeout(Duration::from_millis(100))
+        .subscription_linger(Duration::from_millis(400))
+}
+
+/// How long after a request was sent its lease may be believed: the library's own rule, said once more.
+pub fn validity(lease: Duration) -> Duration {
+    lease - (lease / 100 + Duration::from_millis(2))
+}
+
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("far less than 584 years")
+}
+
+/// Faults come in bouts. In between, when the last ones are over, nobody may be left waiting for a lock that is free.
+const BOUT: Duration = Duration::from_secs(7);
+const OVER: Duration = Duration::from_secs(10);
+const PERIOD: Duration = Duration::from_secs(12);
+
+/// How long a free lock may keep somebody waiting then: far less than a park, which hides a wake-up that was lost.
+pub const PROMPT: Duration = Duration::from_millis(350);
+
+/// Whether something may be broken, so long after the start.
+pub fn is_bout(since: Duration) -> bool {
+    since.as_nanos() % PERIOD.as_nanos() < BOUT.as_nanos()
+}
+
+/// Whether all that was broken must have mended.
+pub fn is_calm(since: Duration) -> bool {
+    since.as_nanos() % PERIOD.as_nanos() >= OVER.as_nanos()
+}

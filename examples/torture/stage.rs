@@ -1,0 +1,222 @@
+//! The servers of the run: a primary, its replica, and all that an operator or a bad day does to them.
+
+use std::fs;
+use std::time::Duration;
+
+use parklock::Client;
+use tokio::time::sleep;
+
+use crate::common::{Admin, Class, Proxy, Server, clock};
+use crate::schedule::ServerFault;
+use crate::switch::Switch;
+use crate::verdict::{Break, Tally};
+
+/// Two servers that take turns as the primary, each with the proxy through which the other one follows it.
+pub struct Stage {
+    servers: [Server; 2],
+    feeds: [Proxy; 2],
+    primary: usize,
+    pub switch: Switch,
+    /// When Redis forgot what it had granted.
+    pub breaks: Vec<Break>,
+    /// When the primary was restarted and kept what it had granted.
+    pub restarts: Vec<u64>,
+    pub tally: Tally,
+}
+
+impl Stage {
+    pub async fn set(seed: u64) -> Self {
+        // Each write is in the file before it is answered: SIGKILL takes nothing back.
+        let keeps = || Server::builder().set("appendonly", "yes").set("appendfsync", "no");
+        let servers = [keeps().start().await, keeps().start().await];
+        let feeds = [
+            Proxy::seeded(servers[0].address(), seed).await,
+            Proxy::seeded(servers[1].address(), seed).await,
+        ];
+        let switch = Switch::to(servers[0].address());
+        let stage = Self {
+            servers,
+            feeds,
+            primary: 0,
+            switch,
+            breaks: Vec::new(),
+            restarts: Vec::new(),
+            tally: Tally::new(),
+        };
+        stage.follow(1).await;
+        stage
+    }
+
+    fn primary(&self) -> &Server {
+        &self.servers[self.primary]
+    }
+
+    fn replica(&self) -> &Server {
+        &self.servers[1 - self.primary]
+    }
+
+    pub async fn admin(&self) -> Admin {
+        self.primary().admin().await
+    }
+
+    /// Makes a server the replica of the other one.
+    async fn follow(&self, replica: usize) {
+        let port = self.feeds[1 - replica].port().to_string();
+        self.servers[replica].admin().await.cmd::<()>(&["REPLICAOF", "127.0.0.1", &port]).await;
+    }
+
+    async fn lead(&self, server: usize) {
+        self.servers[server].admin().await.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+    }
+
+    /// Whether the replica has a copy at all.
+    async fn is_followed(&self) -> bool {
+        for _ in 0..100 {
+            let admin = self.replica().admin().await;
+            if admin.info("replication", "master_link_status").await.as_deref() == Some("up") {
+                return true;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        false
+    }
+
+    pub async fn suffer(&mut self, fault: ServerFault) {
+        self.tally.add(&format!("server: {}", word(fault)), 1);
+        self.tally.moment(format!("now: {fault:?}"));
+        match fault {
+            ServerFault::FlushScripts => self.admin().await.script_flush().await,
+            ServerFault::KillConnections(kind) => {
+                self.admin().await.client_kill(kind).await;
+            }
+            ServerFault::Pause(time) => {
+                self.primary().pause();
+                sleep(time).await;
+                self.primary().resume();
+            }
+            ServerFault::ClientPause(time, what) => {
+                let millis = time.as_millis().to_string();
+                self.admin().await.cmd::<()>(&["CLIENT", "PAUSE", &millis, what]).await;
+                sleep(time).await;
+            }
+            ServerFault::MemoryFull(time) => {
+                let admin = self.admin().await;
+                admin.config_set("maxmemory", "1").await;
+                sleep(time).await;
+                admin.config_set("maxmemory", "0").await;
+            }
+            ServerFault::RestartWithData => self.restart().await,
+            ServerFault::RestartEmpty => self.restart_empty().await,
+            ServerFault::Promote(deaf) => self.promote(deaf).await,
+            ServerFault::Demote(time) => self.demote(time).await,
+            ServerFault::Misdirect(time) => {
+                // It has not heard of the latest grants.
+                self.feeds[self.primary].refuse().await;
+                self.feeds[self.primary].reset(Class::Replica).await;
+                sleep(time).await;
+                self.switch.point_at(self.replica().address()).await;
+                sleep(time * 2).await;
+                self.switch.point_at(self.primary().address()).await;
+                self.feeds[self.primary].accept_again().await;
+            }
+            ServerFault::FlushAll => {
+                let admin = self.admin().await;
+                let from = clock::now();
+                admin.cmd::<()>(&["FLUSHALL"]).await;
+                self.breaks.push(Break::loose(None, from));
+            }
+            ServerFault::Del(lock) => {
+                let (admin, from) = (self.admin().await, clock::now());
+                let key = format!("lock:{{{}}}", lock.replace('{', "%7B").replace('}', "%7D"));
+                if admin.cmd::<i64>(&["DEL", &key]).await == 1 {
+                    self.breaks.push(Break::loose(Some(lock), from));
+                }
+            }
+            ServerFault::ForceUnlock(lock) => self.force_unlock(lock).await,
+        }
+    }
+
+    /// Once its file has all that a former replica was sent; until then it would come back with less.
+    async fn restart(&mut self) {
+        let admin = self.admin().await;
+        while admin.info("persistence", "aof_rewrite_in_progress").await.as_deref() != Some("0")
+            || admin.info("persistence", "aof_rewrite_scheduled").await.as_deref() != Some("0")
+        {
+            sleep(Duration::from_millis(10)).await;
+        }
+        self.primary().kill();
+        self.restarts.push(clock::now());
+        self.primary().start_again().await;
+    }
+
+    async fn restart_empty(&mut self) {
+        self.primary().kill();
+        self.breaks.push(Break::sharp());
+        let _ = fs::remove_dir_all(self.primary().dir().join("appendonlydir"));
+        let _ = fs::remove_file(self.primary().dir().join("appendonly.aof"));
+        self.primary().start_again().await;
+    }
+
+    async fn promote(&mut self, deaf: Duration) {
+        if !self.is_followed().await {
+            return self.tally.add("server: no replica to promote", 1);
+        }
+        let (old, new) = (self.primary, 1 - self.primary);
+        if !deaf.is_zero() {
+            self.feeds[old].refuse().await;
+            self.feeds[old].reset(Class::Replica).await;
+            sleep(deaf).await;
+        }
+        self.servers[old].kill();
+        self.lead(new).await;
+        // From here on nobody gets anything from the old one, and nobody yet from the new one.
+        self.breaks.push(Break::sharp());
+        self.switch.point_at(self.servers[new].address()).await;
+        self.primary = new;
+        self.servers[old].start_again().await;
+        self.feeds[old].accept_again().await;
+        self.follow(old).await;
+    }
+
+    async fn demote(&mut self, time: Duration) {
+        if !self.is_followed().await {
+            return self.tally.add("server: no replica to promote", 1);
+        }
+        let (old, new) = (self.primary, 1 - self.primary);
+        self.lead(new).await;
+        self.follow(old).await;
+        sleep(time).await;
+        self.breaks.push(Break::sharp());
+        self.switch.point_at(self.servers[new].address()).await;
+        self.primary = new;
+    }
+
+    async fn force_unlock(&mut self, lock: &'static str) {
+        let from = clock::now();
+        let Ok(client) = Client::connect(self.primary().url()).await else { return };
+        match client.lock(lock).force_unlock().await {
+            Ok(true) => self.breaks.push(Break::loose(Some(lock), from)),
+            Ok(false) => {}
+            Err(error) => self.tally.wrong(format!("force_unlock: {error:?}")),
+        }
+        client.close().await;
+    }
+}
+
+fn word(fault: ServerFault) -> &'static str {
+    match fault {
+        ServerFault::FlushScripts => "scripts flushed",
+        ServerFault::KillConnections(_) => "connections killed",
+        ServerFault::Pause(_) => "stopped and continued",
+        ServerFault::ClientPause(..) => "clients paused",
+        ServerFault::MemoryFull(_) => "memory full",
+        ServerFault::RestartWithData => "restarted with its data",
+        ServerFault::RestartEmpty => "restarted without data",
+        ServerFault::Promote(_) => "replica promoted",
+        ServerFault::Demote(_) => "primary demoted under its clients",
+        ServerFault::Misdirect(_) => "clients led to the replica",
+        ServerFault::FlushAll => "FLUSHALL",
+        ServerFault::Del(_) => "DEL of a lock",
+        ServerFault::ForceUnlock(_) => "force_unlock",
+    }
+}

@@ -1,0 +1,92 @@
+//! The client of a worker, which is closed and replaced from time to time while its tasks are at work.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use parklock::{Client, Error};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::common::clock;
+use crate::settings::config;
+use crate::worker::record;
+
+/// Longer than any response timeout of the run.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// A client, and since when it has been closed: its guards are told so then.
+#[derive(Debug)]
+pub struct Seat {
+    pub client: Client,
+    closed: OnceLock<u64>,
+}
+
+impl Seat {
+    pub fn closed(&self) -> Option<u64> {
+        self.closed.get().copied()
+    }
+
+    async fn close(&self) {
+        let _ = self.closed.set(clock::now());
+        if timeout(CLOSING, self.client.close()).await.is_err() {
+            record::violation("close() did not come back");
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Desk {
+    url: String,
+    seat: Mutex<Option<Arc<Seat>>>,
+}
+
+impl Desk {
+    pub fn new(url: String) -> Self {
+        Self { url, seat: Mutex::default() }
+    }
+
+    /// The client of the moment.
+    pub fn seat(&self) -> Option<Arc<Seat>> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, seat: Option<Arc<Seat>>) -> Option<Arc<Seat>> {
+        std::mem::replace(&mut *self.seat.lock().unwrap_or_else(PoisonError::into_inner), seat)
+    }
+
+    /// Connects, however long that takes; `false` if it was stopped first.
+    pub async fn open(&self, stop: &CancellationToken) -> bool {
+        let connected = stop.run_until_cancelled(self.connect()).await;
+        let Some(client) = connected else { return false };
+        self.set(Some(Arc::new(Seat { client, closed: OnceLock::new() })));
+        true
+    }
+
+    /// Takes a new client first, and closes the old one while others still use it.
+    pub async fn replace(&self, stop: &CancellationToken) {
+        let old = self.seat();
+        if self.open(stop).await
+            && let Some(old) = old
+        {
+            old.close().await;
+            record::reached("client closed at work");
+        }
+    }
+
+    pub async fn close(&self) {
+        if let Some(seat) = self.set(None) {
+            seat.close().await;
+        }
+    }
+
+    async fn connect(&self) -> Client {
+        loop {
+            match Client::connect_with(&self.url, config()).await {
+                Ok(client) => return client,
+                Err(Error::Unavailable { .. }) => record::reached("connect: Unavailable"),
+                Err(error) => record::violation(&format!("connect: {error:?}")),
+            }
+            sleep(Duration::from_millis(30)).await;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A guard with its claim: whatever ends it, the record says so before the lock is given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use parklock::{Error, Guard};
+use tokio::time::{sleep, timeout};
+
+use crate::settings::LEASE;
+use crate::worker::desk::Seat;
+use crate::worker::manner::unlocked;
+use crate::worker::record::{self, Call, Claim, View};
+
+/// How often a holder looks at its deadline while it works.
+const LOOK: Duration = Duration::from_millis(60);
+
+pub struct Held {
+    claim: Claim,
+    guard: Option<Guard>,
+    seat: Arc<Seat>,
+    fixed: bool,
+}
+
+impl Held {
+    /// To be called right after the acquire returned.
+    pub fn begin(call: &Call, guard: Guard, seat: &Arc<Seat>) -> Self {
+        let claim = Claim::begin(call, &guard);
+        let fixed = call.lease != LEASE;
+        Self { claim, guard: Some(guard), seat: Arc::clone(seat), fixed }
+    }
+
+    fn guard(&self) -> &Guard {
+        self.guard.as_ref().expect("taken only at the end")
+    }
+
+    pub fn confirmed(&self) -> u64 {
+        self.claim.confirmed
+    }
+
+    pub fn token(&self) -> u64 {
+        self.guard().token().get()
+    }
+
+    pub fn is_valid(&self) -> bool {
+        self.guard().is_valid()
+    }
+
+    /// The critical section.
+    pub async fn work(&mut self, rng: &mut Rng) {
+        let guard = self.guard.as_ref().expect("taken only at the end");
+        critical_section(rng, &mut self.claim, guard).await;
+        if self.fixed && !self.is_valid() {
+            record::reached("a fixed lease ran out");
+        }
+        if rng.u32(..12) == 0 {
+            self.extend(rng).await;
+        }
+    }
+
+    /// Holds it for this long, if it is not lost before.
+    pub async fn keep(&mut self, long: Duration) {
+        let guard = self.guard.as_ref().expect("taken only at the end");
+        stay(long, &mut self.claim, guard).await;
+    }
+
+    /// Never by more than a watched lease: then the deadline still tells when it was confirmed.
+    async fn extend(&mut self, rng: &mut Rng) {
+        let lease = Duration::from_millis(rng.u64(50..1_200)).min(LEASE);
+        match self.guard().extend(lease).await {
+            Ok(()) => record::reached("extended"),
+            Err(error) => unlocked(&Err(error)),
+        }
+        let guard = self.guard.as_ref().expect("taken only at the end");
+        self.claim.renew(guard);
+    }
+
+    /// Gives it back in one way or the other.
+    pub async fn end(mut self, rng: &mut Rng) {
+        if rng.u32(..100) < 30 {
+            return; // the drop does it
+        }
+        let was_valid = self.say_end();
+        let Some(guard) = self.guard.take() else { return };
+        if rng.u32(..100) < 12 {
+            let cancelled = timeout(Duration::from_micros(rng.u64(..2_000)), guard.unlock()).await;
+            if cancelled.is_err() {
+                record::reached("unlock cancelled");
+            }
+            return;
+        }
+        let result = guard.unlock().await;
+        unlocked(&result);
+        if matches!(result, Err(Error::Lost)) && was_valid && self.seat.closed().is_none() {
+            self.claim.unlock_said_lost();
+        }
+    }
+
+    /// Whether it was valid to the end.
+    fn say_end(&mut self) -> bool {
+        let (closed, guard) = (self.seat.closed(), self.guard.as_ref());
+        guard.is_some_and(|guard| {
+            self.claim.end(guard, closed);
+            guard.is_valid()
+        })
+    }
+
+    /// Forgets the guard, and waits until it is lost.
+    pub async fn forget(mut self) {
+        let Some(guard) = self.guard.take() else { return };
+        let lost = View::lost(&guard);
+        std::mem::forget(guard);
+        record::reached("guard forgotten");
+        lost.await;
+        self.claim.forgotten(self.seat.closed());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.say_end();
+        drop(self.guard.take());
+    }
+}
+
+/// Some work; mostly short, sometimes longer than any lease. It stops when the lock is lost.
+pub async fn critical_section(rng: &mut Rng, claim: &mut Claim, view: &impl View) {
+    let long = Duration::from_micros(match rng.u32(..100) {
+        0..72 => rng.u64(..3_000),
+        72..90 => rng.u64(3_000..25_000),
+        90..98 => rng.u64(50_000..200_000),
+        _ => rng.u64(300_000..2_000_000),
+    });
+    stay(long, claim, view).await;
+}
+
+async fn stay(long: Duration, claim: &mut Claim, view: &impl View) {
+    let (lost, mut left) = (view.lost(), long);
+    tokio::pin!(lost);
+    while !left.is_zero() {
+        let some = left.min(LOOK);
+        tokio::select! {
+            _ = &mut lost => return record::reached("stopped by lost()"),
+            () = sleep(some) => left -= some,
+        }
+        claim.renew(view);
+    }
+}

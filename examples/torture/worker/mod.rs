@@ -1,0 +1,134 @@
+//! A worker process: a client or two, a few tasks, and a record of what they held.
+
+mod desk;
+mod events;
+mod handle;
+mod hold;
+mod manner;
+mod ops;
+pub mod record;
+
+use std::panic;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::common::clock;
+use crate::settings::{LOCKS, STUCK, TASKS, is_bout};
+use desk::Desk;
+
+/// What the conductor tells a worker.
+#[derive(Debug)]
+pub struct Orders {
+    /// Unique in the run.
+    pub name: String,
+    pub url: String,
+    pub seed: u64,
+    /// When the run began, on the clock of all processes.
+    pub started: u64,
+    pub record: PathBuf,
+}
+
+/// Between two looks at a lock; a client lives for a dozen of them.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// A panic that is part of the run.
+const ON_PURPOSE: &str = "on purpose";
+
+static STARTED: OnceLock<u64> = OnceLock::new();
+
+/// Whether a task may do what keeps others waiting longer than they should.
+fn may_dawdle() -> bool {
+    let since = clock::now().saturating_sub(*STARTED.get_or_init(clock::now));
+    is_bout(Duration::from_nanos(since))
+}
+
+pub fn run(orders: &Orders) {
+    let _ = STARTED.set(orders.started);
+    record::open(&orders.record);
+    events::count();
+    panic::set_hook(Box::new(|info| {
+        let said = info.to_string();
+        if !said.contains(ON_PURPOSE) {
+            record::violation(&format!("panic: {said}"));
+        }
+    }));
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(work(orders));
+}
+
+async fn work(orders: &Orders) {
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    // A thread of Tokio's own reads the pipe, so it is counted from the start.
+    let boss = tokio::spawn(async move {
+        let _ = tokio::io::stdin().read_u8().await;
+        told.cancel();
+    });
+    sleep(Duration::from_millis(5)).await;
+    let before = descriptors();
+    let desk = Arc::new(Desk::new(orders.url.clone()));
+    if desk.open(&stop).await {
+        let tasks = TaskTracker::new();
+        for task in 0..TASKS {
+            let seed = orders.seed.wrapping_mul(1_000_003).wrapping_add(task as u64);
+            let (desk, stop) = (Arc::clone(&desk), stop.clone());
+            let name = orders.name.clone();
+            tasks.spawn(async move { ops::endless(&name, &desk, seed, &stop).await });
+        }
+        tasks.close();
+        let mut rng = fastrand::Rng::with_seed(orders.seed);
+        while stop.run_until_cancelled(sleep(PAUSE)).await.is_some() {
+            look(&desk, &mut rng).await;
+            if rng.u32(..12) == 0 {
+                desk.replace(&stop).await;
+            }
+        }
+        if timeout(STUCK, tasks.wait()).await.is_err() {
+            record::violation(&format!("{} tasks never came to an end", tasks.len()));
+        }
+    }
+    desk.close().await;
+    let _ = boss.await;
+    // The connections' own tasks end a moment after the client.
+    let back = async {
+        while descriptors().len() > before.len() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if timeout(Duration::from_secs(3), back).await.is_err() {
+        record::violation(&format!("descriptors left: {before:?}, then {:?}", descriptors()));
+    }
+    record::reached("worker ended in order");
+}
+
+/// What anybody may ask of a lock.
+async fn look(desk: &Desk, rng: &mut fastrand::Rng) {
+    let Some(seat) = desk.seat() else { return };
+    match seat.client.lock(any_lock(rng)).ttl().await {
+        Ok(Some(Duration::MAX)) => record::violation("a lock has no TTL"),
+        Ok(_) => record::reached("looked at a TTL"),
+        Err(error) => manner::heard(&error),
+    }
+}
+
+/// What each descriptor of this process is.
+fn descriptors() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let link = |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).ok();
+    let links = entries.flatten().filter_map(link);
+    links.map(|link| link.display().to_string()).filter(|link| !link.starts_with("/proc")).collect()
+}
+
+/// The first locks are asked for most, and the last one is left to those who hold it for long.
+fn any_lock(rng: &mut fastrand::Rng) -> &'static str {
+    let most = LOCKS.len() - 1;
+    let (one, other) = (rng.usize(..most), rng.usize(..most));
+    LOCKS[one.min(other)]
+}

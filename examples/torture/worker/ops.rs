@@ -1,0 +1,247 @@
+//! What a task does with locks: everything that a program could, in random order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use parklock::{Error, Hold, Owner};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::common::clock;
+use crate::settings::{LEASE, LONGEST_FIXED, STUCK};
+use crate::worker::desk::{Desk, Seat};
+use crate::worker::handle::Handle;
+use crate::worker::hold::{Held, critical_section};
+use crate::worker::manner::{Manner, acquired, heard};
+use crate::worker::record::{self, Call, Claim};
+use crate::worker::{ON_PURPOSE, any_lock};
+
+/// One step after the other, until told to stop.
+pub async fn endless(worker: &str, desk: &Desk, seed: u64, stop: &CancellationToken) {
+    let mut rng = Rng::with_seed(seed);
+    while !stop.is_cancelled() {
+        let Some(seat) = desk.seat() else { return };
+        let step = Step { worker: worker.to_owned(), seat, rng: rng.fork() };
+        if timeout(STUCK, step.take()).await.is_err() {
+            record::violation("a step took longer than anybody should ever wait");
+        }
+        sleep(Duration::from_micros(rng.u64(..25_000))).await;
+    }
+}
+
+/// One thing that a task does.
+struct Step {
+    worker: String,
+    seat: Arc<Seat>,
+    rng: Rng,
+}
+
+impl Step {
+    async fn take(mut self) {
+        match self.rng.u32(..100) {
+            0..47 => self.simple().await,
+            47..55 => self.burst().await,
+            55..72 => self.nested().await,
+            72..80 => self.run().await,
+            80..86 => self.panics().await,
+            86..90 => self.forgets().await,
+            90..95 => self.aborted().await,
+            95..97 => self.keeps().await,
+            _ => self.shared_owner().await,
+        }
+    }
+
+    fn handle(&mut self) -> Handle {
+        let (name, client) = (any_lock(&mut self.rng), &self.seat.client);
+        let fixed = self.rng.u32(..100) < 30;
+        let longest = u64::try_from(LONGEST_FIXED.as_millis()).expect("short");
+        let lease = fixed.then(|| Duration::from_millis(self.rng.u64(60..=longest)));
+        let reentrant = self.rng.u32(..100) < 35;
+        Handle::new(client, name, reentrant, lease)
+    }
+
+    fn call(&self, handle: &Handle, owner: Option<String>) -> Call {
+        let owner = owner.unwrap_or_else(|| format!("{}/{}", self.worker, record::next_id()));
+        let (lock, lease) = (handle.name, handle.lease.unwrap_or(LEASE));
+        Call { lock, owner, lease, confirmed: None, called: clock::now() }
+    }
+
+    async fn held(&self, call: &Call, handle: &Handle, manner: Manner) -> Option<Held> {
+        let guard = acquired(handle, manner).await?;
+        Some(Held::begin(call, guard, &self.seat))
+    }
+
+    /// Takes a lock, works, gives it back.
+    async fn simple(mut self) {
+        let (handle, manner) = (self.handle(), Manner::any(&mut self.rng));
+        let call = self.call(&handle, handle.reentrant.then(task));
+        let Some(mut held) = self.held(&call, &handle, manner).await else { return };
+        held.work(&mut self.rng).await;
+        held.end(&mut self.rng).await;
+    }
+
+    /// Many ask for one lock at once, which goes from hand to hand.
+    async fn burst(mut self) {
+        let name = any_lock(&mut self.rng);
+        let mut tasks = JoinSet::new();
+        for _ in 0..self.rng.usize(4..32) {
+            let (worker, seat) = (self.worker.clone(), Arc::clone(&self.seat));
+            let mut step = Self { worker, seat, rng: self.rng.fork() };
+            let handle = Handle::new(&self.seat.client, name, false, None);
+            let work = Duration::from_micros(self.rng.u64(..1_500));
+            tasks.spawn(async move {
+                let call = step.call(&handle, None);
+                let manner = Manner::any(&mut step.rng);
+                let Some(held) = step.held(&call, &handle, manner).await else { return };
+                sleep(work).await;
+                held.end(&mut step.rng).await;
+            });
+        }
+        tasks.join_all().await;
+    }
+
+    /// Takes a lock up to three times, and gives it back in any order.
+    async fn nested(mut self) {
+        let outer = self.handle();
+        let outer = Handle::new(&self.seat.client, outer.name, true, outer.lease);
+        let call = self.call(&outer, Some(task()));
+        let Some(first) = self.held(&call, &outer, Manner::Lock).await else { return };
+        let confirmed = first.confirmed();
+        let mut holds = vec![first];
+        for _ in 0..self.rng.usize(1..3) {
+            holds[0].work(&mut self.rng).await;
+            let lease = self.rng.bool().then_some(LEASE / 3);
+            let inner = Handle::new(&self.seat.client, outer.name, true, lease);
+            let call = Call { confirmed: Some(confirmed), ..self.call(&inner, Some(task())) };
+            let manner = Manner::any(&mut self.rng);
+            let Some(held) = self.nest(&call, &inner, manner, &holds[0]).await else { continue };
+            holds.push(held);
+        }
+        while !holds.is_empty() {
+            let any = self.rng.usize(..holds.len());
+            holds.swap_remove(any).end(&mut self.rng).await;
+        }
+    }
+
+    /// A hold within another: it is that one's, or the other was lost and this is a new one.
+    async fn nest(&self, call: &Call, inner: &Handle, how: Manner, outer: &Held) -> Option<Held> {
+        let guard = acquired(inner, how).await?;
+        if guard.token().get() == outer.token() {
+            record::reached("nested");
+            return Some(Held::begin(call, guard, &self.seat));
+        }
+        if outer.is_valid() {
+            record::violation(&format!("a nested hold of {} has another token", call.lock));
+        }
+        let call = Call { confirmed: None, ..call.clone() };
+        Some(Held::begin(&call, guard, &self.seat))
+    }
+
+    /// Works in `run`.
+    async fn run(mut self) {
+        let handle = self.handle();
+        let handle = Handle::new(&self.seat.client, handle.name, false, handle.lease);
+        let (call, seat) = (self.call(&handle, None), Arc::clone(&self.seat));
+        let (mut rng, cancelled) = (self.rng.fork(), self.rng.u32(..4) == 0);
+        let work = async move |hold: Hold| {
+            let mut claim = Ending { claim: Claim::begin(&call, &hold), hold, seat };
+            let Ending { claim, hold, .. } = &mut claim;
+            critical_section(&mut rng, claim, hold).await;
+        };
+        let limit = Duration::from_millis(if cancelled { self.rng.u64(..100) } else { 60_000 });
+        match timeout(limit, handle.run(work)).await {
+            Ok(Ok(())) => record::reached("run"),
+            Ok(Err(Error::Lost)) => record::reached("run: stopped by loss"),
+            Ok(Err(error)) => heard(&error),
+            Err(_) => record::reached("run: cancelled"),
+        }
+    }
+
+    /// Panics while it holds.
+    async fn panics(mut self) {
+        let handle = self.handle();
+        let panicking = tokio::spawn(async move {
+            let call = self.call(&handle, None);
+            let Some(mut held) = self.held(&call, &handle, Manner::Lock).await else { return };
+            held.work(&mut self.rng).await;
+            record::reached("panic while holding");
+            panic!("{ON_PURPOSE}");
+        });
+        let _ = panicking.await;
+    }
+
+    /// Forgets its guard: the fixed lease must end it.
+    async fn forgets(mut self) {
+        let lease = Some(Duration::from_millis(self.rng.u64(60..300)));
+        let handle = Handle::new(&self.seat.client, any_lock(&mut self.rng), false, lease);
+        let call = self.call(&handle, None);
+        let Some(held) = self.held(&call, &handle, Manner::Lock).await else { return };
+        held.forget().await;
+    }
+
+    /// Holds for so long that a server may come and go meanwhile.
+    async fn keeps(mut self) {
+        let handle = Handle::new(&self.seat.client, "still", false, None);
+        let call = self.call(&handle, None);
+        let manner = Manner::TryFor(LEASE);
+        let Some(mut held) = self.held(&call, &handle, manner).await else { return };
+        let long = Duration::from_millis(self.rng.u64(600..2_500));
+        held.keep(long).await;
+        held.end(&mut self.rng).await;
+    }
+
+    /// A task that is aborted wherever it happens to be.
+    async fn aborted(mut self) {
+        let after = Duration::from_micros(self.rng.u64(..60_000));
+        let task = tokio::spawn(async move {
+            match self.rng.bool() {
+                true => Box::pin(self.simple()).await,
+                false => Box::pin(self.nested()).await,
+            }
+        });
+        sleep(after).await;
+        task.abort();
+        if task.await.is_err() {
+            record::reached("task aborted");
+        }
+    }
+
+    /// Two tasks that are one owner.
+    async fn shared_owner(mut self) {
+        let (name, owner) = (any_lock(&mut self.rng), Owner::new());
+        let words = format!("{}/owner-{}", self.worker, record::next_id());
+        let tasks = [(); 2].map(|()| {
+            let (seat, mut rng) = (Arc::clone(&self.seat), self.rng.fork());
+            let handle = Handle::new(&seat.client, name, true, None).owned_by(&owner);
+            let call = self.call(&handle, Some(words.clone()));
+            let step = Self { worker: self.worker.clone(), seat, rng: rng.fork() };
+            tokio::spawn(async move {
+                let Some(mut held) = step.held(&call, &handle, Manner::Lock).await else { return };
+                held.work(&mut rng).await;
+                held.end(&mut rng).await;
+            })
+        });
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+/// Ends its claim before `run` gives the lock back, whatever ends the work.
+struct Ending {
+    claim: Claim,
+    hold: Hold,
+    seat: Arc<Seat>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.claim.end(&self.hold, self.seat.closed());
+    }
+}
+
+fn task() -> String {
+    format!("task-{}-{}", std::process::id(), tokio::task::id())
+}

@@ -1,0 +1,177 @@
+//! What a worker leaves behind: one line a fact, written at once, so that a killed process has told all it knew.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parklock::{Ended, Guard, Hold};
+
+use crate::common::clock;
+use crate::settings::{LEASE, SLACK, nanos, validity};
+
+static RECORD: OnceLock<File> = OnceLock::new();
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// From now on lines are appended to this file.
+pub fn open(path: &Path) {
+    let file = File::options().create(true).append(true).open(path).expect("a writable record");
+    RECORD.set(file).expect("opened once");
+}
+
+/// One line, in one write: no other thread's line gets between, and a kill leaves all of it or nothing.
+pub fn line(words: &str) {
+    let Some(mut file) = RECORD.get() else { return };
+    file.write_all(format!("{words}\n").as_bytes()).expect("the disk is not full");
+}
+
+/// A path was taken.
+pub fn reached(path: &str) {
+    line(&format!("c\t{path}"));
+}
+
+/// Something that must never happen.
+pub fn violation(what: &str) {
+    line(&format!("v\t{}", what.replace(['\t', '\n'], " ")));
+}
+
+pub fn next_id() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A guard, or the view of one.
+pub trait View: Send {
+    fn token(&self) -> u64;
+    fn remaining(&self) -> Duration;
+    fn is_valid(&self) -> bool;
+    fn lost(&self) -> impl Future<Output = Ended> + Send + 'static;
+}
+
+macro_rules! view {
+    ($($kind:ty)*) => {$(
+        impl View for $kind {
+            fn token(&self) -> u64 {
+                <$kind>::token(self).get()
+            }
+            fn remaining(&self) -> Duration {
+                <$kind>::remaining(self)
+            }
+            fn is_valid(&self) -> bool {
+                <$kind>::is_valid(self)
+            }
+            fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
+                <$kind>::lost(self)
+            }
+        }
+    )*};
+}
+
+view!(Guard Hold);
+
+/// When a hold can be believed until, as read at this moment.
+struct Reading {
+    at: u64,
+    deadline: u64,
+}
+
+fn read(view: &impl View) -> Option<Reading> {
+    loop {
+        let (before, left, at) = (clock::now(), view.remaining(), clock::now());
+        if left.is_zero() {
+            return None;
+        }
+        // Stopped in between, it would tell a wrong deadline.
+        if at - before < 1_000_000 {
+            return Some(Reading { at, deadline: before + nanos(left) });
+        }
+    }
+}
+
+/// What was known when the acquire was called.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub lock: &'static str,
+    pub owner: String,
+    pub lease: Duration,
+    /// A nested hold was confirmed when its outer one was.
+    pub confirmed: Option<u64>,
+    pub called: u64,
+}
+
+/// One claim on the record, from the acquire's return to its end.
+#[derive(Debug)]
+pub struct Claim {
+    id: u64,
+    deadline: u64,
+    /// When the request was sent with which Redis first confirmed it, at the latest.
+    pub confirmed: u64,
+    /// When the last such request was sent, at the earliest.
+    last: u64,
+    written_at: u64,
+    open: bool,
+}
+
+impl Claim {
+    /// To be called right after the acquire returned.
+    pub fn begin(call: &Call, view: &impl View) -> Self {
+        let (id, acquired) = (next_id(), clock::now());
+        let Some(Reading { deadline, .. }) = read(view) else {
+            reached("over before it was looked at");
+            return Self { id, deadline: 0, confirmed: 0, last: 0, written_at: 0, open: false };
+        };
+        let sent = deadline.saturating_sub(nanos(validity(call.lease)));
+        let (confirmed, token) = (call.confirmed.unwrap_or(sent), view.token());
+        let Call { lock, owner, called, .. } = call;
+        // A grant of its own was confirmed by the very request; what was handed on has a history.
+        let is_first = token % 1024 == 0 && call.confirmed.is_none();
+        let last = confirmed.saturating_sub(if is_first { 0 } else { nanos(SLACK) });
+        line(&format!(
+            "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}"
+        ));
+        Self { id, deadline, confirmed, last, written_at: acquired, open: true }
+    }
+
+    /// Takes note of the deadline, which a renewal may have moved.
+    pub fn renew(&mut self, view: &impl View) {
+        if let Some(Reading { at, deadline }) = read(view).filter(|_| self.open)
+            && deadline > self.deadline
+            && at > self.written_at + 50_000_000
+        {
+            (self.deadline, self.written_at) = (deadline, at);
+            let sent = deadline.saturating_sub(nanos(validity(LEASE) + SLACK));
+            self.last = self.last.max(sent);
+            line(&format!("d\t{}\t{deadline}\t{}", self.id, self.last));
+        }
+    }
+
+    /// To be called right before it is given back, or when it was lost.
+    pub fn end(&mut self, view: &impl View, closed: Option<u64>) {
+        if std::mem::take(&mut self.open) {
+            let (now, valid) = (clock::now(), view.is_valid());
+            self.say_end(now, valid, closed);
+        }
+    }
+
+    /// The guard is forgotten, and its loss has just been told.
+    pub fn forgotten(&mut self, closed: Option<u64>) {
+        if std::mem::take(&mut self.open) {
+            self.say_end(clock::now(), false, closed);
+        }
+    }
+
+    fn say_end(&self, at: u64, valid: bool, closed: Option<u64>) {
+        let (ended, how) = match closed {
+            _ if valid => (at, "valid"),
+            Some(closed) => (closed.min(self.deadline), "closed"),
+            None => (at.min(self.deadline), "lost"),
+        };
+        line(&format!("x\t{}\t{ended}\t{how}\t{}", self.id, clock::now()));
+    }
+
+    /// It was valid, and then the release said that it had been lost before.
+    pub fn unlock_said_lost(&self) {
+        line(&format!("u\t{}\t{}", self.id, clock::now()));
+    }
+}

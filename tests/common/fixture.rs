@@ -1,0 +1,80 @@
+//! What most tests of the library begin with: clients, names, and how to tell that somebody waits.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use parklock::{Client, Config};
+use tokio::time::{sleep, timeout};
+
+use super::{Admin, Server, eventually};
+
+/// As long as a background effect may take on a machine that has other things to do; far less than a default lease.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// As long as we look at what should not happen. If it is too short, a test cannot fail, but neither can it flake.
+pub const A_WHILE: Duration = Duration::from_millis(60);
+
+/// Longer than any test takes: what comes sooner was not waited for.
+pub const LONG: Duration = Duration::from_secs(600);
+
+/// Locks that outlive a silent holder by three seconds.
+pub fn quick() -> Config {
+    Config::default().watchdog_timeout(Duration::from_secs(3))
+}
+
+/// With the default lease of thirty seconds: whatever is free much sooner was not freed by it.
+pub async fn client(server: &Server) -> Client {
+    client_with(server, Config::default()).await
+}
+
+pub async fn client_with(server: &Server, config: Config) -> Client {
+    Client::connect_with(server.url(), config).await.expect("the server is there")
+}
+
+pub async fn server_and_client() -> (Server, Client) {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    (server, client)
+}
+
+/// The key of a lock, as long as its name has neither `%` nor a brace.
+pub fn key(name: &str) -> String {
+    format!("lock:{{{name}}}")
+}
+
+pub fn channel(name: &str) -> String {
+    format!("lock_channel:{{{name}}}")
+}
+
+/// Waits until so many clients have subscribed: their contenders found the lock held.
+pub async fn parked(admin: &Admin, name: &str, clients: usize) {
+    let channel = channel(name);
+    let listen = async || admin.subscribers(&channel).await == clients;
+    eventually(SOON, &format!("{clients} clients listen"), listen).await;
+}
+
+/// Every key that is more than the counter of the tokens.
+pub async fn lock_keys(admin: &Admin) -> Vec<String> {
+    admin.keys().await.into_iter().filter(|key| key != "lock:grants").collect()
+}
+
+/// Whether the future has nothing to say for a while. It must be free to be dropped afterwards, or be given by reference.
+pub async fn is_pending(future: impl Future) -> bool {
+    timeout(A_WHILE, pin!(future)).await.is_err()
+}
+
+/// How many scripts have been run.
+pub async fn scripts(admin: &Admin) -> u64 {
+    admin.command_calls("evalsha").await + admin.command_calls("eval").await
+}
+
+/// How many scripts have been run, when no more have come for a while.
+pub async fn settled(admin: &Admin) -> u64 {
+    loop {
+        let before = scripts(admin).await;
+        sleep(Duration::from_millis(500)).await;
+        if scripts(admin).await == before {
+            return before;
+        }
+    }
+}

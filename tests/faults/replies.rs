@@ -1,0 +1,209 @@
+//! Replies that are lost or late: a request may have run although nobody says so.
+
+use std::time::Duration;
+
+use parklock::{Ended, Error};
+use tokio::time::sleep;
+
+use crate::common::eventually;
+use crate::scene::*;
+
+/// F1: the reply of an acquire is lost.
+#[tokio::test]
+async fn an_acquire_whose_reply_is_lost_ends_as_one_hold() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let lost = scene.proxy.script("acquire").nth(1).cut_after();
+
+    let guard = soon(client.lock("a").lock()).await.unwrap();
+
+    assert_eq!(lost.fired(), 1);
+    assert_eq!(grants(&scene.admin).await, 2, "the lost one ran");
+    is_held_once(&scene.admin, "a").await;
+    assert!(guard.is_valid());
+    soon(guard.unlock()).await.unwrap();
+    scene.is_clean().await;
+}
+
+/// F1: the reply of the only attempt is lost.
+#[tokio::test]
+async fn a_single_attempt_whose_reply_is_lost_is_indeterminate_and_leaves_nothing() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let lost = scene.proxy.script("acquire").nth(1).cut_after();
+
+    let attempt = client.lock("a").try_lock().await;
+
+    assert_eq!(lost.fired(), 1);
+    assert_eq!(grants(&scene.admin).await, 1, "the lost one ran");
+    assert_err!(attempt, Error::Indeterminate { .. });
+    scene.is_clean().await;
+}
+
+/// F2: the connection breaks before an acquire reaches the server.
+#[tokio::test]
+async fn an_acquire_that_never_arrived_is_sent_again() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let cut = scene.proxy.script("acquire").nth(1).cut_before();
+
+    let guard = soon(client.lock("a").lock()).await.unwrap();
+
+    assert_eq!(cut.fired(), 1);
+    assert_eq!(grants(&scene.admin).await, 1, "the lost one did not run");
+    is_held_once(&scene.admin, "a").await;
+    soon(guard.unlock()).await.unwrap();
+    scene.is_clean().await;
+}
+
+/// F3: the reply of a release is lost.
+#[tokio::test]
+async fn an_unlock_whose_reply_is_lost_is_a_release() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let lost = scene.proxy.script("release").nth(1).cut_after();
+
+    let unlocked = soon(guard.unlock()).await;
+
+    assert_eq!(lost.fired(), 1);
+    assert!(unlocked.is_ok(), "{unlocked:?}");
+    scene.is_clean().await;
+}
+
+/// F3: the reply of a release is lost, and somebody else has the lock by the time it is repeated.
+#[tokio::test]
+async fn a_repeated_unlock_does_not_touch_the_next_holder() {
+    let scene = Scene::new().await;
+    let (client, other) = (scene.client(patient()).await, scene.other().await);
+    let guard = client.lock("a").lock().await.unwrap();
+    let lost = scene.proxy.script("release").nth(1).cut_after();
+    let repeated = scene.proxy.script("release").nth(2).hold_request();
+
+    let unlock = tokio::spawn(guard.unlock());
+    lost.happened().await;
+    let next = soon(other.lock("a").lock()).await.unwrap();
+    repeated.happened().await;
+    repeated.lift();
+
+    soon(unlock).await.unwrap().unwrap();
+    is_held_once(&scene.admin, "a").await;
+    next.extend(LONG).await.unwrap();
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+}
+
+/// F3: the reply of a release is lost, and then the server stays away for longer than a call waits for it.
+#[tokio::test]
+async fn an_unlock_that_nobody_confirms_is_indeterminate_and_never_a_success() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient().ride_out(Duration::from_millis(600))).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let cut = scene.proxy.script("release").cut_before();
+
+    let unlocked = soon(guard.unlock()).await;
+
+    cut.happened().await;
+    assert_err!(unlocked, Error::Indeterminate { .. });
+    is_held_once(&scene.admin, "a").await;
+    cut.lift();
+    scene.is_clean().await;
+}
+
+/// F4: the reply of a renewal is lost.
+#[tokio::test]
+async fn a_renewal_whose_reply_is_lost_moves_no_deadline_and_is_repeated() {
+    let scene = Scene::new().await;
+    let client = scene.client(brisk()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let lost = scene.proxy.script("renew").nth(1).hold_reply();
+    let before = deadline(&guard);
+
+    lost.happened().await;
+
+    assert!(deadline(&guard) < before + Duration::from_millis(200), "believed without an answer");
+    is_renewed(&guard).await;
+    lost.lift();
+    guard.unlock().await.unwrap();
+}
+
+/// F4: the replies of all renewals are lost.
+#[tokio::test]
+async fn a_holder_whose_renewals_are_never_answered_has_lost_by_its_deadline() {
+    let scene = Scene::new().await;
+    let client = scene.client(brisk()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let lost = scene.proxy.script("renew").cut_after();
+    let before = deadline(&guard);
+
+    lost.happened_times(2).await;
+    assert!(deadline(&guard) < before + Duration::from_millis(200), "believed without an answer");
+    assert!(scene.admin.pttl(&key("a")).await > 0, "the server renews it");
+
+    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert!(!guard.is_valid());
+    assert_err!(guard.unlock().await, Error::Lost);
+    lost.lift();
+    scene.is_clean().await; // although the server kept renewing what we gave up for lost
+}
+
+/// F6: a grant arrives when its lease is over.
+#[tokio::test]
+async fn a_grant_that_arrives_after_its_lease_is_none() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let lease = Duration::from_millis(100);
+    let late = scene.proxy.script("acquire").nth(1).hold_reply();
+    let attempt = tokio::spawn({
+        let lock = client.lock("a").lease(lease);
+        async move { lock.try_lock().await }
+    });
+
+    late.happened().await;
+    sleep(lease).await;
+    late.lift();
+
+    assert_err!(soon(attempt).await.unwrap(), Error::Indeterminate { .. });
+    scene.is_clean().await;
+}
+
+/// F6: a grant arrives when its lease is over, and the caller is willing to wait.
+#[tokio::test]
+async fn a_waiter_whose_grant_came_too_late_asks_again() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let lease = Duration::from_millis(200);
+    let late = scene.proxy.script("acquire").nth(1).delay_reply(lease, Duration::ZERO);
+
+    let guard = soon(client.lock("a").lease(lease).lock()).await.unwrap();
+
+    assert_eq!(late.fired(), 1);
+    assert!(grants(&scene.admin).await >= 2, "the late one was believed");
+    drop(guard);
+    scene.is_clean().await;
+}
+
+/// F10: a request is sent again and again over new connections.
+#[tokio::test]
+async fn a_request_that_is_repeated_over_new_connections_counts_once() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let lock = client.reentrant_lock("a");
+    let acquires = scene.proxy.script("acquire").first(3).cut_after();
+    let counts = scene.proxy.script("count").first(3).cut_after();
+
+    let outer = soon(lock.lock()).await.unwrap();
+    assert_eq!(acquires.fired(), 3);
+    is_held_once(&scene.admin, "a").await;
+
+    let inner = soon(lock.lock()).await.unwrap();
+    assert_eq!(counts.fired(), 3);
+    assert_eq!((inner.hold_count(), inner.token()), (2, outer.token()));
+    let counted = async || scene.admin.hgetall(&key("a")).await.values().eq(["2"]);
+    eventually(SOON, "the server counts two holds", counted).await;
+
+    soon(inner.unlock()).await.unwrap();
+    assert!(outer.is_valid());
+    soon(outer.unlock()).await.unwrap();
+    scene.is_clean().await;
+}

@@ -1,0 +1,271 @@
+//! What a fault needs: a server, a proxy before it, clients on both sides of the proxy, and a look at the server.
+
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use parklock::{Client, Config, Error, Guard, Lock};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::subscriber::DefaultGuard;
+
+use crate::common::server::Setup;
+use crate::common::{Admin, Fault, Proxy, Server, eventually};
+
+/// As long as a background effect may take on a machine that has other things to do.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// As long as we look at what should not happen. If it is too short, a test cannot fail, but neither can it flake.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
+
+/// Far beyond [`SOON`]: nothing that a test sees comes from the end of it.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+const SCRIPTS: [(&str, &str); 7] = [
+    ("acquire", include_str!("../../lua/lock/acquire.lua")),
+    ("exchange", include_str!("../../lua/lock/exchange.lua")),
+    ("count", include_str!("../../lua/lock/count.lua")),
+    ("release", include_str!("../../lua/lock/release.lua")),
+    ("renew", include_str!("../../lua/lock/renew.lua")),
+    ("status", include_str!("../../lua/lock/status.lua")),
+    ("force_unlock", include_str!("../../lua/lock/force_unlock.lua")),
+];
+
+/// No lease ends and no park ends by itself while a test runs.
+pub(crate) fn patient() -> Config {
+    Config::default().watchdog_timeout(LONG).max_park(LONG)
+}
+
+/// The same, and a missing answer is noticed soon.
+pub(crate) fn attentive() -> Config {
+    patient().response_timeout(Duration::from_millis(500))
+}
+
+/// A renewal each second, a missing answer noticed in half of one, a lease of three.
+pub(crate) fn brisk() -> Config {
+    let config = Config::default().watchdog_timeout(Duration::from_secs(3));
+    config.response_timeout(Duration::from_millis(500))
+}
+
+pub(crate) struct Scene {
+    pub(crate) server: Server,
+    pub(crate) proxy: Proxy,
+    pub(crate) admin: Admin,
+}
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        Self::on(Server::start().await).await
+    }
+
+    pub(crate) async fn on(server: Server) -> Self {
+        let proxy = Proxy::before(&server).await;
+        for (name, text) in SCRIPTS {
+            proxy.name_script(name, text);
+        }
+        let admin = server.admin().await;
+        Self { server, proxy, admin }
+    }
+
+    /// A client behind the proxy: the one that suffers.
+    pub(crate) async fn client(&self, config: Config) -> Client {
+        client(&self.proxy.url(), config).await
+    }
+
+    /// A client that the proxy does not see.
+    pub(crate) async fn other(&self) -> Client {
+        client(&self.server.url(), patient()).await
+    }
+
+    /// A waiter that listens and stands in line: a release will be told to it.
+    pub(crate) async fn parked(
+        &self,
+        client: &Client,
+        name: &str,
+    ) -> JoinHandle<Result<Guard, Error>> {
+        let waiter = waiting(client.lock(name));
+        let line = format!("lock_turn:{{{name}}}");
+        let in_line = async || self.admin.cmd::<usize>(&["ZCARD", &line]).await > 0;
+        eventually(SOON, "the waiter stands in line", in_line).await;
+        waiter
+    }
+
+    /// SIGSTOP, and the server has stopped when this returns.
+    pub(crate) async fn stop(&self) {
+        self.server.pause();
+        let stat = Path::new("/proc").join(self.server.pid().to_string()).join("stat");
+        let stopped = async || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "));
+        eventually(SOON, "the server stops", stopped).await;
+    }
+
+    /// Every key of the locks but the token counter is gone, long before a lease is over.
+    pub(crate) async fn is_clean(&self) {
+        let clean = async || self.admin.keys().await.iter().all(|key| key == COUNTER);
+        eventually(SOON, "nothing is left", clean).await;
+    }
+}
+
+/// A client; one that is impatient may have to try again on a machine that is busy.
+pub(crate) async fn client(url: &str, config: Config) -> Client {
+    let connected = soon(async {
+        loop {
+            match Client::connect_with(url, config.clone()).await {
+                Err(Error::Unavailable { .. }) => {}
+                connected => return connected,
+            }
+        }
+    });
+    connected.await.expect("the server takes us")
+}
+
+/// The one key that stays.
+pub(crate) const COUNTER: &str = "lock:grants";
+
+pub(crate) fn key(name: &str) -> String {
+    format!("lock:{{{name}}}")
+}
+
+pub(crate) fn channel(name: &str) -> String {
+    format!("lock_channel:{{{name}}}")
+}
+
+/// Asserts that somebody holds the lock, and holds it once.
+pub(crate) async fn is_held_once(admin: &Admin, name: &str) {
+    let holders = admin.hgetall(&key(name)).await;
+    assert_eq!(holders.values().collect::<Vec<_>>(), ["1"], "{holders:?}");
+    assert!(admin.pttl(&key(name)).await > 0, "without a TTL");
+}
+
+pub(crate) async fn is_free(admin: &Admin, name: &str) -> bool {
+    admin.pttl(&key(name)).await == -2
+}
+
+/// How many grants the server has made since its start: each writes its field.
+pub(crate) async fn grants(admin: &Admin) -> u64 {
+    admin.command_calls("hset").await
+}
+
+pub(crate) fn waiting(lock: Lock) -> JoinHandle<Result<Guard, Error>> {
+    tokio::spawn(async move { lock.lock().await })
+}
+
+/// What comes of it; it must come soon.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(SOON, future).await.expect("it ends soon")
+}
+
+/// What comes of a waiter; it must come soon, and be the lock.
+pub(crate) async fn granted(waiter: JoinHandle<Result<Guard, Error>>) -> Guard {
+    soon(waiter).await.expect("no panic").expect("the lock")
+}
+
+pub(crate) async fn is_pending(future: impl Future + Unpin) -> bool {
+    timeout(A_WHILE, future).await.is_err()
+}
+
+/// Until when a guard believes to hold; a little less, if we were interrupted just now.
+pub(crate) fn deadline(guard: &Guard) -> Instant {
+    Instant::now() + guard.remaining()
+}
+
+/// Waits until a renewal has been answered that was not when this began.
+pub(crate) async fn is_renewed(guard: &Guard) {
+    let before = deadline(guard);
+    let renewed = async || deadline(guard) > before + Duration::from_millis(200);
+    eventually(SOON, "the lease is renewed", renewed).await;
+    assert!(guard.is_valid());
+}
+
+/// Asserts the kind of an error, showing the error if it is another.
+macro_rules! assert_err {
+    ($result:expr, $kind:pat) => {
+        match $result {
+            Err($kind) => {}
+            other => panic!("not {}: {other:?}", stringify!($kind)),
+        }
+    };
+}
+pub(crate) use assert_err;
+
+/// How often a link that is refused may be made again in a second: it backs off from 10 ms, and each of two links
+/// says HELLO twice.
+pub(crate) async fn assert_no_storm(redials: &Fault) {
+    let before = redials.fired();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let redialled = redials.fired() - before;
+    assert!(redialled <= 40, "{redialled} greetings in a second");
+}
+
+// --- Servers of different makes ------------------------------------------------------------------------------------
+
+/// What the server's binary says of itself.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let program = env::var_os("PARKLOCK_SERVER").unwrap_or("redis-server".into());
+    let said = std::process::Command::new(program).arg("--version").output();
+    String::from_utf8_lossy(&said.expect("a server's binary").stdout).into_owned()
+});
+
+pub(crate) fn is_version_6() -> bool {
+    VERSION.contains("v=6.")
+}
+
+/// A server with the DEBUG command, which version 7 locked away.
+pub(crate) fn debuggable() -> Setup {
+    match is_version_6() {
+        true => Server::builder(),
+        false => Server::builder().set("enable-debug-command", "yes"),
+    }
+}
+
+/// The server's answer to a bare PING, whatever state it is in.
+pub(crate) async fn ping(server: &Server) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let answer: io::Result<String> = async {
+        let mut stream = tokio::net::TcpStream::connect(server.address()).await?;
+        stream.write_all(b"PING\r\n").await?;
+        let mut answer = [0; 256];
+        let length = stream.read(&mut answer).await?;
+        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+    }
+    .await;
+    answer.unwrap_or_else(|error| error.to_string())
+}
+
+// --- The log -------------------------------------------------------------------------------------------------------
+
+/// What the library logs on this thread, which is all of it in a test's own runtime.
+pub(crate) struct Log {
+    written: Arc<Mutex<Vec<u8>>>,
+    _listening: DefaultGuard,
+}
+
+impl Log {
+    pub(crate) fn listen() -> Self {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let pen = Pen(Arc::clone(&written));
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(move || pen.clone()).with_ansi(false).finish();
+        Self { written, _listening: tracing::subscriber::set_default(subscriber) }
+    }
+
+    pub(crate) fn says(&self, words: &str) -> bool {
+        let written = self.written.lock().expect("no panic while writing");
+        String::from_utf8_lossy(&written).contains(words)
+    }
+}
+
+#[derive(Clone)]
+struct Pen(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Pen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic while writing").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! What happens to a server: it ends, changes its role, refuses, stalls, and others write to its keys.
+
+mod demotion;
+mod failover;
+mod keys;
+mod memory;
+mod permissions;
+mod refusals;
+mod restarts;
+mod roles;
+mod stalls;
+mod tokens;

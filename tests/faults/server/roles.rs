@@ -1,0 +1,68 @@
+//! Primaries and replicas, and how one becomes the other.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use parklock::Client;
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
+
+use crate::common::port::{self, Port};
+use crate::common::{Admin, Proxy, Server, eventually};
+use crate::scene::*;
+
+/// An address that leads to one server and then to another, as a name does whose record is changed. What is connected
+/// stays where it is.
+pub(super) struct Route {
+    port: Port,
+    to: Arc<Mutex<SocketAddr>>,
+}
+
+impl Route {
+    pub(super) fn to(server: &Server) -> Self {
+        let (port, to) = (Port::reserve(), Arc::new(Mutex::new(server.address())));
+        let (listener, target) = (port::listen(port.address()), Arc::clone(&to));
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let target = *target.lock().expect("no panic under it");
+                tokio::spawn(async move {
+                    let mut server = TcpStream::connect(target).await?;
+                    copy_bidirectional(&mut client, &mut server).await
+                });
+            }
+        });
+        Self { port, to }
+    }
+
+    pub(super) fn change(&self, server: &Server) {
+        *self.to.lock().expect("no panic under it") = server.address();
+    }
+
+    pub(super) async fn client(&self) -> Client {
+        client(&format!("redis://{}", self.port.address()), patient()).await
+    }
+}
+
+pub(super) async fn replica_of(server: &Server, through: &Proxy) -> Server {
+    let replica = Server::builder().replica_of(through.port()).start().await;
+    let admin = replica.admin().await;
+    let counter = async || admin.keys().await == [COUNTER];
+    server.admin().await.cmd::<()>(&["SETNX", COUNTER, "1"]).await;
+    eventually(SOON, "the replica follows", counter).await;
+    replica
+}
+
+pub(super) async fn is_replica(admin: &Admin) -> bool {
+    admin.info("replication", "role").await.as_deref() == Some("slave")
+}
+
+/// Makes it a replica of a server that is not there: it keeps its data.
+pub(super) async fn demote(admin: &Admin) {
+    admin.cmd::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    assert!(is_replica(admin).await);
+}
+
+pub(super) async fn promote(admin: &Admin) {
+    admin.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+    assert!(!is_replica(admin).await);
+}

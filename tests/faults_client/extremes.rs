@@ -1,0 +1,104 @@
+//! Settings and waits of everything, and of nothing.
+
+use std::time::Duration;
+
+use parklock::{Client, Config, Error, HandOff, Owner};
+use tokio::time::timeout;
+
+use crate::common::Server;
+use crate::{A_WHILE, SOON, connect, patient, somebody_waits};
+
+/// F71: a wait of everything, for a lock that somebody has.
+#[tokio::test]
+async fn an_endless_wait_does_not_overflow() {
+    let server = Server::start().await;
+    let [holder, client] =
+        [connect(&server.url(), patient()).await, connect(&server.url(), patient()).await];
+    let (guard, admin) = (holder.lock("a").lock().await.unwrap(), server.admin().await);
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let waiter = tokio::spawn(async move {
+        let outer = lock.try_lock_for(Duration::MAX).await?;
+        let inner = lock.try_lock_for(Duration::MAX).await?;
+        Ok::<_, Error>(inner.or(outer))
+    });
+    somebody_waits(&admin, "a").await;
+    guard.unlock().await.unwrap();
+    let got = timeout(SOON, waiter).await.expect("it is free").expect("no panic");
+    assert!(got.unwrap().is_some());
+}
+
+/// Uses whatever a setting may touch: a contended wait, a nested hold, an outage, the end of a subscription.
+async fn endures(server: &Server, config: Config) {
+    let holder = connect(&server.url(), patient()).await;
+    let client = connect(&server.url(), config).await;
+    let guard = holder.lock("a").lock().await.expect("it is free");
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await }
+    });
+    let admin = server.admin().await;
+    somebody_waits(&admin, "a").await;
+    admin.client_kill("normal").await;
+    admin.client_kill("pubsub").await;
+    somebody_waits(&admin, "a").await;
+    guard.unlock().await.expect("it is ours");
+    let outer = timeout(SOON, waiter).await.expect("it is free").expect("no panic");
+    let outer = outer.expect("it is granted");
+    lock.lock().await.expect("it is the owner's").unlock().await.expect("it is ours");
+    tokio::time::sleep(A_WHILE).await;
+    outer.unlock().await.expect("it is ours");
+    lock.lock().await.expect("the client goes on").unlock().await.expect("it is ours");
+    timeout(SOON, client.close()).await.expect("it ends");
+}
+
+/// A setting works, or is refused with the reason; it does not break what happens later.
+async fn works_or_is_refused(config: Config) {
+    let server = Server::start().await;
+    match Client::connect_with(server.url(), config.clone()).await {
+        Ok(_) => endures(&server, config).await,
+        Err(error) => assert!(matches!(error, Error::Config { .. }), "{error}"),
+    }
+}
+
+macro_rules! endless_settings {
+    ($($name:ident: $set:ident,)*) => {$(
+        /// F71: a setting of [`Duration::MAX`], which says "for ever".
+        #[tokio::test]
+        async fn $name() {
+            works_or_is_refused(patient().$set(Duration::MAX)).await;
+        }
+    )*};
+}
+
+endless_settings! {
+    an_endless_ride_out_works_or_is_refused: ride_out,
+    an_endless_subscription_linger_works_or_is_refused: subscription_linger,
+    an_endless_max_park_works_or_is_refused: max_park,
+    an_endless_max_hold_works_or_is_refused: max_hold,
+    an_endless_connect_timeout_works_or_is_refused: connect_timeout,
+    an_endless_response_timeout_works_or_is_refused: response_timeout,
+    an_endless_claim_timeout_works_or_is_refused: claim_timeout,
+    an_endless_watchdog_timeout_works_or_is_refused: watchdog_timeout,
+}
+
+/// F71: hand-offs without a limit in time.
+#[tokio::test]
+async fn an_endless_hand_off_works_or_is_refused() {
+    let hand_off = HandOff { max_consecutive: 1023, max_time: Duration::MAX };
+    works_or_is_refused(patient().hand_off(hand_off)).await;
+}
+
+/// F71: no patience where patience is not needed.
+#[tokio::test]
+async fn settings_of_nothing_work_or_are_refused() {
+    let nothing = Duration::ZERO;
+    works_or_is_refused(patient().subscription_linger(nothing)).await;
+    works_or_is_refused(patient().claim_timeout(nothing)).await;
+    works_or_is_refused(patient().hand_off(HandOff { max_consecutive: 0, max_time: nothing }))
+        .await;
+    works_or_is_refused(patient().response_timeout(nothing)).await;
+    works_or_is_refused(patient().connect_timeout(nothing)).await;
+    works_or_is_refused(patient().max_park(nothing)).await;
+    works_or_is_refused(patient().max_hold(nothing)).await;
+}

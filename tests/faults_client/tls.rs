@@ -1,0 +1,227 @@
+//! Encryption: a server that is not the one we trust is not talked to.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use parklock::{Client, Config, Error, Tls};
+
+use crate::common::port::Port;
+use crate::common::server::Setup;
+use crate::common::{Admin, Server, eventually};
+use crate::{SOON, a_turn, brief, patient};
+
+/// A folder of certificates, made by openssl.
+struct Authority(PathBuf);
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Authority {
+    fn create() -> Self {
+        let name = format!("parklock-ca-{}-{:x}", std::process::id(), fastrand::u64(..));
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir(&dir).expect("a directory of our own");
+        let authority = Self(dir);
+        authority.openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+             -keyout ca.key -out ca.pem -subj /CN=authority",
+        );
+        authority
+    }
+
+    /// A certificate `name.pem` with `name.key`, for this host, for so many days.
+    fn issue(&self, name: &str, host: &str, days: u32) {
+        fs::write(self.path("extensions"), format!("subjectAltName={host}\n")).expect("a file");
+        self.openssl(&format!(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+             -keyout {name}.key -out {name}.csr -subj /CN={name}"
+        ));
+        self.openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days {days} \
+             -extfile extensions -out {name}.pem"
+        ));
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let mut command = Command::new("openssl");
+        command.args(arguments.split_whitespace()).current_dir(&self.0);
+        let output = command.output().expect("openssl is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "openssl {arguments}: {said}");
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.join(file)
+    }
+
+    fn read(&self, file: &str) -> Vec<u8> {
+        fs::read(self.path(file)).expect("openssl has written it")
+    }
+
+    /// A server with this certificate, which also listens in the clear for the test itself.
+    fn server(&self, port: &Port, name: &str) -> Setup {
+        let path = |file: String| self.path(&file).display().to_string();
+        Server::builder()
+            .set("tls-port", &port.number().to_string())
+            .set("tls-cert-file", &path(format!("{name}.pem")))
+            .set("tls-key-file", &path(format!("{name}.key")))
+            .set("tls-ca-cert-file", &path("ca.pem".to_owned()))
+            .set("tls-auth-clients", "no")
+    }
+
+    fn trusted(&self, config: Config) -> Config {
+        config.tls(Tls::new().ca(self.read("ca.pem")))
+    }
+}
+
+/// Some builds of the server are without encryption: then there is nothing to test.
+async fn is_possible() -> bool {
+    let (authority, port) = (Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    let started = tokio::spawn(async move { drop(authority.server(&port, "right").start().await) });
+    let Err(panic) = started.await else { return true };
+    let panic = panic.into_panic();
+    let said = panic.downcast_ref::<String>().map_or("", String::as_str);
+    assert!(said.to_lowercase().contains("tls"), "another reason: {said}");
+    eprintln!("not tested: this server cannot encrypt");
+    false
+}
+
+fn encrypted(port: &Port) -> String {
+    format!("rediss://127.0.0.1:{}", port.number())
+}
+
+/// Nothing that anybody sent was taken for a command.
+async fn was_not_talked_to(admin: &Admin) {
+    for command in ["evalsha", "hello", "script|load", "subscribe", "auth"] {
+        let calls = admin.command_calls(command).await;
+        // The test's own connection says hello once.
+        assert!(calls <= u64::from(command == "hello"), "{calls} {command}");
+    }
+}
+
+async fn refusal(url: &str, config: Config) -> String {
+    match Client::connect_with(url, config).await {
+        Err(Error::Unavailable { source }) => source.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// F88: the certificate is signed by another authority, for another host, or has expired.
+#[tokio::test]
+async fn a_certificate_that_does_not_fit_is_refused_and_the_error_says_why() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, strangers, port) = (Authority::create(), Authority::create(), Port::reserve());
+    authority.issue("other", "DNS:elsewhere.example", 2);
+    authority.issue("expired", "IP:127.0.0.1", 0);
+    authority.issue("right", "IP:127.0.0.1", 2);
+    tokio::time::sleep(Duration::from_millis(2_100)).await; // certificates count in seconds
+    let url = encrypted(&port);
+    for (name, trusted, why) in [
+        ("right", strangers.trusted(patient()), ["UnknownIssuer", "BadSignature"]),
+        ("right", patient(), ["UnknownIssuer", "CaUsedAsEndEntity"]),
+        ("other", authority.trusted(patient()), ["NotValidForName", "not valid for name"]),
+        ("expired", authority.trusted(patient()), ["Expired", "expired"]),
+    ] {
+        let server = authority.server(&port, name).start().await;
+        let admin = server.admin().await;
+        let said = refusal(&url, trusted).await;
+        assert!(why.iter().any(|why| said.contains(why)), "{name}: {said}");
+        assert!(said.contains("certificate"), "{name}: {said}");
+        was_not_talked_to(&admin).await;
+    }
+
+    let _server = authority.server(&port, "right").start().await;
+    let client = Client::connect_with(url, authority.trusted(patient())).await.unwrap();
+    a_turn(&client.lock("a")).await;
+}
+
+/// F88: one side speaks in the clear.
+#[tokio::test]
+async fn encryption_is_not_given_up_for_a_plain_port_nor_begun_without_being_asked_for() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, port) = (Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    let server = authority.server(&port, "right").start().await;
+    let admin = server.admin().await;
+    let quick = |config: Config| config.connect_timeout(Duration::from_secs(1));
+
+    let plain = format!("rediss://{}", server.address());
+    refusal(&plain, quick(authority.trusted(patient()))).await;
+    refusal(&plain, quick(patient())).await;
+    was_not_talked_to(&admin).await;
+    let clear = format!("redis://127.0.0.1:{}", port.number());
+    refusal(&clear, quick(patient())).await;
+    was_not_talked_to(&admin).await;
+
+    // Certificates for a URL that does not use them: a mistake, not a wish.
+    let mistaken = Client::connect_with(server.url(), authority.trusted(patient())).await;
+    assert!(matches!(mistaken, Err(Error::Config { .. })), "{mistaken:?}");
+}
+
+/// F88: after a reconnect, somebody else answers at the same address.
+#[tokio::test]
+async fn a_server_that_is_replaced_by_a_stranger_is_not_talked_to_again() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, strangers, port) = (Authority::create(), Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    strangers.issue("wrong", "IP:127.0.0.1", 2);
+    let server = authority.server(&port, "right").start().await;
+    let url = encrypted(&port);
+    let client = Client::connect_with(url, authority.trusted(brief())).await.unwrap();
+    let guard = client.lock("a").lock().await.unwrap();
+    server.kill();
+    let stranger = strangers.server(&port, "wrong").start().await;
+    let admin = stranger.admin().await;
+    let knocks = async || stranger.log().contains("Error accepting a client connection");
+    eventually(SOON, "the client knocks at the stranger's", knocks).await;
+
+    assert_eq!(guard.lost().await, parklock::Ended::Lost);
+    assert!(matches!(client.lock("a").try_lock().await, Err(Error::Unavailable { .. })));
+    was_not_talked_to(&admin).await;
+    assert_eq!(admin.keys().await, Vec::<String>::new());
+
+    stranger.kill();
+    server.start_again().await;
+    let back = async || client.lock("a").try_lock().await.is_ok();
+    eventually(SOON, "it goes on with the right one", back).await;
+}
+
+/// F88: the server wants to see a certificate of ours.
+#[tokio::test]
+async fn a_client_without_its_certificate_is_refused() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, strangers, port) = (Authority::create(), Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    authority.issue("me", "DNS:me", 2);
+    strangers.issue("me", "DNS:me", 2);
+    let server = authority.server(&port, "right").set("tls-auth-clients", "yes").start().await;
+    let admin = server.admin().await;
+    let identified = |by: &Authority| {
+        let tls = Tls::new().ca(authority.read("ca.pem"));
+        patient().tls(tls.identity(by.read("me.pem"), by.read("me.key")))
+    };
+
+    refusal(&encrypted(&port), authority.trusted(patient())).await;
+    refusal(&encrypted(&port), identified(&strangers)).await;
+    was_not_talked_to(&admin).await;
+    let client = Client::connect_with(encrypted(&port), identified(&authority)).await.unwrap();
+    a_turn(&client.lock("a")).await;
+
+    let broken = Tls::new().ca("not a certificate").identity("nor this", "nor that");
+    let broken = Client::connect_with(encrypted(&port), patient().tls(broken)).await;
+    assert!(matches!(broken, Err(Error::Config { .. })), "{broken:?}");
+}

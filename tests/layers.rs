@@ -1,0 +1,141 @@
+//! Tidiness that a compiler does not check: who may import whom, and what every file has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From top to bottom: a module may import what stands in its own line or below.
+const LAYERS: [&[&str]; 8] = [
+    &["lib"],
+    &["client"],
+    &["lock", "reentrant_lock"],
+    &["handle"],
+    &["guard"],
+    &["engine"],
+    &["wire"],
+    &["config", "error", "owner", "keys", "token", "tls"],
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file below a folder with this extension, with its path relative to the folder.
+fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
+    let (top, mut found) = (root().join(folder), Vec::new());
+    let mut open = vec![top.clone()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).expect("a readable folder") {
+            let path = entry.expect("a readable entry").path();
+            match path.is_dir() {
+                true => open.push(path),
+                false if path.extension().is_some_and(|e| e == extension) => found.push(path),
+                false => {}
+            }
+        }
+    }
+    found.sort();
+    found.iter().map(|path| read(&top, path)).collect()
+}
+
+fn read(top: &Path, path: &PathBuf) -> (String, String) {
+    let name = path.strip_prefix(top).expect("it is below").to_str().expect("an ordinary name");
+    (name.replace('\\', "/"), fs::read_to_string(path).expect("a readable file"))
+}
+
+/// The module of the first level that a file belongs to.
+fn module(file: &str) -> &str {
+    file.split('/').next().and_then(|first| first.split('.').next()).expect("a name")
+}
+
+/// The part before the unit tests, which may look wherever they like.
+fn tested(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests").next().expect("a first part")
+}
+
+fn layer(module: &str) -> usize {
+    let layer = LAYERS.iter().position(|layer| layer.contains(&module));
+    layer.unwrap_or_else(|| panic!("the module {module} has no layer: see the top of this file"))
+}
+
+/// The modules of the first level that a text names with `crate::`, in a `use` or elsewhere. Comments do not count:
+/// they name things for readers. Nor do names in capitals: what `lib.rs` exports.
+fn imports(text: &str) -> impl Iterator<Item = &str> {
+    let code = tested(text).lines().filter(|line| !line.trim_start().starts_with("//"));
+    let named = code.flat_map(|line| line.split("crate::").skip(1)).flat_map(first_words);
+    named.filter(|word| word.starts_with(char::is_lowercase))
+}
+
+/// Of `a::B, C` the `a`, of `{a::B, c}` the `a` and the `c`.
+fn first_words(path: &str) -> impl Iterator<Item = &str> {
+    let (list, most) = path.strip_prefix('{').map_or((path, 1), |list| (list, usize::MAX));
+    list.split([',', '}']).take(most).filter_map(|path| path.trim().split(|c| !is_word(c)).next())
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// Whether an import names a module that stands above the file's.
+fn climbs(file: &str, import: &str) -> bool {
+    layer(import) < layer(module(file))
+}
+
+#[test]
+fn imports_go_downwards() {
+    let sources = files("src", "rs");
+    assert!(sources.len() > 20, "the sources are found");
+    for (file, text) in sources {
+        let climbing: Vec<_> = imports(&text).filter(|import| climbs(&file, import)).collect();
+        assert_eq!(climbing, Vec::<&str>::new(), "imported by src/{file}");
+    }
+}
+
+#[test]
+fn an_import_upwards_would_be_found() {
+    let text = "use crate::engine::{Engine, Tenure};\nfn f(x: crate::client::Client) {}\n\
+                use crate::{keys::Keys, guard};\n// crate::lock\npub(in crate::wire) mod x;\n";
+    assert_eq!(imports(text).collect::<Vec<_>>(), ["engine", "client", "keys", "guard", "wire"]);
+    assert!(climbs("wire/link.rs", "engine") && climbs("engine/park.rs", "guard"));
+    assert!(climbs("token.rs", "wire") && climbs("client.rs", "lib"));
+    assert!(!climbs("engine/park.rs", "engine") && !climbs("lock.rs", "engine"));
+}
+
+#[test]
+fn children_do_not_name_their_parent() {
+    for (file, text) in files("src", "rs") {
+        let climbs = tested(&text).lines().filter(|line| line.contains("super::"));
+        assert_eq!(climbs.collect::<Vec<_>>(), Vec::<&str>::new(), "src/{file}");
+    }
+}
+
+#[test]
+fn only_wire_names_the_redis_crate() {
+    for (file, text) in files("src", "rs").iter().filter(|(file, _)| !file.starts_with("wire/")) {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let names = code.filter(|line| line.contains("redis::"));
+        assert_eq!(names.collect::<Vec<_>>(), Vec::<&str>::new(), "src/{file}");
+    }
+}
+
+#[test]
+fn every_source_says_first_what_it_is() {
+    for (file, text) in files("src", "rs") {
+        assert!(text.starts_with("//! "), "src/{file} begins with something else");
+    }
+}
+
+#[test]
+fn every_script_is_listed_and_says_first_what_it_does() {
+    let (_, list) = read(root(), &root().join("src/wire/scripts.rs"));
+    for (file, text) in files("lua", "lua") {
+        assert!(list.contains(&format!("\"{file}\"")), "lua/{file} is not listed");
+        assert!(text.starts_with("-- "), "lua/{file} begins with something else");
+    }
+}
+
+#[test]
+fn nobody_reads_the_clock_on_the_wall() {
+    for (file, text) in files("src", "rs") {
+        assert!(!tested(&text).contains("SystemTime"), "src/{file}");
+    }
+}
