@@ -25,8 +25,9 @@
 //!
 //! # What a lease cannot promise
 //!
-//! A process that sleeps through its lease (a stopped machine, a blocked executor) still thinks that
-//! it holds the lock when it wakes, until it looks. A primary that fails over to a replica may
+//! A process that sleeps through its lease (it was stopped, or its executor blocked) still thinks that
+//! it holds the lock when it wakes, until it looks. If its whole machine was suspended, even a look
+//! does not tell, since the monotonic clock of Linux stood still: only the next renewal does. A primary that fails over to a replica may
 //! forget a lock that it had granted. A server whose clock is set forward frees locks early. Where
 //! two holders at once would do damage, pass [`Guard::token`] to whatever you protect, and let it
 //! refuse smaller numbers than it has seen.
