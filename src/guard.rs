@@ -43,7 +43,7 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(engine: Arc<Engine>, stint: Stint) -> Self {
-        let span = tracing::debug_span!("lock.hold", name = stint.name(), token = %stint.token);
+        let span = tracing::debug_span!("lock.hold", name = &*stint.name(), token = %stint.token);
         span.in_scope(|| tracing::debug!("granted"));
         Self { hold: Hold { stint }, engine, left: false, span }
     }

@@ -41,7 +41,7 @@ impl Handle {
     ) -> Result<Option<Guard>> {
         let keys = self.keys()?;
         let wish = Wish { owner, lease: self.lease.clone()?, patience };
-        let span = tracing::debug_span!("lock.acquire", name = ?keys.name);
+        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
         let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
         Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
     }
@@ -83,7 +83,7 @@ impl Handle {
 
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
         let keys = self.keys()?;
-        let name = &keys.name;
+        let name = keys.name();
         tracing::warn!(?name, "taken away from whoever holds it");
         let asked = async { self.engine.connected().await?.force_unlock(keys).await };
         self.answered(asked.await).await
@@ -102,7 +102,7 @@ impl Handle {
 
     pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
         match &self.keys {
-            Ok(keys) => described.field("name", &keys.name),
+            Ok(keys) => described.field("name", &keys.name()),
             Err(error) => described.field("error", error),
         };
         described.finish_non_exhaustive()

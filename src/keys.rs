@@ -1,5 +1,6 @@
 //! How names become keys and channels: every format that another client could meet.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::config::Layout;
@@ -28,11 +29,11 @@ pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
 /// than it must.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// What the user calls the lock.
-    pub(crate) name: Box<str>,
-    /// Where a release is told.
+    /// Where a release is told. It ends with the name, as each layout writes it.
     pub(crate) channel: Box<str>,
     layout: Layout,
+    /// In the channel, the name stands in braces that are not its own.
+    braced: bool,
 }
 
 /// A key, put together when it is written.
@@ -72,11 +73,32 @@ impl Keys {
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
     pub(crate) fn new(layout: Layout, name: String) -> Result<Self> {
         check(layout, &name)?;
+        // Redisson's rule: a name that brings a brace is taken to bring its own hash tag.
+        let braced = layout == Layout::Native || !name.contains('{');
         let channel = match layout {
             Layout::Native => format!("{CHANNEL}{{{}}}", escaped(&name)),
-            Layout::Redisson => prefixed(REDISSON_CHANNEL, &name),
+            Layout::Redisson if braced => format!("{REDISSON_CHANNEL}:{{{name}}}"),
+            Layout::Redisson => format!("{REDISSON_CHANNEL}:{name}"),
         };
-        Ok(Self { name: name.into(), channel: channel.into(), layout })
+        Ok(Self { channel: channel.into(), layout, braced })
+    }
+
+    /// What the user calls the lock.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        match self.layout {
+            Layout::Native => unescaped(self.written()),
+            Layout::Redisson => self.written().into(),
+        }
+    }
+
+    /// The name as it stands in the channel.
+    fn written(&self) -> &str {
+        let prefix = match self.layout {
+            Layout::Native => CHANNEL.len(),
+            Layout::Redisson => REDISSON_CHANNEL.len() + 1,
+        };
+        let (start, end) = (prefix + usize::from(self.braced), self.channel.len());
+        &self.channel[start..end - usize::from(self.braced)]
     }
 
     /// The hash: owner field to hold count.
@@ -99,7 +121,7 @@ impl Keys {
     pub(crate) fn id(&self) -> &str {
         match self.layout {
             Layout::Native => &self.channel[CHANNEL.len()..],
-            Layout::Redisson => &self.name,
+            Layout::Redisson => self.written(),
         }
     }
 }
@@ -136,9 +158,12 @@ fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
 
-/// Redisson's rule: a name that brings a brace is taken to bring its own hash tag.
-fn prefixed(prefix: &str, name: &str) -> String {
-    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+fn unescaped(name: &str) -> Cow<'_, str> {
+    if name.contains('%') {
+        name.replace("%7D", "}").replace("%7B", "{").replace("%25", "%").into()
+    } else {
+        name.into()
+    }
 }
 
 #[cfg(test)]
@@ -164,6 +189,15 @@ mod tests {
             keys(Layout::Native, "a}b{%"),
             pair("lock:{a%7Db%7B%25}", "lock_channel:{a%7Db%7B%25}")
         );
+    }
+
+    #[test]
+    fn the_name_is_what_the_user_said_it_was() {
+        for layout in [Layout::Native, Layout::Redisson] {
+            for name in ["a", "{", "a}b{%", "%7B", "%257B%", "a{b}", "{a}", "lock_channel:{a}"] {
+                assert_eq!(Keys::new(layout, name.to_owned()).unwrap().name(), name);
+            }
+        }
     }
 
     #[test]

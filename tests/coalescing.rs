@@ -217,9 +217,12 @@ async fn a_lost_answer_to_a_single_attempt_is_said_to_be_unknown_and_leaves_noth
     let locks = stage.locks(MANY);
     let tried = timeout(SOON, join_all(locks.iter().map(Lock::try_lock))).await.expect("an answer");
     assert_eq!(cut.fired(), 1);
-    let unknown = tried.iter().filter(|tried| matches!(tried, Err(Error::Indeterminate { .. })));
-    assert_eq!(unknown.count(), MANY - 1);
-    drop(tried);
+    // How many were in the call whose answer was lost, is the scheduler's choice.
+    let (unknown, others): (Vec<_>, Vec<_>) =
+        tried.into_iter().partition(|tried| matches!(tried, Err(Error::Indeterminate { .. })));
+    assert!(unknown.len() > 1, "{} unknown", unknown.len());
+    assert!(others.iter().all(|tried| matches!(tried, Ok(Some(_)))), "{others:?}");
+    drop(others);
     stage.is_clean().await;
 }
 

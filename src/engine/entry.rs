@@ -16,6 +16,7 @@ use dashmap::DashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout_at;
 
+use crate::engine::moment::Moment;
 use crate::engine::tenure::Tenure;
 use crate::keys::Keys;
 use crate::wire::Fault;
@@ -97,7 +98,7 @@ pub(crate) struct Entry {
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// Since when every attempt has failed.
-    failing: Mutex<Option<Instant>>,
+    failing: Mutex<Option<Moment>>,
     /// Callers in the queue for the turn.
     waiting: AtomicUsize,
     /// Our client stands in the lock's line in Redis.
@@ -138,7 +139,8 @@ impl Entry {
 
     /// An attempt failed; since when they all do.
     pub(crate) fn failed(&self, now: Instant) -> Instant {
-        *self.failing.lock().expect("no panic under this lock").get_or_insert(now)
+        let mut failing = self.failing.lock().expect("no panic under this lock");
+        failing.get_or_insert(now.into()).instant()
     }
 
     /// An attempt was answered.

@@ -158,15 +158,17 @@ impl Engine {
 
     /// Gives back what was left for those who waited, if nobody does any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
-        if visit.entry.is_awaited() {
+        let entry = &visit.entry;
+        if entry.is_awaited() {
             return;
         }
+        // With the turn: a contender that lines up meanwhile would not be told that it was driven out.
         let Some(turn) = visit.try_turn() else { return };
-        if let Some(tenure) = visit.entry.tenure() {
-            self.retire(&tenure, Some(turn));
+        if !entry.is_awaited() && entry.line_up(false) {
+            self.leave_line(&entry.keys);
         }
-        if !visit.entry.is_awaited() && visit.entry.line_up(false) {
-            self.leave_line(&visit.entry.keys);
+        if let Some(tenure) = entry.tenure() {
+            self.retire(&tenure, Some(turn));
         }
     }
 

@@ -3,6 +3,7 @@
 mod claim;
 mod entry;
 mod hold;
+mod moment;
 mod park;
 mod releaser;
 mod stint;
@@ -35,7 +36,8 @@ use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
 use crate::keys::{TenureId, ids_of};
 use crate::wire::{
-    Acquire, Address, Commands, Connection, Fault, Heard, Requests, Subscriber, Terms,
+    Acquired, Acquires, Address, Commands, Connection, Fault, Heard, Landed, Requests, Subscriber,
+    Terms,
 };
 
 /// The pause before something that failed is tried again, give or take a half.
@@ -243,12 +245,19 @@ fn listener(
     }
 }
 
-/// What was granted to a caller that has gone is given back.
-fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Acquire, u64) + Send + Sync {
-    move |acquire, sent_on| {
-        if let Some(releaser) = releaser.upgrade() {
-            // A failure means that the client is closed: then the TTL does it.
-            let _ = releaser.send(Job::ghost(&acquire, sent_on));
+/// What was done for a caller that has gone is undone: the lock is given back, and the place in line,
+/// which it may have been given after it said that it leaves.
+fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
+    move |Landed { question, answer }| {
+        let Some(releaser) = releaser.upgrade() else { return };
+        let granted = matches!(answer.result, Ok(Acquired::Granted(_)));
+        let open = answer.result.is_err_and(|fault| fault.is_open());
+        // A failure means that the client is closed: then the TTL does it.
+        if granted || open {
+            let _ = releaser.send(Job::ghost(&question, answer.sent_on));
+        }
+        if !granted && question.manner.lines_up() {
+            let _ = releaser.send(Job::leave_line(&question.keys));
         }
     }
 }

@@ -144,10 +144,10 @@ impl<'a> Caller<'a> {
         };
         // A connection that has just broken is back in no time.
         let _ = self.engine.connected().await;
-        match self.attempt(&turn, Manner::Once, offer).await {
+        match self.attempt(turn.entry(), Manner::Once, offer).await {
             Ok(Attempt::Granted(grant)) => self.begin(turn, grant).map(Some),
             Ok(_) => Ok(None),
-            Err(fault) => Err(self.explained(&turn, fault).await),
+            Err(fault) => Err(self.explained(turn.entry(), fault).await),
         }
     }
 
@@ -205,61 +205,61 @@ impl<'a> Caller<'a> {
 
     /// Contends for the lock with the other clients.
     async fn contend(&mut self, turn: Turn, mut offer: Option<Offer<'_>>) -> Result<Stint> {
-        let line = InLine { engine: self.engine, entry: turn.entry() };
-        let channel = &turn.entry().keys.channel;
+        let contender = Contender { engine: self.engine, turn: Some(turn) };
+        let entry = contender.entry();
+        let channel = &entry.keys.channel;
         let (mut seat, mut counted): (Option<Seat>, Option<Counted<'_>>) = (None, None);
         let mut insisting = false;
         loop {
-            turn.entry().gate.shut();
+            entry.gate.shut();
             let listening = self.engine.subscriber.is_live(channel);
             if listening {
                 seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
             }
             let manner = manner(listening, insisting);
-            line.enter(manner);
-            match self.attempt(&turn, manner, offer.take()).await {
-                Ok(Attempt::Granted(grant)) => {
-                    line.left();
-                    drop(line);
-                    return self.begin(turn, grant);
-                }
+            if manner.lines_up() && self.engine.config.layout.has_lines() {
+                // Taken note of before it is asked for: from then on, nobody may take us out.
+                entry.line_up(true);
+            }
+            match self.attempt(&entry, manner, offer.take()).await {
+                Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
                 Ok(Attempt::Held(ttl)) => {
                     count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
                     insisting = if listening {
-                        self.park(&turn, self.longest(&turn, ttl), false).await?
+                        self.park(&entry, self.longest(&entry, ttl), false).await?
                     } else {
-                        self.listen(&turn, DEAF).await?
+                        self.listen(&entry, DEAF).await?
                     };
                 }
                 Ok(Attempt::Unheard(ttl)) => {
                     count(self.engine, &mut counted)?;
-                    insisting = self.listen(&turn, DEAF.min(self.longest(&turn, ttl))).await?;
+                    insisting = self.listen(&entry, DEAF.min(self.longest(&entry, ttl))).await?;
                 }
                 Ok(Attempt::Reserved) => {
                     count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
-                    insisting = self.let_pass(&turn, listening).await?;
+                    insisting = self.let_pass(&entry, listening).await?;
                 }
-                Err(fault) => self.ride_out(&turn, fault).await?,
+                Err(fault) => self.ride_out(&entry, fault).await?,
             }
         }
     }
 
     /// Waits for anything to be heard, not standing in line: no message can name us, so that every
     /// one is as good as another, and the first may be that the channel is live.
-    async fn listen(&self, turn: &Turn, limit: Duration) -> Result<bool> {
-        let heard = turn.entry().gate.pass(Instant::now() + limit).await;
+    async fn listen(&self, entry: &Entry, limit: Duration) -> Result<bool> {
+        let heard = entry.gate.pass(Instant::now() + limit).await;
         heard.map(|_| false).map_err(|fault| fault.into_error(""))
     }
 
     /// Parks in line until a release is told or the time is over; whether to insist then. If the
     /// release was told to another client, that is given a moment.
-    async fn park(&self, turn: &Turn, limit: Duration, insist: bool) -> Result<bool> {
+    async fn park(&self, entry: &Entry, limit: Duration, insist: bool) -> Result<bool> {
         let mut far = Instant::now() + limit;
         let (mut until, mut insist) = (far, insist);
         loop {
-            let call = turn.entry().gate.pass(until).await;
+            let call = entry.gate.pass(until).await;
             match call.map_err(|fault| fault.into_error(""))? {
                 Call::Silence => return Ok(insist),
                 Call::Ours => return Ok(false),
@@ -277,19 +277,23 @@ impl<'a> Caller<'a> {
     }
 
     /// Lets another client have a lock that is free.
-    async fn let_pass(&self, turn: &Turn, listening: bool) -> Result<bool> {
+    async fn let_pass(&self, entry: &Entry, listening: bool) -> Result<bool> {
         if !self.engine.config.layout.has_lines() {
             // Our own message must not end this: everybody else hears it at the same time.
             tokio::time::sleep(SIT_OUT).await;
             return Ok(false);
         }
-        if listening { self.park(turn, grace(), true).await } else { self.listen(turn, DEAF).await }
+        if listening {
+            self.park(entry, grace(), true).await
+        } else {
+            self.listen(entry, DEAF).await
+        }
     }
 
-    fn longest(&self, turn: &Turn, ttl: Option<Duration>) -> Duration {
+    fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
         let most = self.engine.config.max_park;
         if ttl.is_none() {
-            let name = &turn.entry().keys.name;
+            let name = entry.keys.name();
             tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
         }
         // A little later than the expiry, and not all clients in the same moment.
@@ -299,13 +303,13 @@ impl<'a> Caller<'a> {
 
     async fn attempt(
         &mut self,
-        turn: &Turn,
+        entry: &Entry,
         manner: Manner,
         offer: Option<Offer<'_>>,
     ) -> Result<Attempt, Fault> {
         self.asked = true;
         let acquire = Acquire {
-            keys: Arc::clone(&turn.entry().keys),
+            keys: Arc::clone(&entry.keys),
             id: self.engine.next_tenure(),
             lease: self.engine.lease(self.wish.lease),
             manner,
@@ -317,13 +321,13 @@ impl<'a> Caller<'a> {
         match &attempted {
             Ok(_) => {
                 self.answered = true;
-                turn.entry().answered();
+                entry.answered();
                 if let Some(offer) = offer {
                     offer.answered();
                 }
             }
             Err(fault) if fault.is_passing() => {
-                turn.entry().failed(Instant::now());
+                entry.failed(Instant::now());
             }
             Err(_) => {}
         }
@@ -333,15 +337,15 @@ impl<'a> Caller<'a> {
     /// Waits until another attempt makes sense, unless that has been tried for too long. What
     /// another caller has gone through before with this lock counts too: a queue does not ride out
     /// an outage one after the other.
-    async fn ride_out(&self, turn: &Turn, fault: Fault) -> Result<()> {
+    async fn ride_out(&self, entry: &Entry, fault: Fault) -> Result<()> {
         let now = Instant::now();
         if !fault.is_passing() {
-            return Err(self.explained(turn, fault).await);
+            return Err(self.explained(entry, fault).await);
         }
-        let since = turn.entry().failed(now).max(self.started);
+        let since = entry.failed(now).max(self.started);
         let left = self.engine.config.riding_out().saturating_sub(now - since);
         if left.is_zero() {
-            return Err(fault.into_outage(&turn.entry().keys.lock().to_string()));
+            return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
             let _ = tokio::time::timeout(left, self.engine.commands.up()).await;
@@ -352,8 +356,8 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
-    async fn explained(&self, turn: &Turn, fault: Fault) -> Error {
-        self.engine.commands.explained(fault, &turn.entry().keys).await
+    async fn explained(&self, entry: &Entry, fault: Fault) -> Error {
+        self.engine.commands.explained(fault, &entry.keys).await
     }
 
     fn begin(&self, turn: Turn, grant: Grant) -> Result<Stint> {
@@ -408,31 +412,32 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// Our client's place in the lock's line. It is for whoever of us contends next; dropped when
-/// nobody does, it is given up.
-struct InLine<'a> {
+/// The caller of this client that contends. Dropped before it was granted anything, it passes the
+/// turn on, and looks after our client's place in the lock's line: that is for whoever of us
+/// contends next.
+struct Contender<'a> {
     engine: &'a Arc<Engine>,
-    entry: &'a Arc<Entry>,
+    turn: Option<Turn>,
 }
 
-impl InLine<'_> {
-    /// Taken note of before it is asked for: from then on, nobody may take us out.
-    fn enter(&self, manner: Manner) {
-        let lines_up = matches!(manner, Manner::Wait | Manner::Insist);
-        if lines_up && self.engine.config.layout.has_lines() {
-            self.entry.line_up(true);
-        }
+impl Contender<'_> {
+    fn entry(&self) -> Arc<Entry> {
+        Arc::clone(self.turn.as_ref().expect("it has not been granted yet").entry())
     }
 
-    fn left(&self) {
-        self.entry.line_up(false);
+    /// The script that granted it took us out of the line.
+    fn granted(mut self) -> Turn {
+        let turn = self.turn.take().expect("it is granted once");
+        turn.entry().line_up(false);
+        turn
     }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for Contender<'_> {
     fn drop(&mut self) {
-        if !self.entry.is_awaited() && self.entry.line_up(false) {
-            self.engine.leave_line(&self.entry.keys);
+        if let Some(turn) = self.turn.take() {
+            // Only when the turn has gone on is it certain whether anybody comes for it.
+            self.engine.look_after(&turn.pass_on());
         }
     }
 }

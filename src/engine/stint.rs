@@ -1,5 +1,6 @@
 //! One holder's time in a tenure.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ impl Stint {
         Self { tenure, turn, token }
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.tenure.keys.name
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.tenure.keys.name()
     }
 
     /// How long it may be believed, on this machine's clock.

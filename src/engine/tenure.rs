@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::engine::entry::Turn;
+use crate::engine::moment::Moment;
 use crate::engine::stint::Stint;
 use crate::engine::wheel::Place;
 use crate::keys::{Keys, TenureId};
@@ -88,7 +89,7 @@ pub(crate) struct Tenure {
     /// The lease with which it began.
     pub(crate) lease: Duration,
     number: u64,
-    granted: Instant,
+    granted: Moment,
     state: Mutex<State>,
     /// A stint has ended, or the deadline has moved.
     changed: Notify,
@@ -96,25 +97,27 @@ pub(crate) struct Tenure {
 
 struct State {
     ended: Option<Ended>,
-    holder: Holder,
+    /// Who may re-enter; nobody, for a plain lock.
+    owner: Option<OwnerId>,
+    /// The task or thread that asked for it.
+    asked_by: OwnerId,
     /// Holders so far, before this one.
     turns: u16,
-    /// 0: idle, since then.
+    /// 0: idle.
     holds: u32,
-    idle_since: Instant,
-    /// When this holder began.
-    held_since: Instant,
-    deadline: Instant,
+    /// When this holder began; idle, when the last one left.
+    since: Moment,
+    deadline: Moment,
     /// The most that we have asked for: Redis may keep the lock until then, and a little longer.
-    expiry: Instant,
+    expiry: Moment,
     watched: bool,
-    renew_at: Instant,
+    renew_at: Moment,
     /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
     doubted: bool,
     turn: Option<Turn>,
     place: Option<Place>,
     /// When the watchdog will look.
-    look_at: Instant,
+    look_at: Moment,
     /// The server may still have a lock that we gave up for lost.
     unswept: bool,
     warned_of_deadlock: bool,
@@ -158,18 +161,18 @@ impl Tenure {
     /// Begins a tenure with its first stint.
     pub(crate) fn begin(turn: Turn, grant: Grant, holder: Holder, renew_at: Instant) -> Stint {
         let entry = Arc::clone(turn.entry());
-        let now = Instant::now();
+        let now = Moment::from(Instant::now());
         let state = State {
             ended: None,
-            holder,
+            owner: holder.owner,
+            asked_by: holder.asked_by,
             turns: 0,
             holds: 1,
-            idle_since: now,
-            held_since: now,
-            deadline: deadline(grant.sent, grant.lease),
-            expiry: grant.sent + grant.lease,
+            since: now,
+            deadline: deadline(grant.sent, grant.lease).into(),
+            expiry: (grant.sent + grant.lease).into(),
             watched: holder.lease == Lease::Watched,
-            renew_at,
+            renew_at: renew_at.into(),
             doubted: false,
             turn: Some(turn),
             place: None,
@@ -212,20 +215,20 @@ impl Tenure {
     pub(crate) fn remaining(&self, turn: u16) -> Duration {
         let state = self.state();
         match state.ended(turn) {
-            None => state.deadline.saturating_duration_since(Instant::now()),
+            None => state.deadline.instant().saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.state().deadline
+        self.state().deadline.instant()
     }
 
     /// The number of the stint that this owner has now.
     pub(crate) fn stint_of(&self, owner: OwnerId) -> Option<u16> {
         let state = self.state();
         let held = state.ended(state.turns).is_none();
-        (held && state.holder.owner == Some(owner)).then_some(state.turns)
+        (held && state.owner == Some(owner)).then_some(state.turns)
     }
 
     pub(crate) fn holds(&self) -> u32 {
@@ -236,7 +239,7 @@ impl Tenure {
     pub(crate) fn placed(&self, place: Place, look_at: Instant) -> bool {
         let mut state = self.state();
         state.place = Some(place);
-        state.look_at = look_at;
+        state.look_at = look_at.into();
         state.ended.is_none() || state.unswept
     }
 
@@ -246,7 +249,7 @@ impl Tenure {
 
     /// Whether the watchdog looks by then.
     pub(crate) fn is_looked_at_by(&self, moment: Instant) -> bool {
-        self.state().look_at <= moment
+        self.state().look_at <= moment.into()
     }
 
     /// From now on the watchdog renews it; whether that is new.
@@ -261,7 +264,7 @@ impl Tenure {
 
     /// Has the tenure renewed then.
     pub(crate) fn renew_at(&self, moment: Instant) {
-        self.state().renew_at = moment;
+        self.state().renew_at = moment.into();
     }
 
     /// Has the tenure looked at, whatever else is planned.
@@ -272,7 +275,8 @@ impl Tenure {
     /// What a renewal has to ask for: so much from now, or what was asked for before. Whatever Redis
     /// thinks of the TTL, it is not shortened then.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
-        wanted.max(self.state().expiry.saturating_duration_since(Instant::now()))
+        let expiry = self.state().expiry.instant();
+        wanted.max(expiry.saturating_duration_since(Instant::now()))
     }
 
     /// What the watchdog asks for.
@@ -289,8 +293,8 @@ impl Tenure {
         if state.ended.is_some() {
             return false;
         }
-        state.deadline = state.deadline.max(deadline(sent, ttl));
-        state.expiry = state.expiry.max(sent + ttl);
+        state.deadline = state.deadline.max(deadline(sent, ttl).into());
+        state.expiry = state.expiry.max((sent + ttl).into());
         drop(state);
         self.changed.notify_waiters();
         true
@@ -321,7 +325,7 @@ impl Tenure {
         }
         let left = match state.turn.take() {
             Some(turn) if turn.entry().is_awaited() => {
-                state.idle_since = now;
+                state.since = now.into();
                 Left::HandedOn(turn)
             }
             turn => {
@@ -343,14 +347,14 @@ impl Tenure {
         if state.ended.is_some() || state.holds > 0 {
             return PickUp::Nothing(turn);
         }
-        if !state.allows(holder, budget, now - self.granted, now) {
+        if !state.allows(holder, budget, now - self.granted.instant(), now) {
             state.ended = Some(Ended::Released);
             return PickUp::Ended(turn, state.place.take());
         }
         state.turns += 1;
         state.holds = 1;
-        state.held_since = now;
-        state.holder = holder;
+        state.since = now.into();
+        (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.turn = Some(turn);
         state.warned_of_deadlock = false;
         PickUp::Held(Stint::new(Arc::clone(self), state.turns))
@@ -388,7 +392,7 @@ impl Tenure {
         let (turn, token, held) = (state.turn.take(), self.token(state.turns), state.holds > 0);
         drop(state);
         if held {
-            tracing::error!(name = ?self.keys.name, %token, why, "lock lost");
+            tracing::error!(name = ?self.keys.name(), %token, why, "lock lost");
         }
         self.changed.notify_waiters();
         drop(turn);
@@ -420,19 +424,19 @@ impl Tenure {
             Some(_) => return Due::Ended,
             None => {}
         }
-        if state.holds == 0 && now >= state.idle_since + claim {
+        if state.holds == 0 && now >= state.since.instant() + claim {
             state.ended = Some(Ended::Released);
             return Due::Unclaimed;
         }
-        let too_long = max_hold.is_some_and(|most| now - state.held_since >= most);
+        let too_long = max_hold.is_some_and(|most| now - state.since.instant() >= most);
         if state.holds > 0 && state.watched && too_long {
             state.watched = false;
             drop(state);
-            let name = &self.keys.name;
+            let name = self.keys.name();
             tracing::warn!(?name, "held for max_hold: no longer renewed");
             return self.due(now, max_hold, claim);
         }
-        let renew = state.watched && now >= state.renew_at;
+        let renew = state.watched && state.renew_at <= now.into();
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
@@ -443,13 +447,13 @@ impl Tenure {
     /// Warns once if the task that waits now is the one that asked for this stint.
     pub(crate) fn warn_of_deadlock(&self, waiting: OwnerId) {
         let mut state = self.state();
-        if state.ended.is_some() || state.holds == 0 || state.holder.asked_by != waiting {
+        if state.ended.is_some() || state.holds == 0 || state.asked_by != waiting {
             return;
         }
         let warned = std::mem::replace(&mut state.warned_of_deadlock, true);
         drop(state);
         if !warned {
-            let name = &self.keys.name;
+            let name = self.keys.name();
             tracing::warn!(
                 ?name,
                 "a task waits for a lock whose guard it took itself: a deadlock?"
@@ -466,7 +470,7 @@ impl Tenure {
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
-                (state.ended(turn), state.deadline)
+                (state.ended(turn), state.deadline.instant())
             };
             if let Some(ended) = ended {
                 return ended;
@@ -491,7 +495,8 @@ impl State {
             return Instant::now();
         }
         let renewal = if self.watched { self.renew_at.min(self.deadline) } else { self.deadline };
-        if self.holds == 0 { renewal.min(self.idle_since + claim) } else { renewal }
+        let renewal = renewal.instant();
+        if self.holds == 0 { renewal.min(self.since.instant() + claim) } else { renewal }
     }
 
     fn allows(&self, holder: Holder, budget: Budget, held: Duration, now: Instant) -> bool {
@@ -499,8 +504,8 @@ impl State {
             && holder.lease == Lease::Watched
             && u32::from(self.turns) < budget.turns
             && held < budget.time
-            && now + budget.reserve < self.deadline
-            && self.deadline <= now + budget.lease
+            && Moment::from(now + budget.reserve) < self.deadline
+            && self.deadline <= Moment::from(now + budget.lease)
     }
 }
 
@@ -541,7 +546,7 @@ mod tests {
         let now = Instant::now();
         let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now };
         let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
-        stint.tenure.state().deadline = deadline;
+        stint.tenure.state().deadline = deadline.into();
         (table, stint)
     }
 

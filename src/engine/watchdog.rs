@@ -133,7 +133,7 @@ impl Watchdog {
                 }
             }
             Err(fault) => {
-                let (name, locks) = (&batch[0].keys.name, batch.len());
+                let (name, locks) = (batch[0].keys.name(), batch.len());
                 tracing::warn!(?name, locks, ?fault, "not renewed: trying again");
                 batch.iter().for_each(|tenure| self.try_again(tenure));
             }
@@ -172,7 +172,7 @@ impl Watchdog {
                 self.timetable.leave(tenure.place());
             }
             Err(fault) => {
-                let name = &tenure.keys.name;
+                let name = tenure.keys.name();
                 tracing::warn!(?name, ?fault, "not renewed: trying again");
                 self.try_again(tenure);
             }

@@ -1,9 +1,11 @@
 //! A hashed timing wheel: what is due when, in no time at all.
 //!
-//! One ring of slots, each a list of the items due at a tick that falls into it; an item more than
+//! One ring of slots, each with a list of the items due at a tick that falls into it; an item more than
 //! a revolution away is passed over until its tick comes. Entering and leaving take constant time.
 //! The wheel never asks what time it is. After Varghese and Lauck, *Hashed and Hierarchical Timing
 //! Wheels* (1987), scheme 6.
+
+use std::num::NonZeroU32;
 
 /// Slots in the ring: at 8 ms a tick, a revolution takes eight seconds.
 const SLOTS: usize = 1024;
@@ -11,69 +13,69 @@ const SLOTS: usize = 1024;
 /// Where an item stands in the wheel. Used once: leaving with it makes it void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    index: usize,
+    index: u32,
     /// Tells the items apart that have stood at this index one after the other.
-    entry: u64,
+    entry: NonZeroU32,
 }
 
 #[derive(Debug)]
 struct Node<T> {
-    item: T,
+    item: Option<T>,
     due: u64,
-    entry: u64,
-    /// Where this node's index stands in its slot's list.
-    position: usize,
+    /// Of the item that stands here, or of the next one.
+    entry: NonZeroU32,
+    /// Its neighbours in the slot's list; vacant, the next vacant node.
+    before: u32,
+    after: u32,
 }
 
+/// Instead of a neighbour: there is none.
+const NONE: u32 = u32::MAX;
+
+/// Once it has held so many items, it holds as many again without asking for memory: the lists run
+/// through the nodes.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
-    slots: Vec<Vec<usize>>,
-    nodes: Vec<Option<Node<T>>>,
-    vacant: Vec<usize>,
+    /// The first node of each slot.
+    slots: Vec<u32>,
+    nodes: Vec<Node<T>>,
+    /// The first vacant node.
+    vacant: u32,
+    len: usize,
     /// All ticks up to this one have been handed out.
     now: u64,
-    entries: u64,
 }
 
 impl<T> Wheel<T> {
     pub(crate) fn new() -> Self {
-        Self {
-            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
-            nodes: Vec::new(),
-            vacant: Vec::new(),
-            now: 0,
-            entries: 0,
-        }
+        Self { slots: vec![NONE; SLOTS], nodes: Vec::new(), vacant: NONE, len: 0, now: 0 }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len() - self.vacant.len()
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.len
     }
 
     /// Enters an item for a tick; for one that has passed, the next tick.
     pub(crate) fn enter(&mut self, due: u64, item: T) -> Place {
         let due = due.max(self.now + 1);
-        let index = self.vacant.pop().unwrap_or_else(|| {
-            self.nodes.push(None);
-            self.nodes.len() - 1
-        });
-        self.entries += 1;
-        let slot = &mut self.slots[slot(due)];
-        let position = slot.len();
-        slot.push(index);
-        self.nodes[index] = Some(Node { item, due, entry: self.entries, position });
-        Place { index, entry: self.entries }
+        let index = self.occupy();
+        let first = std::mem::replace(&mut self.slots[slot(due)], index);
+        let node = &mut self.nodes[wide(index)];
+        (node.item, node.due) = (Some(item), due);
+        (node.before, node.after) = (NONE, first);
+        let entry = node.entry;
+        if let Some(second) = self.nodes.get_mut(wide(first)) {
+            second.before = index;
+        }
+        self.len += 1;
+        Place { index, entry }
     }
 
     /// Takes an item out before it is due; `None` if it has left already.
     pub(crate) fn leave(&mut self, place: Place) -> Option<T> {
-        let node = self.nodes.get(place.index)?.as_ref()?;
-        if node.entry != place.entry {
-            return None;
-        }
-        let (due, position) = (node.due, node.position);
-        self.unlink(slot(due), position);
-        self.vacate(place.index)
+        let node = self.nodes.get(wide(place.index))?;
+        if node.entry == place.entry { self.take(place.index) } else { None }
     }
 
     /// Hands out all that is due up to this tick.
@@ -90,53 +92,70 @@ impl<T> Wheel<T> {
 
     /// The next tick at which something may be due.
     pub(crate) fn next(&self) -> Option<u64> {
-        (self.len() > 0).then(|| {
-            let ticks = self.now + 1..=self.now + SLOTS as u64;
-            ticks
-                .into_iter()
-                .find(|tick| !self.slots[slot(*tick)].is_empty())
-                .unwrap_or(self.now + 1)
+        (self.len > 0).then(|| {
+            let mut ticks = self.now + 1..=self.now + SLOTS as u64;
+            ticks.find(|tick| self.slots[slot(*tick)] != NONE).unwrap_or(self.now + 1)
         })
     }
 
     /// Hands out everything.
     pub(crate) fn drain(&mut self) -> Vec<T> {
-        self.slots.iter_mut().for_each(Vec::clear);
-        self.vacant.clear();
-        self.nodes.drain(..).flatten().map(|node| node.item).collect()
+        let (nodes, now) = (std::mem::take(&mut self.nodes), self.now);
+        *self = Self { now, ..Self::new() };
+        nodes.into_iter().filter_map(|node| node.item).collect()
     }
 
     fn visit(&mut self, slot: usize, now: u64, due: &mut Vec<T>) {
-        let mut position = 0;
-        while let Some(&index) = self.slots[slot].get(position) {
-            if self.nodes[index].as_ref().is_some_and(|node| node.due <= now) {
-                self.unlink(slot, position);
-                due.extend(self.vacate(index));
-            } else {
-                position += 1;
+        let mut index = self.slots[slot];
+        while let Some(node) = self.nodes.get(wide(index)) {
+            let after = node.after;
+            if node.due <= now {
+                due.extend(self.take(index));
             }
+            index = after;
         }
     }
 
-    /// Takes an index out of its slot's list. The last one of the list fills the gap.
-    fn unlink(&mut self, slot: usize, position: usize) {
-        self.slots[slot].swap_remove(position);
-        if let Some(&moved) = self.slots[slot].get(position)
-            && let Some(node) = &mut self.nodes[moved]
-        {
-            node.position = position;
+    /// A node for one more item.
+    fn occupy(&mut self) -> u32 {
+        let index = self.vacant;
+        if let Some(node) = self.nodes.get(wide(index)) {
+            self.vacant = node.after;
+            return index;
         }
+        let (item, due, before, after) = (None, 0, NONE, NONE);
+        self.nodes.push(Node { item, due, entry: NonZeroU32::MIN, before, after });
+        u32::try_from(self.nodes.len() - 1).expect("fewer than four billion tenures")
     }
 
-    fn vacate(&mut self, index: usize) -> Option<T> {
-        self.vacant.push(index);
-        self.nodes[index].take().map(|node| node.item)
+    /// Takes a node's item out of its slot's list.
+    fn take(&mut self, index: u32) -> Option<T> {
+        let node = &mut self.nodes[wide(index)];
+        let item = node.item.take()?;
+        // Round again after four billion items: nobody keeps a place that long.
+        node.entry = node.entry.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        let (due, before) = (node.due, node.before);
+        let after = std::mem::replace(&mut node.after, self.vacant);
+        self.vacant = index;
+        self.len -= 1;
+        match self.nodes.get_mut(wide(before)) {
+            Some(neighbour) => neighbour.after = after,
+            None => self.slots[slot(due)] = after,
+        }
+        if let Some(neighbour) = self.nodes.get_mut(wide(after)) {
+            neighbour.before = before;
+        }
+        Some(item)
     }
 }
 
 fn slot(tick: u64) -> usize {
     // The remainder is below SLOTS.
     (tick % SLOTS as u64) as usize
+}
+
+fn wide(index: u32) -> usize {
+    index as usize
 }
 
 #[cfg(test)]

@@ -27,6 +27,11 @@ pub(crate) enum Manner {
 }
 
 impl Manner {
+    /// Whether our client stands in line if it does not get the lock.
+    pub(crate) fn lines_up(self) -> bool {
+        matches!(self, Self::Wait | Self::Insist)
+    }
+
     fn word(self) -> &'static str {
         match self {
             Self::Look => "look",

@@ -18,5 +18,5 @@ pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use coalesce::Landed;
 pub(crate) use commands::{Commands, Connection, Terms};
 pub(crate) use fault::Fault;
-pub(crate) use requests::Requests;
+pub(crate) use requests::{Acquires, Requests};
 pub(crate) use subscriber::{Heard, Seat, Subscriber};

@@ -8,9 +8,8 @@ use crate::wire::coalesce::{Answer, Flight, Gathering, Landed};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 
-/// What becomes of an acquire whose caller has gone: called with the request, and the connection on
-/// which it was sent.
-type Orphanage = Box<dyn Fn(Acquire, u64) + Send + Sync>;
+/// Sees to an acquire that was answered when its caller had gone.
+type Orphanage = Box<dyn Fn(Landed<Acquires>) + Send + Sync>;
 
 /// The acquires and releases of a client.
 #[derive(Clone)]
@@ -22,7 +21,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(
         commands: &Commands,
-        orphaned: impl Fn(Acquire, u64) + Send + Sync + 'static,
+        orphaned: impl Fn(Landed<Acquires>) + Send + Sync + 'static,
     ) -> Self {
         let acquires = Acquires { commands: commands.clone(), orphaned: Box::new(orphaned) };
         let releases = Releases { commands: commands.clone() };
@@ -67,12 +66,8 @@ impl Flight for Acquires {
         answers(sent, sent_on, results, questions.len())
     }
 
-    fn orphan(&self, Landed { question, answer }: Landed<Self>) {
-        match answer.result {
-            Ok(Acquired::Granted(_)) => (self.orphaned)(question, answer.sent_on),
-            Err(fault) if fault.is_open() => (self.orphaned)(question, answer.sent_on),
-            _ => {}
-        }
+    fn orphan(&self, landed: Landed<Self>) {
+        (self.orphaned)(landed);
     }
 }
 

@@ -29,6 +29,10 @@ const BATCH: usize = 1000;
 /// once.
 const PACE: Duration = Duration::from_millis(20);
 
+/// Channels that linger at the same time: with ever new names, the oldest have to go earlier. A map of
+/// this size stays below half of its room, and so does not grow as they come and go.
+const MOST_IDLE: usize = 12_000;
+
 /// When to ask again for a channel that the server's ACL refused.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
@@ -171,12 +175,13 @@ impl Table {
     /// been left: then they are new ones.
     fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
         let mut expired = Vec::new();
-        while self.idle.front().is_some_and(|(since, _)| *since + linger <= now) {
-            let Some((_, name)) = self.idle.pop_front() else { break };
+        while self.expires_next(linger).is_some_and(|at| at <= now) {
+            let Some((since, name)) = self.idle.pop_front() else { break };
             match self.channels.get_mut(&name) {
                 Some(channel) if channel.seats > 0 => channel.idle_since = None,
                 // Used in between: it lingers once more, behind the others.
-                Some(channel) if channel.idle_since.is_some_and(|since| since + linger > now) => {
+                Some(channel) if channel.idle_since != Some(since) => {
+                    channel.idle_since = Some(now);
                     self.idle.push_back((now, name));
                 }
                 Some(_) => {
@@ -189,8 +194,10 @@ impl Table {
         expired
     }
 
-    fn next_idle(&self) -> Option<Instant> {
-        self.idle.front().map(|(since, _)| *since)
+    /// When there is something to expire.
+    fn expires_next(&self, linger: Duration) -> Option<Instant> {
+        let crowded = self.idle.len() > MOST_IDLE;
+        self.idle.front().map(|(since, _)| if crowded { *since } else { *since + linger })
     }
 
     /// A new connection knows no channel: those with waiters are wanted again.
@@ -274,9 +281,9 @@ impl Channels {
 
     /// Until the next channel expires, if there is one.
     async fn next_expiry(&self) {
-        let first = self.table().next_idle();
-        match first {
-            Some(since) => tokio::time::sleep_until((since + self.linger).into()).await,
+        let next = self.table().expires_next(self.linger);
+        match next {
+            Some(at) => tokio::time::sleep_until(at.into()).await,
             None => std::future::pending().await,
         }
     }
@@ -400,6 +407,20 @@ mod tests {
         table.leave(&busy, start + LINGER);
         assert_eq!(names(&table.expire(start + LINGER, LINGER)), ["quiet"]);
         assert_eq!(names(&table.expire(start + LINGER * 2, LINGER)), ["busy"]);
+    }
+
+    #[test]
+    fn of_too_many_idle_channels_the_oldest_go_early() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        for number in 0..MOST_IDLE + 3 {
+            let name = table.join(&number.to_string());
+            table.leave(&name, start);
+        }
+        let used = table.join("1");
+        table.leave(&used, start + LINGER / 4);
+        assert_eq!(names(&table.expire(start + LINGER / 2, LINGER)), ["0", "2", "3"]);
+        assert_eq!(table.idle.len(), MOST_IDLE);
+        assert!(table.expire(start + LINGER / 2, LINGER).is_empty());
     }
 
     #[test]

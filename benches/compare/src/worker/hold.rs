@@ -1,7 +1,7 @@
 //! W7 in a worker, and the other side of W6: locks many names and keeps them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use tokio::task::JoinSet;
@@ -24,31 +24,34 @@ pub async fn run<C: Contender>(job: Hold, wire: &mut Wire) -> Result<()> {
     wire.say(&Reply::Stopped { valid }).await
 }
 
+/// What is held lies in one place of the right size, so that the memory taken for it is no other's.
 async fn take_all<C: Contender>(client: &C, names: usize) -> Result<Vec<C::Guard>> {
     let next = Arc::new(AtomicUsize::new(0));
+    let all = Arc::new(Mutex::new(Vec::with_capacity(names)));
     let mut lanes = JoinSet::new();
     for _ in 0..LANES.min(names) {
-        let (client, next) = (client.clone(), next.clone());
-        lanes.spawn(async move { take_some(&client, &next, names).await });
+        let (client, next, all) = (client.clone(), next.clone(), all.clone());
+        lanes.spawn(async move { take_some(&client, &next, names, &all).await });
     }
-    let mut all = Vec::with_capacity(names);
     while let Some(lane) = lanes.join_next().await {
-        all.extend(lane??);
+        lane??;
     }
-    Ok(all)
+    let held = std::mem::take(&mut *all.lock().expect("no lane panicked"));
+    Ok(held)
 }
 
 async fn take_some<C: Contender>(
     client: &C,
     next: &AtomicUsize,
     names: usize,
-) -> Result<Vec<C::Guard>> {
-    let mut held = Vec::new();
+    all: &Mutex<Vec<C::Guard>>,
+) -> Result<()> {
     loop {
         let number = next.fetch_add(1, Relaxed);
         if number >= names {
-            return Ok(held);
+            return Ok(());
         }
-        held.push(client.acquire(&client.handle(&name(number))).await?);
+        let guard = client.acquire(&client.handle(&name(number))).await?;
+        all.lock().expect("no lane panicked").push(guard);
     }
 }
