@@ -1,22 +1,23 @@
 //! The proof of exclusion: a counter that is read and then written under one lock by everybody, and misses nothing.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parklock::Client;
 use tokio::task::JoinSet;
 
 use crate::common::{Admin, Worker, WorkerSide};
-use crate::peer::Jvm;
+use crate::peer::{Jvm, Thread};
 use crate::scene::{Scene, USUAL, client};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 4;
-const TIMES: usize = 1000;
+const TASK: usize = 750;
 
 const JVMS: usize = 2;
 const THREADS: usize = 2;
+const THREAD: usize = 2000;
 
-const TOTAL: usize = (PROCESSES * TASKS + JVMS * THREADS) * TIMES;
+const TOTAL: usize = PROCESSES * TASKS * TASK + JVMS * THREADS * THREAD;
 
 /// How often a task says that it goes on.
 const SIGN_OF_LIFE: usize = 50;
@@ -40,7 +41,7 @@ async fn worker_that_counts() {
 
 async fn count(client: Client, admin: Admin) {
     let lock = client.lock("a");
-    for done in 0..TIMES {
+    for done in 0..TASK {
         let guard = lock.lock().await.unwrap();
         let value: Option<u64> = admin.cmd(&["GET", "counter"]).await;
         let next = value.unwrap_or(0) + 1;
@@ -52,11 +53,15 @@ async fn count(client: Client, admin: Admin) {
     }
 }
 
+fn threads(jvm: &Jvm) -> impl Iterator<Item = Thread> {
+    (0..THREADS).map(|n| jvm.thread(&format!("t{n}")))
+}
+
 #[tokio::test]
 async fn two_jvms_and_four_rust_processes_lose_no_increment() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let url = scene.server.url();
-    let second = Jvm::start(&url, USUAL).await.expect("the first one started");
+    let second = Jvm::start(&url, USUAL).await.expect("as the first one");
     let mut workers: Vec<Worker> = (0..PROCESSES)
         .map(|_| Worker::start("counting::worker_that_counts", &[("URL", &url)]))
         .collect();
@@ -64,14 +69,9 @@ async fn two_jvms_and_four_rust_processes_lose_no_increment() {
         assert_eq!(worker.hear().await, "ready");
     }
     let started = Instant::now();
-    let mut threads = Vec::new();
-    for (jvm, n) in
-        [&scene.jvm, &second].into_iter().flat_map(|jvm| (0..THREADS).map(move |n| (jvm, n)))
-    {
-        threads.push(jvm.thread(&format!("t{n}")));
-    }
+    let mut threads: Vec<Thread> = [&scene.jvm, &second].into_iter().flat_map(threads).collect();
     for thread in &threads {
-        thread.order(&format!("increment a counter {TIMES}")).await;
+        thread.order(&format!("increment a counter {THREAD}")).await;
     }
     for worker in &mut workers {
         worker.order("go").await;
@@ -88,6 +88,5 @@ async fn two_jvms_and_four_rust_processes_lose_no_increment() {
     }
     assert_eq!(scene.admin.cmd::<usize>(&["GET", "counter"]).await, TOTAL);
     assert!(scene.admin.hgetall("a").await.is_empty());
-    assert!(started.elapsed() > Duration::ZERO);
     scene.nothing_is_eternal().await;
 }

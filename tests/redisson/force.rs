@@ -5,6 +5,7 @@ use std::time::Instant;
 use parklock::{Ended, Error};
 use tokio::time::timeout;
 
+use crate::common::fixture::A_WHILE;
 use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, granted};
 
 /// Redisson tells only those who listen, so that a holder learns of it with its next renewal.
@@ -23,7 +24,24 @@ async fn rust_learns_that_java_took_its_lock_away() {
     assert_eq!(java.result("force a").await, "false");
 }
 
-/// Other callers of ours wait for the lock, so that its channel is heard.
+/// It has had to wait for the lock itself, so that it still listens.
+#[tokio::test]
+async fn rust_learns_at_once_what_it_hears() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
+    java.ask("lock a").await;
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    scene.awaited_by("a", 1).await;
+    java.ask("unlock a").await;
+    let guard = granted(async { waiter.await.unwrap() }).await;
+    tokio::time::sleep(A_WHILE).await; // the release is no longer news
+
+    java.ask("force a").await;
+
+    assert_eq!(timeout(AT_ONCE, guard.lost()).await, Ok(Ended::Lost));
+}
+
+/// Other clients of ours wait for the lock, so that its channel is heard.
 #[tokio::test]
 async fn a_lock_that_java_takes_away_goes_to_whoever_waits() {
     let Some(scene) = Scene::begin(USUAL).await else { return };

@@ -4,8 +4,6 @@ use std::time::Instant;
 
 use parklock::Error;
 
-use crate::common::eventually;
-use crate::common::fixture::SOON;
 use crate::scene::{AT_ONCE, Scene, USUAL, granted};
 
 /// Names and their channels. A name with an opening brace anywhere is taken to bring its own hash tag.
@@ -25,11 +23,6 @@ const NAMES: [(&str, &str); 13] = [
     ("käse☂𝕏", "redisson_lock__channel:{käse☂𝕏}"),
 ];
 
-async fn awaited_on(scene: &Scene, channel: &str) {
-    let listened = async || scene.admin.subscribers(channel).await == 1;
-    eventually(SOON, &format!("somebody listens on {channel}"), listened).await;
-}
-
 #[tokio::test]
 async fn java_waits_for_any_name_that_rust_holds() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -38,7 +31,7 @@ async fn java_waits_for_any_name_that_rust_holds() {
         let guard = client.lock(name).lock().await.unwrap();
         assert_eq!(scene.holds(name).await, [1], "{name} is the key");
         java.order(&format!("lock {name}")).await;
-        awaited_on(&scene, channel).await;
+        scene.listened_to(channel, 1).await;
         let released = Instant::now();
         guard.unlock().await.unwrap();
         assert!(java.answer().await.heard - released < AT_ONCE, "{name}");
@@ -57,7 +50,7 @@ async fn rust_waits_for_any_name_that_java_holds() {
         assert_eq!(scene.holds(name).await, [1], "{name} is the key");
         let lock = client.lock(name);
         let waiter = tokio::spawn(async move { lock.lock().await });
-        awaited_on(&scene, channel).await;
+        scene.listened_to(channel, 1).await;
         java.ask(&format!("unlock {name}")).await;
         granted(async { waiter.await.unwrap() }).await.unlock().await.unwrap();
     }
@@ -72,11 +65,11 @@ async fn a_name_and_the_same_in_braces_are_two_locks() {
     let braced = client.lock("{a}").try_lock().await.unwrap().expect("another lock");
     let lock = client.lock("a");
     let waiter = tokio::spawn(async move { lock.lock().await });
-    awaited_on(&scene, "redisson_lock__channel:{a}").await;
+    scene.listened_to("redisson_lock__channel:{a}", 1).await;
 
     braced.unlock().await.unwrap();
     assert!(client.lock("{a}").try_lock().await.unwrap().is_some());
-    assert!(!waiter.is_finished(), "{}", "the message was for the other");
+    assert!(!waiter.is_finished(), "the message was for the other");
     java.ask("unlock a").await;
 
     granted(async { waiter.await.unwrap() }).await.unlock().await.unwrap();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use parklock::{Client, Config, Guard, Layout};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::common::fixture::SOON;
+use crate::common::fixture::{A_WHILE, SOON};
 use crate::common::{Admin, Server, eventually};
 use crate::peer::{Jvm, Thread};
 
@@ -46,11 +46,16 @@ impl Scene {
         client(&self.server.url(), self.watchdog).await
     }
 
-    /// Waits until so many clients, of either kind, listen for the release of this lock.
+    /// Waits until so many clients, of either kind, listen for the release of this lock, and gives them a while to look
+    /// once more and to park: a release that they see for themselves would prove nothing.
     pub(crate) async fn awaited_by(&self, name: &str, clients: usize) {
-        let channel = format!("redisson_lock__channel:{{{name}}}");
-        let listen = async || self.admin.subscribers(&channel).await == clients;
-        eventually(SOON, &format!("{clients} clients wait for {name}"), listen).await;
+        self.listened_to(&format!("redisson_lock__channel:{{{name}}}"), clients).await;
+    }
+
+    pub(crate) async fn listened_to(&self, channel: &str, clients: usize) {
+        let listen = async || self.admin.subscribers(channel).await == clients;
+        eventually(SOON, &format!("{clients} clients listen on {channel}"), listen).await;
+        sleep(A_WHILE).await;
     }
 
     /// The hold count of each owner of a lock.
