@@ -42,11 +42,11 @@ async fn worker_that_counts() {
 async fn count(client: Client, admin: Admin) {
     let lock = client.lock("a");
     for done in 0..TASK {
-        let guard = lock.lock().await.unwrap();
+        let guard = lock.lock().await.expect("it is granted");
         let value: Option<u64> = admin.cmd(&["GET", "counter"]).await;
         let next = value.unwrap_or(0) + 1;
         admin.cmd::<()>(&["SET", "counter", &next.to_string()]).await;
-        guard.unlock().await.unwrap();
+        guard.unlock().await.expect("it was ours");
         if done % SIGN_OF_LIFE == 0 {
             println!("worker says: {done}");
         }

@@ -46,9 +46,9 @@ impl Crowd {
 async fn hammer(lock: Lock, stop: Arc<AtomicBool>, turns: Arc<AtomicU64>) -> u64 {
     let mut mine = 0;
     while !stop.load(Ordering::Relaxed) {
-        let guard = lock.lock().await.unwrap();
+        let guard = lock.lock().await.expect("it is granted");
         tokio::task::yield_now().await;
-        guard.unlock().await.unwrap();
+        guard.unlock().await.expect("it was ours");
         turns.fetch_add(1, Ordering::Relaxed);
         mine += 1;
     }

@@ -95,3 +95,17 @@ async fn a_semaphore_of_java_is_not_taken_for_a_lock() {
     assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
     assert_eq!(java.result("semavailable a").await, "1");
 }
+
+/// Redisson may use any key. Where it uses that of the token counter no lock can be granted, and the error says why.
+#[tokio::test]
+async fn a_lock_of_java_in_the_place_of_the_token_counter_is_reported() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (client, mut java) = (scene.client().await, scene.thread("java"));
+    java.ask("lock lock:grants").await;
+    let refused = client.lock("a").lock().await;
+    let Err(Error::Conflict { key, kind }) = refused else { panic!("{refused:?}") };
+    assert_eq!((&*key, &*kind), ("lock:grants", "hash"));
+    assert!(!client.lock("a").is_locked().await.unwrap());
+    java.ask("unlock lock:grants").await;
+    client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+}
