@@ -18,7 +18,7 @@ use crate::common::child::{self, Child};
 use crate::common::fixture::A_WHILE;
 
 /// Longer than any answer takes, a start of the JVM on a busy machine among them.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redisson/java");
 
