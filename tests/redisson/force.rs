@@ -1,0 +1,97 @@
+//! Whoever loses a lock by force learns of it, and whoever waits for it gets it at once.
+
+use std::time::Instant;
+
+use parklock::{Ended, Error};
+use tokio::time::timeout;
+
+use crate::common::fixture::A_WHILE;
+use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, granted};
+
+/// Redisson tells only those who listen, so that a holder learns of it with its next renewal.
+#[tokio::test]
+async fn rust_learns_that_java_took_its_lock_away() {
+    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
+    let guard = lock.lock().await.unwrap();
+
+    assert_eq!(java.result("force a").await, "true");
+
+    let ended = timeout(QUICK, guard.lost()).await.expect("the watchdog notices");
+    assert_eq!(ended, Ended::Lost);
+    assert!(!guard.is_valid());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert_eq!(java.result("force a").await, "false");
+}
+
+/// It has had to wait for the lock itself, so that it still listens.
+#[tokio::test]
+async fn rust_learns_at_once_what_it_hears() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
+    java.ask("lock a").await;
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    scene.awaited_by("a", 1).await;
+    java.ask("unlock a").await;
+    let guard = granted(async { waiter.await.unwrap() }).await;
+    tokio::time::sleep(A_WHILE).await; // the release is no longer news
+
+    java.ask("force a").await;
+
+    assert_eq!(timeout(AT_ONCE, guard.lost()).await, Ok(Ended::Lost));
+}
+
+/// Other clients of ours wait for the lock, so that its channel is heard.
+#[tokio::test]
+async fn a_lock_that_java_takes_away_goes_to_whoever_waits() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let mut java = scene.thread("java");
+    let guard = scene.client().await.lock("a").lock().await.unwrap();
+    let lock = scene.client().await.lock("a");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    scene.awaited_by("a", 1).await;
+
+    java.ask("force a").await;
+
+    let next = granted(async { waiter.await.unwrap() }).await;
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(next.is_valid());
+    assert_eq!(scene.holds("a").await, [1]);
+}
+
+#[tokio::test]
+async fn java_learns_that_rust_took_its_lock_away() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut holder) = (scene.client().await.lock("a"), scene.thread("holder"));
+    let mut waiter = scene.thread("waiter");
+    holder.ask("lock a").await;
+    waiter.order("lock a").await;
+    scene.awaited_by("a", 1).await;
+
+    let taken = Instant::now();
+    assert!(lock.force_unlock().await.unwrap());
+
+    assert!(waiter.answer().await.heard - taken < AT_ONCE);
+    assert_eq!(holder.refusal("unlock a").await, "IllegalMonitorStateException");
+    assert_eq!(waiter.result("isheld a").await, "true");
+    waiter.ask("unlock a").await;
+    assert!(!lock.force_unlock().await.unwrap());
+    scene.nothing_is_eternal().await;
+}
+
+/// Redisson's watchdog must not keep alive what is ours now.
+#[tokio::test]
+async fn rust_waits_for_a_lock_that_rust_takes_from_java() {
+    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let mut java = scene.thread("java");
+    java.ask("lock a").await;
+    let lock = scene.client().await.lock("a");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    scene.awaited_by("a", 1).await;
+
+    scene.client().await.lock("a").force_unlock().await.unwrap();
+
+    let guard = granted(async { waiter.await.unwrap() }).await;
+    assert_eq!(java.result(&format!("trylock a {}", 2 * QUICK.as_millis())).await, "false");
+    assert!(guard.is_valid());
+}

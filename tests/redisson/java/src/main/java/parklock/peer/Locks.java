@@ -1,0 +1,103 @@
+package parklock.peer;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
+import org.redisson.api.RBucket;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+
+/**
+ * {@code lock name [lease]}, {@code trylock name [wait [lease]]}, {@code unlock}, {@code count}, {@code isheld},
+ * {@code islocked}, {@code ttl}, {@code force}; the same with {@code fair}, {@code fenced}, {@code read},
+ * {@code write} or {@code spin} before it: {@code fairtrylock name 500}. Times are in milliseconds.
+ */
+final class Locks {
+    private static final String[] KINDS = {"fair", "fenced", "read", "write", "spin"};
+
+    private final RedissonClient redisson;
+
+    Locks(RedissonClient redisson) {
+        this.redisson = redisson;
+    }
+
+    Object carryOut(String order, Args args) throws InterruptedException {
+        for (String kind : KINDS) {
+            if (order.startsWith(kind)) {
+                return carryOut(lock(kind, args.name()), order.substring(kind.length()), args);
+            }
+        }
+        return carryOut(redisson.getLock(args.name()), order, args);
+    }
+
+    /** Reads and writes as two commands, so that only the lock keeps others from coming between. */
+    Object increment(Args args) {
+        RLock lock = redisson.getLock(args.name());
+        RBucket<String> counter = redisson.getBucket(args.text(0), StringCodec.INSTANCE);
+        for (long left = args.number(1); left > 0; left--) {
+            lock.lock();
+            try {
+                String value = counter.get();
+                counter.set(Long.toString(value == null ? 1 : Long.parseLong(value) + 1));
+            } finally {
+                lock.unlock();
+            }
+        }
+        return null;
+    }
+
+    private RLock lock(String kind, String name) {
+        return switch (kind) {
+            case "fair" -> redisson.getFairLock(name);
+            case "fenced" -> redisson.getFencedLock(name);
+            case "read" -> redisson.getReadWriteLock(name).readLock();
+            case "write" -> redisson.getReadWriteLock(name).writeLock();
+            default -> redisson.getSpinLock(name);
+        };
+    }
+
+    private static Object carryOut(RLock lock, String verb, Args args) throws InterruptedException {
+        switch (verb) {
+            case "lock":
+                return acquire(lock, args);
+            case "trylock":
+                return tryAcquire(lock, args);
+            case "unlock":
+                lock.unlock();
+                return null;
+            case "count":
+                return lock.getHoldCount();
+            case "isheld":
+                return lock.isHeldByCurrentThread();
+            case "islocked":
+                return lock.isLocked();
+            case "ttl":
+                return lock.remainTimeToLive();
+            case "force":
+                return lock.forceUnlock();
+            default:
+                throw new IllegalArgumentException("not known here: " + verb);
+        }
+    }
+
+    /** A lease of -1 is none. The answer is the token, where there is one. */
+    private static Object acquire(RLock lock, Args args) {
+        long lease = args.has(0) ? args.number(0) : -1;
+        if (lock instanceof RFencedLock fenced) {
+            return fenced.lockAndGetToken(lease, MILLISECONDS);
+        }
+        lock.lock(lease, MILLISECONDS);
+        return null;
+    }
+
+    /** Whether it was granted; of a fenced lock the token, or null in words. */
+    private static Object tryAcquire(RLock lock, Args args) throws InterruptedException {
+        long wait = args.has(0) ? args.number(0) : 0;
+        long lease = args.has(1) ? args.number(1) : -1;
+        if (lock instanceof RFencedLock fenced) {
+            return String.valueOf(fenced.tryLockAndGetToken(wait, lease, MILLISECONDS));
+        }
+        return args.has(0) ? lock.tryLock(wait, lease, MILLISECONDS) : lock.tryLock();
+    }
+}

@@ -1,0 +1,230 @@
+//! Redisson in a JVM of its own: the program in `java/`, built once, driven line by line.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, str};
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+use crate::common::child::{self, Child};
+use crate::common::fixture::A_WHILE;
+
+/// Longer than any answer takes, a start of the JVM on a busy machine among them.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redisson/java");
+
+/// What is built for tests of seconds: it starts sooner and leaves the other processes some of the machine.
+const JVM: [&str; 3] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"];
+
+/// Where the program lies; `None` where nobody could build it.
+static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let found = ["javac", "mvn"].map(|tool| (tool, runs(tool)));
+    let missing: Vec<&str> =
+        found.iter().filter(|(_, runs)| !runs).map(|(tool, _)| *tool).collect();
+    if missing.is_empty() {
+        return Some(built());
+    }
+    leave_out(&missing.join(" and "));
+    None
+});
+
+fn runs(tool: &str) -> bool {
+    let mut command = Command::new(tool);
+    command.arg("-version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Past the test harness, which shows only what failing tests print.
+fn leave_out(missing: &str) {
+    let required = ["CI", "PARKLOCK_REQUIRE_REDISSON"];
+    let demanding =
+        required.iter().find(|name| env::var_os(name).is_some_and(|set| !set.is_empty()));
+    if let Some(name) = demanding {
+        panic!("{name} is set, but without {missing} there is no Redisson to test with");
+    }
+    let _ = writeln!(io::stderr(), "LEFT OUT: all tests with Redisson, for want of {missing}");
+}
+
+/// The program, packaged again if its sources have changed. Other test processes wait meanwhile.
+fn built() -> PathBuf {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("redisson-peer");
+    fs::create_dir_all(&home).expect("a directory of ours");
+    let one_at_a_time = File::create(home.join("building")).expect("a file of ours");
+    one_at_a_time.lock().expect("file locks");
+    let (stamp, sources) = (home.join("built-from"), sources());
+    if fs::read_to_string(&stamp).ok().as_ref() != Some(&sources) {
+        package(&home);
+        fs::write(&stamp, sources).expect("a file of ours");
+    }
+    home.join("redisson-peer.jar")
+}
+
+/// Everything that the program is made of.
+fn sources() -> String {
+    let code = Path::new(SOURCES).join("src/main/java/parklock/peer");
+    let listed = fs::read_dir(code).expect("a readable folder");
+    let mut files: Vec<PathBuf> =
+        listed.map(|file| file.expect("a readable entry").path()).collect();
+    files.push(Path::new(SOURCES).join("pom.xml"));
+    files.sort();
+    files.iter().map(|file| fs::read_to_string(file).expect("a readable file")).collect()
+}
+
+/// What Maven has fetched once is enough; only without it does it need the network.
+fn package(home: &Path) {
+    let said = maven(home, &["--offline"]);
+    let said = if said.status.success() { said } else { maven(home, &[]) };
+    let text = str::from_utf8(&said.stdout).unwrap_or_default();
+    assert!(said.status.success(), "Redisson's side cannot be built:\n{text}");
+}
+
+fn maven(home: &Path, further: &[&str]) -> Output {
+    let mut command = child::command("mvn");
+    command.args(["--quiet", "--batch-mode", "package"]).args(further);
+    command.arg(format!("-Dpeer.target={}", home.display()));
+    command.current_dir(SOURCES).stdin(Stdio::null()).output().expect("mvn starts")
+}
+
+/// A process with one Redisson client. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Jvm {
+    process: Child,
+    orders: Arc<tokio::sync::Mutex<ChildStdin>>,
+    inboxes: Inboxes,
+}
+
+/// Where the answers of each thread go.
+#[derive(Debug, Clone, Default)]
+struct Inboxes(Arc<Mutex<HashMap<String, UnboundedSender<String>>>>);
+
+impl Inboxes {
+    fn open(&self, thread: &str) -> UnboundedReceiver<String> {
+        let (inbox, answers) = unbounded_channel();
+        let twice = self.map(|inboxes| inboxes.insert(thread.to_owned(), inbox));
+        assert!(twice.is_none(), "there is a thread {thread} already");
+        answers
+    }
+
+    /// Until the JVM ends; then everybody who still waits for an answer is told so.
+    async fn fill(self, mut lines: Lines<BufReader<ChildStdout>>) {
+        while let Ok(Some(line)) = lines.next_line().await {
+            let named = line.strip_prefix('@').and_then(|line| line.split_once(' '));
+            let Some((thread, answer)) = named else { continue };
+            self.map(|inboxes| inboxes.get(thread).map(|inbox| inbox.send(answer.to_owned())));
+        }
+        self.map(HashMap::clear);
+    }
+
+    fn map<T>(&self, work: impl FnOnce(&mut HashMap<String, UnboundedSender<String>>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Jvm {
+    /// `None`, having said so, where nobody could build it.
+    pub(crate) async fn start(url: &str, watchdog: Duration) -> Option<Self> {
+        let program = PROGRAM.as_ref()?;
+        let mut command = child::command("java");
+        command.args(JVM).arg("-jar").arg(program);
+        command.args([url, &watchdog.as_millis().to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Child::start(command);
+        let (orders, lines) = process.pipes();
+        let orders = ChildStdin::from_std(orders).expect("a pipe");
+        let lines = ChildStdout::from_std(lines).expect("a pipe");
+        let mut lines = BufReader::new(lines).lines();
+        let first = timeout(PATIENCE, lines.next_line()).await.expect("the JVM says something");
+        assert_eq!(first.expect("a readable pipe").as_deref(), Some("ready"));
+        let inboxes = Inboxes::default();
+        tokio::spawn(inboxes.clone().fill(lines));
+        Some(Self { process, orders: Arc::new(tokio::sync::Mutex::new(orders)), inboxes })
+    }
+
+    /// A new thread there: to Redisson, an owner.
+    pub(crate) fn thread(&self, name: &str) -> Thread {
+        let answers = self.inboxes.open(name);
+        Thread { name: name.to_owned(), orders: Arc::clone(&self.orders), answers }
+    }
+
+    /// SIGKILL; the process is gone when this returns.
+    pub(crate) fn kill9(&mut self) {
+        self.process.kill();
+    }
+}
+
+/// One thread of a JVM. It carries out one order at a time.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    name: String,
+    orders: Arc<tokio::sync::Mutex<ChildStdin>>,
+    answers: UnboundedReceiver<String>,
+}
+
+/// That an order was carried out.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// How long it took there.
+    pub(crate) took: Duration,
+    /// When we read of it.
+    pub(crate) heard: Instant,
+    /// What came out; empty if there is nothing to say.
+    pub(crate) result: String,
+}
+
+impl Thread {
+    /// Sends an order. [`answer`](Self::answer) has what becomes of it.
+    pub(crate) async fn order(&self, order: &str) {
+        let line = format!("@{} {order}\n", self.name);
+        self.orders.lock().await.write_all(line.as_bytes()).await.expect("the JVM is there");
+    }
+
+    pub(crate) async fn ask(&mut self, order: &str) -> Answer {
+        self.order(order).await;
+        self.answer().await
+    }
+
+    /// The result alone.
+    pub(crate) async fn result(&mut self, order: &str) -> String {
+        self.ask(order).await.result
+    }
+
+    /// The class of the exception that the order ends with.
+    pub(crate) async fn refusal(&mut self, order: &str) -> String {
+        self.order(order).await;
+        let answer = self.next().await;
+        let error = answer.strip_prefix("error ").unwrap_or_else(|| panic!("{order}: {answer}"));
+        error.split(' ').next().unwrap_or_default().to_owned()
+    }
+
+    /// What has become of the order; panics if it failed.
+    pub(crate) async fn answer(&mut self) -> Answer {
+        let answer = self.next().await;
+        let heard = Instant::now();
+        let done = answer.strip_prefix("ok ").unwrap_or_else(|| panic!("{}: {answer}", self.name));
+        let (took, result) = done.split_once(' ').unwrap_or((done, ""));
+        let took = Duration::from_millis(took.parse().expect("milliseconds"));
+        Answer { took, heard, result: result.to_owned() }
+    }
+
+    /// Whether there is no answer for a while.
+    pub(crate) async fn is_busy(&mut self) -> bool {
+        match timeout(A_WHILE, self.answers.recv()).await {
+            Ok(answer) => panic!("{} is done: {answer:?}", self.name),
+            Err(_) => true,
+        }
+    }
+
+    async fn next(&mut self) -> String {
+        let answer = timeout(PATIENCE, self.answers.recv()).await;
+        answer.expect("the thread answers").expect("the JVM has not ended")
+    }
+}

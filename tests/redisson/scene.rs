@@ -1,0 +1,85 @@
+//! What each test begins with: a server, a JVM with Redisson, and clients that share its locks.
+
+use std::time::Duration;
+
+use parklock::{Client, Config, Guard, Layout};
+use tokio::time::{sleep, timeout};
+
+use crate::common::fixture::{A_WHILE, SOON};
+use crate::common::{Admin, Server, eventually};
+use crate::peer::{Jvm, Thread};
+
+/// The default of both sides.
+pub(crate) const USUAL: Duration = Duration::from_secs(30);
+
+/// A watchdog whose lease is worth waiting for.
+pub(crate) const QUICK: Duration = Duration::from_secs(3);
+
+/// What a wake-up may take at the most, on a machine that has other things to do. Far less than a lease.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// What the next holder may take beyond the TTL.
+pub(crate) const FURTHER: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) jvm: Jvm,
+    pub(crate) admin: Admin,
+    pub(crate) server: Server,
+    watchdog: Duration,
+}
+
+impl Scene {
+    /// `None`, having said so, where there is no Redisson.
+    pub(crate) async fn begin(watchdog: Duration) -> Option<Self> {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let jvm = Jvm::start(&server.url(), watchdog).await?;
+        Some(Self { jvm, admin, server, watchdog })
+    }
+
+    pub(crate) fn thread(&self, name: &str) -> Thread {
+        self.jvm.thread(name)
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        client(&self.server.url(), self.watchdog).await
+    }
+
+    /// Waits until so many clients, of either kind, listen for the release of this lock, and gives them a while to look
+    /// once more and to park: a release that they see for themselves would prove nothing.
+    pub(crate) async fn awaited_by(&self, name: &str, clients: usize) {
+        self.listened_to(&format!("redisson_lock__channel:{{{name}}}"), clients).await;
+    }
+
+    pub(crate) async fn listened_to(&self, channel: &str, clients: usize) {
+        let listen = async || self.admin.subscribers(channel).await == clients;
+        eventually(SOON, &format!("{clients} clients listen on {channel}"), listen).await;
+        sleep(A_WHILE).await;
+    }
+
+    /// The hold count of each owner of a lock.
+    pub(crate) async fn holds(&self, name: &str) -> Vec<u32> {
+        let fields = self.admin.hgetall(name).await;
+        fields.values().map(|count| count.parse().expect("a count")).collect()
+    }
+
+    /// That no key of a lock is there for ever. The counter of the tokens is, and is known to be.
+    pub(crate) async fn nothing_is_eternal(&self) {
+        for key in self.admin.keys().await {
+            let known = key == "lock:grants" || key.starts_with("counter");
+            assert!(known || self.admin.pttl(&key).await != -1, "{key} never expires");
+        }
+    }
+}
+
+/// A client that shares its locks with Redisson.
+pub(crate) async fn client(url: &str, watchdog: Duration) -> Client {
+    let config = Config::default().layout(Layout::Redisson).watchdog_timeout(watchdog);
+    Client::connect_with(url.to_owned(), config).await.expect("the server is there")
+}
+
+/// The lock that somebody was waiting for: it is there soon.
+pub(crate) async fn granted(waiting: impl Future<Output = parklock::Result<Guard>>) -> Guard {
+    timeout(AT_ONCE, waiting).await.expect("the wake-up comes").expect("the lock is granted")
+}
