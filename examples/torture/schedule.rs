@@ -124,6 +124,7 @@ fn set_pieces(rng: &mut Rng, length: Duration) -> Vec<(Duration, Action)> {
         let mut at = |millis, action| plan.push((begin + Duration::from_millis(millis), action));
         let outlived = if bout % 2 == 0 { Trial::Failover } else { Trial::Restart };
         // A worker needs a moment at the start of the run to connect.
+        at(300, Action::Server(ServerFault::FlushScripts));
         at(300, Action::Server(ServerFault::Kept(outlived)));
         at(300, Action::Server(ServerFault::Kept(Trial::Del)));
         let worker = rng.usize(..KEEPER);
