@@ -106,6 +106,23 @@ async fn a_lock_that_was_deleted_is_lost_at_the_next_renewal() {
     assert!(client.lock("a").try_lock().await.unwrap().is_some(), "the client goes on");
 }
 
+/// Its field is gone, but the key is there: a renewal has to look whose it is.
+#[tokio::test]
+async fn a_lock_that_went_to_another_holder_is_lost_at_the_next_renewal_which_adds_nothing() {
+    let server = Server::start().await;
+    let robbed = client_with(&server, slower()).await.lock("a").lock().await.unwrap();
+    let (admin, lease) = (server.admin().await, Duration::from_secs(5)); // less than a renewal asks for
+    admin.cmd::<i64>(&["DEL", &key("a")]).await;
+    let _next = client(&server).await.lock("a").lease(lease).lock().await.unwrap();
+    let granted = Instant::now();
+
+    assert_eq!(told(robbed.lost()).await, Ended::Lost);
+
+    let (elapsed, ttl) = (granted.elapsed(), admin.pttl(&key("a")).await);
+    assert!(i128::from(ttl) <= lease.saturating_sub(elapsed).as_millis() as i128 + 1, "{ttl} ms");
+    assert!(elapsed < Duration::from_secs(5), "it was told by the deadline, after {elapsed:?}");
+}
+
 /// A guard whose client still listens to the channel, for it had to wait.
 async fn guard_that_waited(server: &Server, lock: Lock) -> Guard {
     let first = client(server).await.lock("a").lock().await.expect("it is free");

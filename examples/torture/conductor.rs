@@ -1,6 +1,8 @@
 //! The parent: starts everything, breaks what the schedule says, ends everything, and has it judged.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
@@ -12,7 +14,7 @@ use crate::crew::Crew;
 use crate::network::Network;
 use crate::reading::Progress;
 use crate::schedule::{self, Action, ServerFault};
-use crate::settings::{LEASE, MAX_PARK, STUCK, WORKERS};
+use crate::settings::{KEEPER, LEASE, MAX_PARK, MENDED, STUCK, WORKERS, is_bout, nanos};
 use crate::stage::Stage;
 use crate::verdict::{self, Evidence, Tally, Verdict};
 
@@ -31,8 +33,9 @@ pub async fn run(seed: u64, length: Duration) -> Verdict {
 
     let (faults, inbox) = mpsc::unbounded_channel();
     let plan = schedule::drawn(seed, length);
-    let conducted = conduct(plan, length, &mut crew, &mut network, faults, &mut tally);
-    tokio::join!(conducted, operate(&mut stage, inbox));
+    let spared = Arc::clone(&stage.spared);
+    let conducted = conduct(plan, length, &mut crew, &mut network, faults, &spared, &mut tally);
+    tokio::join!(conducted, operate(&mut stage, inbox, started));
     network.heal(&mut tally).await;
     crew.dismiss(STUCK + LEASE * 4, &mut tally).await;
     let left = left(&stage).await;
@@ -62,6 +65,7 @@ async fn conduct(
     crew: &mut Crew,
     network: &mut Network,
     faults: mpsc::UnboundedSender<ServerFault>,
+    spared: &AtomicBool,
     tally: &mut Tally,
 ) {
     let (started, mut plan) = (Instant::now(), plan.into_iter().peekable());
@@ -75,9 +79,13 @@ async fn conduct(
         crew.tick(Instant::now());
         while let Some((_, action)) = plan.next_if(|(at, _)| *at <= started.elapsed()) {
             tally.moment(format!("{action:?}"));
+            // Another one is as good while the stage needs the keeper.
+            let is_spared = |worker| worker == KEEPER && spared.load(Ordering::Relaxed);
+            let victim = |worker| if is_spared(worker) { 0 } else { worker };
             match action {
-                Action::Kill { worker } => crew.kill(worker, tally),
+                Action::Kill { worker } => crew.kill(victim(worker), tally),
                 Action::Stop { worker, time } => {
+                    let worker = victim(worker);
                     tally.add("worker stopped", 1);
                     tally.add("worker stopped for longer than its lease", u64::from(time > LEASE));
                     crew.stop(worker, time);
@@ -94,10 +102,15 @@ async fn conduct(
     }
 }
 
-/// Server faults follow each other, and hold up nothing else.
-async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFault>) {
+/// Server faults follow each other, and hold up nothing else. One that is late for its bout spoils the calm.
+async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFault>, started: u64) {
     while let Some(fault) = inbox.recv().await {
+        let from = clock::now();
         stage.suffer(fault).await;
+        let to = clock::now();
+        if !is_bout(Duration::from_nanos(to - started)) {
+            stage.tally.late.push((from, to + nanos(MENDED)));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::common::child::{self, Child};
 use crate::common::clock;
-use crate::settings::WORKERS;
+use crate::settings::{KEEPER, KEPT, WORKERS};
 use crate::verdict::Tally;
 
 /// A worker and all of its predecessors.
@@ -52,6 +52,9 @@ impl Crew {
         command.args(["--worker", &name, "--url", &self.urls[worker], "--seed"]);
         command.arg(seed.to_string()).args(["--started", &self.started.to_string()]);
         command.arg("--record").arg(record);
+        if worker == KEEPER {
+            command.args(["--keeps", KEPT]);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = Child::start(command);
         let pipes = Some(child.pipes());

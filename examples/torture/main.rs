@@ -12,6 +12,7 @@ mod common;
 mod conductor;
 mod crew;
 mod epochs;
+mod kept;
 mod network;
 mod reading;
 mod rules;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
             seed,
             started: number("--started").expect("the conductor says so"),
             record: options["--record"].into(),
+            keeps: options.contains_key("--keeps"),
         });
         return ExitCode::SUCCESS;
     }

@@ -26,13 +26,15 @@ pub struct Claim {
     /// When the loss was noticed, if it was lost.
     pub lost_at: Option<u64>,
     pub by_kill: bool,
+    /// Whose client granted it.
+    seat: u64,
 }
 
 /// All claims of one worker; what else it said is counted.
 pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
     let text = fs::read_to_string(records.join(&gone.name)).unwrap_or_default();
     let mut claims = Vec::new();
-    let mut places = HashMap::new();
+    let (mut places, mut closed) = (HashMap::new(), HashMap::new());
     for line in text.lines() {
         let words: Vec<&str> = line.split('\t').collect();
         let id = *words.get(1).unwrap_or(&"");
@@ -53,12 +55,16 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
                 claim.ended = Some(number(words[2]));
                 claim.lost_at = (words[3] == "lost").then(|| number(words[4]));
             }
+            ("z", _) => {
+                closed.insert(number(id), number(words[2]));
+            }
             ("u", Some(claim)) => claim.lost_at = Some(number(words[2])),
             _ => tally.wrong(format!("{}: a strange line: {line}", gone.name)),
         }
     }
     for claim in claims.iter_mut().filter(|claim| claim.ended.is_none()) {
-        claim.ended = gone.killed.map(|killed| killed.min(claim.deadline));
+        let closed = *closed.get(&claim.seat).unwrap_or(&u64::MAX);
+        claim.ended = gone.killed.map(|killed| killed.min(claim.deadline).min(closed));
         claim.by_kill = true;
     }
     claims
@@ -78,6 +84,7 @@ fn opened(worker: &str, words: &[&str]) -> Claim {
         ended: None,
         lost_at: None,
         by_kill: false,
+        seat: number(words[10]),
     }
 }
 

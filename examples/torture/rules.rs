@@ -87,7 +87,8 @@ pub fn tokens(claims: &[Claim]) -> Vec<String> {
     found
 }
 
-/// Who waited while the lock was free, when nothing was broken any more.
+/// Who waited while the lock was free, when nothing was broken any more: a wake-up was lost, or somebody holds it of
+/// whom nobody knows, such as an acquire whose caller has gone.
 pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
     let mut order: Vec<&Claim> = claims.iter().collect();
     order.sort_by_key(|claim| (claim.lock.as_str(), claim.acquired));
@@ -98,12 +99,13 @@ pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
         let is_same = before.lock == next.lock;
         free_since = if is_same { before.ended.unwrap_or(u64::MAX).max(free_since) } else { 0 };
         let calm = |at: u64| is_calm(Duration::from_nanos(at.saturating_sub(started)));
-        let waited = is_same && free_since < next.acquired && next.called + 20_000_000 < free_since;
-        let late = tally.late.iter().any(|(from, to)| *from < next.acquired && *to > free_since);
-        if !waited || !calm(free_since) || !calm(next.acquired) || late {
+        let since = free_since.max(next.called);
+        let waited = is_same && since < next.acquired;
+        let late = tally.late.iter().any(|(from, to)| *from < next.acquired && *to > since);
+        if !waited || !calm(since) || !calm(next.acquired) || late {
             continue;
         }
-        let gap = next.acquired - free_since;
+        let gap = next.acquired - since;
         (longest, judged) = (longest.max(gap), judged + 1);
         if gap > nanos(PROMPT) {
             let (before, next) = (hold(before, 0), hold(next, 0));

@@ -1,10 +1,11 @@
 //! What is to be broken, and when: drawn from the seed alone, before anything has started.
 
+use std::iter;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::settings::{LEASE, LOCKS, PROXIES, WORKERS, is_bout};
+use crate::settings::{KEEPER, LEASE, LOCKS, PROXIES, WORKERS, bouts, is_bout, is_open_stage};
 
 /// Something that goes wrong, or that an operator does.
 #[derive(Debug, Clone)]
@@ -71,38 +72,70 @@ pub enum ServerFault {
     FlushAll,
     Del(&'static str),
     ForceUnlock(&'static str),
+    /// While the keeper holds its lock, and is well.
+    Kept(Trial),
+}
+
+/// What befalls the keeper's lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trial {
+    Failover,
+    Restart,
+    Del,
 }
 
 /// The whole run, in order of time.
 pub fn drawn(seed: u64, length: Duration) -> Vec<(Duration, Action)> {
     let mut rng = Rng::with_seed(seed);
-    let mut plan = Vec::new();
-    let mut rhythm = |rng: &mut Rng, mean: u64, what: &mut dyn FnMut(&mut Rng) -> Action| {
-        let mut at = Duration::from_millis(rng.u64(300..300 + mean));
-        while at < length {
-            if is_bout(at) {
-                plan.push((at, what(rng)));
-            }
-            at += Duration::from_millis(rng.u64(mean / 2..mean * 3 / 2));
-        }
+    let mut plan = set_pieces(&mut rng, length);
+    let moments = |rng: &mut Rng, mean: u64, may: fn(Duration) -> bool| {
+        let first = Duration::from_millis(rng.u64(300..300 + mean));
+        let mut rng = rng.fork();
+        let next = move |at: &Duration| Some(*at + ms(&mut rng, mean / 2..mean * 3 / 2));
+        iter::successors(Some(first), next)
+            .take_while(move |at| *at < length)
+            .filter(move |at| may(*at))
     };
-    rhythm(&mut rng, 540, &mut |rng| Action::Kill { worker: rng.usize(..WORKERS) });
-    rhythm(&mut rng, 1_100, &mut |rng| Action::Stop {
-        worker: rng.usize(..WORKERS),
-        time: stop(rng),
-    });
-    rhythm(&mut rng, 250, &mut |rng| {
-        let (proxy, time) = (rng.usize(..PROXIES), ms(rng, 20..500));
-        Action::Network { proxy, fault: network(rng), time }
-    });
+    for at in moments(&mut rng, 540, is_bout) {
+        plan.push((at, Action::Kill { worker: rng.usize(..WORKERS) }));
+    }
+    for at in moments(&mut rng, 1_100, is_bout) {
+        plan.push((at, Action::Stop { worker: rng.usize(..WORKERS), time: stop(&mut rng) }));
+    }
+    for at in moments(&mut rng, 250, is_bout) {
+        let (proxy, time) = (rng.usize(..PROXIES), ms(&mut rng, 20..500));
+        plan.push((at, Action::Network { proxy, fault: network(&mut rng), time }));
+    }
     let mut cards = Vec::new();
-    rhythm(&mut rng, 800, &mut |rng| {
+    for at in moments(&mut rng, 600, is_open_stage) {
         if cards.is_empty() {
-            cards = deck(rng);
+            cards = deck(&mut rng);
         }
-        Action::Server(cards.pop().expect("a new deck"))
-    });
+        plan.push((at, Action::Server(cards.pop().expect("a new deck"))));
+    }
     plan.sort_by_key(|(at, _)| *at);
+    plan
+}
+
+/// What a run must have seen and chance alone might leave out, in each of its bouts.
+fn set_pieces(rng: &mut Rng, length: Duration) -> Vec<(Duration, Action)> {
+    let mut plan = Vec::new();
+    for (bout, begin) in bouts(length).enumerate() {
+        let mut at = |millis, action| plan.push((begin + Duration::from_millis(millis), action));
+        let outlived = if bout % 2 == 0 { Trial::Failover } else { Trial::Restart };
+        // A worker needs a moment at the start of the run to connect.
+        at(300, Action::Server(ServerFault::FlushScripts));
+        at(300, Action::Server(ServerFault::Kept(outlived)));
+        at(300, Action::Server(ServerFault::Kept(Trial::Del)));
+        let worker = rng.usize(..KEEPER);
+        at(3_000, Action::Stop { worker, time: LEASE * 2 });
+        at(3_250, Action::Kill { worker });
+        for (proxy, name) in ["release", "acquire"].into_iter().enumerate() {
+            let (target, harm) = (Target::Script(name), Harm::CutAfter);
+            let fault = NetworkFault::Frames { target, harm, times: 2 };
+            at(4_000, Action::Network { proxy, fault, time: Duration::from_secs(1) });
+        }
+    }
     plan
 }
 

@@ -28,6 +28,15 @@ pub const TASKS: usize = 12;
 pub const LOCKS: [&str; 10] =
     ["hot", "warm", "busy{1}", "orders:42", "naïve", "a b", "50%", "stock", "quiet", "still"];
 
+/// A lock that nobody but the keeper takes, and that no fault is drawn for.
+pub const KEPT: &str = "kept";
+
+/// A lock that only the keeper asks for, and each time goes before it is answered.
+pub const HAUNTED: &str = "haunted";
+
+/// The worker that keeps it. No proxy stands before this one.
+pub const KEEPER: usize = WORKERS - 1;
+
 pub fn config() -> Config {
     Config::default()
         .watchdog_timeout(LEASE)
@@ -48,18 +57,33 @@ pub fn nanos(time: Duration) -> u64 {
 
 /// Faults come in bouts. In between, when the last ones are over, nobody may be left waiting for a lock that is free.
 const BOUT: Duration = Duration::from_secs(7);
-const OVER: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(12);
 
 /// How long a free lock may keep somebody waiting then: far less than a park, which hides a wake-up that was lost.
 pub const PROMPT: Duration = Duration::from_millis(350);
+
+/// Each bout opens with the set pieces, which want the server for themselves.
+const OPENING: Duration = Duration::from_millis(2_500);
+
+/// So long after a bout all that was broken must have mended.
+pub const MENDED: Duration = Duration::from_secs(3);
 
 /// Whether something may be broken, so long after the start.
 pub fn is_bout(since: Duration) -> bool {
     since.as_nanos() % PERIOD.as_nanos() < BOUT.as_nanos()
 }
 
+/// Whether a server fault may be drawn, so long after the start.
+pub fn is_open_stage(since: Duration) -> bool {
+    is_bout(since) && since.as_nanos() % PERIOD.as_nanos() >= OPENING.as_nanos()
+}
+
+/// When the bouts of a run begin.
+pub fn bouts(length: Duration) -> impl Iterator<Item = Duration> {
+    (0..).map(|bout| PERIOD * bout).take_while(move |begin| *begin + BOUT <= length)
+}
+
 /// Whether all that was broken must have mended.
 pub fn is_calm(since: Duration) -> bool {
-    since.as_nanos() % PERIOD.as_nanos() >= OVER.as_nanos()
+    since.as_nanos() % PERIOD.as_nanos() >= (BOUT + MENDED).as_nanos()
 }

@@ -1,13 +1,17 @@
 //! The servers of the run: a primary, its replica, and all that an operator or a bad day does to them.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parklock::Client;
 use tokio::time::sleep;
 
 use crate::common::{Admin, Class, Proxy, Server, clock};
-use crate::schedule::ServerFault;
+use crate::kept;
+use crate::schedule::{ServerFault, Trial};
+use crate::settings::KEPT;
 use crate::switch::Switch;
 use crate::verdict::{Break, Tally};
 
@@ -21,6 +25,8 @@ pub struct Stage {
     pub breaks: Vec<Break>,
     /// When the primary was restarted and kept what it had granted.
     pub restarts: Vec<u64>,
+    /// Whether the keeper is to be left alone.
+    pub spared: Arc<AtomicBool>,
     pub tally: Tally,
 }
 
@@ -41,6 +47,7 @@ impl Stage {
             switch,
             breaks: Vec::new(),
             restarts: Vec::new(),
+            spared: Arc::default(),
             tally: Tally::new(),
         };
         stage.follow(1).await;
@@ -125,14 +132,53 @@ impl Stage {
                 admin.cmd::<()>(&["FLUSHALL"]).await;
                 self.breaks.push(Break::loose(None, from));
             }
-            ServerFault::Del(lock) => {
-                let (admin, from) = (self.admin().await, clock::now());
-                let key = format!("lock:{{{}}}", lock.replace('{', "%7B").replace('}', "%7D"));
-                if admin.cmd::<i64>(&["DEL", &key]).await == 1 {
-                    self.breaks.push(Break::loose(Some(lock), from));
-                }
-            }
+            ServerFault::Del(lock) => self.delete(lock).await,
             ServerFault::ForceUnlock(lock) => self.force_unlock(lock).await,
+            ServerFault::Kept(trial) => {
+                self.spared.store(true, Ordering::Relaxed);
+                self.try_keeper(trial).await;
+                self.spared.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Until the keeper's hold has outlived it, which asks for a hold that was confirmed before and is afterwards; or,
+    /// if it was deleted, until the keeper has noticed.
+    async fn try_keeper(&mut self, trial: Trial) {
+        for _ in 0..3 {
+            let Some(owner) = self.kept(trial).await else { continue };
+            match trial {
+                Trial::Failover => self.promote(Duration::ZERO).await,
+                Trial::Restart => self.restart().await,
+                Trial::Del => self.delete(KEPT).await,
+            }
+            let admin = self.admin().await;
+            let reached = match trial {
+                Trial::Del => kept::changed(&admin, &owner).await,
+                _ => kept::confirmed(&admin).await.is_some_and(|now| now == owner),
+            };
+            if reached {
+                return self.tally.add("server: tried the keeper", 1);
+            }
+        }
+    }
+
+    /// Whose the kept lock is, as the server that has to know it knows.
+    async fn kept(&self, trial: Trial) -> Option<String> {
+        match trial {
+            Trial::Failover if self.is_followed().await => {
+                kept::confirmed(&self.replica().admin().await).await
+            }
+            Trial::Failover => None,
+            _ => kept::confirmed(&self.admin().await).await,
+        }
+    }
+
+    async fn delete(&mut self, lock: &'static str) {
+        let (admin, from) = (self.admin().await, clock::now());
+        let key = format!("lock:{{{}}}", lock.replace('{', "%7B").replace('}', "%7D"));
+        if admin.cmd::<i64>(&["DEL", &key]).await == 1 {
+            self.breaks.push(Break::loose(Some(lock), from));
         }
     }
 
@@ -218,5 +264,8 @@ fn word(fault: ServerFault) -> &'static str {
         ServerFault::FlushAll => "FLUSHALL",
         ServerFault::Del(_) => "DEL of a lock",
         ServerFault::ForceUnlock(_) => "force_unlock",
+        ServerFault::Kept(Trial::Failover) => "failover under the keeper",
+        ServerFault::Kept(Trial::Restart) => "restart under the keeper",
+        ServerFault::Kept(Trial::Del) => "DEL under the keeper",
     }
 }

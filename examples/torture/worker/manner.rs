@@ -30,8 +30,9 @@ impl Manner {
             62..70 => Self::TryFor(Duration::from_millis(rng.u64(..400))),
             // In its queue it holds up all others of its client.
             98.. if crate::worker::may_dawdle() => Self::Unpolled(LEASE / 2),
-            // While the request is on its way, or while it waits.
-            70..84 => Self::Cancelled(Duration::from_micros(rng.u64(..900))),
+            // While the request is on its way, or while it waits. With no patience at all it is polled once.
+            70..75 => Self::Cancelled(Duration::ZERO),
+            75..84 => Self::Cancelled(Duration::from_micros(rng.u64(..900))),
             _ => Self::Cancelled(Duration::from_micros(rng.u64(..120_000))),
         }
     }

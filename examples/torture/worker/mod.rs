@@ -32,6 +32,8 @@ pub struct Orders {
     /// When the run began, on the clock of all processes.
     pub started: u64,
     pub record: PathBuf,
+    /// Whether it is the keeper.
+    pub keeps: bool,
 }
 
 /// Between two looks at a lock; a client lives for a dozen of them.
@@ -81,6 +83,11 @@ async fn work(orders: &Orders) {
             let (desk, stop) = (Arc::clone(&desk), stop.clone());
             let name = orders.name.clone();
             tasks.spawn(async move { ops::endless(&name, &desk, seed, &stop).await });
+        }
+        if orders.keeps {
+            let (name, url, stop) = (orders.name.clone(), orders.url.clone(), stop.clone());
+            let seed = orders.seed;
+            tasks.spawn(async move { ops::keep(&name, url, seed, &stop).await });
         }
         tasks.close();
         let mut rng = fastrand::Rng::with_seed(orders.seed);

@@ -10,10 +10,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::{LEASE, LONGEST_FIXED, STUCK};
+use crate::settings::{HAUNTED, KEPT, LEASE, LONGEST_FIXED, STUCK};
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
-use crate::worker::hold::{Held, critical_section};
+use crate::worker::hold::{Held, critical_section, stay};
 use crate::worker::manner::{Manner, acquired, heard};
 use crate::worker::record::{self, Call, Claim};
 use crate::worker::{ON_PURPOSE, any_lock};
@@ -29,6 +29,21 @@ pub async fn endless(worker: &str, desk: &Desk, seed: u64, stop: &CancellationTo
         }
         sleep(Duration::from_micros(rng.u64(..25_000))).await;
     }
+}
+
+/// Keeps one lock all the time and haunts another, with a client of its own, which nobody closes meanwhile.
+pub async fn keep(worker: &str, url: String, seed: u64, stop: &CancellationToken) {
+    let (desk, mut rng) = (Desk::new(url), Rng::with_seed(seed));
+    if desk.open(stop).await
+        && let Some(seat) = desk.seat()
+    {
+        let mut step =
+            || Step { worker: worker.to_owned(), seat: Arc::clone(&seat), rng: rng.fork() };
+        let (keeper, ghost) = (step(), step());
+        let both = async { tokio::join!(keeper.keeps_on(), ghost.haunts()) };
+        let _ = stop.run_until_cancelled(both).await;
+    }
+    desk.close().await;
 }
 
 /// One thing that a task does.
@@ -65,7 +80,7 @@ impl Step {
     fn call(&self, handle: &Handle, owner: Option<String>) -> Call {
         let owner = owner.unwrap_or_else(|| format!("{}/{}", self.worker, record::next_id()));
         let (lock, lease) = (handle.name, handle.lease.unwrap_or(LEASE));
-        Call { lock, owner, lease, confirmed: None, called: clock::now() }
+        Call { lock, owner, lease, confirmed: None, called: clock::now(), seat: self.seat.id }
     }
 
     async fn held(&self, call: &Call, handle: &Handle, manner: Manner) -> Option<Held> {
@@ -152,10 +167,37 @@ impl Step {
         };
         let limit = Duration::from_millis(if cancelled { self.rng.u64(..100) } else { 60_000 });
         match timeout(limit, handle.run(work)).await {
-            Ok(Ok(())) => record::reached("run"),
-            Ok(Err(Error::Lost)) => record::reached("run: stopped by loss"),
-            Ok(Err(error)) => heard(&error),
+            Ok(result) => ran(result),
             Err(_) => record::reached("run: cancelled"),
+        }
+    }
+
+    /// Holds on, until it is lost; and again.
+    async fn keeps_on(self) {
+        let handle = Handle::new(&self.seat.client, KEPT, false, None);
+        loop {
+            let (call, seat) = (self.call(&handle, None), Arc::clone(&self.seat));
+            let work = async move |hold: Hold| {
+                let mut claim = Ending { claim: Claim::begin(&call, &hold), hold, seat };
+                let Ending { claim, hold, .. } = &mut claim;
+                stay(Duration::MAX, claim, hold).await;
+            };
+            ran(handle.run(work).await);
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Asks and is gone, and asks again: what the first request got must not keep the second one waiting.
+    async fn haunts(mut self) {
+        let handle = Handle::new(&self.seat.client, HAUNTED, false, None);
+        loop {
+            drop(acquired(&handle, Manner::Cancelled(Duration::ZERO)).await);
+            let call = self.call(&handle, None);
+            if let Some(held) = self.held(&call, &handle, Manner::Lock).await {
+                held.end(&mut self.rng).await;
+                record::reached("asked again after a request was left alone");
+            }
+            sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -239,6 +281,14 @@ struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         self.claim.end(&self.hold, self.seat.closed());
+    }
+}
+
+fn ran(result: Result<(), Error>) {
+    match result {
+        Ok(()) => record::reached("run"),
+        Err(Error::Lost) => record::reached("run: stopped by loss"),
+        Err(error) => heard(&error),
     }
 }
 

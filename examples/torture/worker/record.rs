@@ -98,6 +98,8 @@ pub struct Call {
     /// A nested hold was confirmed when its outer one was.
     pub confirmed: Option<u64>,
     pub called: u64,
+    /// The seat whose client was asked.
+    pub seat: u64,
 }
 
 /// One claim on the record, from the acquire's return to its end.
@@ -123,12 +125,12 @@ impl Claim {
         };
         let sent = deadline.saturating_sub(nanos(validity(call.lease)));
         let (confirmed, token) = (call.confirmed.unwrap_or(sent), view.token());
-        let Call { lock, owner, called, .. } = call;
+        let Call { lock, owner, called, seat, .. } = call;
         // A grant of its own was confirmed by the very request; what was handed on has a history.
         let is_first = token % 1024 == 0 && call.confirmed.is_none();
         let last = confirmed.saturating_sub(if is_first { 0 } else { nanos(SLACK) });
         line(&format!(
-            "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}"
+            "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}"
         ));
         Self { id, deadline, confirmed, last, written_at: acquired, open: true }
     }

@@ -1,0 +1,54 @@
+//! The keeper's lock as a server sees it.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::common::Admin;
+use crate::settings::{KEPT, LEASE};
+
+/// A stopped or new keeper may take a while to hold it; one that is well, a third of a lease.
+const PATIENCE: Duration = LEASE.saturating_mul(3);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Whose it is, once two renewals of one hold have been seen: so its holder is well, and, if something has just
+/// happened, one of them was sent afterwards and has come back.
+pub async fn confirmed(admin: &Admin) -> Option<String> {
+    let until = Instant::now() + PATIENCE;
+    let (mut owner, mut ttl, mut renewals) = (owner(admin).await, i64::MAX, 0);
+    while Instant::now() < until {
+        let (now, left) = (self::owner(admin).await, admin.pttl(&key()).await);
+        if now != owner {
+            (owner, ttl, renewals) = (now, i64::MAX, 0);
+        }
+        renewals += u32::from(left > ttl);
+        if renewals == 2 {
+            // It writes down what it knows each few looks of ours.
+            sleep(LOOK * 15).await;
+            return owner;
+        }
+        ttl = left;
+        sleep(LOOK).await;
+    }
+    None
+}
+
+/// Whether it goes to a new hold.
+pub async fn changed(admin: &Admin, from: &str) -> bool {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if owner(admin).await.is_some_and(|owner| owner != from) {
+            return true;
+        }
+        sleep(LOOK).await;
+    }
+    false
+}
+
+async fn owner(admin: &Admin) -> Option<String> {
+    admin.hgetall(&key()).await.into_keys().next()
+}
+
+fn key() -> String {
+    format!("lock:{{{KEPT}}}")
+}
