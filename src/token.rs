@@ -33,7 +33,7 @@ const TURNS_PER_GRANT: u64 = 1 << 10;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of a turn within a grant. A grant is below 2^53, so the product fits.
+    /// The token of a turn within a grant. A grant is below 2^53, so that the product fits.
     pub(crate) fn new(grant: u64, turn: u16) -> Self {
         debug_assert!(u64::from(turn) < TURNS_PER_GRANT);
         Self(grant * TURNS_PER_GRANT + u64::from(turn))

@@ -12,21 +12,10 @@
 --
 -- Run again for the same owner field, it finds its own work and says "taken" once more.
 
-local locks = (#KEYS - 1) / 2
--- Mostly there is nothing in the way of any of them: then one look is enough.
-local clear = redis.pcall('exists', unpack(KEYS, 2)) == 0
-
-local function take(lock, line, field, lease, manner)
-  if not clear then return attempt(lock, line, field, lease, manner) end
-  if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
-  return put(lock, field, lease)
-end
-
 local reply = {}
 for i = 1, locks do
   local a = 3 * i
-  wanted = locks - i + 1
   reply[2 * i - 1], reply[2 * i] =
-    guarded(take, KEYS[2 * i], KEYS[2 * i + 1], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
+    guarded(attempt, KEYS[2 * i], KEYS[2 * i + 1], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
 end
 return reply

@@ -35,7 +35,7 @@ local function exchange()
   end
   local head = successor()
   if head then return pass_on(head) end
-  local code, value = put(lock, new, lease)
+  local code, value = grant(lock, new, lease)
   if code == GRANTED then redis.call('hdel', lock, old) end
   return code, value
 end

@@ -139,7 +139,10 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(releases.len() * 2);
             for Release { keys, .. } in releases {
-                cmd.arg(keys.lock()).arg(keys.line());
+                cmd.arg(keys.lock());
+            }
+            for Release { keys, .. } in releases {
+                cmd.arg(keys.line());
             }
             cmd.arg(terms.message()).arg(if terms.layout.has_lines() { "line" } else { "all" });
             for Release { keys, id } in releases {

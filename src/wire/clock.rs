@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Subtracted from the estimate, so that an asymmetric network does not put the counter ahead of
-/// the server's clock.
+/// Subtracted from the estimate, so that a monotonic clock of ours that runs fast does not put the
+/// counter ahead of the server's.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// The server's time in microseconds, carried on between two heartbeats by our monotonic clock.
@@ -16,8 +16,8 @@ pub(crate) struct ServerClock {
     beyond: AtomicU64,
 }
 
-/// A number as great as this is not of our time: a stranger wrote the counter.
-const ABSURD: u64 = (1 << 53) - (1 << 30);
+/// A number beyond this is not of our time: a stranger wrote the counter. The scripts know it too.
+const LAST_GRANT: u64 = 1 << 52;
 
 #[derive(Debug, Clone, Copy)]
 struct Reading {
@@ -36,10 +36,11 @@ impl Reading {
 
 impl ServerClock {
     /// Takes note of what the server said between these two moments; it is taken to have said it
-    /// half way. An answer that took long, or was read late, does not replace a better one.
+    /// just now, since its clock must not be thought to be ahead of what it is. An answer that took
+    /// long, or was read late, does not replace a better one.
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
-        let error = answered.saturating_duration_since(sent) / 2;
-        let reading = Reading { micros, at: sent + error, error };
+        let error = answered.saturating_duration_since(sent);
+        let reading = Reading { micros, at: answered, error };
         let mut known = self.reading.lock().expect("no panic under this lock");
         if known.is_none_or(|known| error <= known.error_at(answered)) {
             *known = Some(reading);
@@ -53,7 +54,7 @@ impl ServerClock {
 
     /// Takes note of a number that was granted: if the counter is lost, it goes on from there.
     pub(crate) fn granted(&self, number: u64) {
-        if number < ABSURD {
+        if number < LAST_GRANT {
             self.beyond.fetch_max(number + 1, Ordering::Relaxed);
         }
     }
@@ -82,7 +83,7 @@ mod tests {
         let (clock, start) = (ServerClock::default(), Instant::now());
         assert_eq!(clock.floor(start), 0);
         clock.learn(10_000_000, start, start + Duration::from_millis(20));
-        let later = start + Duration::from_millis(1_010);
+        let later = start + Duration::from_millis(1_020);
         assert_eq!(clock.floor(later), 10_000_000 + 1_000_000 - 50_000);
     }
 
@@ -102,7 +103,7 @@ mod tests {
         let second = Duration::from_secs(1);
         clock.learn(10_000_000, start, start + Duration::from_millis(2));
         clock.learn(11_000_000, start + second, start + second * 2);
-        let expected = 10_000_000 + 2_000_000 - 1_000 - 50_000;
+        let expected = 10_000_000 + 2_000_000 - 2_000 - 50_000;
         assert_eq!(clock.floor(start + second * 2), expected);
         clock.learn(12_000_000, start + second * 2, start + second * 2);
         assert_eq!(clock.floor(start + second * 2), 12_000_000 - 50_000);

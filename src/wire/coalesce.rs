@@ -1,8 +1,9 @@
 //! Requests that wait at the same moment travel together.
 //!
 //! 1. A lone request flies at once, on its caller's own task.
-//! 2. While one is in the air the others gather: until it has landed, until there are enough for a
-//!    flight of their own, or for one round trip.
+//! 2. While one is in the air the others gather, on the gathering's own task, and fly as they have
+//!    come. While several are in the air they gather until one has landed, until there are enough for
+//!    a flight of their own, or for one round trip.
 //! 3. What has gathered belongs to the gathering's own task: a caller that is dropped strands
 //!    nobody else, and what was granted to it is told as an orphan.
 
@@ -19,6 +20,10 @@ use crate::wire::fault::Fault;
 
 /// Requests in one flight: more gains little, and makes the first wait for the last.
 const MOST: usize = 64;
+
+/// Flights in the air at which the others begin to wait for company. With fewer, client and server
+/// would take turns to idle.
+const SEVERAL: usize = 3;
 
 /// The longest that anybody waits for company.
 const SLOWEST: Duration = Duration::from_millis(5);
@@ -171,7 +176,7 @@ impl<F: Flight> Gathering<F> {
             return Err(None);
         }
         let until = state.since + Duration::from_micros(self.round_trip.load(Ordering::Relaxed));
-        if state.in_the_air > 0 && state.waiting.len() < MOST && now < until {
+        if state.in_the_air >= SEVERAL && state.waiting.len() < MOST && now < until {
             return Err(Some(until));
         }
         state.in_the_air += 1;
@@ -298,6 +303,13 @@ mod tests {
         airport
     }
 
+    /// So many in the air that the next have to gather.
+    fn full_sky(airport: &Airport) -> Vec<InTheAir<'_, Doubling>> {
+        airport.round_trip.store(60_000_000, Ordering::Relaxed);
+        airport.state().in_the_air = SEVERAL;
+        (0..SEVERAL).map(|_| InTheAir { gathering: airport, since: Instant::now() }).collect()
+    }
+
     fn ask(airport: &Airport, question: u64) -> tokio::task::JoinHandle<u64> {
         let airport = Arc::clone(airport);
         let asked = async move { airport.join(question).await.unwrap().answer.result.unwrap() };
@@ -326,8 +338,7 @@ mod tests {
         let airport = Arc::new(Gathering::new(Doubling::default()));
         let runs = Arc::clone(&airport);
         let running = tokio::spawn(async move { runs.run().await });
-        let _alone = airport.take_off().unwrap();
-        airport.round_trip.store(60_000_000, Ordering::Relaxed);
+        let _others = full_sky(&airport);
         let gathered = Arc::clone(&airport);
         let waiting = tokio::spawn(async move { gathered.join(1).await.map(drop) });
         settle().await;
@@ -340,12 +351,11 @@ mod tests {
     #[tokio::test]
     async fn those_who_wait_for_a_landing_fly_together() {
         let airport = airport();
-        airport.round_trip.store(60_000_000, Ordering::Relaxed);
-        let alone = airport.take_off().unwrap();
+        let others = full_sky(&airport);
         let asked: Vec<_> = (0..10).map(|question| ask(&airport, question)).collect();
         settle().await;
         assert!(airport.flight.flights.lock().unwrap().is_empty());
-        drop(alone);
+        drop(others);
         for (question, asked) in (0..).zip(asked) {
             assert_eq!(asked.await.unwrap(), question * 2);
         }
@@ -355,8 +365,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_flight_does_not_wait_for_a_landing() {
         let airport = airport();
-        airport.round_trip.store(60_000_000, Ordering::Relaxed);
-        let _alone = airport.take_off().unwrap();
+        let _others = full_sky(&airport);
         let asked: Vec<_> = (0..MOST as u64).map(|question| ask(&airport, question)).collect();
         for asked in asked {
             asked.await.unwrap();
@@ -367,13 +376,12 @@ mod tests {
     #[tokio::test]
     async fn who_goes_while_it_waits_is_not_asked_for_and_strands_nobody() {
         let airport = airport();
-        airport.round_trip.store(60_000_000, Ordering::Relaxed);
-        let alone = airport.take_off().unwrap();
+        let others = full_sky(&airport);
         let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));
         settle().await;
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
-        drop(alone);
+        drop(others);
         assert_eq!(stays.await.unwrap(), 4);
         assert_eq!(*airport.flight.flights.lock().unwrap(), [1]);
     }

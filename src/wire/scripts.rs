@@ -24,8 +24,8 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "lock/take.lua" "lock/acquire.lua",
-    EXCHANGE = "lock/take.lua" "lock/exchange.lua",
+    ACQUIRE = "lock/grant.lua" "lock/clear.lua" "lock/take.lua" "lock/acquire.lua",
+    EXCHANGE = "lock/grant.lua" "lock/take.lua" "lock/exchange.lua",
     LEAVE_LINE = "lock/leave_line.lua",
     COUNT = "lock/count.lua",
     RELEASE = "lock/release.lua",

@@ -1,0 +1,51 @@
+-- What acquire.lua and exchange.lua begin with: how a free lock is granted.
+--
+-- KEYS   the token counter first
+-- ARGV   first: the floor of the counter
+
+local LONGEST_LEASE = 86400000 -- 24 h
+local LAST_GRANT = 4503599627370496 -- 2^52: as microseconds, the year 2112
+local GRANTED, HELD, RESERVED, UNHEARD, REFUSED = 1, 0, 2, 3, -1
+
+local floor = tonumber(ARGV[1])
+if not floor or floor < 0 or floor > LAST_GRANT then
+  return redis.error_reply('ERR floor out of range')
+end
+
+local function out_of_range(lease)
+  local ms = tonumber(lease)
+  return not ms or ms < 1 or ms > LONGEST_LEASE
+end
+
+-- The first of so many new grants. Grants are numbered by the server's own clock in microseconds: by
+-- the floor, as our client knows it, or, if the counter is lost or not ours, by the clock itself,
+-- which other clients may know better. Only if the counter is ahead of the floor, it counts on.
+local function draw(grants)
+  local top = grants == 1 and ARGV[1] or string.format('%.0f', floor + grants - 1)
+  local before = redis.pcall('set', KEYS[1], top, 'GET')
+  if type(before) == 'table' then return nil, before.err end
+  local last = before and tonumber(before)
+  if last and last < floor and last >= 0 then return floor end
+  local first
+  if last and last <= LAST_GRANT and last == math.floor(last) and last >= 0 then
+    first = last + 1
+  else
+    local time = redis.pcall('time')
+    first = time.err and floor or math.max(floor, time[1] * 1000000 + time[2])
+  end
+  redis.call('set', KEYS[1], string.format('%.0f', first + grants - 1))
+  return first
+end
+
+-- The expiry comes last and is undone with the field: no key is ever left without a TTL.
+local function put(lock, field, lease, grant)
+  local set = redis.pcall('hset', lock, field, 1)
+  if type(set) == 'table' then return REFUSED, set.err end
+  local expiry = redis.pcall('pexpire', lock, lease)
+  if expiry ~= 1 then
+    redis.call('hdel', lock, field)
+    return REFUSED, type(expiry) == 'table' and expiry.err or 'ERR the expiry was not set'
+  end
+  return GRANTED, grant
+end
+
