@@ -89,6 +89,21 @@ impl Handle {
         self.answered(asked.await).await
     }
 
+    /// How long one attempt may take if others do not depend on it: far less than the lease.
+    pub(crate) fn moment(&self) -> Duration {
+        let response = self.engine.config.response();
+        self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
+    }
+
+    /// How long a call outlives a server that is gone.
+    pub(crate) fn ride_out(&self) -> Duration {
+        self.engine.config.riding_out()
+    }
+
+    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.engine, &other.engine)
+    }
+
     async fn answered<T>(&self, answer: std::result::Result<T, Fault>) -> Result<T> {
         match answer {
             Ok(answer) => Ok(answer),

@@ -22,6 +22,7 @@
 //! | the same work to lock again in a nested call | [`ReentrantLock`] |
 //! | work that must stop when the lock is lost | [`Lock::run`] |
 //! | a time limit for the holder instead of renewal | [`Lock::lease`] |
+//! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
 //! # What a lease cannot promise
 //!
@@ -38,11 +39,14 @@
 //! system's clock is never read.
 
 mod client;
+
 mod lock;
+mod red_lock;
 mod reentrant_lock;
 
 mod guard;
 mod handle;
+mod red_guard;
 
 mod engine;
 mod wire;
@@ -66,6 +70,8 @@ pub use error::{Error, Result};
 pub use guard::{Guard, Hold};
 pub use lock::Lock;
 pub use owner::Owner;
+pub use red_guard::{RedGuard, RedHold};
+pub use red_lock::RedLock;
 pub use reentrant_lock::ReentrantLock;
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -154,6 +154,19 @@ impl Lock {
     {
         self.handle.run(None, work).await
     }
+
+    /// How long one attempt may take if others do not depend on it.
+    pub(crate) fn moment(&self) -> Duration {
+        self.handle.moment()
+    }
+
+    pub(crate) fn ride_out(&self) -> Duration {
+        self.handle.ride_out()
+    }
+
+    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
+        self.handle.is_of_same_client(&other.handle)
+    }
 }
 
 impl fmt::Debug for Lock {

@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 10] = [
     &["lib"],
     &["client"],
+    &["red_lock"],
     &["lock", "reentrant_lock"],
     &["handle"],
+    &["red_guard"],
     &["guard"],
     &["engine"],
     &["wire"],

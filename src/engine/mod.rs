@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// The request's lease, in time.
-    fn lease(&self, lease: Lease) -> Duration {
+    pub(crate) fn lease(&self, lease: Lease) -> Duration {
         match lease {
             Lease::Watched => self.config.watchdog_timeout,
             Lease::Fixed(lease) => lease,

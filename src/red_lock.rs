@@ -1,0 +1,352 @@
+//! A lock on a majority of independent servers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::error::{Error, Result, said};
+use crate::guard::Guard;
+use crate::lock::Lock;
+use crate::red_guard::{RedGuard, RedHold};
+
+/// The pause before servers that did not answer are asked again, give or take a half.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the rest of the servers are given when a majority has answered: as long again as that
+/// took, and at least this.
+const STRAGGLERS: Duration = Duration::from_millis(5);
+
+/// How long a call waits for one server before it looks at the others again.
+const LOOK_ROUND: Duration = Duration::from_secs(5);
+
+/// One lock on several independent servers: held by whoever holds it on a majority of them.
+///
+/// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
+/// Redlock (redis.io, *Distributed locks with Redis*), with three differences: a waiting call parks
+/// as a [`Lock`] does instead of trying again and again; callers take the servers in one order, so
+/// that they neither starve nor block each other; and each part is renewed, counted and told of as
+/// lost for itself.
+///
+/// # When not to use it
+/// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
+///   The price of that is a lock that a failover forgets, now and then.
+/// - **Where two holders at once do damage**, you need a fencing token that the protected resource
+///   checks. This lock has none: each server counts for itself. A single server's [`Lock`] has one,
+///   and then needs no majority (Martin Kleppmann, *How to do distributed locking*, 2016).
+/// - The servers must be **independent**: not replicas of each other, not shards of one cluster, not
+///   one machine. One that comes back without its data must stay away for longer than the longest
+///   lease, or keep everything on disk (`appendonly yes`, `appendfsync always`); otherwise it can
+///   give the same lock twice.
+/// - Each turn costs at least two requests to *every* server, and is as slow as a majority of them.
+///
+/// Take an odd number of servers, three or five: a fourth makes nothing safer than three.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// # let (one, two, three) = (url.clone(), url.clone(), url);
+/// use parklock::{Client, RedLock};
+///
+/// // Three servers that know nothing of each other.
+/// let mut locks = Vec::new();
+/// for (number, url) in [one, two, three].into_iter().enumerate() {
+/// #   let name = format!("doc:red:{number}"); // the examples have one server for all
+/// #   /*
+///     let name = "orders:42";
+/// #   */
+///     locks.push(Client::connect(url).await?.lock(name));
+/// }
+/// let guard = RedLock::new(locks).lock().await?;
+/// // ... the critical section ...
+/// guard.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct RedLock {
+    locks: Arc<[Lock]>,
+}
+
+/// What came of asking every server once.
+#[derive(Default)]
+struct Round {
+    won: BTreeMap<usize, Guard>,
+    /// Held by somebody else: the first of them.
+    held: Option<usize>,
+    /// Did not answer, or not to the point.
+    failed: Vec<Error>,
+}
+
+impl Round {
+    fn heard(&mut self, at: usize, answer: Result<Option<Guard>>) -> Result<()> {
+        match answer {
+            Ok(Some(guard)) => drop(self.won.insert(at, guard)),
+            Ok(None) => self.held = Some(self.held.map_or(at, |first| first.min(at))),
+            Err(error @ (Error::Unavailable { .. } | Error::Indeterminate { .. })) => {
+                self.failed.push(error);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+impl RedLock {
+    /// One lock made of the locks of several clients, each of another server.
+    ///
+    /// All who compete for it must name the same servers in the same order. What is wrong with the
+    /// list is said by the first call.
+    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
+        Self { locks: locks.into_iter().collect() }
+    }
+
+    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect() }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`]: what has been won so far is given back in the background.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
+    /// [`Config::ride_out`](crate::Config::ride_out); [`Error::Config`] if there is no lock in the
+    /// list, or two of one client; otherwise as [`Lock::lock`], of any of the servers.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn lock(&self) -> Result<RedGuard> {
+        self.check()?;
+        let (mut won, mut failing) = (BTreeMap::new(), None);
+        loop {
+            let round = self.ask_all(won).await?;
+            won = match self.judge(round)? {
+                Judged::Won(guard) => return Ok(guard),
+                Judged::Failed(error) => {
+                    let since: Instant = *failing.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.ride_out() {
+                        return Err(error);
+                    }
+                    sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    BTreeMap::new()
+                }
+                Judged::Held(first, kept) => {
+                    failing = None;
+                    self.wait_for(first, kept).await?
+                }
+            };
+        }
+    }
+
+    /// Takes the lock if a majority of the servers gives it at once.
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if too few servers answered to tell;
+    /// otherwise as [`lock`](Self::lock).
+    pub async fn try_lock(&self) -> Result<Option<RedGuard>> {
+        self.check()?;
+        match self.judge(self.ask_all(BTreeMap::new()).await?)? {
+            Judged::Won(guard) => Ok(Some(guard)),
+            Judged::Held(..) => Ok(None),
+            Judged::Failed(error) => Err(error),
+        }
+    }
+
+    /// Waits for the lock, but not longer than this. With a limit of zero it is
+    /// [`try_lock`](Self::try_lock).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<RedGuard>> {
+        if limit.is_zero() {
+            return self.try_lock().await;
+        }
+        match timeout(limit, self.lock()).await {
+            Ok(guard) => guard.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Does the work while the lock is held, and not a step further: as [`Lock::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and leaves the lock in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`Error::Lost`] if a majority was lost before the work was done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(RedHold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let guard = self.lock().await?;
+        let output = tokio::select! {
+            // A loss that has already been told comes before another step of the work.
+            biased;
+            _ = guard.lost() => return Err(Error::Lost),
+            output = work(guard.hold()) => output,
+        };
+        match guard.unlock().await {
+            Err(Error::Lost) => Err(Error::Lost),
+            // The work was done in time, whatever becomes of the release.
+            _ => Ok(output),
+        }
+    }
+
+    /// Whether a majority of the servers says that somebody holds it.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if too few servers answered to tell; otherwise as
+    /// [`Lock::is_locked`].
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.check()?;
+        let said = join_all(self.locks.iter().map(Lock::is_locked)).await;
+        let yes = said.iter().filter(|said| matches!(said, Ok(true))).count();
+        let no = said.iter().filter(|said| matches!(said, Ok(false))).count();
+        match (yes >= self.majority(), yes + self.locks.len() - yes - no < self.majority()) {
+            (true, _) => Ok(true),
+            (false, true) => Ok(false),
+            (false, false) => Err(unavailable(said.into_iter().filter_map(Result::err))),
+        }
+    }
+
+    /// Takes the lock away on all servers, whoever holds it: as [`Lock::force_unlock`]. Whether it
+    /// was held on any.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if fewer than a majority could be told; otherwise as
+    /// [`Lock::force_unlock`].
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.check()?;
+        let said = join_all(self.locks.iter().map(Lock::force_unlock)).await;
+        if said.iter().filter(|said| said.is_ok()).count() < self.majority() {
+            return Err(unavailable(said.into_iter().filter_map(Result::err)));
+        }
+        Ok(said.into_iter().any(|said| matches!(said, Ok(true))))
+    }
+
+    fn majority(&self) -> usize {
+        self.locks.len() / 2 + 1
+    }
+
+    fn check(&self) -> Result<()> {
+        let twice = |(at, lock): (usize, &Lock)| {
+            self.locks[..at].iter().any(|before| before.is_of_same_client(lock))
+        };
+        match self.locks.len() {
+            0 => Err(Error::config("a RedLock needs at least one lock")),
+            _ if self.locks.iter().enumerate().any(twice) => {
+                Err(Error::config("two locks of a RedLock are of the same client"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ride_out(&self) -> Duration {
+        self.locks.iter().map(Lock::ride_out).max().unwrap_or_default()
+    }
+
+    /// Asks all servers that we have not won yet, once and at the same time. One that does not
+    /// answer costs a small part of the lease, and next to nothing if it is in the minority.
+    async fn ask_all(&self, won: BTreeMap<usize, Guard>) -> Result<Round> {
+        let (started, mut until) = (Instant::now(), None);
+        let open: Vec<_> = (0..self.locks.len()).filter(|at| !won.contains_key(at)).collect();
+        let asked = open.into_iter().map(|at| async move { (at, ask(&self.locks[at]).await) });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut round = Round { won, ..Round::default() };
+        while let Some((at, answer)) = before(until, asked.next()).await {
+            round.heard(at, answer)?;
+            let decided = round.won.len() >= self.majority()
+                || round.won.len() + asked.len() < self.majority();
+            if decided && until.is_none() {
+                until = Some(Instant::now() + started.elapsed().max(STRAGGLERS));
+            }
+        }
+        Ok(round)
+    }
+
+    fn judge(&self, round: Round) -> Result<Judged> {
+        let Round { mut won, held, failed } = round;
+        // What was won first may have run out while we waited for the others.
+        won.retain(|_, guard| guard.is_valid());
+        if won.len() >= self.majority() {
+            return Ok(Judged::Won(RedGuard::new(won.into_values().collect(), self.majority())));
+        }
+        let reachable = self.locks.len() - failed.len() >= self.majority();
+        Ok(match held {
+            Some(first) if reachable => {
+                // The later ones are given back: who waits for one server holds only servers before
+                // it, so that nobody waits in a circle.
+                drop(won.split_off(&first));
+                Judged::Held(first, won)
+            }
+            _ => Judged::Failed(unavailable(failed.into_iter())),
+        })
+    }
+
+    /// Waits for one server, holding those before it.
+    async fn wait_for(
+        &self,
+        at: usize,
+        mut kept: BTreeMap<usize, Guard>,
+    ) -> Result<BTreeMap<usize, Guard>> {
+        match self.locks[at].try_lock_for(LOOK_ROUND).await {
+            Ok(Some(guard)) => drop(kept.insert(at, guard)),
+            // The next round finds out what the others say.
+            Ok(None) | Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(kept)
+    }
+}
+
+/// What a round means.
+enum Judged {
+    Won(RedGuard),
+    /// Somebody else holds too many: the first of them, and what we keep meanwhile.
+    Held(usize, BTreeMap<usize, Guard>),
+    /// Too few servers answered.
+    Failed(Error),
+}
+
+/// The next answer, if one comes in time.
+async fn before<T>(until: Option<Instant>, next: impl Future<Output = Option<T>>) -> Option<T> {
+    match until {
+        None => next.await,
+        Some(until) => timeout_at(until, next).await.ok().flatten(),
+    }
+}
+
+async fn ask(lock: &Lock) -> Result<Option<Guard>> {
+    let limit = lock.moment();
+    match timeout(limit, lock.try_lock()).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Error::Unavailable { source: said(format!("no answer within {limit:?}")) }),
+    }
+}
+
+fn unavailable(mut failed: impl Iterator<Item = Error>) -> Error {
+    failed.next().unwrap_or_else(|| Error::Unavailable {
+        source: said("a majority of the servers gave the lock too late"),
+    })
+}
+
+impl fmt::Debug for RedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedLock").field("locks", &self.locks).finish()
+    }
+}
