@@ -43,7 +43,9 @@ local function put(lock, field, lease, grant)
   if type(set) == 'table' then return REFUSED, set.err end
   local expiry = redis.pcall('pexpire', lock, lease)
   if expiry ~= 1 then
-    redis.call('hdel', lock, field)
+    local undone = redis.pcall('hdel', lock, field)
+    -- Who may set no expiry may perhaps not do this either: then the whole key goes.
+    if type(undone) == 'table' and redis.pcall('pttl', lock) == -1 then redis.pcall('del', lock) end
     return REFUSED, type(expiry) == 'table' and expiry.err or 'ERR the expiry was not set'
   end
   return GRANTED, grant

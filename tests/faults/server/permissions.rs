@@ -57,7 +57,6 @@ async fn an_acquire_that_may_not_set_an_expiry_leaves_no_eternal_key() {
 
 /// The user may neither set an expiry nor undo what was done without it.
 #[tokio::test]
-#[ignore = "bug G: the key stays, without a TTL"]
 async fn an_acquire_that_may_undo_nothing_leaves_no_eternal_key() {
     let scene = Scene::new().await;
     let forbidden = ["PEXPIRE", &key("a"), "1"];
