@@ -95,6 +95,14 @@ impl Handle {
         self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
     }
 
+    /// The lease that nobody renews, if it has one.
+    pub(crate) fn fixed_lease(&self) -> Option<Duration> {
+        match self.lease {
+            Ok(Lease::Fixed(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
     /// How long a call outlives a server that is gone.
     pub(crate) fn ride_out(&self) -> Duration {
         self.engine.config.riding_out()

@@ -160,6 +160,10 @@ impl Lock {
         self.handle.moment()
     }
 
+    pub(crate) fn fixed_lease(&self) -> Option<Duration> {
+        self.handle.fixed_lease()
+    }
+
     pub(crate) fn ride_out(&self) -> Duration {
         self.handle.ride_out()
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 
 use crate::engine::Ended;
@@ -39,8 +38,7 @@ impl RedGuard {
     /// None if a majority confirmed it. Otherwise [`Error::Lost`] if some of them had it no more,
     /// or what the first of the others reported.
     pub async fn unlock(self) -> Result<()> {
-        let majority = self.hold.majority;
-        of_majority(join_all(self.guards.into_iter().map(Guard::unlock)).await, majority)
+        of_majority(self.guards.into_iter().map(Guard::unlock), self.hold.majority).await
     }
 
     /// Makes the lease at least this long from now, on all servers at once.
@@ -52,7 +50,7 @@ impl RedGuard {
     /// As [`Guard::extend`], if fewer than a majority agreed.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         let extended = self.guards.iter().map(|guard| guard.extend(lease));
-        of_majority(join_all(extended).await, self.hold.majority)
+        of_majority(extended, self.hold.majority).await
     }
 
     /// As [`Guard::is_valid`], of a majority.
@@ -144,14 +142,23 @@ impl fmt::Debug for RedHold {
     }
 }
 
-/// What a majority said. If there is none, a loss is worse news than an outage.
-fn of_majority(said: Vec<Result<()>>, majority: usize) -> Result<()> {
-    let agreed = said.iter().filter(|one| one.is_ok()).count();
-    if agreed >= majority {
-        return Ok(());
+/// What a majority says, as soon as it has said it: the others are left to the background. If there is
+/// none, a loss is worse news than an outage.
+async fn of_majority<F>(asked: impl Iterator<Item = F>, majority: usize) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut asked: FuturesUnordered<_> = asked.collect();
+    let (mut agreed, mut worst) = (0, None);
+    while let Some(said) = asked.next().await {
+        match said {
+            Ok(()) => agreed += 1,
+            Err(Error::Lost) => worst = Some(Error::Lost),
+            Err(error) => worst = worst.or(Some(error)),
+        }
+        if agreed >= majority {
+            return Ok(());
+        }
     }
-    let mut errors = said.into_iter().filter_map(Result::err);
-    let first = errors.next().unwrap_or(Error::Lost);
-    let lost = matches!(first, Error::Lost) || errors.any(|error| matches!(error, Error::Lost));
-    Err(if lost { Error::Lost } else { first })
+    Err(worst.unwrap_or(Error::Lost))
 }

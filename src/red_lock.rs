@@ -1,6 +1,6 @@
 //! A lock on a majority of independent servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -30,9 +30,9 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///
 /// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
 /// Redlock (redis.io, *Distributed locks with Redis*), with three differences: a waiting call parks
-/// as a [`Lock`] does instead of trying again and again; callers take the servers in one order, so
-/// that they neither starve nor block each other; and each part is renewed, counted and told of as
-/// lost for itself.
+/// as a [`Lock`] does instead of trying again and again; who has to wait holds only servers before the
+/// one that it waits for, so that nobody blocks another for ever; and each part is renewed and told
+/// of as lost for itself. It is not fair: a newcomer may overtake those who wait.
 ///
 /// # When not to use it
 /// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
@@ -85,17 +85,22 @@ struct Round {
 }
 
 impl Round {
-    fn heard(&mut self, at: usize, answer: Result<Option<Guard>>) -> Result<()> {
+    fn heard(&mut self, at: usize, answer: Result<Option<Guard>>) {
         match answer {
             Ok(Some(guard)) => drop(self.won.insert(at, guard)),
             Ok(None) => self.held = Some(self.held.map_or(at, |first| first.min(at))),
-            Err(error @ (Error::Unavailable { .. } | Error::Indeterminate { .. })) => {
-                self.failed.push(error);
-            }
-            Err(error) => return Err(error),
+            Err(error) => self.failed.push(error),
         }
-        Ok(())
     }
+}
+
+/// What is known of a call's way so far, should its time run out.
+#[derive(Default)]
+struct Progress {
+    /// A majority has answered, and some of it with "held".
+    held: bool,
+    /// Since when too few have answered, and what they said.
+    failing: Option<(Instant, Error)>,
 }
 
 impl RedLock {
@@ -120,28 +125,34 @@ impl RedLock {
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
     /// [`Config::ride_out`](crate::Config::ride_out); [`Error::Config`] if there is no lock in the
-    /// list, or two of one client; otherwise as [`Lock::lock`], of any of the servers.
+    /// list, or two of one client; otherwise as [`Lock::lock`], if too many
+    /// servers report it.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<RedGuard> {
+        self.wait(&mut Progress::default()).await
+    }
+
+    async fn wait(&self, progress: &mut Progress) -> Result<RedGuard> {
         self.check()?;
-        let (mut won, mut failing) = (BTreeMap::new(), None);
+        let mut won = BTreeMap::new();
         loop {
-            let round = self.ask_all(won).await?;
-            won = match self.judge(round)? {
+            won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
+                Judged::Held(first, kept) => {
+                    *progress = Progress { held: true, failing: None };
+                    self.wait_for(first, kept).await
+                }
+                Judged::Failed(error) if !is_passing(&error) => return Err(error),
                 Judged::Failed(error) => {
-                    let since: Instant = *failing.get_or_insert_with(Instant::now);
+                    let since = progress.failing.take().map_or_else(Instant::now, |(at, _)| at);
                     if since.elapsed() >= self.ride_out() {
                         return Err(error);
                     }
+                    progress.failing = Some((since, error));
                     sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
                     BTreeMap::new()
-                }
-                Judged::Held(first, kept) => {
-                    failing = None;
-                    self.wait_for(first, kept).await?
                 }
             };
         }
@@ -157,7 +168,7 @@ impl RedLock {
     /// otherwise as [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<RedGuard>> {
         self.check()?;
-        match self.judge(self.ask_all(BTreeMap::new()).await?)? {
+        match self.judge(self.ask_all(BTreeMap::new()).await) {
             Judged::Won(guard) => Ok(Some(guard)),
             Judged::Held(..) => Ok(None),
             Judged::Failed(error) => Err(error),
@@ -176,9 +187,15 @@ impl RedLock {
         if limit.is_zero() {
             return self.try_lock().await;
         }
-        match timeout(limit, self.lock()).await {
+        let mut progress = Progress::default();
+        match timeout(limit, self.wait(&mut progress)).await {
             Ok(guard) => guard.map(Some),
-            Err(_) => Ok(None),
+            // To say "held by somebody else" would be a guess.
+            Err(_) => match progress {
+                Progress { failing: Some((_, error)), .. } => Err(error),
+                Progress { held: false, .. } => Err(unanswered(limit)),
+                Progress { held: true, .. } => Ok(None),
+            },
         }
     }
 
@@ -220,7 +237,7 @@ impl RedLock {
         match (yes >= self.majority(), yes + self.locks.len() - yes - no < self.majority()) {
             (true, _) => Ok(true),
             (false, true) => Ok(false),
-            (false, false) => Err(unavailable(said.into_iter().filter_map(Result::err))),
+            (false, false) => Err(worst(said.into_iter().filter_map(Result::err))),
         }
     }
 
@@ -234,7 +251,7 @@ impl RedLock {
         self.check()?;
         let said = join_all(self.locks.iter().map(Lock::force_unlock)).await;
         if said.iter().filter(|said| said.is_ok()).count() < self.majority() {
-            return Err(unavailable(said.into_iter().filter_map(Result::err)));
+            return Err(worst(said.into_iter().filter_map(Result::err)));
         }
         Ok(said.into_iter().any(|said| matches!(said, Ok(true))))
     }
@@ -262,40 +279,41 @@ impl RedLock {
 
     /// Asks all servers that we have not won yet, once and at the same time. One that does not
     /// answer costs a small part of the lease, and next to nothing if it is in the minority.
-    async fn ask_all(&self, won: BTreeMap<usize, Guard>) -> Result<Round> {
-        let (started, mut until) = (Instant::now(), None);
+    async fn ask_all(&self, won: BTreeMap<usize, Guard>) -> Round {
+        let started = Instant::now();
+        let mut until = (won.len() >= self.majority()).then(|| started + STRAGGLERS);
         let open: Vec<_> = (0..self.locks.len()).filter(|at| !won.contains_key(at)).collect();
         let asked = open.into_iter().map(|at| async move { (at, ask(&self.locks[at]).await) });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut round = Round { won, ..Round::default() };
         while let Some((at, answer)) = before(until, asked.next()).await {
-            round.heard(at, answer)?;
+            round.heard(at, answer);
             let decided = round.won.len() >= self.majority()
                 || round.won.len() + asked.len() < self.majority();
             if decided && until.is_none() {
                 until = Some(Instant::now() + started.elapsed().max(STRAGGLERS));
             }
         }
-        Ok(round)
+        round
     }
 
-    fn judge(&self, round: Round) -> Result<Judged> {
+    fn judge(&self, round: Round) -> Judged {
         let Round { mut won, held, failed } = round;
         // What was won first may have run out while we waited for the others.
         won.retain(|_, guard| guard.is_valid());
         if won.len() >= self.majority() {
-            return Ok(Judged::Won(RedGuard::new(won.into_values().collect(), self.majority())));
+            return Judged::Won(RedGuard::new(won.into_values().collect(), self.majority()));
         }
         let reachable = self.locks.len() - failed.len() >= self.majority();
-        Ok(match held {
+        match held {
             Some(first) if reachable => {
                 // The later ones are given back: who waits for one server holds only servers before
                 // it, so that nobody waits in a circle.
                 drop(won.split_off(&first));
                 Judged::Held(first, won)
             }
-            _ => Judged::Failed(unavailable(failed.into_iter())),
-        })
+            _ => Judged::Failed(worst(failed.into_iter())),
+        }
     }
 
     /// Waits for one server, holding those before it.
@@ -303,14 +321,24 @@ impl RedLock {
         &self,
         at: usize,
         mut kept: BTreeMap<usize, Guard>,
-    ) -> Result<BTreeMap<usize, Guard>> {
-        match self.locks[at].try_lock_for(LOOK_ROUND).await {
-            Ok(Some(guard)) => drop(kept.insert(at, guard)),
-            // The next round finds out what the others say.
-            Ok(None) | Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {}
-            Err(error) => return Err(error),
+    ) -> BTreeMap<usize, Guard> {
+        // If it was in vain, the next round finds out what the others say.
+        if let Ok(Some(guard)) = self.locks[at].try_lock_for(LOOK_ROUND).await {
+            self.refresh(&mut kept).await;
+            kept.insert(at, guard);
         }
-        Ok(kept)
+        kept
+    }
+
+    /// Gives those that were held while we waited for another their whole lease again.
+    async fn refresh(&self, kept: &mut BTreeMap<usize, Guard>) {
+        let Some(lease) = self.locks.first().and_then(Lock::fixed_lease) else { return };
+        let extended = kept.iter().map(|(at, guard)| async move {
+            let extended = timeout(self.locks[*at].moment(), guard.extend(lease)).await;
+            matches!(extended, Ok(Ok(()))).then_some(*at)
+        });
+        let fresh: BTreeSet<_> = join_all(extended).await.into_iter().flatten().collect();
+        kept.retain(|at, _| fresh.contains(at));
     }
 }
 
@@ -333,14 +361,28 @@ async fn before<T>(until: Option<Instant>, next: impl Future<Output = Option<T>>
 
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
     let limit = lock.moment();
-    match timeout(limit, lock.try_lock()).await {
-        Ok(answer) => answer,
-        Err(_) => Err(Error::Unavailable { source: said(format!("no answer within {limit:?}")) }),
-    }
+    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(unanswered(limit)))
 }
 
-fn unavailable(mut failed: impl Iterator<Item = Error>) -> Error {
-    failed.next().unwrap_or_else(|| Error::Unavailable {
+/// Whether a later try may help.
+fn is_passing(error: &Error) -> bool {
+    matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. })
+}
+
+fn unanswered(limit: Duration) -> Error {
+    Error::Unavailable { source: said(format!("no answer within {limit:?}")) }
+}
+
+/// What several servers reported, as one error: first what does not mend itself.
+fn worst(failed: impl Iterator<Item = Error>) -> Error {
+    let mut worst = None;
+    for error in failed {
+        if !is_passing(&error) {
+            return error;
+        }
+        worst = worst.or(Some(error));
+    }
+    worst.unwrap_or_else(|| Error::Unavailable {
         source: said("a majority of the servers gave the lock too late"),
     })
 }

@@ -221,6 +221,44 @@ async fn one_server_that_frees_it_early_lets_nobody_in() {
     stage.is_free().await;
 }
 
+/// F50: what a majority confirmed is given back, though one server has just gone.
+#[tokio::test]
+async fn an_unlock_does_not_wait_for_a_minority() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock_with(patient().ride_out(LONG)).await;
+    let guard = lock.lock().await.unwrap();
+    stage.servers[2].kill();
+    in_time(guard.unlock()).await.unwrap();
+    for admin in &stage.admins[..2] {
+        assert!(lock_keys(admin).await.is_empty());
+    }
+}
+
+/// With nobody there, the limit of a call does not mean that somebody holds the lock.
+#[tokio::test]
+async fn out_of_time_without_an_answer_is_no_word_of_another_holder() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock_with(quick().ride_out(LONG)).await;
+    stage.servers.iter().for_each(Server::kill);
+    let waited = in_time(lock.try_lock_for(Duration::from_secs(1))).await;
+    let told = matches!(waited, Err(Error::Unavailable { .. } | Error::Indeterminate { .. }));
+    assert!(told, "{waited:?}");
+}
+
+/// A server that refuses us is as good as one that is down.
+#[tokio::test]
+async fn one_server_that_refuses_us_is_not_missed() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock().await;
+    stage.admins[1].cmd::<i64>(&["RPUSH", &key("a"), "no lock"]).await;
+    let guard = in_time(lock.lock()).await.unwrap();
+    assert_eq!(guard.servers(), 2);
+    guard.unlock().await.unwrap();
+    stage.admins[2].cmd::<i64>(&["RPUSH", &key("a"), "no lock"]).await;
+    let refused = in_time(lock.lock()).await;
+    assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+}
+
 #[tokio::test]
 async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
     let stage = Stage::set(3).await;
@@ -303,6 +341,23 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
     assert_eq!(in_time(guard.lost()).await, Ended::Lost);
     assert!(guard.extend(Duration::from_secs(60)).await.is_err());
     stage.is_free().await;
+}
+
+/// What was held while another server was waited for has its whole lease again.
+#[tokio::test]
+async fn a_lease_is_whole_however_long_it_was_waited_for() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let stage = Stage::set(3).await;
+    let lock = stage.lock().await.lease(LEASE);
+    // Somebody else's, on all but the first server.
+    for (admin, lease) in stage.admins[1..].iter().zip(["2500", "600000"]) {
+        admin.cmd::<i64>(&["HSET", &key("a"), "somebody", "1"]).await;
+        admin.cmd::<i64>(&["PEXPIRE", &key("a"), lease]).await;
+    }
+    let guard = in_time(lock.lock()).await.unwrap();
+    assert_eq!(guard.servers(), 2);
+    assert!(guard.remaining() > Duration::from_millis(2500), "{:?}", guard.remaining());
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

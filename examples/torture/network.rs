@@ -27,6 +27,9 @@ pub struct Network {
     running: JoinSet<(String, usize)>,
 }
 
+/// Five keys: the counter, and for each of two locks itself and its line.
+const OF_TWO: &str = "\r\n$1\r\n5\r\n";
+
 impl Network {
     pub async fn before(switch: &Switch, seed: u64) -> Self {
         let (mut proxies, mut counts) = (Vec::new(), Vec::new());
@@ -38,6 +41,8 @@ impl Network {
                 counts.push((name, proxy.script(name).count()));
             }
             counts.push(("EVAL: the server had forgotten a script", proxy.command("EVAL").count()));
+            let together = proxy.script("acquire").about(OF_TWO).count();
+            counts.push(("two locks in one acquire", together));
             let messages = proxy.messages().delay_reply(Duration::ZERO, Duration::ZERO);
             counts.push(("unlock messages", messages));
             proxies.push(proxy);

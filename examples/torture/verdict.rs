@@ -13,9 +13,10 @@ use crate::reading::{self, Claim};
 use crate::rules;
 
 /// A run of a minute must have taken each of these.
-const PATHS: [&str; 44] = [
+const PATHS: [&str; 45] = [
     "hand-off",
     "seen: exchange",
+    "seen: two locks in one acquire",
     "seen: leave_line",
     "seen: count",
     "seen: renew",

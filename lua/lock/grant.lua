@@ -4,11 +4,12 @@
 -- ARGV   first: the floor of the counter
 
 local LONGEST_LEASE = 86400000 -- 24 h
-local LAST_GRANT = 4503599627370496 -- 2^52: as microseconds, the year 2112
+local LAST_EXACT = 9007199254740991 -- 2^53 - 1: beyond it, Lua's numbers skip some integers
+local AHEAD = 1099511627776 -- 2^40: so many microseconds, twelve days, ahead of the clock is no counter of ours
 local GRANTED, HELD, RESERVED, UNHEARD, REFUSED = 1, 0, 2, 3, -1
 
 local floor = tonumber(ARGV[1])
-if not floor or floor < 0 or floor > LAST_GRANT then
+if not floor or floor < 0 or floor > LAST_EXACT then
   return redis.error_reply('ERR floor out of range')
 end
 
@@ -19,22 +20,22 @@ end
 
 -- The first of so many new grants. Grants are numbered by the server's own clock in microseconds: by
 -- the floor, as our client knows it, or, if the counter is lost or not ours, by the clock itself,
--- which other clients may know better. Only if the counter is ahead of the floor, it counts on.
+-- which other clients may know better. Only if the counter is ahead of the floor, it counts on; the
+-- bound of that moves faster than anybody counts.
 local function draw(grants)
   local top = grants == 1 and ARGV[1] or string.format('%.0f', floor + grants - 1)
   local before = redis.pcall('set', KEYS[1], top, 'GET')
   if type(before) == 'table' then return nil, before.err end
   local last = before and tonumber(before)
-  if last and last < floor and last >= 0 then return floor end
-  local first
-  if last and last <= LAST_GRANT and last == math.floor(last) and last >= 0 then
-    first = last + 1
-  else
+  if not (last and last >= 0 and last < LAST_EXACT and last == math.floor(last)) then last = nil end
+  if last and last < floor then return floor end
+  if not last or last > floor + AHEAD then
     local time = redis.pcall('time')
-    first = time.err and floor or math.max(floor, time[1] * 1000000 + time[2])
+    local now = time.err and floor or math.max(floor, time[1] * 1000000 + time[2])
+    if not last or last > now + AHEAD then last = now - 1 end
   end
-  redis.call('set', KEYS[1], string.format('%.0f', first + grants - 1))
-  return first
+  redis.call('set', KEYS[1], string.format('%.0f', last + grants))
+  return last + 1
 end
 
 -- The expiry comes last and is undone with the field: no key is ever left without a TTL.

@@ -54,13 +54,18 @@ impl Table {
         self.entries.get(id).map(|entry| Arc::clone(&entry))
     }
 
-    /// Sends every waiter away, now and from now on.
-    pub(crate) fn close(&self) {
+    /// Sends every waiter away, now and from now on. In which lines our client stood.
+    pub(crate) fn close(&self) -> Vec<Arc<Keys>> {
         self.closed.store(true, Ordering::SeqCst);
+        let mut lined_up = Vec::new();
         for entry in &self.entries {
             entry.turn.close();
             entry.gate.close();
+            if entry.line_up(false) {
+                lined_up.push(Arc::clone(&entry.keys));
+            }
         }
+        lined_up
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -130,6 +135,11 @@ impl Entry {
         let shown = Some(Arc::clone(tenure));
         let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
         drop(before);
+    }
+
+    /// Whether nobody gets the turn any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.turn.is_closed()
     }
 
     /// Whether somebody of this client is in the queue.

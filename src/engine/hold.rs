@@ -163,12 +163,15 @@ impl Engine {
             return;
         }
         // With the turn: a contender that lines up meanwhile would not be told that it was driven out.
-        let Some(turn) = visit.try_turn() else { return };
+        let turn = visit.try_turn();
+        if turn.is_none() && !entry.is_closed() {
+            return;
+        }
         if !entry.is_awaited() && entry.line_up(false) {
             self.leave_line(&entry.keys);
         }
         if let Some(tenure) = entry.tenure() {
-            self.retire(&tenure, Some(turn));
+            self.retire(&tenure, turn);
         }
     }
 

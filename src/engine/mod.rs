@@ -27,7 +27,7 @@ pub(crate) use stint::Stint;
 pub use tenure::Ended;
 pub(crate) use tenure::Lease;
 
-use crate::config::{Config, HandOff};
+use crate::config::{Config, HandOff, Layout};
 use crate::engine::entry::{Table, Turn};
 use crate::engine::releaser::{Job, Releaser};
 use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
@@ -104,7 +104,8 @@ impl Engine {
             claims.clone(),
             config.response(),
         );
-        let requests = Requests::new(&commands, orphanage(releaser.downgrade()));
+        let orphans = orphanage(config.layout, releaser.downgrade());
+        let requests = Requests::new(&commands, orphans);
 
         let tasks = TaskTracker::new();
         let last_word =
@@ -140,7 +141,9 @@ impl Engine {
     /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
     /// the client's tasks to end.
     pub(crate) async fn close(&self) {
-        self.table.close();
+        for keys in self.table.close() {
+            self.leave_line(&keys);
+        }
         for tenure in self.timetable.close() {
             self.give_up(&tenure);
         }
@@ -247,7 +250,10 @@ fn listener(
 
 /// What was done for a caller that has gone is undone: the lock is given back, and the place in line,
 /// which it may have been given after it said that it leaves.
-fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
+fn orphanage(
+    layout: Layout,
+    releaser: mpsc::WeakUnboundedSender<Job>,
+) -> impl Fn(Landed<Acquires>) + Send + Sync {
     move |Landed { question, answer }| {
         let Some(releaser) = releaser.upgrade() else { return };
         let granted = matches!(answer.result, Ok(Acquired::Granted(_)));
@@ -256,7 +262,7 @@ fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Landed<Acquire
         if granted || open {
             let _ = releaser.send(Job::ghost(&question, answer.sent_on));
         }
-        if !granted && question.manner.lines_up() {
+        if !granted && layout.has_lines() && question.manner.lines_up() {
             let _ = releaser.send(Job::leave_line(&question.keys));
         }
     }

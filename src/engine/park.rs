@@ -142,12 +142,14 @@ impl<'a> Caller<'a> {
             Coming::Held(stint) => return Ok(Some(stint)),
             Coming::Turn(turn, offer) => (turn, offer),
         };
+        let contender = Contender { engine: self.engine, turn: Some(turn) };
+        let entry = contender.entry();
         // A connection that has just broken is back in no time.
         let _ = self.engine.connected().await;
-        match self.attempt(turn.entry(), Manner::Once, offer).await {
-            Ok(Attempt::Granted(grant)) => self.begin(turn, grant).map(Some),
+        match self.attempt(&entry, Manner::Once, offer).await {
+            Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(_) => Ok(None),
-            Err(fault) => Err(self.explained(turn.entry(), fault).await),
+            Err(fault) => Err(self.explained(&entry, fault).await),
         }
     }
 

@@ -16,8 +16,12 @@ pub(crate) struct ServerClock {
     beyond: AtomicU64,
 }
 
-/// A number beyond this is not of our time: a stranger wrote the counter. The scripts know it too.
-const LAST_GRANT: u64 = 1 << 52;
+/// A number so far ahead of the server's clock, in microseconds, is not of our counter: a stranger
+/// wrote it. The scripts know it too.
+const AHEAD: u64 = 1 << 40;
+
+/// A reading that took no longer is good enough for a beginning.
+pub(crate) const PRECISE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy)]
 struct Reading {
@@ -53,20 +57,24 @@ impl ServerClock {
     }
 
     /// Takes note of a number that was granted: if the counter is lost, it goes on from there.
-    pub(crate) fn granted(&self, number: u64) {
-        if number < LAST_GRANT {
+    pub(crate) fn granted(&self, number: u64, now: Instant) {
+        if number <= self.time(now).saturating_add(AHEAD) {
             self.beyond.fetch_max(number + 1, Ordering::Relaxed);
         }
     }
 
     /// The least value that the token counter should have now.
     pub(crate) fn floor(&self, now: Instant) -> u64 {
+        self.time(now).max(self.beyond.load(Ordering::Relaxed))
+    }
+
+    /// The server's time, or a little earlier; 0 if it is not known.
+    fn time(&self, now: Instant) -> u64 {
         let reading = *self.reading.lock().expect("no panic under this lock");
-        let time = reading.map_or(0, |reading| {
+        reading.map_or(0, |reading| {
             let passed = micros(now.saturating_duration_since(reading.at));
             (reading.micros + passed).saturating_sub(micros(MARGIN))
-        });
-        time.max(self.beyond.load(Ordering::Relaxed))
+        })
     }
 }
 
@@ -90,10 +98,11 @@ mod tests {
     #[test]
     fn the_floor_never_falls_behind_what_was_granted() {
         let (clock, now) = (ServerClock::default(), Instant::now());
-        clock.granted(70);
-        clock.granted(50);
+        clock.granted(70, now);
+        clock.granted(50, now);
         assert_eq!(clock.floor(now), 71);
-        clock.granted((1 << 53) - 3);
+        clock.granted((1 << 53) - 3, now);
+        clock.granted(AHEAD + 1, now);
         assert_eq!(clock.floor(now), 71);
     }
 

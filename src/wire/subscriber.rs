@@ -166,9 +166,11 @@ impl Table {
         true
     }
 
+    /// The next to be subscribed; some may have been forgotten again while they stood in the queue.
     fn next_wanted(&mut self) -> Vec<Arc<str>> {
         let most = self.wanted.len().min(BATCH);
-        self.wanted.drain(..most).collect()
+        let wanted = self.wanted.drain(..most);
+        wanted.filter(|name| self.channels.contains_key(name)).collect()
     }
 
     /// Forgets the channels that nobody came back to. They may be wanted again before they have
@@ -421,6 +423,16 @@ mod tests {
         assert_eq!(names(&table.expire(start + LINGER / 2, LINGER)), ["0", "2", "3"]);
         assert_eq!(table.idle.len(), MOST_IDLE);
         assert!(table.expire(start + LINGER / 2, LINGER).is_empty());
+    }
+
+    #[test]
+    fn a_channel_that_is_forgotten_before_it_was_subscribed_is_not_subscribed() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let gone = table.join("gone");
+        table.leave(&gone, start);
+        table.join("kept");
+        assert_eq!(table.expire(start + LINGER, LINGER).len(), 1);
+        assert_eq!(names(&table.next_wanted()), ["kept"]);
     }
 
     #[test]

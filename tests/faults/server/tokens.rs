@@ -70,6 +70,17 @@ async fn tokens_grow_past_the_last_number_that_lua_can_count() {
     grants_over(&["SET", COUNTER, "9007199254740989"]).await; // 2^53 - 3
 }
 
+/// F31, F51: the counter is far ahead of every clock, and just at the end of what would be believed.
+#[tokio::test]
+async fn tokens_grow_over_a_counter_that_is_ahead_of_the_clock() {
+    grants_over(&["SET", COUNTER, "4503599627370494"]).await; // 2^52 - 2
+    let scene = Scene::new().await;
+    let (seconds, _): (u64, u64) = scene.admin.cmd(&["TIME"]).await;
+    for ahead in [(1_u64 << 40) - 100_000, (1 << 40) + 1_000_000] {
+        grants_over(&["SET", COUNTER, &(seconds * 1_000_000 + ahead).to_string()]).await;
+    }
+}
+
 /// F51: the counter is lost between the grants of a client whose requests are slow and of one whose are not.
 #[tokio::test]
 async fn tokens_grow_over_a_lost_counter_though_clients_read_the_clock_differently() {
