@@ -70,6 +70,18 @@ async fn tokens_grow_past_the_last_number_that_lua_can_count() {
     grants_over(&["SET", COUNTER, "9007199254740989"]).await; // 2^53 - 3
 }
 
+/// F51: the counter is set back, and the next who asks had no grant before.
+#[tokio::test]
+async fn tokens_grow_from_client_to_client_over_a_counter_that_was_set_back() {
+    let scene = Scene::new().await;
+    let (one, other) = (scene.client(patient()).await, scene.other().await);
+    let first = take(&one.lock("a")).await;
+    scene.admin.cmd::<()>(&["SET", COUNTER, "7"]).await;
+    sleep(A_WHILE).await;
+    let second = take(&other.lock("a")).await;
+    assert!(second > first, "{second} after {first}");
+}
+
 /// F31, F51: the counter is far ahead of every clock, and just at the end of what would be believed.
 #[tokio::test]
 async fn tokens_grow_over_a_counter_that_is_ahead_of_the_clock() {
