@@ -125,8 +125,8 @@ impl RedLock {
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
     /// [`Config::ride_out`](crate::Config::ride_out); [`Error::Config`] if there is no lock in the
-    /// list, or two of one client; otherwise as [`Lock::lock`], if too many
-    /// servers report it.
+    /// list, or two of one client; otherwise as [`Lock::lock`], if so
+    /// many servers report it that there is no majority, or the one that is waited for does.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
@@ -142,7 +142,7 @@ impl RedLock {
                 Judged::Won(guard) => return Ok(guard),
                 Judged::Held(first, kept) => {
                     *progress = Progress { held: true, failing: None };
-                    self.wait_for(first, kept).await
+                    self.wait_for(first, kept).await?
                 }
                 Judged::Failed(error) if !is_passing(&error) => return Err(error),
                 Judged::Failed(error) => {
@@ -321,13 +321,18 @@ impl RedLock {
         &self,
         at: usize,
         mut kept: BTreeMap<usize, Guard>,
-    ) -> BTreeMap<usize, Guard> {
-        // If it was in vain, the next round finds out what the others say.
-        if let Ok(Some(guard)) = self.locks[at].try_lock_for(LOOK_ROUND).await {
-            self.refresh(&mut kept).await;
-            kept.insert(at, guard);
+    ) -> Result<BTreeMap<usize, Guard>> {
+        match self.locks[at].try_lock_for(LOOK_ROUND).await {
+            Ok(Some(guard)) => {
+                self.refresh(&mut kept).await;
+                kept.insert(at, guard);
+            }
+            // Our own client does not let us wait.
+            Err(error) if !is_passing(&error) => return Err(error),
+            // The next round finds out what the others say.
+            Ok(None) | Err(_) => {}
         }
-        kept
+        Ok(kept)
     }
 
     /// Gives those that were held while we waited for another their whole lease again.

@@ -259,6 +259,18 @@ async fn one_server_that_refuses_us_is_not_missed() {
     assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
 }
 
+/// A client that lets nobody wait says so, and does not have its caller ask for ever.
+#[tokio::test]
+async fn whoever_may_not_wait_is_told() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock().await, stage.lock_with(quick().max_waiters(1)).await);
+    let _guard = one.lock().await.unwrap();
+    let _waiting = wait(&other);
+    parked(&stage.admins[0], "a", 1).await;
+    let told = in_time(other.lock()).await;
+    assert!(matches!(told, Err(Error::TooManyWaiters { limit: 1 })), "{told:?}");
+}
+
 #[tokio::test]
 async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
     let stage = Stage::set(3).await;
