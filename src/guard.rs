@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Ended, Engine, Stint};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::token::FencingToken;
 
 /// A lock that is held.
@@ -191,5 +191,25 @@ impl Hold {
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.described(f.debug_struct("Hold"))
+    }
+}
+
+/// Does the work until it is lost what the work needs, and gives that back after it. Until then, the
+/// future that gives back keeps the guard.
+pub(crate) async fn while_held<T>(
+    lost: impl Future<Output = Ended>,
+    work: impl Future<Output = T>,
+    unlock: impl Future<Output = Result<()>>,
+) -> Result<T> {
+    let output = tokio::select! {
+        // A loss that has already been told comes before another step of the work.
+        biased;
+        _ = lost => return Err(Error::Lost),
+        output = work => output,
+    };
+    match unlock.await {
+        Err(Error::Lost) => Err(Error::Lost),
+        // The work was done in time, whatever becomes of the release.
+        _ => Ok(output),
     }
 }

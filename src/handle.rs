@@ -9,7 +9,7 @@ use tracing::Instrument;
 use crate::config::checked_lease;
 use crate::engine::{self, Engine, Lease, Patience, Wish};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guard::{Guard, Hold, while_held};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
 use crate::wire::Fault;
@@ -62,17 +62,8 @@ impl Handle {
         F: Future<Output = T>,
     {
         let guard = self.lock(owner).await?;
-        let output = tokio::select! {
-            // A loss that has already been told comes before another step of the work.
-            biased;
-            _ = guard.lost() => return Err(Error::Lost),
-            output = work(guard.hold()) => output,
-        };
-        match guard.unlock().await {
-            Err(Error::Lost) => Err(Error::Lost),
-            // The work was done in time, whatever becomes of the release.
-            _ => Ok(output),
-        }
+        let (lost, work) = (guard.lost(), work(guard.hold()));
+        while_held(lost, work, guard.unlock()).await
     }
 
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {

@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::error::{Error, Result, said};
-use crate::guard::Guard;
+use crate::guard::{Guard, while_held};
 use crate::lock::Lock;
 use crate::red_guard::{RedGuard, RedHold};
 
@@ -211,17 +211,8 @@ impl RedLock {
         F: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        let output = tokio::select! {
-            // A loss that has already been told comes before another step of the work.
-            biased;
-            _ = guard.lost() => return Err(Error::Lost),
-            output = work(guard.hold()) => output,
-        };
-        match guard.unlock().await {
-            Err(Error::Lost) => Err(Error::Lost),
-            // The work was done in time, whatever becomes of the release.
-            _ => Ok(output),
-        }
+        let (lost, work) = (guard.lost(), work(guard.hold()));
+        while_held(lost, work, guard.unlock()).await
     }
 
     /// Whether a majority of the servers says that somebody holds it.

@@ -10,7 +10,8 @@
 --          3, TTL in ms    as 0, but the server does not let us stand in line
 --         -1, text         refused, nothing was changed
 --
--- The locks are distinct: a free one would be given to each who names it. Run again for the same owner field, it finds its own work and says "taken" once more.
+-- The locks are distinct: a free one would be given to each who names it. Run again for the same
+-- owner field, it finds its own work and says "taken" once more.
 
 local reply = {}
 for i = 1, locks do
