@@ -53,7 +53,7 @@ async fn inherits(heir: &mut Worker, before: u64, (asked, rest): (Instant, Durat
     let read = Instant::now();
     let token = token(heir).await;
     let (least, most) = (asked.elapsed(), read.elapsed());
-    assert!(least + Duration::from_millis(1) >= rest, "{least:?} of {rest:?}: too early");
+    assert!(least + Duration::from_millis(5) >= rest, "{least:?} of {rest:?}: too early");
     assert!(most <= rest + FURTHER, "{most:?} instead of {rest:?}: too late");
     assert!(token > before);
 }

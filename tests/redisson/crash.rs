@@ -18,7 +18,7 @@ async fn rest_of_lease(scene: &Scene) -> (Instant, Duration) {
 fn in_time(granted: Instant, (asked, rest): (Instant, Duration)) {
     let took = granted - asked;
     assert!(rest <= QUICK, "{rest:?}: a lease is no longer than that");
-    assert!(took + Duration::from_millis(1) >= rest, "{took:?} of {rest:?}: too early");
+    assert!(took + Duration::from_millis(5) >= rest, "{took:?} of {rest:?}: too early");
     assert!(took <= rest + FURTHER, "{took:?} instead of {rest:?}: too late");
 }
 

@@ -9,6 +9,9 @@ const WORK: Duration = QUICK.saturating_mul(2);
 
 const LEASE: Duration = Duration::from_millis(1500);
 
+/// Redis counts whole milliseconds, from when it woke up for a request: a lease may end so much before its time.
+const COARSE: Duration = Duration::from_millis(5);
+
 #[tokio::test]
 async fn the_watchdog_of_java_keeps_rust_out() {
     let Some(scene) = Scene::begin(QUICK).await else { return };
@@ -48,7 +51,7 @@ async fn rust_takes_over_when_a_lease_of_java_is_over() {
 
     let guard = lock.try_lock_for(LEASE + FURTHER).await.unwrap().expect("the lease is over");
 
-    assert!(asked.elapsed() >= LEASE, "{:?}: too early", asked.elapsed());
+    assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
     assert!(had.elapsed() < LEASE + FURTHER, "{:?}: too late", had.elapsed());
     assert_eq!(java.refusal("unlock a").await, "IllegalMonitorStateException");
     assert!(guard.is_valid());
@@ -65,7 +68,7 @@ async fn java_takes_over_when_a_lease_of_rust_is_over() {
 
     java.ask("lock a").await;
 
-    assert!(asked.elapsed() >= LEASE, "{:?}: too early", asked.elapsed());
+    assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
     assert!(had.elapsed() < LEASE + FURTHER, "{:?}: too late", had.elapsed());
     assert!(!guard.is_valid());
     assert!(matches!(guard.unlock().await, Err(parklock::Error::Lost)));
