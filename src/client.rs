@@ -3,11 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, Layout};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::keys::Kind;
 use crate::lock::Lock;
 use crate::reentrant_lock::ReentrantLock;
+use crate::rw_lock::RwLock;
+use crate::semaphore::Semaphore;
 
 /// A client of one Redis server: the source of all locks.
 ///
@@ -71,7 +74,67 @@ impl Client {
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
     pub fn lock(&self, name: impl Into<String>) -> Lock {
-        Lock::new(Arc::clone(&self.engine), name.into())
+        Lock::new(Arc::clone(&self.engine), Kind::Lock, name.into())
+    }
+
+    /// A lock that is granted first come, first served, across all clients and tasks.
+    ///
+    /// [`lock`](Self::lock) is fair enough for most: it serves the callers of a client in their order,
+    /// and the clients in turn. This one asks the server for the order of all, and never hands the lock
+    /// from task to task without it, which costs several times as much.
+    ///
+    /// Whoever waits has a place in the queue, which it confirms three times within
+    /// [`Config::claim_timeout`](crate::Config::claim_timeout); who does not is passed over, and comes
+    /// last when it asks again. A release grants the lock to the head of the queue in the same step, and
+    /// tells it.
+    ///
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) the queue is Redisson's, with its rules: a
+    /// waiter that died holds up the others for minutes.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call. One name
+    /// is one kind: a lock and a fair lock of the same name are an
+    /// [`Error::Conflict`](crate::Error::Conflict).
+    pub fn fair_lock(&self, name: impl Into<String>) -> Lock {
+        Lock::new(Arc::clone(&self.engine), Kind::Fair, name.into())
+    }
+
+    /// Redisson's fenced lock: in [`Layout::Redisson`](crate::Layout::Redisson), its tokens are counted
+    /// together with those of a Java fleet, in a counter for each name that stays for ever.
+    ///
+    /// In [`Layout::Native`](crate::Layout::Native) every lock has a token, and this is
+    /// [`lock`](Self::lock).
+    pub fn fenced_lock(&self, name: impl Into<String>) -> Lock {
+        let kind = match self.engine.config.layout {
+            Layout::Native => Kind::Lock,
+            Layout::Redisson => Kind::Fenced,
+        };
+        Lock::new(Arc::clone(&self.engine), kind, name.into())
+    }
+
+    /// A lock that many may hold to read, or one to write. Making the handle does no I/O.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
+    pub fn rw_lock(&self, name: impl Into<String>) -> RwLock {
+        RwLock::new(Arc::clone(&self.engine), name.into())
+    }
+
+    /// So many permits, for which many may compete. Making the handle does no I/O.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it, or with the number, is said by the
+    /// first call.
+    pub fn semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
+        Semaphore::new(Arc::clone(&self.engine), name.into(), permits)
+    }
+
+    /// As [`semaphore`](Self::semaphore); in [`Layout::Redisson`](crate::Layout::Redisson) its permits
+    /// are those of Redisson's `RPermitExpirableSemaphore` instead of its `RSemaphore`.
+    pub fn expirable_semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
+        match self.engine.config.layout {
+            Layout::Native => self.semaphore(name, permits),
+            Layout::Redisson => {
+                Semaphore::expirable(Arc::clone(&self.engine), name.into(), permits)
+            }
+        }
     }
 
     /// A lock that its owner may take again. Making the handle does no I/O.

@@ -49,11 +49,11 @@ pub enum Error {
     },
 
     /// A key that we need holds something that is not ours. It was left as it is.
-    #[error("the key {key:?} holds a {kind}, not a lock")]
+    #[error("the key {key:?} holds a {kind}, not what was asked for")]
     Conflict {
         /// The key in Redis.
         key: String,
-        /// Its type, as Redis calls it.
+        /// Its type, as Redis calls it, or what others use the name for.
         kind: String,
     },
 
@@ -70,6 +70,19 @@ pub enum Error {
         /// The lease that was asked for.
         lease: Duration,
     },
+
+    /// Nobody can hold so many permits of so many.
+    #[error("invalid number of permits: {asked} of {of}")]
+    InvalidPermits {
+        /// How many were asked for.
+        asked: u32,
+        /// How many there can be.
+        of: u32,
+    },
+
+    /// Its owner holds the lock to read, and asked to write: it would wait for itself.
+    #[error("who holds a lock to read cannot lock it to write: it would wait for itself")]
+    Upgrade,
 
     /// A setting that cannot work, or a URL that cannot be understood.
     #[error("invalid configuration: {reason}")]

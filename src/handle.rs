@@ -7,12 +7,12 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use crate::config::checked_lease;
-use crate::engine::{self, Engine, Lease, Patience, Wish};
+use crate::engine::{self, Engine, Lease, Patience, Stint, Wish};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Hold, while_held};
-use crate::keys::Keys;
+use crate::keys::{ALL, Keys, Kind};
 use crate::owner::OwnerId;
-use crate::wire::Fault;
+use crate::wire::{Fault, Status};
 
 /// A lock by name. What is wrong with its name or lease is said by the first call, so that making
 /// a handle needs no error handling.
@@ -21,12 +21,28 @@ pub(crate) struct Handle {
     engine: Arc<Engine>,
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
+    /// How much of it is asked for, if it can be divided.
+    part: u32,
 }
 
 impl Handle {
-    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
-        let keys = Keys::new(engine.config.layout, name).map(Arc::new);
-        Self { engine, keys, lease: Ok(Lease::Watched) }
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
+        let keys = Keys::new(engine.config.layout, kind, name).map(Arc::new);
+        // Who writes takes all that others could read.
+        let part = if kind == Kind::Write { ALL } else { 1 };
+        Self { engine, keys, lease: Ok(Lease::Watched), part }
+    }
+
+    /// The same name, as another kind.
+    pub(crate) fn of_kind(self, kind: Kind) -> Self {
+        let keys =
+            self.keys.and_then(|keys| Keys::new(keys.layout, kind, keys.name().into_owned()));
+        Self { keys: keys.map(Arc::new), ..self }
+    }
+
+    /// So much of it at once.
+    pub(crate) fn part(self, part: u32) -> Self {
+        Self { part, ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -39,11 +55,28 @@ impl Handle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<Option<Guard>> {
+        self.acquire_within(None, owner, patience).await
+    }
+
+    /// As [`acquire`](Self::acquire), where the owner holds this already, and so needs no room.
+    pub(crate) async fn acquire_within(
+        &self,
+        within: Option<Stint>,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<Option<Guard>> {
         let keys = self.keys()?;
-        let wish = Wish { owner, lease: self.lease.clone()?, patience };
+        let (lease, part) = (self.lease.clone()?, self.part);
+        let wish =
+            Wish { owner, lease, patience, part, beneath: within.map(|outer| outer.tenure.id) };
         let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
         let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
         Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
+    }
+
+    /// What this owner has of it, by its own account.
+    pub(crate) fn held_by(&self, owner: OwnerId) -> Result<Option<Stint>> {
+        Ok(self.engine.held_by(owner, self.keys()?))
     }
 
     /// Gets the lock however long it takes.
@@ -69,6 +102,19 @@ impl Handle {
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
         let keys = self.keys()?;
         let asked = async { self.engine.connected().await?.ttl(keys).await };
+        self.answered(asked.await).await
+    }
+
+    pub(crate) async fn status(&self) -> Result<Status> {
+        let keys = self.keys()?;
+        let asked = async { self.engine.connected().await?.status(keys).await };
+        self.answered(asked.await).await
+    }
+
+    /// Whether there was anything to change.
+    pub(crate) async fn resize(&self, capacity: u32) -> Result<bool> {
+        let keys = self.keys()?;
+        let asked = async { self.engine.connected().await?.resize(keys, capacity).await };
         self.answered(asked.await).await
     }
 

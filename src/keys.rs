@@ -14,15 +14,37 @@ const LONGEST_NAME: usize = 1024;
 pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
 
 const CHANNEL: &str = "lock_channel:";
-const REDISSON_CHANNEL: &str = "redisson_lock__channel";
+const REDISSON_CHANNEL: &str = "redisson_lock__channel:";
+const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
+const REDISSON_SEMAPHORE_CHANNEL: &str = "redisson_sc:";
+const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 
 /// The [`Keys::id`]s of the locks that a channel may be of. Redisson's locks `a` and `{a}` share one.
 pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
-    let named = channel.strip_prefix(REDISSON_CHANNEL).and_then(|name| name.strip_prefix(':'));
+    let named = channel.strip_prefix(REDISSON_CHANNEL);
     let tag = channel.strip_prefix(CHANNEL).or(named);
     let bare =
         named.and_then(|name| name.strip_prefix('{')).and_then(|name| name.strip_suffix('}'));
     tag.into_iter().chain(bare)
+}
+
+/// What a name is the name of: one name, one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Lock,
+    /// Redisson's lock with a counter of its own.
+    Fenced,
+    Fair,
+    Read,
+    Write,
+    Semaphore {
+        permits: u32,
+    },
+    /// Redisson's semaphore whose permits have names.
+    Expirable {
+        permits: u32,
+    },
+    Latch,
 }
 
 /// Where one lock lies in Redis. Handles and held locks each have one, so it keeps no more text
@@ -31,24 +53,26 @@ pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
 pub(crate) struct Keys {
     /// Where a release is told. It ends with the name, as each layout writes it.
     pub(crate) channel: Box<str>,
-    layout: Layout,
+    pub(crate) layout: Layout,
+    pub(crate) kind: Kind,
     /// In the channel, the name stands in braces that are not its own.
-    braced: bool,
+    pub(crate) braced: bool,
 }
 
 /// A key, put together when it is written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key<'a>(&'static str, &'a str);
+pub(crate) struct Key<'a>(&'static str, &'a str, &'static str);
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)?;
-        f.write_str(self.1)
+        f.write_str(self.1)?;
+        f.write_str(self.2)
     }
 }
 
 /// A tenure among all that its client has ever had: never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TenureId(pub(crate) u64);
 
 impl TenureId {
@@ -71,16 +95,16 @@ impl fmt::Display for Field<'_> {
 impl Keys {
     /// # Errors
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
-    pub(crate) fn new(layout: Layout, name: String) -> Result<Self> {
+    pub(crate) fn new(layout: Layout, kind: Kind, name: String) -> Result<Self> {
         check(layout, &name)?;
-        // Redisson's rule: a name that brings a brace is taken to bring its own hash tag.
-        let braced = layout == Layout::Native || !name.contains('{');
-        let channel = match layout {
-            Layout::Native => format!("{CHANNEL}{{{}}}", escaped(&name)),
-            Layout::Redisson if braced => format!("{REDISSON_CHANNEL}:{{{name}}}"),
-            Layout::Redisson => format!("{REDISSON_CHANNEL}:{name}"),
-        };
-        Ok(Self { channel: channel.into(), layout, braced })
+        // Redisson's rule: a name that brings a brace is taken to bring its own hash tag, but not by
+        // its latches.
+        let braced = layout == Layout::Native || kind == Kind::Latch || !name.contains('{');
+        let name = if layout == Layout::Native { escaped(&name) } else { name };
+        let prefix = prefix(layout, kind);
+        let channel =
+            if braced { format!("{prefix}{{{name}}}") } else { format!("{prefix}{name}") };
+        Ok(Self { channel: channel.into(), layout, kind, braced })
     }
 
     /// What the user calls the lock.
@@ -93,36 +117,139 @@ impl Keys {
 
     /// The name as it stands in the channel.
     fn written(&self) -> &str {
-        let prefix = match self.layout {
-            Layout::Native => CHANNEL.len(),
-            Layout::Redisson => REDISSON_CHANNEL.len() + 1,
-        };
-        let (start, end) = (prefix + usize::from(self.braced), self.channel.len());
-        &self.channel[start..end - usize::from(self.braced)]
+        let tag = self.tag();
+        &tag[usize::from(self.braced)..tag.len() - usize::from(self.braced)]
     }
 
-    /// The hash: owner field to hold count.
+    /// The name as it stands in the channel, with its braces.
+    fn tag(&self) -> &str {
+        &self.channel[prefix(self.layout, self.kind).len()..]
+    }
+
+    /// The key that says who holds it, or how much of it is left.
     pub(crate) fn lock(&self) -> Key<'_> {
         match self.layout {
-            Layout::Native => Key("lock:", self.id()),
-            Layout::Redisson => Key("", self.id()),
+            Layout::Native => Key("lock:", self.tag(), ""),
+            Layout::Redisson => Key("", self.written(), ""),
         }
     }
 
-    /// The clients that wait for it, in their order; native only.
+    /// The clients that wait for a lock, in their order; native only.
     pub(crate) fn line(&self) -> Key<'_> {
-        match self.layout {
-            Layout::Native => Key("lock_turn:", self.id()),
-            Layout::Redisson => Key("lock_turn", &self.channel[REDISSON_CHANNEL.len()..]),
+        Key("lock_turn:", self.tag(), "")
+    }
+
+    /// Those who wait for themselves, in their order; in Redisson's layout also the leases of those
+    /// who hold a part.
+    pub(crate) fn queue(&self) -> Key<'_> {
+        match (self.layout, self.kind) {
+            (Layout::Native, _) => Key("lock_queue:", self.tag(), ""),
+            (Layout::Redisson, Kind::Fair) => Key("redisson_lock_queue:", self.tag(), ""),
+            (Layout::Redisson, Kind::Expirable { .. }) => Key("", self.tag(), ":timeout"),
+            (Layout::Redisson, _) => Key("lock_permits:", self.tag(), ""),
         }
     }
 
-    /// What tells this lock from all others of a client.
+    /// What else has to be known of those who wait and hold.
+    pub(crate) fn notes(&self) -> Key<'_> {
+        match (self.layout, self.kind) {
+            (Layout::Redisson, Kind::Fair) => Key("redisson_lock_timeout:", self.tag(), ""),
+            (Layout::Redisson, Kind::Read | Kind::Write) => Key("", self.tag(), ""),
+            (Layout::Native | Layout::Redisson, _) => Key("lock_notes:", self.tag(), ""),
+        }
+    }
+
+    /// The counter of the tokens.
+    pub(crate) fn tokens(&self) -> Key<'_> {
+        match self.kind {
+            Kind::Fenced => Key("redisson_lock_token:", self.tag(), ""),
+            _ => Key(TOKEN_COUNTER, "", ""),
+        }
+    }
+
+    /// Every key, and the type that it has.
+    pub(crate) fn types(&self) -> [(Key<'_>, &'static str); 4] {
+        let (lock, queue, notes) = match (self.layout, self.kind) {
+            (_, Kind::Lock | Kind::Fenced) => {
+                let line = (self.line(), "zset");
+                return [(self.lock(), "hash"), line, line, (self.tokens(), "string")];
+            }
+            (Layout::Native, Kind::Latch) => ("string", "zset", "hash"),
+            (Layout::Native, _) => ("zset", "zset", "hash"),
+            (Layout::Redisson, Kind::Fair) => ("hash", "list", "zset"),
+            (Layout::Redisson, Kind::Read | Kind::Write) => ("hash", "zset", "hash"),
+            (Layout::Redisson, _) => ("string", "zset", "hash"),
+        };
+        let (lock, queue, notes) =
+            ((self.lock(), lock), (self.queue(), queue), (self.notes(), notes));
+        [lock, queue, notes, (self.tokens(), "string")]
+    }
+
+    /// What tells a plain lock from all others of a client.
     pub(crate) fn id(&self) -> &str {
         match self.layout {
-            Layout::Native => &self.channel[CHANNEL.len()..],
+            Layout::Native => self.tag(),
             Layout::Redisson => self.written(),
         }
+    }
+
+    /// Where a waiter that stands in line for itself is told of its turn.
+    pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
+        match (self.layout, self.kind) {
+            (Layout::Redisson, Kind::Fair) => format!("{}:{waiter}", self.channel).into(),
+            _ => self.channel.clone(),
+        }
+    }
+
+    /// Whether each caller waits for itself: the server knows the order of all. Otherwise one caller
+    /// of a client waits for all of them.
+    pub(crate) fn is_queued(&self) -> bool {
+        match self.layout {
+            Layout::Native => !matches!(self.kind, Kind::Lock | Kind::Fenced),
+            Layout::Redisson => self.kind == Kind::Fair,
+        }
+    }
+
+    /// Whether several may hold it at once.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.kind, Kind::Read | Kind::Semaphore { .. } | Kind::Expirable { .. })
+    }
+
+    /// Whether it lies in Redis as a plain lock does.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self.kind, Kind::Lock | Kind::Fenced)
+    }
+
+    /// Whether those who wait for a plain lock stand in its line.
+    pub(crate) fn has_line(&self) -> bool {
+        self.kind == Kind::Lock && self.layout.has_lines()
+    }
+
+    /// How much of it there is, and what its kind is called.
+    pub(crate) fn capacity(&self) -> (&'static str, u32) {
+        match self.kind {
+            Kind::Lock | Kind::Fenced => ("lock", 1),
+            Kind::Fair => ("fair", 1),
+            Kind::Read | Kind::Write => ("rw", ALL),
+            Kind::Semaphore { permits } => ("semaphore", permits),
+            Kind::Expirable { permits } => ("expirable", permits),
+            Kind::Latch => ("latch", 0),
+        }
+    }
+}
+
+/// What a writer takes: so many readers there never are.
+pub(crate) const ALL: u32 = 1 << 30;
+
+fn prefix(layout: Layout, kind: Kind) -> &'static str {
+    match (layout, kind) {
+        (Layout::Native, _) => CHANNEL,
+        (Layout::Redisson, Kind::Lock | Kind::Fenced | Kind::Fair) => REDISSON_CHANNEL,
+        (Layout::Redisson, Kind::Read | Kind::Write) => REDISSON_RW_CHANNEL,
+        (Layout::Redisson, Kind::Semaphore { .. } | Kind::Expirable { .. }) => {
+            REDISSON_SEMAPHORE_CHANNEL
+        }
+        (Layout::Redisson, Kind::Latch) => REDISSON_LATCH_CHANNEL,
     }
 }
 
@@ -171,7 +298,7 @@ mod tests {
     use super::*;
 
     fn keys(layout: Layout, name: &str) -> (String, String) {
-        let keys = Keys::new(layout, name.to_owned()).unwrap();
+        let keys = Keys::new(layout, Kind::Lock, name.to_owned()).unwrap();
         (keys.lock().to_string(), keys.channel.into())
     }
 
@@ -195,15 +322,16 @@ mod tests {
     fn the_name_is_what_the_user_said_it_was() {
         for layout in [Layout::Native, Layout::Redisson] {
             for name in ["a", "{", "a}b{%", "%7B", "%257B%", "a{b}", "{a}", "lock_channel:{a}"] {
-                assert_eq!(Keys::new(layout, name.to_owned()).unwrap().name(), name);
+                assert_eq!(Keys::new(layout, Kind::Lock, name.to_owned()).unwrap().name(), name);
             }
         }
     }
 
     #[test]
     fn the_line_lies_beside_the_lock() {
-        let line =
-            |layout, name: &str| Keys::new(layout, name.to_owned()).unwrap().line().to_string();
+        let line = |layout, name: &str| {
+            Keys::new(layout, Kind::Lock, name.to_owned()).unwrap().line().to_string()
+        };
         assert_eq!(line(Layout::Native, "a{"), "lock_turn:{a%7B}");
         assert_eq!(line(Layout::Redisson, "a"), "lock_turn:{a}");
         assert_eq!(line(Layout::Redisson, "a{b}"), "lock_turn:a{b}");
@@ -234,10 +362,11 @@ mod tests {
             (Layout::Redisson, "{a}"),
             (Layout::Redisson, "b{a}"),
         ] {
-            let keys = Keys::new(layout, name.to_owned()).unwrap();
+            let keys = Keys::new(layout, Kind::Lock, name.to_owned()).unwrap();
             assert!(ids_of(&keys.channel).any(|id| id == keys.id()), "{name}");
         }
-        let redisson = |name: &str| Keys::new(Layout::Redisson, name.to_owned()).unwrap();
+        let redisson =
+            |name: &str| Keys::new(Layout::Redisson, Kind::Lock, name.to_owned()).unwrap();
         assert_ne!(redisson("a").id(), redisson("{a}").id());
     }
 
@@ -249,7 +378,7 @@ mod tests {
 
     #[test]
     fn names_from_one_byte_to_one_kib_are_taken() {
-        let made = |len: usize| Keys::new(Layout::Native, "x".repeat(len));
+        let made = |len: usize| Keys::new(Layout::Native, Kind::Lock, "x".repeat(len));
         assert!(matches!(made(0), Err(Error::InvalidName { .. })));
         assert!(made(1).is_ok());
         assert!(made(1024).is_ok());

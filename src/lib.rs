@@ -43,6 +43,9 @@ mod client;
 mod lock;
 mod red_lock;
 mod reentrant_lock;
+mod rw_lock;
+mod semaphore;
+mod write_guard;
 
 mod guard;
 mod handle;
@@ -73,6 +76,9 @@ pub use owner::Owner;
 pub use red_guard::{RedGuard, RedHold};
 pub use red_lock::RedLock;
 pub use reentrant_lock::ReentrantLock;
+pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use token::FencingToken;
+pub use write_guard::WriteGuard;

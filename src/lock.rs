@@ -9,6 +9,7 @@ use crate::engine::{Engine, Patience};
 use crate::error::Result;
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
+use crate::keys::Kind;
 
 /// A lock that one guard holds at a time, in all processes that share the server.
 ///
@@ -35,8 +36,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
-        Self { handle: Handle::new(engine, name) }
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
+        Self { handle: Handle::new(engine, kind, name) }
     }
 
     /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.

@@ -43,7 +43,7 @@ impl Owner {
 }
 
 /// An owner as the engine compares it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum OwnerId {
     Explicit(u64),
     Task(tokio::task::Id),

@@ -9,6 +9,7 @@ use crate::engine::{Engine, Patience};
 use crate::error::Result;
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
+use crate::keys::Kind;
 use crate::owner::{Owner, OwnerId};
 
 /// A lock that its owner may take again through any handle of its name, and gives back as often.
@@ -44,7 +45,7 @@ pub struct ReentrantLock {
 
 impl ReentrantLock {
     pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
-        Self { handle: Handle::new(engine, name), owner: None }
+        Self { handle: Handle::new(engine, Kind::Lock, name), owner: None }
     }
 
     /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.

@@ -39,6 +39,11 @@ impl FencingToken {
         Self(grant * TURNS_PER_GRANT + u64::from(turn))
     }
 
+    /// The token of a lock whose counter Redisson counts too: its number is the same in both.
+    pub(crate) fn of_redisson(count: u64) -> Self {
+        Self(count)
+    }
+
     /// The number, to be stored beside the protected data.
     #[must_use]
     pub fn get(self) -> u64 {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::engine::Engine;
 use crate::engine::releaser::Job;
 use crate::engine::tenure::{Grant, deadline};
-use crate::keys::TenureId;
+use crate::keys::{Kind, TenureId};
 use crate::wire::{Acquire, Acquired, Fault, Landed};
 
 /// The answer to an attempt.
@@ -42,11 +42,18 @@ impl Drop for Claim<'_> {
 pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
     let _open = engine.claims.token();
     let acquires = &engine.requests.acquires;
+    if acquire.keys.kind != Kind::Lock {
+        return ask(engine, acquire).await;
+    }
     let Some(_in_the_air) = acquires.take_off() else {
         let Landed { question, answer } = acquires.join(acquire).await?;
         let mut claim = Claim { engine, acquire: question, open_on: Some(answer.sent_on) };
         return claim.settle(answer.result, answer.sent);
     };
+    ask(engine, acquire).await
+}
+
+async fn ask(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
     let mut claim = Claim { engine, acquire, open_on };

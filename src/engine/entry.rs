@@ -3,10 +3,12 @@
 //! 1. `turn` has one permit. It is with the contender, or with the tenure that it became, or free.
 //! 2. `gate` banks at most one permit, and only the contender takes it.
 //! 3. An entry is in the table exactly as long as somebody visits it.
-//! 4. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
+//! 4. Where each caller waits for itself, each has an entry of its own, and its turn at once.
+//! 5. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
 //!    was taken, and given back by whoever finds that nobody waits for it any more.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,49 +20,101 @@ use tokio::time::timeout_at;
 
 use crate::engine::moment::Moment;
 use crate::engine::tenure::Tenure;
-use crate::keys::Keys;
+use crate::keys::{Keys, Kind, TenureId};
 use crate::wire::Fault;
 
-/// The entries of a client, by lock.
+/// The entries of a client: those of plain locks by lock, all others by their channel.
 #[derive(Default)]
 pub(crate) struct Table {
-    entries: DashMap<ById, Arc<Entry>>,
+    locks: DashMap<ById, Arc<Entry>>,
+    others: DashMap<Box<str>, BTreeMap<Spot, Arc<Entry>>>,
     closed: AtomicBool,
 }
 
 impl Table {
+    /// The entry of a lock, which its callers share.
+    ///
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
     pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>) -> Result<Visit, Fault> {
-        let entry = self.entered(keys);
+        if keys.kind != Kind::Lock {
+            return self.at(keys, keys.channel.clone(), Spot::Shared(keys.kind, keys.braced));
+        }
+        self.open(self.entered(keys))
+    }
+
+    /// An entry for one caller alone, which waits as this tenure to be.
+    ///
+    /// # Errors
+    /// As [`visit`](Self::visit).
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        keys: &Arc<Keys>,
+        channel: Box<str>,
+        id: TenureId,
+    ) -> Result<Visit, Fault> {
+        self.at(keys, channel, Spot::Place(id))
+    }
+
+    fn at(
+        self: &Arc<Self>,
+        keys: &Arc<Keys>,
+        channel: Box<str>,
+        spot: Spot,
+    ) -> Result<Visit, Fault> {
+        let mut spots = self.others.entry(channel.clone()).or_default();
+        let made = || Arc::new(Entry::at(Arc::clone(keys), channel, spot));
+        let entry = Arc::clone(spots.entry(spot).or_insert_with(made));
+        entry.visitors.fetch_add(1, Ordering::Relaxed);
+        drop(spots);
+        self.open(entry)
+    }
+
+    fn open(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Visit, Fault> {
         let visit = Visit { table: Arc::clone(self), entry };
         // After the entry stands in the table: whoever closes it meanwhile will find it there.
         if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
     }
 
     fn entered(&self, keys: &Arc<Keys>) -> Arc<Entry> {
-        if let Some(entry) = self.entries.get(keys.id()) {
+        if let Some(entry) = self.locks.get(keys.id()) {
             entry.visitors.fetch_add(1, Ordering::Relaxed);
             return Arc::clone(&entry);
         }
         let made = || Arc::new(Entry::new(Arc::clone(keys)));
-        let entry = self.entries.entry(ById(Arc::clone(keys))).or_insert_with(made);
+        let entry = self.locks.entry(ById(Arc::clone(keys))).or_insert_with(made);
         entry.visitors.fetch_add(1, Ordering::Relaxed);
         Arc::clone(&entry)
     }
 
-    /// The entry of a lock. No reference into the table is kept.
+    /// The entry of a plain lock. No reference into the table is kept.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Entry>> {
-        self.entries.get(id).map(|entry| Arc::clone(&entry))
+        self.locks.get(id).map(|entry| Arc::clone(&entry))
+    }
+
+    /// The entry of a caller that waits for itself, or holds.
+    pub(crate) fn find_place(&self, channel: &str, id: TenureId) -> Option<Arc<Entry>> {
+        self.others.get(channel)?.get(&Spot::Place(id)).map(Arc::clone)
+    }
+
+    /// All that hear a channel and are no plain locks.
+    pub(crate) fn all_at(&self, channel: &str) -> Vec<Arc<Entry>> {
+        if self.others.is_empty() {
+            return Vec::new();
+        }
+        let spots = self.others.get(channel);
+        spots.map(|spots| spots.values().map(Arc::clone).collect()).unwrap_or_default()
     }
 
     /// Sends every waiter away, now and from now on. In which lines our client stood.
     pub(crate) fn close(&self) -> Vec<Arc<Keys>> {
         self.closed.store(true, Ordering::SeqCst);
+        for spots in &self.others {
+            spots.values().for_each(|entry| entry.close());
+        }
         let mut lined_up = Vec::new();
-        for entry in &self.entries {
-            entry.turn.close();
-            entry.gate.close();
+        for entry in &self.locks {
+            entry.close();
             if entry.line_up(false) {
                 lined_up.push(Arc::clone(&entry.keys));
             }
@@ -69,8 +123,48 @@ impl Table {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.locks.len() + self.others.len()
     }
+
+    fn leave(&self, entry: &Arc<Entry>) {
+        // Visitors come in under the lock of the table's shard: nobody does while this looks again.
+        let unvisited = |there: &Arc<Entry>| {
+            Arc::ptr_eq(there, entry) && there.visitors.load(Ordering::Acquire) == 0
+        };
+        let Some(place) = &entry.place else {
+            self.locks.remove_if(entry.keys.id(), |_, there| unvisited(there));
+            return;
+        };
+        self.others.remove_if_mut(&*place.channel, |_, spots| {
+            if spots.get(&place.spot).is_some_and(unvisited) {
+                spots.remove(&place.spot);
+            }
+            spots.is_empty()
+        });
+    }
+}
+
+/// Which of the entries at one channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Spot {
+    /// That of a kind, for the name with or without braces of its own.
+    Shared(Kind, bool),
+    /// That of one caller.
+    Place(TenureId),
+}
+
+/// Where an entry stands that is not a plain lock's.
+struct Place {
+    channel: Box<str>,
+    spot: Spot,
+    granted: Mutex<Option<Called>>,
+}
+
+/// A grant that a message brought, made on the strength of a certain sign of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) number: u64,
+    pub(crate) beat: u32,
 }
 
 /// A lock as the table finds it: by what tells it from all others.
@@ -109,6 +203,7 @@ pub(crate) struct Entry {
     /// Our client stands in the lock's line in Redis.
     lined_up: AtomicBool,
     visitors: AtomicUsize,
+    place: Option<Box<Place>>,
 }
 
 impl Entry {
@@ -122,7 +217,44 @@ impl Entry {
             waiting: AtomicUsize::new(0),
             lined_up: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
+            place: None,
         }
+    }
+
+    fn at(keys: Arc<Keys>, channel: Box<str>, spot: Spot) -> Self {
+        let place = Place { channel, spot, granted: Mutex::default() };
+        Self { place: Some(Box::new(place)), ..Self::new(keys) }
+    }
+
+    /// Where its contender is told of anything.
+    pub(crate) fn channel(&self) -> &str {
+        self.place.as_ref().map_or(&self.keys.channel, |place| &place.channel)
+    }
+
+    /// The tenure as which its caller waits, if it waits for itself.
+    pub(crate) fn waits_as(&self) -> Option<TenureId> {
+        match self.place.as_deref()?.spot {
+            Spot::Place(id) => Some(id),
+            Spot::Shared(..) => None,
+        }
+    }
+
+    /// Tells its contender of a grant.
+    pub(crate) fn call(&self, called: Called) {
+        if let Some(place) = &self.place {
+            *place.granted.lock().expect("no panic under this lock") = Some(called);
+            self.gate.open(false);
+        }
+    }
+
+    /// The grant that its contender was told of, once.
+    pub(crate) fn take_call(&self) -> Option<Called> {
+        self.place.as_ref()?.granted.lock().expect("no panic under this lock").take()
+    }
+
+    fn close(&self) {
+        self.turn.close();
+        self.gate.close();
     }
 
     /// The last tenure that this client had; it may have ended.
@@ -219,11 +351,7 @@ impl Drop for Visit {
         if self.entry.visitors.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        // Visitors come in under the lock of the table's shard: nobody does while this looks again.
-        let unvisited = |_: &ById, entry: &Arc<Entry>| {
-            Arc::ptr_eq(entry, &self.entry) && entry.visitors.load(Ordering::Acquire) == 0
-        };
-        self.table.entries.remove_if(self.entry.keys.id(), unvisited);
+        self.table.leave(&self.entry);
     }
 }
 
@@ -331,9 +459,10 @@ mod tests {
 
     use super::*;
     use crate::config::Layout;
+    use crate::keys::Kind;
 
     fn keys(name: &str) -> Arc<Keys> {
-        Arc::new(Keys::new(Layout::Native, name.to_owned()).unwrap())
+        Arc::new(Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap())
     }
 
     fn visit(table: &Arc<Table>) -> Visit {

@@ -231,11 +231,15 @@ impl Engine {
 
     async fn release_once(&self, unsaid: &Unsaid<'_>) -> Outcome {
         let Some(job) = unsaid.job() else { return Ok(true) };
-        let releases = &self.requests.releases;
-        let Some(_in_the_air) = releases.take_off() else {
-            return releases.join(job.request()).await?.answer.result;
-        };
-        let answers = self.commands.connection()?.release(&[job.request()]).await?;
+        let (releases, request) = (&self.requests.releases, job.request());
+        let mut _in_the_air = None;
+        if request.keys.is_plain() {
+            _in_the_air = releases.take_off();
+            if _in_the_air.is_none() {
+                return releases.join(request).await?.answer.result;
+            }
+        }
+        let answers = self.commands.connection()?.release(&[request]).await?;
         answers.into_iter().next().unwrap_or(Ok(true))
     }
 

@@ -4,6 +4,7 @@ mod claim;
 mod entry;
 mod hold;
 mod moment;
+mod owned;
 mod park;
 mod releaser;
 mod stint;
@@ -27,14 +28,16 @@ pub(crate) use stint::Stint;
 pub use tenure::Ended;
 pub(crate) use tenure::Lease;
 
-use crate::config::{Config, HandOff, Layout};
-use crate::engine::entry::{Table, Turn};
+use crate::config::{Config, HandOff};
+use crate::engine::entry::{Called, Entry, Table, Turn, Visit};
+use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Releaser};
 use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
-use crate::keys::{TenureId, ids_of};
+use crate::keys::{Keys, TenureId, ids_of};
+use crate::owner::OwnerId;
 use crate::wire::{
     Acquired, Acquires, Address, Commands, Connection, Fault, Heard, Landed, Requests, Subscriber,
     Terms,
@@ -55,6 +58,7 @@ pub(crate) struct Engine {
     subscriber: Subscriber,
     table: Arc<Table>,
     timetable: Arc<Timetable>,
+    owned: Owned,
     rhythm: Rhythm,
     budget: Budget,
     started: Instant,
@@ -77,8 +81,12 @@ impl Engine {
         let timetable = Arc::new(Timetable::new(started));
         let client = Uuid::new_v4().to_string();
 
-        let terms =
-            Terms { client: client.clone(), layout: config.layout, line_ttl: line_ttl(&config) };
+        let terms = Terms {
+            client: client.clone(),
+            layout: config.layout,
+            line_ttl: line_ttl(&config),
+            claim: config.claim(),
+        };
         let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
         let heard = listener(Arc::clone(&table), Arc::clone(&timetable), client.clone());
         let (subscriber, mut subscriber_link) =
@@ -104,7 +112,7 @@ impl Engine {
             claims.clone(),
             config.response(),
         );
-        let orphans = orphanage(config.layout, releaser.downgrade());
+        let orphans = orphanage(releaser.downgrade());
         let requests = Requests::new(&commands, orphans);
 
         let tasks = TaskTracker::new();
@@ -125,6 +133,7 @@ impl Engine {
             subscriber,
             table,
             timetable,
+            owned: Owned::default(),
             rhythm,
             budget,
             started,
@@ -166,6 +175,28 @@ impl Engine {
         }
     }
 
+    /// What this owner has of something, by our own account.
+    pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Stint> {
+        let tenure = if keys.is_plain() {
+            self.table.find(keys.id())?.tenure()?
+        } else {
+            self.owned.find(owner, keys)?
+        };
+        let turn = tenure.stint_of(owner)?;
+        Some(Stint::new(tenure, turn))
+    }
+
+    /// The entry in which a caller waits: that of all who ask for the same, or one of its own.
+    fn visit(&self, keys: &Arc<Keys>) -> Result<Visit> {
+        let visit = if keys.is_queued() {
+            let id = self.next_tenure();
+            self.table.place(keys, keys.channel_of(id.of(&self.client)), id)
+        } else {
+            self.table.visit(keys)
+        };
+        visit.map_err(|fault| fault.into_error(&keys.lock().to_string()))
+    }
+
     /// A tenure that has never been and never will be again.
     fn next_tenure(&self) -> TenureId {
         TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
@@ -175,6 +206,9 @@ impl Engine {
     fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
         let renew_at = self.rhythm.first(self.started, Instant::now());
         let stint = Tenure::begin(turn, grant, holder, renew_at);
+        if let (Some(owner), false) = (holder.owner, stint.tenure.keys.is_plain()) {
+            self.owned.enter(owner, &stint.tenure);
+        }
         if self.timetable.enter(&stint.tenure, stint.tenure.next_look(self.rhythm.claim)) {
             return Ok(stint);
         }
@@ -231,29 +265,64 @@ fn listener(
     client: String,
 ) -> impl Fn(&str, Heard<'_>) + Send + Sync {
     move |channel, heard| {
-        for entry in ids_of(channel).filter_map(|id| table.find(id)) {
-            let Heard::Message(message) = heard else {
-                entry.gate.open(false);
-                continue;
-            };
-            let mut words = message.split(|byte| *byte == b' ');
-            let (from, called) = (words.next(), words.next());
-            entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
+        let Heard::Message(message) = heard else {
+            let locks = ids_of(channel).filter_map(|id| table.find(id));
+            locks.chain(table.all_at(channel)).for_each(|entry| entry.gate.open(false));
+            return;
+        };
+        let mut words = message.split(|byte| *byte == b' ');
+        let (from, called) = (words.next(), words.clone().next());
+        let look = |entry: &Entry| {
             if from != Some(client.as_bytes())
                 && let Some(tenure) = entry.tenure()
             {
                 timetable.hasten(&tenure);
             }
+        };
+        for entry in ids_of(channel).filter_map(|id| table.find(id)) {
+            entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
+            look(&entry);
         }
+        if called.is_none() {
+            for entry in table.all_at(channel) {
+                entry.gate.open(false);
+                if !entry.keys.is_shared() {
+                    look(&entry);
+                }
+            }
+        }
+        for word in words.filter_map(|word| Word::for_us(word, &client)) {
+            match (table.find_place(channel, word.id), word.called) {
+                (Some(entry), Some(called)) => entry.call(called),
+                (Some(entry), None) => look(&entry),
+                (None, _) => {}
+            }
+        }
+    }
+}
+
+/// A word of a message of those who wait for themselves: `<owner field>=<grant>@<sign of life>` for one
+/// that is let in, and `<owner field>` for one that was put out.
+struct Word {
+    id: TenureId,
+    called: Option<Called>,
+}
+
+impl Word {
+    fn for_us(word: &[u8], client: &str) -> Option<Self> {
+        let word = std::str::from_utf8(word).ok()?.strip_prefix(client)?.strip_prefix(':')?;
+        let Some((id, called)) = word.split_once('=') else {
+            return Some(Self { id: TenureId(word.parse().ok()?), called: None });
+        };
+        let (number, beat) = called.split_once('@')?;
+        let called = Called { number: number.parse().ok()?, beat: beat.parse().ok()? };
+        Some(Self { id: TenureId(id.parse().ok()?), called: Some(called) })
     }
 }
 
 /// What was done for a caller that has gone is undone: the lock is given back, and the place in line,
 /// which it may have been given after it said that it leaves.
-fn orphanage(
-    layout: Layout,
-    releaser: mpsc::WeakUnboundedSender<Job>,
-) -> impl Fn(Landed<Acquires>) + Send + Sync {
+fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
     move |Landed { question, answer }| {
         let Some(releaser) = releaser.upgrade() else { return };
         let granted = matches!(answer.result, Ok(Acquired::Granted(_)));
@@ -262,7 +331,7 @@ fn orphanage(
         if granted || open {
             let _ = releaser.send(Job::ghost(&question, answer.sent_on));
         }
-        if !granted && layout.has_lines() && question.manner.lines_up() {
+        if !granted && question.keys.has_line() && question.manner.lines_up() {
             let _ = releaser.send(Job::leave_line(&question.keys));
         }
     }

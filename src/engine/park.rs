@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::claim::{Attempt, attempt, exchange};
-use crate::engine::entry::{Call, Entry, Turn, Visit, Waiting};
+use crate::engine::entry::{Call, Called, Entry, Turn, Visit, Waiting};
 use crate::engine::releaser::Job;
 use crate::engine::stint::Stint;
-use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure};
+use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure, deadline};
 use crate::engine::{Counted, Engine, PAUSE};
 use crate::error::{Error, Result, said};
 use crate::keys::{Keys, TenureId};
@@ -57,6 +57,10 @@ pub(crate) struct Wish {
     pub(crate) owner: Option<OwnerId>,
     pub(crate) lease: Lease,
     pub(crate) patience: Patience,
+    /// How much of it, if it can be divided.
+    pub(crate) part: u32,
+    /// The tenure within which its owner asks, if there needs to be no room for it.
+    pub(crate) beneath: Option<TenureId>,
 }
 
 /// Gets the lock for the caller; `None` if its patience ran out first.
@@ -69,19 +73,15 @@ pub(crate) async fn acquire(
     keys: &Arc<Keys>,
     wish: Wish,
 ) -> Result<Option<Stint>> {
-    let visit =
-        engine.table.visit(keys).map_err(|fault| fault.into_error(&keys.lock().to_string()))?;
     if let Some(owner) = wish.owner
-        && let Some(tenure) = visit.entry.tenure()
-        && let Some(turn) = tenure.stint_of(owner)
+        && let Some(stint) = engine.held_by(owner, keys)
+        && Box::pin(engine.nest(&stint, wish.lease, wish.patience)).await?
     {
-        let stint = Stint::new(tenure, turn);
-        if Box::pin(engine.nest(&stint, wish.lease, wish.patience)).await? {
-            return Ok(Some(stint));
-        }
+        return Ok(Some(stint));
     }
+    let visit = engine.visit(keys)?;
     let started = Instant::now();
-    let mut caller = Caller { engine, wish, started, asked: false, answered: false };
+    let mut caller = Caller { engine, wish, started, asked: false, answered: false, beat: None };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
@@ -97,6 +97,8 @@ struct Caller<'a> {
     /// Redis was asked, and whether it ever answered.
     asked: bool,
     answered: bool,
+    /// The last sign of life that was answered, and when it was sent.
+    beat: Option<(u32, Instant)>,
 }
 
 /// What came with the turn.
@@ -207,19 +209,20 @@ impl<'a> Caller<'a> {
 
     /// Contends for the lock with the other clients.
     async fn contend(&mut self, turn: Turn, mut offer: Option<Offer<'_>>) -> Result<Stint> {
-        let contender = Contender { engine: self.engine, turn: Some(turn) };
-        let entry = contender.entry();
-        let channel = &entry.keys.channel;
+        let mut contender = Contender { engine: self.engine, turn: Some(turn) };
+        let mut entry = contender.entry();
         let (mut seat, mut counted): (Option<Seat>, Option<Counted<'_>>) = (None, None);
         let mut insisting = false;
         loop {
             entry.gate.shut();
-            let listening = self.engine.subscriber.is_live(channel);
+            // An attempt finds what was granted before it; what is told after it may be older.
+            entry.take_call();
+            let listening = self.engine.subscriber.is_live(entry.channel());
             if listening {
-                seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
+                seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
             }
-            let manner = manner(listening, insisting);
-            if manner.lines_up() && self.engine.config.layout.has_lines() {
+            let manner = manner(&entry, listening, insisting);
+            if manner.lines_up() && entry.keys.has_line() {
                 // Taken note of before it is asked for: from then on, nobody may take us out.
                 entry.line_up(true);
             }
@@ -227,11 +230,11 @@ impl<'a> Caller<'a> {
                 Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
                 Ok(Attempt::Held(ttl)) => {
                     count(self.engine, &mut counted)?;
-                    seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
+                    seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
                     insisting = if listening {
                         self.park(&entry, self.longest(&entry, ttl), false).await?
                     } else {
-                        self.listen(&entry, DEAF).await?
+                        self.listen(&entry, DEAF.min(self.longest(&entry, ttl))).await?
                     };
                 }
                 Ok(Attempt::Unheard(ttl)) => {
@@ -240,12 +243,40 @@ impl<'a> Caller<'a> {
                 }
                 Ok(Attempt::Reserved) => {
                     count(self.engine, &mut counted)?;
-                    seat.get_or_insert_with(|| self.engine.subscriber.join(channel));
+                    seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
                     insisting = self.let_pass(&entry, listening).await?;
                 }
-                Err(fault) => self.ride_out(&entry, fault).await?,
+                Err(fault) => {
+                    if fault.is_open() && entry.waits_as().is_some() {
+                        // What was not answered may run later. It must not find us under its name.
+                        (seat, contender) = (None, contender.again()?);
+                        entry = contender.entry();
+                    }
+                    self.ride_out(&entry, fault).await?;
+                }
+            }
+            if let Some(called) = entry.take_call()
+                && let Some(stint) = self.answer(called, &mut contender)?
+            {
+                return Ok(stint);
             }
         }
+    }
+
+    /// Takes what a message has granted, if it was granted on the strength of the last sign of life that
+    /// was answered: so long it is ours, and a confirmation makes it more.
+    fn answer(&self, called: Called, contender: &mut Contender<'_>) -> Result<Option<Stint>> {
+        let Some((beat, sent)) = self.beat else { return Ok(None) };
+        let lease = self.engine.config.claim();
+        if called.beat != beat || deadline(sent, lease) <= Instant::now() {
+            return Ok(None);
+        }
+        let Some(turn) = contender.turn.take() else { return Ok(None) };
+        let Some(id) = turn.entry().waits_as() else { return Ok(None) };
+        let stint = self.begin(turn, Grant { id, number: called.number, lease, sent })?;
+        stint.tenure.is_to_last(self.engine.lease(self.wish.lease));
+        self.engine.timetable.hasten(&stint.tenure);
+        Ok(Some(stint))
     }
 
     /// Waits for anything to be heard, not standing in line: no message can name us, so that every
@@ -280,7 +311,7 @@ impl<'a> Caller<'a> {
 
     /// Lets another client have a lock that is free.
     async fn let_pass(&self, entry: &Entry, listening: bool) -> Result<bool> {
-        if !self.engine.config.layout.has_lines() {
+        if !entry.keys.has_line() {
             // Our own message must not end this: everybody else hears it at the same time.
             tokio::time::sleep(SIT_OUT).await;
             return Ok(false);
@@ -293,7 +324,12 @@ impl<'a> Caller<'a> {
     }
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
-        let most = self.engine.config.max_park;
+        let most = if entry.keys.is_queued() {
+            // Three signs of life while a place lasts.
+            self.engine.config.claim() / 3
+        } else {
+            self.engine.config.max_park
+        };
         if ttl.is_none() {
             let name = entry.keys.name();
             tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
@@ -310,11 +346,15 @@ impl<'a> Caller<'a> {
         offer: Option<Offer<'_>>,
     ) -> Result<Attempt, Fault> {
         self.asked = true;
+        let (beat, sent) = (self.beat.map_or(0, |(last, _)| last.wrapping_add(1)), Instant::now());
         let acquire = Acquire {
             keys: Arc::clone(&entry.keys),
-            id: self.engine.next_tenure(),
+            id: entry.waits_as().unwrap_or_else(|| self.engine.next_tenure()),
             lease: self.engine.lease(self.wish.lease),
             manner,
+            part: self.wish.part,
+            beneath: self.wish.beneath,
+            beat,
         };
         let attempted = match offer.as_ref().and_then(Offer::id) {
             None => attempt(self.engine, acquire).await,
@@ -323,6 +363,7 @@ impl<'a> Caller<'a> {
         match &attempted {
             Ok(_) => {
                 self.answered = true;
+                self.beat = Some((beat, sent));
                 entry.answered();
                 if let Some(offer) = offer {
                     offer.answered();
@@ -380,9 +421,10 @@ fn count<'a>(engine: &'a Engine, counted: &mut Option<Counted<'a>>) -> Result<()
     Ok(())
 }
 
-/// Who hears nothing does not stand in line: it could not be called.
-fn manner(listening: bool, insisting: bool) -> Manner {
-    match (listening, insisting) {
+/// Who hears nothing does not stand in line: it could not be called. A place in the queue is taken at
+/// once, since it is kept for longer than it takes to listen.
+fn manner(entry: &Entry, listening: bool, insisting: bool) -> Manner {
+    match (listening || entry.keys.is_queued(), insisting) {
         (true, true) => Manner::Insist,
         (true, false) => Manner::Wait,
         (false, true) => Manner::Once,
@@ -433,11 +475,21 @@ impl Contender<'_> {
         turn.entry().line_up(false);
         turn
     }
+
+    /// The same caller, waiting as another.
+    fn again(&self) -> Result<Self> {
+        let turn = self.engine.visit(&self.entry().keys)?.try_turn().ok_or(Error::Closed)?;
+        Ok(Self { engine: self.engine, turn: Some(turn) })
+    }
 }
 
 impl Drop for Contender<'_> {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
+            if let Some(id) = turn.entry().waits_as() {
+                self.engine.later(Job::leave_queue(&turn.entry().keys, id));
+                return;
+            }
             // Only when the turn has gone on is it certain whether anybody comes for it.
             self.engine.look_after(&turn.pass_on());
         }

@@ -85,6 +85,11 @@ impl Job {
         Self::new(keys, *id, What::Ghost { sent_on }, Instant::now() + *lease)
     }
 
+    /// Gives up the place of a caller that waited for itself, and what it may have been granted.
+    pub(crate) fn leave_queue(keys: &Arc<Keys>, id: TenureId) -> Self {
+        Self::new(keys, id, What::Release, Instant::now() + LONGEST_PAUSE * 10)
+    }
+
     /// Gives up our client's place in the line, which costs the others their patience.
     pub(crate) fn leave_line(keys: &Arc<Keys>) -> Self {
         Self::new(keys, TenureId(0), What::LeaveLine, Instant::now())

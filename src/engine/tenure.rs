@@ -16,7 +16,7 @@ use crate::engine::entry::Turn;
 use crate::engine::moment::Moment;
 use crate::engine::stint::Stint;
 use crate::engine::wheel::Place;
-use crate::keys::{Keys, TenureId};
+use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
@@ -162,6 +162,8 @@ impl Tenure {
     pub(crate) fn begin(turn: Turn, grant: Grant, holder: Holder, renew_at: Instant) -> Stint {
         let entry = Arc::clone(turn.entry());
         let now = Moment::from(Instant::now());
+        // What several may hold, the next of this client may ask for at once.
+        let keeps_turn = entry.keys.is_queued() || !entry.keys.is_shared();
         let state = State {
             ended: None,
             owner: holder.owner,
@@ -174,7 +176,7 @@ impl Tenure {
             watched: holder.lease == Lease::Watched,
             renew_at: renew_at.into(),
             doubted: false,
-            turn: Some(turn),
+            turn: keeps_turn.then_some(turn),
             place: None,
             look_at: now,
             unswept: false,
@@ -198,7 +200,10 @@ impl Tenure {
     }
 
     pub(crate) fn token(&self, turn: u16) -> FencingToken {
-        FencingToken::new(self.number, turn)
+        match self.keys.kind {
+            Kind::Fenced => FencingToken::of_redisson(self.number),
+            _ => FencingToken::new(self.number, turn),
+        }
     }
 
     /// How the stint of this number ended.
@@ -209,6 +214,12 @@ impl Tenure {
     /// How the tenure ended, whoever holds it.
     pub(crate) fn is_over(&self) -> bool {
         self.state().ended.is_some()
+    }
+
+    /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's place.
+    pub(crate) fn is_to_last(&self, lease: Duration) {
+        let mut state = self.state();
+        state.expiry = state.expiry.max((Instant::now() + lease).into());
     }
 
     /// Compares clocks: right even if no task of ours has run for a while.
@@ -324,7 +335,7 @@ impl Tenure {
             return Left::Nested;
         }
         let left = match state.turn.take() {
-            Some(turn) if turn.entry().is_awaited() => {
+            Some(turn) if self.keys.kind == Kind::Lock && turn.entry().is_awaited() => {
                 state.since = now.into();
                 Left::HandedOn(turn)
             }
@@ -524,12 +535,12 @@ mod tests {
     }
 
     fn turn(table: &Arc<Table>) -> Turn {
-        let keys = Arc::new(Keys::new(Layout::Native, "a".to_owned()).unwrap());
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
         table.visit(&keys).unwrap().try_turn().unwrap()
     }
 
     fn waiting(table: &Arc<Table>) -> Waiting {
-        let keys = Arc::new(Keys::new(Layout::Native, "a".to_owned()).unwrap());
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
         table.visit(&keys).unwrap().wait()
     }
 

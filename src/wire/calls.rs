@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
-use crate::keys::{Keys, TOKEN_COUNTER, TenureId};
+use crate::keys::{Keys, Kind, TenureId};
 use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{
-    ACQUIRE, COUNT, EXCHANGE, FORCE_UNLOCK, LEAVE_LINE, RELEASE, RENEW, STATUS,
+    ACQUIRE, COUNT, EXCHANGE, FENCED_ACQUIRE, FORCE_UNLOCK, LEAVE_LINE, RELEASE, RENEW, STATUS,
 };
 
 /// What is asked of a lock that may not be free.
@@ -32,7 +32,7 @@ impl Manner {
         matches!(self, Self::Wait | Self::Insist)
     }
 
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Look => "look",
             Self::Wait => "wait",
@@ -49,6 +49,12 @@ pub(crate) struct Acquire {
     pub(crate) id: TenureId,
     pub(crate) lease: Duration,
     pub(crate) manner: Manner,
+    /// How much of it, if it can be divided.
+    pub(crate) part: u32,
+    /// The tenure within which its owner asks, if there needs to be no room for it.
+    pub(crate) beneath: Option<TenureId>,
+    /// Which sign of life of a waiter this is.
+    pub(crate) beat: u32,
 }
 
 /// The answer to an attempt to take a lock.
@@ -81,6 +87,9 @@ pub(crate) struct Renewal<'a> {
 
 impl Connection<'_> {
     pub(crate) async fn acquire(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
+        if !acquire.keys.is_plain() {
+            return self.enter(acquire).await;
+        }
         let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
         self.acquired(&items(reply)?)
     }
@@ -100,7 +109,7 @@ impl Connection<'_> {
     async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1 + acquires.len() * 2).arg(TOKEN_COUNTER);
+            cmd.arg(1 + acquires.len() * 2).arg(acquires[0].keys.tokens());
             for Acquire { keys, .. } in acquires {
                 cmd.arg(keys.lock()).arg(keys.line());
             }
@@ -109,7 +118,8 @@ impl Connection<'_> {
                 cmd.arg(id.of(&terms.client)).arg(millis(*lease)).arg(manner.word());
             }
         };
-        self.call(&ACQUIRE, fill).await
+        let fenced = acquires[0].keys.kind == Kind::Fenced;
+        self.call(if fenced { &FENCED_ACQUIRE } else { &ACQUIRE }, fill).await
     }
 
     /// Offers a lock that we hold: to those who wait for it, and if there are none, to ourselves.
@@ -118,10 +128,10 @@ impl Connection<'_> {
         old: TenureId,
         acquire: &Acquire,
     ) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner } = acquire;
+        let Acquire { keys, id, lease, manner, .. } = acquire;
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(3).arg(TOKEN_COUNTER).arg(keys.lock()).arg(keys.line());
+            cmd.arg(3).arg(keys.tokens()).arg(keys.lock()).arg(keys.line());
             cmd.arg(floor).arg(millis(terms.line_ttl)).arg(terms.in_line());
             cmd.arg(old.of(&terms.client)).arg(id.of(&terms.client)).arg(millis(*lease));
             cmd.arg(manner.word()).arg(&*keys.channel).arg(terms.message());
@@ -132,6 +142,17 @@ impl Connection<'_> {
 
     /// Whether each lock was still ours.
     pub(crate) async fn release(
+        &mut self,
+        releases: &[Release],
+    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        if releases.iter().all(|release| release.keys.is_plain()) {
+            self.release_plain(releases).await
+        } else {
+            Ok(self.leave_each(releases).await)
+        }
+    }
+
+    pub(crate) async fn release_plain(
         &mut self,
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
@@ -158,6 +179,17 @@ impl Connection<'_> {
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+        if renewals.iter().all(|renewal| renewal.keys.is_plain()) {
+            self.renew_plain(renewals).await
+        } else {
+            Ok(self.renew_each(renewals).await)
+        }
+    }
+
+    pub(crate) async fn renew_plain(
+        &mut self,
+        renewals: &[Renewal<'_>],
+    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
             cmd.arg(renewals.len());
@@ -172,7 +204,8 @@ impl Connection<'_> {
         self.each(reply, renewals.len())
     }
 
-    /// Writes the hold count of a tenure; whether it is still ours.
+    /// Writes the hold count of a tenure; whether it is still ours. Other kinds than a plain lock
+    /// count in memory only.
     pub(crate) async fn count(
         &mut self,
         keys: &Keys,
@@ -180,6 +213,9 @@ impl Connection<'_> {
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
+        if !keys.is_plain() {
+            return self.renew_one(Renewal { keys, id, ttl: lease }).await;
+        }
         let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
             cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client)).arg(count).arg(millis(lease));
@@ -205,7 +241,12 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(1).arg(keys.lock());
         };
-        Ok(match number(self.call(&STATUS, fill).await?)? {
+        let ttl = if keys.is_plain() {
+            number(self.call(&STATUS, fill).await?)?
+        } else {
+            self.status(keys).await?.ttl
+        };
+        Ok(match ttl {
             -2 => None,
             ttl => Some(held_for(ttl).unwrap_or(Duration::MAX)),
         })
@@ -213,6 +254,9 @@ impl Connection<'_> {
 
     /// Whether there was anything to take away.
     pub(crate) async fn force_unlock(&mut self, keys: &Keys) -> Result<bool, Fault> {
+        if !keys.is_plain() {
+            return Ok(self.force_out(keys).await? > 0);
+        }
         // Not in our name: if we are the holder, we have to look as everybody else.
         let message = self.terms().layout.message("force_unlock");
         let fill = |cmd: &mut Cmd| {
@@ -221,7 +265,7 @@ impl Connection<'_> {
         Ok(number(self.call(&FORCE_UNLOCK, fill).await?)? == 1)
     }
 
-    fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
+    pub(crate) fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
         let acquired = acquired(reply).inspect_err(|fault| self.heed(fault));
         if let Ok(Acquired::Granted(number)) = acquired {
             self.granted(number);
@@ -271,7 +315,7 @@ fn held_for(ttl: i64) -> Option<Duration> {
 }
 
 /// Whole milliseconds, at least one: leases are checked long before.
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 

@@ -9,7 +9,7 @@ use redis::{Cmd, PushInfo, Value, cmd, pipe};
 
 use crate::config::Layout;
 use crate::error::{Error, said};
-use crate::keys::{Keys, TOKEN_COUNTER};
+use crate::keys::Keys;
 use crate::wire::address::Address;
 use crate::wire::clock::{PRECISE, ServerClock};
 use crate::wire::fault::{self, Fault};
@@ -36,6 +36,8 @@ pub(crate) struct Terms {
     pub(crate) layout: Layout,
     /// How long a line outlives the last sign of life of those in it.
     pub(crate) line_ttl: Duration,
+    /// How long the place of somebody who waits for himself outlives his last sign of life.
+    pub(crate) claim: Duration,
 }
 
 impl Terms {
@@ -76,17 +78,16 @@ impl Commands {
         if !matches!(fault, Fault::WrongType) {
             return fault.into_error(&keys.lock().to_string());
         }
-        let (lock, line) = (keys.lock().to_string(), keys.line().to_string());
-        for (key, expected) in [(&*lock, "hash"), (&*line, "zset"), (TOKEN_COUNTER, "string")] {
-            let Ok(connection) = self.connection() else { break };
-            match connection.type_of(key).await {
+        for (key, expected) in keys.types() {
+            let (key, Ok(connection)) = (key.to_string(), self.connection()) else { break };
+            match connection.type_of(&key).await {
                 Some(kind) if kind != expected && kind != "none" => {
-                    return Error::Conflict { key: key.to_owned(), kind };
+                    return Error::Conflict { key, kind };
                 }
                 _ => {}
             }
         }
-        fault.into_error(&lock)
+        fault.into_error(&keys.lock().to_string())
     }
 }
 
@@ -112,6 +113,11 @@ impl Connection<'_> {
 
     pub(crate) fn terms(&self) -> Arc<Terms> {
         Arc::clone(&self.commands.terms)
+    }
+
+    /// The same connection, for another request at the same time.
+    pub(crate) fn again(&self) -> Self {
+        Self { live: self.live.clone(), commands: self.commands }
     }
 
     /// Calls a script, whether the server remembers it or not.

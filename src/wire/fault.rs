@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     Permission(Source),
     /// A key holds something else.
     WrongType,
+    /// Others use the name for this.
+    Conflict(Source),
     /// The server does not know the script: it did not run.
     NoScript,
     /// The client was closed.
@@ -32,7 +34,8 @@ type Kind = fn(Source) -> Fault;
 
 /// Codes to look for in a server's error, in this order, wherever they stand: before version 7 the
 /// error of a command within a script hides them in the middle of its text.
-const CODES: [(&str, Kind); 13] = [
+const CODES: [(&str, Kind); 14] = [
+    ("CONFLICT", Fault::Conflict),
     ("NOSCRIPT", |_| Fault::NoScript),
     ("WRONGTYPE", |_| Fault::WrongType),
     ("NOPERM", Fault::Permission),
@@ -112,6 +115,11 @@ impl Fault {
             Self::Permission(source) => Error::Permission { source },
             Self::WrongType => {
                 Error::Conflict { key: key.to_owned(), kind: "value of another type".to_owned() }
+            }
+            Self::Conflict(source) => {
+                let said = source.to_string();
+                let kind = said.rsplit("CONFLICT ").next().unwrap_or(&said);
+                Error::Conflict { key: key.to_owned(), kind: kind.trim().to_owned() }
             }
             Self::Closed => Error::Closed,
         }

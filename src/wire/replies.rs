@@ -22,6 +22,12 @@ pub(crate) fn number(reply: Value) -> Result<i64, Fault> {
     }
 }
 
+/// The items of an answer, as so many numbers.
+pub(crate) fn numbers<const N: usize>(reply: Value) -> Result<[i64; N], Fault> {
+    let numbers: Vec<_> = items(reply)?.iter().map(entry).collect::<Result<_, _>>()?;
+    numbers.try_into().map_err(|numbers: Vec<i64>| strange(&numbers.len()))
+}
+
 /// One lock's item: a number, or a text that says why the server refused.
 pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
     match item {

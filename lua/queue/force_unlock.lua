@@ -1,0 +1,15 @@
+-- Take it away from all who hold it, tell them, and let in whoever may now.
+--
+-- KEYS   see queue.lua
+-- ARGV   see queue.lua
+-- Reply  how many held it
+
+local gone = redis.call('zrange', holders, 0, -1)
+for _, field in ipairs(gone) do
+  leave(holders, field)
+end
+if #gone > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(gone, ' ')) end
+redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
+admit()
+clear()
+return { #gone }

@@ -1,0 +1,116 @@
+-- What the scripts of this folder begin with, after lua/lock/grant.lua: holders who share a capacity,
+-- and a queue of those who wait for a part of it. A fair lock is a capacity of one; who writes takes
+-- the whole of it, who reads takes one; a permit is a part of a semaphore's.
+--
+-- KEYS   the token counter, the holders, the queue, the notes
+-- ARGV   the floor of the counter, the kind, its capacity, channel, who publishes, how long a place
+--        outlives its last sign of life in ms, then what the script asks for
+--
+-- Holders  owner field -> the end of its lease, in ms of the server's clock
+-- Queue    owner field -> its place
+-- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
+--          place, and its last sign of life; 'kind', 'capacity', 'used'; 'written': the last holder wrote
+--
+-- The server's clock alone decides what is over.
+
+local holders, queue, notes = KEYS[2], KEYS[3], KEYS[4]
+local kind, channel, from, patience = ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
+
+local time = redis.call('time')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+
+local held = redis.call('zcard', holders) -- before anything is written: another type is refused here
+local known = redis.call('hget', notes, 'kind')
+local capacity = tonumber(redis.call('hget', notes, 'capacity') or ARGV[3])
+
+local function used()
+  return tonumber(redis.call('hget', notes, 'used') or held > 0 and capacity or 0)
+end
+
+-- Who holds or waits does so no more. Whether it did.
+local function leave(from_where, field)
+  if redis.call('zrem', from_where, field) == 0 then return false end
+  if from_where == holders then
+    local part = tonumber(redis.call('hget', notes, field) or capacity)
+    redis.call('hset', notes, 'used', math.max(0, used() - part))
+  end
+  redis.call('hdel', notes, field, 'place:' .. field)
+  return true
+end
+
+-- The part that somebody waits for, if it still does.
+local function awaited_by(field)
+  local place = redis.call('hget', notes, 'place:' .. field) or ''
+  local until_when, beat = place:match('^(%d+) (%d+)$')
+  until_when = tonumber(until_when or 0)
+  if until_when > now then return tonumber(redis.call('hget', notes, field)), until_when, beat end
+  leave(queue, field)
+end
+
+local function enter(field, part, until_when)
+  local number, err = draw(1)
+  if not number then return nil, err end
+  redis.call('zadd', holders, string.format('%.0f', until_when), field)
+  redis.call('zrem', queue, field)
+  redis.call('hdel', notes, 'place:' .. field)
+  redis.call('hset', notes, field, part, 'used', used() + part)
+  if kind == 'rw' and part == capacity then redis.call('hset', notes, 'written', 1) end
+  return number
+end
+
+-- Who has waited while somebody wrote reads before the next one writes.
+local function let_readers_in(let_in)
+  if kind ~= 'rw' or used() >= capacity then return end
+  if redis.call('hdel', notes, 'written') == 0 then return end
+  for _, field in ipairs(redis.call('zrange', queue, 0, -1)) do
+    local part, until_when, beat = awaited_by(field)
+    if part == 1 then let_in(field, part, until_when, beat) end
+  end
+end
+
+-- Lets in whoever may, in their order, until their places would have ended, and tells them. The
+-- number of the grant of the one who asks, if it is among them.
+local function admit(asks)
+  for _, over in ipairs(redis.call('zrange', holders, '-inf', now, 'BYSCORE')) do
+    leave(holders, over)
+  end
+  local called, granted = {}, nil
+  local function let_in(field, part, until_when, beat)
+    local number = enter(field, part, until_when)
+    if not number then return false end
+    if field == asks then
+      granted = number
+    else
+      called[#called + 1] = field .. string.format('=%.0f@', number) .. beat
+    end
+    return true
+  end
+  let_readers_in(let_in)
+  local head = redis.call('zrange', queue, 0, 0)[1]
+  while head do
+    local part, until_when, beat = awaited_by(head)
+    if part and (part > capacity - used() or not let_in(head, part, until_when, beat)) then break end
+    head = redis.call('zrange', queue, 0, 0)[1]
+  end
+  if #called > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(called, ' ')) end
+  return granted
+end
+
+-- Nothing outlives those who hold and wait.
+local function keep(ms)
+  for i = 2, 4 do
+    if redis.call('pttl', KEYS[i]) < ms then redis.call('pexpire', KEYS[i], ms) end
+  end
+end
+
+local function clear()
+  if redis.call('exists', holders, queue) == 0 then redis.call('del', notes) end
+end
+
+-- When the first of the holders will have to go, in ms.
+local function shortest_lease()
+  local first = redis.call('zrange', holders, 0, 0, 'WITHSCORES')
+  return first[2] and math.max(1, first[2] - now) or patience
+end
+

@@ -1,0 +1,12 @@
+-- Leave, as a holder or from the queue, and let in whoever may now.
+--
+-- KEYS   see queue.lua
+-- ARGV   ..., owner field
+-- Reply  1 it left | 0 it was not there (any more)
+--
+-- ZREM is allowed when memory is full, and after it everything is.
+
+local left = leave(holders, ARGV[7]) or leave(queue, ARGV[7])
+pcall(admit)
+clear()
+return { left and 1 or 0 }

@@ -1,0 +1,41 @@
+//! Which tenures an owner has of what it may hold in several ways at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::engine::tenure::Tenure;
+use crate::keys::{Keys, Kind};
+use crate::owner::OwnerId;
+
+/// The tenures of each owner, by name. Those that are over are swept out now and then.
+#[derive(Default)]
+pub(crate) struct Owned(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    tenures: HashMap<(OwnerId, String, Kind), Weak<Tenure>>,
+    /// So many there may be before the next sweep.
+    most: usize,
+}
+
+impl Owned {
+    pub(crate) fn enter(&self, owner: OwnerId, tenure: &Arc<Tenure>) {
+        let mut state = self.0.lock().expect("no panic under this lock");
+        if state.tenures.len() >= state.most {
+            state
+                .tenures
+                .retain(|_, tenure| tenure.upgrade().is_some_and(|there| !there.is_over()));
+            state.most = (state.tenures.len() * 2).max(64);
+        }
+        state.tenures.insert(key(owner, &tenure.keys), Arc::downgrade(tenure));
+    }
+
+    pub(crate) fn find(&self, owner: OwnerId, keys: &Keys) -> Option<Arc<Tenure>> {
+        let state = self.0.lock().expect("no panic under this lock");
+        state.tenures.get(&key(owner, keys))?.upgrade()
+    }
+}
+
+fn key(owner: OwnerId, keys: &Keys) -> (OwnerId, String, Kind) {
+    (owner, keys.name().into_owned(), keys.kind)
+}

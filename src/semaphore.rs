@@ -1,0 +1,204 @@
+//! The semaphore: so many permits, each with a lease.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Patience};
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Hold};
+use crate::handle::Handle;
+use crate::keys::{ALL, Kind};
+
+/// So many permits, shared by all processes that share the server.
+///
+/// A permit is leased: the watchdog renews it while its [`Guard`] lives, and if its holder dies it
+/// comes back by itself. Everybody waits in one queue, first come, first served, whoever asks for many
+/// as well as whoever asks for one: as with `tokio::sync::Semaphore`, a large request is not overtaken
+/// by small ones. (In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients.)
+///
+/// All who use a name have to agree on the number of permits: while anybody holds or waits, another
+/// number is an [`Error::Conflict`]. [`set_permits`](Self::set_permits) changes it for all.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let uploads = client.semaphore("doc:uploads", 4);
+/// let permit = uploads.acquire().await?;
+/// let three = uploads.acquire_many(3).await?;
+/// assert!(uploads.try_acquire().await?.is_none());
+/// permit.unlock().await?;
+/// drop(three); // given back in the background
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is asked for a permit"]
+pub struct Semaphore {
+    handle: Handle,
+    permits: u32,
+    kind: fn(u32) -> Kind,
+}
+
+impl Semaphore {
+    pub(crate) fn new(engine: Arc<Engine>, name: String, permits: u32) -> Self {
+        Self::of_kind(engine, name, permits, |permits| Kind::Semaphore { permits })
+    }
+
+    pub(crate) fn expirable(engine: Arc<Engine>, name: String, permits: u32) -> Self {
+        Self::of_kind(engine, name, permits, |permits| Kind::Expirable { permits })
+    }
+
+    fn of_kind(engine: Arc<Engine>, name: String, permits: u32, kind: fn(u32) -> Kind) -> Self {
+        Self { handle: Handle::new(engine, kind(permits), name), permits, kind }
+    }
+
+    /// Holds permits for a fixed time instead of having them renewed: as
+    /// [`Lock::lease`](crate::Lock::lease).
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { handle: self.handle.lease(lease), ..self }
+    }
+
+    /// Waits for a permit.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// # Errors
+    /// As [`Lock::lock`](crate::Lock::lock); [`Error::Conflict`] also if others use the name with
+    /// another number of permits, and [`Error::InvalidPermits`] if there could never be so many.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_many(1).await
+    }
+
+    /// Waits for so many permits at once, under one guard.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
+        let guard = self.part(permits)?.acquire(None, Patience::Endless).await?;
+        guard.ok_or(Error::Closed)
+    }
+
+    /// Takes a permit if one is free and nobody waits for it, in one attempt.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`acquire`](Self::acquire).
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.try_acquire_many(1).await
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), for so many permits at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
+        self.part(permits)?.acquire(None, Patience::None).await
+    }
+
+    /// Waits for a permit, but not longer than this.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`acquire`](Self::acquire).
+    pub async fn try_acquire_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.try_acquire_many_for(1, limit).await
+    }
+
+    /// As [`try_acquire_for`](Self::try_acquire_for), for so many permits at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn try_acquire_many_for(
+        &self,
+        permits: u32,
+        limit: Duration,
+    ) -> Result<Option<Guard>> {
+        self.part(permits)?.acquire(None, Patience::limited(limit)).await
+    }
+
+    /// Does some work while it has a permit: as [`Lock::run`](crate::Lock::run).
+    ///
+    /// # Cancel safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost before the work was
+    /// done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.part(1)?.run(None, work).await
+    }
+
+    /// How many permits nobody holds, at the moment of the server's answer. None may be free for
+    /// those who come now, if others wait for more of them than there are.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn available(&self) -> Result<u32> {
+        let status = self.handle.status().await?;
+        Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
+    }
+
+    /// Changes the number of permits for all who use them now, and gives the handle that agrees with
+    /// it. Fewer than are held are taken from nobody: none is given out before enough came back.
+    ///
+    /// Whoever waits goes on waiting; whoever comes later has to agree. When nobody holds or waits, the
+    /// number is forgotten, and the next to come says it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPermits`] if it is none, or more than 2^30 - 1. [`Error::Conflict`] if the name
+    /// is another kind's. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn set_permits(&self, permits: u32) -> Result<Self> {
+        checked(permits)?;
+        self.handle.resize(permits).await?;
+        let handle = self.handle.clone().of_kind((self.kind)(permits));
+        Ok(Self { handle, permits, kind: self.kind })
+    }
+
+    /// Takes all permits away from all who hold them; whether anybody did. As
+    /// [`Lock::force_unlock`](crate::Lock::force_unlock).
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.handle.force_unlock().await
+    }
+
+    fn part(&self, permits: u32) -> Result<Handle> {
+        checked(self.permits)?;
+        if permits == 0 || permits > self.permits {
+            return Err(Error::InvalidPermits { asked: permits, of: self.permits });
+        }
+        Ok(self.handle.clone().part(permits))
+    }
+}
+
+fn checked(permits: u32) -> Result<()> {
+    match permits {
+        1..ALL => Ok(()),
+        _ => Err(Error::InvalidPermits { asked: permits, of: ALL - 1 }),
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut described = f.debug_struct("Semaphore");
+        described.field("permits", &self.permits);
+        self.handle.described(described)
+    }
+}
