@@ -26,6 +26,9 @@ pub struct Claim {
     /// When the loss was noticed, if it was lost.
     pub lost_at: Option<u64>,
     pub by_kill: bool,
+    /// How much it has, of how much there is.
+    pub part: u64,
+    pub of: u64,
     /// Whose client granted it.
     seat: u64,
 }
@@ -85,6 +88,8 @@ fn opened(worker: &str, words: &[&str]) -> Claim {
         lost_at: None,
         by_kill: false,
         seat: number(words[10]),
+        part: number(words[11]),
+        of: number(words[12]),
     }
 }
 

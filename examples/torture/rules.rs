@@ -16,6 +16,43 @@ pub fn hold(claim: &Claim, epoch: usize) -> Hold {
     ended.map_or(hold.clone(), |ended| hold.until(ended))
 }
 
+/// When a claim begins or ends, and which of the two.
+type Moments<'a> = Vec<(u64, bool, &'a Claim)>;
+
+/// What several may hold: never more of it at a time than there is, and within an epoch as ever.
+pub fn shares(claims: &[Claim], epochs: &Epochs) -> Vec<String> {
+    let mut held: HashMap<(&str, usize), Moments<'_>> = HashMap::new();
+    for claim in claims.iter().filter(|claim| claim.of > 1) {
+        let ended = claim.ended.unwrap_or(u64::MAX);
+        for epoch in epochs.sure(claim).filter(|_| ended > claim.acquired) {
+            let moments = held.entry((&claim.lock, epoch)).or_default();
+            moments.extend([(claim.acquired, true, claim), (ended, false, claim)]);
+        }
+    }
+    let mut found = Vec::new();
+    for moments in held.values_mut() {
+        // At one moment, who goes goes first.
+        moments.sort_by_key(|(at, enters, _)| (*at, *enters));
+        let mut inside: Vec<&Claim> = Vec::new();
+        for (_, enters, claim) in moments {
+            if !*enters {
+                inside.retain(|other| !std::ptr::eq(*other, *claim));
+                continue;
+            }
+            inside.push(claim);
+            let used: u64 = inside.iter().map(|claim| claim.part).sum();
+            if used > claim.of {
+                let all: Vec<_> = inside
+                    .iter()
+                    .map(|claim| format!("{} {}", hold(claim, 0), claim.part))
+                    .collect();
+                found.push(format!("{used} of {} held at once:\n  {}", claim.of, all.join("\n  ")));
+            }
+        }
+    }
+    found
+}
+
 /// Paths that only the claims tell of, and losses that nothing explains.
 pub fn losses(
     claims: &[Claim],
@@ -30,6 +67,7 @@ pub fn losses(
     for claim in order {
         tally.add("grants", 1);
         tally.add("hand-off", u64::from(claim.token % 1024 > 0));
+        tally.add("held together", u64::from(claim.of > 1 && claim.part < claim.of));
         tally.add("a hold outlived a restart", spanned(claim, restarts));
         let sure = epochs.sure(claim);
         tally.add("a hold outlived a failover", u64::from(sure.end() > sure.start()));
@@ -60,7 +98,8 @@ fn spanned(claim: &Claim, moments: &[u64]) -> u64 {
 /// Tokens grow in real time, over all breaks: who was granted after another one had been told has a greater token.
 pub fn tokens(claims: &[Claim]) -> Vec<String> {
     let mut locks: HashMap<&str, Vec<&Claim>> = HashMap::new();
-    claims.iter().for_each(|claim| locks.entry(&claim.lock).or_default().push(claim));
+    let alone = claims.iter().filter(|claim| claim.part == claim.of);
+    alone.for_each(|claim| locks.entry(&claim.lock).or_default().push(claim));
     let mut found = Vec::new();
     for told in locks.values_mut() {
         let mut granted = told.clone();
@@ -90,7 +129,7 @@ pub fn tokens(claims: &[Claim]) -> Vec<String> {
 /// Who waited while the lock was free, when nothing was broken any more: a wake-up was lost, or somebody holds it of
 /// whom nobody knows, such as an acquire whose caller has gone.
 pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
-    let mut order: Vec<&Claim> = claims.iter().collect();
+    let mut order: Vec<&Claim> = claims.iter().filter(|claim| claim.of == 1).collect();
     order.sort_by_key(|claim| (claim.lock.as_str(), claim.acquired));
     let (mut found, mut longest, mut judged) = (Vec::new(), 0, 0);
     let mut free_since = 0;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::settings::{KEEPER, LEASE, LOCKS, PROXIES, WORKERS, bouts, is_bout, is_open_stage};
+use crate::settings::{
+    FAMILY, KEEPER, LEASE, LOCKS, PROXIES, WORKERS, bouts, is_bout, is_open_stage,
+};
 
 /// Something that goes wrong, or that an operator does.
 #[derive(Debug, Clone)]
@@ -160,8 +162,11 @@ fn network(rng: &mut Rng) -> NetworkFault {
 
 fn frames(rng: &mut Rng) -> NetworkFault {
     let target = match rng.u32(..100) {
-        0..30 => Target::Script("acquire"),
-        30..42 => Target::Script("exchange"),
+        0..15 => Target::Script("acquire"),
+        15..25 => Target::Script("enter the queue"),
+        25..30 => Target::Script("leave the queue"),
+        30..32 => Target::Script("renew in the queue"),
+        32..42 => Target::Script("exchange"),
         42..58 => Target::Script("release"),
         58..66 => Target::Script("renew"),
         66..72 => Target::Script("count"),
@@ -192,7 +197,8 @@ fn frames(rng: &mut Rng) -> NetworkFault {
 
 /// One card of each kind at least, so that a minute meets them all.
 fn deck(rng: &mut Rng) -> Vec<ServerFault> {
-    let lock = |rng: &mut Rng| LOCKS[rng.usize(..LOCKS.len())];
+    let locks: Vec<_> = LOCKS.into_iter().chain(FAMILY.map(|(name, _)| name)).collect();
+    let lock = |rng: &mut Rng| locks[rng.usize(..locks.len())];
     let mut deck = Vec::new();
     for round in 0..2 {
         deck.extend([

@@ -28,6 +28,25 @@ pub const TASKS: usize = 12;
 pub const LOCKS: [&str; 10] =
     ["hot", "warm", "busy{1}", "orders:42", "naïve", "a b", "50%", "stock", "quiet", "still"];
 
+/// What is not a plain lock. One name is one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Fair,
+    /// Read or written.
+    Rw,
+    /// A semaphore of so many permits.
+    Permits(u32),
+}
+
+/// The rest of the family.
+pub const FAMILY: [(&str, Kind); 5] = [
+    ("in line", Kind::Fair),
+    ("book", Kind::Rw),
+    ("berths", Kind::Permits(3)),
+    ("line{2}", Kind::Fair),
+    ("key", Kind::Permits(1)),
+];
+
 /// A lock that nobody but the keeper takes, and that no fault is drawn for.
 pub const KEPT: &str = "kept";
 

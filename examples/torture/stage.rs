@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::common::{Admin, Class, Proxy, Server, clock};
 use crate::kept;
 use crate::schedule::{ServerFault, Trial};
-use crate::settings::KEPT;
+use crate::settings::{FAMILY, KEPT, Kind};
 use crate::switch::Switch;
 use crate::verdict::{Break, Tally};
 
@@ -240,7 +240,14 @@ impl Stage {
     async fn force_unlock(&mut self, lock: &'static str) {
         let from = clock::now();
         let Ok(client) = Client::connect(self.primary().url()).await else { return };
-        match client.lock(lock).force_unlock().await {
+        let kind = FAMILY.iter().find(|(name, _)| *name == lock).map(|(_, kind)| *kind);
+        let taken = match kind {
+            None => client.lock(lock).force_unlock().await,
+            Some(Kind::Fair) => client.fair_lock(lock).force_unlock().await,
+            Some(Kind::Rw) => client.rw_lock(lock).force_unlock().await,
+            Some(Kind::Permits(of)) => client.semaphore(lock, of).force_unlock().await,
+        };
+        match taken {
             Ok(true) => self.breaks.push(Break::loose(Some(lock), from)),
             Ok(false) => {}
             Err(error) => self.tally.wrong(format!("force_unlock: {error:?}")),

@@ -13,8 +13,16 @@ use crate::reading::{self, Claim};
 use crate::rules;
 
 /// A run of a minute must have taken each of these.
-const PATHS: [&str; 45] = [
+const PATHS: [&str; 53] = [
     "hand-off",
+    "held together",
+    "family: in line",
+    "family: book",
+    "family: berths",
+    "family: key",
+    "seen: enter the queue",
+    "seen: leave the queue",
+    "seen: renew in the queue",
     "seen: exchange",
     "seen: two locks in one acquire",
     "seen: leave_line",
@@ -127,7 +135,8 @@ pub fn pronounce(evidence: Evidence, length: Duration) -> Verdict {
         if length.as_secs() < 60 { &[][..] } else { &PATHS[..] }.iter().copied(),
     );
     let mut found = rules::losses(&claims, &epochs, &restarts, &mut tally);
-    for claim in &claims {
+    found.extend(rules::shares(&claims, &epochs));
+    for claim in claims.iter().filter(|claim| claim.of == 1) {
         for epoch in epochs.sure(claim) {
             history.hold(rules::hold(claim, epoch));
         }

@@ -20,20 +20,23 @@ local time = redis.call('time')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
-local held = redis.call('zcard', holders) -- before anything is written: another type is refused here
+redis.call('zcard', holders) -- before anything is written: another type is refused here
 local known = redis.call('hget', notes, 'kind')
 local capacity = tonumber(redis.call('hget', notes, 'capacity') or ARGV[3])
 
+-- Whose holders are gone altogether, whoever took them away, of that nothing is used.
 local function used()
-  return tonumber(redis.call('hget', notes, 'used') or held > 0 and capacity or 0)
+  if redis.call('zcard', holders) == 0 then return 0 end
+  return tonumber(redis.call('hget', notes, 'used') or capacity)
 end
 
 -- Who holds or waits does so no more. Whether it did.
 local function leave(from_where, field)
   if redis.call('zrem', from_where, field) == 0 then return false end
   if from_where == holders then
-    local part = tonumber(redis.call('hget', notes, field) or capacity)
-    redis.call('hset', notes, 'used', math.max(0, used() - part))
+    local part = redis.call('hget', notes, field)
+    -- Without notes nobody knows who holds how much; none are begun that nobody would end.
+    if part then redis.call('hset', notes, 'used', math.max(0, used() - part)) end
   end
   redis.call('hdel', notes, field, 'place:' .. field)
   return true
@@ -51,10 +54,11 @@ end
 local function enter(field, part, until_when)
   local number, err = draw(1)
   if not number then return nil, err end
+  local before = used()
   redis.call('zadd', holders, string.format('%.0f', until_when), field)
   redis.call('zrem', queue, field)
   redis.call('hdel', notes, 'place:' .. field)
-  redis.call('hset', notes, field, part, 'used', used() + part)
+  redis.call('hset', notes, field, part, 'used', before + part)
   if kind == 'rw' and part == capacity then redis.call('hset', notes, 'written', 1) end
   return number
 end

@@ -106,17 +106,20 @@ impl Table {
         spots.map(|spots| spots.values().map(Arc::clone).collect()).unwrap_or_default()
     }
 
-    /// Sends every waiter away, now and from now on. In which lines our client stood.
-    pub(crate) fn close(&self) -> Vec<Arc<Keys>> {
+    /// Sends every waiter away, now and from now on. Those for which our client stood in a line.
+    pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
         self.closed.store(true, Ordering::SeqCst);
+        let mut lined_up = Vec::new();
         for spots in &self.others {
             spots.values().for_each(|entry| entry.close());
+            let waits =
+                |entry: &&Arc<Entry>| entry.waits_as().is_some() && entry.tenure().is_none();
+            lined_up.extend(spots.values().filter(waits).cloned());
         }
-        let mut lined_up = Vec::new();
         for entry in &self.locks {
             entry.close();
             if entry.line_up(false) {
-                lined_up.push(Arc::clone(&entry.keys));
+                lined_up.push(Arc::clone(&entry));
             }
         }
         lined_up

@@ -150,8 +150,11 @@ impl Engine {
     /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
     /// the client's tasks to end.
     pub(crate) async fn close(&self) {
-        for keys in self.table.close() {
-            self.leave_line(&keys);
+        for entry in self.table.close() {
+            match entry.waits_as() {
+                Some(id) => self.later(Job::leave_queue(&entry.keys, id)),
+                None => self.leave_line(&entry.keys),
+            }
         }
         for tenure in self.timetable.close() {
             self.give_up(&tenure);

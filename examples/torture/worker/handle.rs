@@ -1,13 +1,21 @@
-//! A lock of either kind, as one type.
+//! A lock of any kind, as one type.
 
 use std::time::Duration;
 
-use parklock::{Client, Guard, Hold, Lock, Owner, ReentrantLock, Result};
+use fastrand::Rng;
+use parklock::{
+    Client, Guard, Hold, Lock, Owner, ReentrantLock, Result, RwLock, Semaphore, WriteGuard,
+};
+
+use crate::settings::{self, FAMILY};
 
 #[derive(Debug)]
 enum Kind {
     Plain(Lock),
     Reentrant(ReentrantLock),
+    Read(RwLock),
+    Write(RwLock),
+    Permits(Semaphore, u32),
 }
 
 /// A handle, with what it was made of.
@@ -16,17 +24,15 @@ pub struct Handle {
     pub name: &'static str,
     pub reentrant: bool,
     pub lease: Option<Duration>,
+    /// How much of it is asked for, of how much there is.
+    pub share: (u32, u32),
+    /// Each caller waits for itself, and may be granted by a message.
+    pub queued: bool,
     kind: Kind,
 }
 
-macro_rules! either {
-    ($handle:expr, $lock:ident => $call:expr) => {
-        match &$handle.kind {
-            Kind::Plain($lock) => $call,
-            Kind::Reentrant($lock) => $call,
-        }
-    };
-}
+/// So many readers there never are.
+const ALL: u32 = 1 << 20;
 
 impl Handle {
     pub fn new(
@@ -41,30 +47,90 @@ impl Handle {
             (true, None) => Kind::Reentrant(client.reentrant_lock(name)),
             (true, Some(lease)) => Kind::Reentrant(client.reentrant_lock(name).lease(lease)),
         };
-        Self { name, reentrant, lease, kind }
+        Self { name, reentrant, lease, share: (1, 1), queued: false, kind }
+    }
+
+    /// Any that is not a plain lock.
+    pub fn of_family(client: &Client, lease: Option<Duration>, rng: &mut Rng) -> Self {
+        let (name, kind) = FAMILY[rng.usize(..FAMILY.len())];
+        let (kind, share) = match kind {
+            settings::Kind::Fair => {
+                let lock = client.fair_lock(name);
+                (Kind::Plain(leased(lock, lease, Lock::lease)), (1, 1))
+            }
+            settings::Kind::Rw => {
+                // Whoever asks is nobody who holds.
+                let lock = client.rw_lock(name).owned_by(&Owner::new());
+                let lock = leased(lock, lease, RwLock::lease);
+                let writes = rng.u32(..3) == 0;
+                if writes { (Kind::Write(lock), (ALL, ALL)) } else { (Kind::Read(lock), (1, ALL)) }
+            }
+            settings::Kind::Permits(of) => {
+                let (lock, part) = (client.semaphore(name, of), rng.u32(1..=of));
+                (Kind::Permits(leased(lock, lease, Semaphore::lease), part), (part, of))
+            }
+        };
+        Self { name, reentrant: false, lease, share, queued: true, kind }
+    }
+
+    /// As `run` takes it: of several permits, one.
+    pub fn into_one(self) -> Self {
+        let share = if let Kind::Permits(..) = self.kind { (1, self.share.1) } else { self.share };
+        Self { share, ..self }
     }
 
     pub fn owned_by(self, owner: &Owner) -> Self {
         let kind = match self.kind {
             Kind::Reentrant(lock) => Kind::Reentrant(lock.owned_by(owner)),
-            plain @ Kind::Plain(_) => plain,
+            other => other,
         };
         Self { kind, ..self }
     }
 
     pub async fn lock(&self) -> Result<Guard> {
-        either!(self, lock => lock.lock().await)
+        match &self.kind {
+            Kind::Plain(lock) => lock.lock().await,
+            Kind::Reentrant(lock) => lock.lock().await,
+            Kind::Read(lock) => lock.read().await,
+            Kind::Write(lock) => lock.write().await.map(WriteGuard::into_guard),
+            Kind::Permits(lock, part) => lock.acquire_many(*part).await,
+        }
     }
 
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        either!(self, lock => lock.try_lock().await)
+        match &self.kind {
+            Kind::Plain(lock) => lock.try_lock().await,
+            Kind::Reentrant(lock) => lock.try_lock().await,
+            Kind::Read(lock) => lock.try_read().await,
+            Kind::Write(lock) => Ok(lock.try_write().await?.map(WriteGuard::into_guard)),
+            Kind::Permits(lock, part) => lock.try_acquire_many(*part).await,
+        }
     }
 
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
-        either!(self, lock => lock.try_lock_for(limit).await)
+        match &self.kind {
+            Kind::Plain(lock) => lock.try_lock_for(limit).await,
+            Kind::Reentrant(lock) => lock.try_lock_for(limit).await,
+            Kind::Read(lock) => lock.try_read_for(limit).await,
+            Kind::Write(lock) => Ok(lock.try_write_for(limit).await?.map(WriteGuard::into_guard)),
+            Kind::Permits(lock, part) => lock.try_acquire_many_for(*part, limit).await,
+        }
     }
 
     pub async fn run<T, F: Future<Output = T>>(&self, work: impl FnOnce(Hold) -> F) -> Result<T> {
-        either!(self, lock => lock.run(work).await)
+        match &self.kind {
+            Kind::Plain(lock) => lock.run(work).await,
+            Kind::Reentrant(lock) => lock.run(work).await,
+            Kind::Read(lock) => lock.run_read(work).await,
+            Kind::Write(lock) => lock.run_write(work).await,
+            Kind::Permits(lock, _) => lock.run(work).await,
+        }
+    }
+}
+
+fn leased<L>(lock: L, lease: Option<Duration>, with: impl FnOnce(L, Duration) -> L) -> L {
+    match lease {
+        Some(lease) => with(lock, lease),
+        None => lock,
     }
 }

@@ -56,7 +56,8 @@ struct Step {
 impl Step {
     async fn take(mut self) {
         match self.rng.u32(..100) {
-            0..47 => self.simple().await,
+            0..17 => self.of_family().await,
+            17..47 => self.simple().await,
             47..55 => self.burst().await,
             55..72 => self.nested().await,
             72..80 => self.run().await,
@@ -79,8 +80,9 @@ impl Step {
 
     fn call(&self, handle: &Handle, owner: Option<String>) -> Call {
         let owner = owner.unwrap_or_else(|| format!("{}/{}", self.worker, record::next_id()));
-        let (lock, lease) = (handle.name, handle.lease.unwrap_or(LEASE));
-        Call { lock, owner, lease, confirmed: None, called: clock::now(), seat: self.seat.id }
+        let Handle { name: lock, lease, share, queued, .. } = *handle;
+        let (lease, called, seat) = (lease.unwrap_or(LEASE), clock::now(), self.seat.id);
+        Call { lock, owner, lease, confirmed: None, called, seat, share, queued }
     }
 
     async fn held(&self, call: &Call, handle: &Handle, manner: Manner) -> Option<Held> {
@@ -93,6 +95,21 @@ impl Step {
         let (handle, manner) = (self.handle(), Manner::any(&mut self.rng));
         let call = self.call(&handle, handle.reentrant.then(task));
         let Some(mut held) = self.held(&call, &handle, manner).await else { return };
+        held.work(&mut self.rng).await;
+        held.end(&mut self.rng).await;
+    }
+
+    /// As `simple`, with what is not a plain lock.
+    async fn of_family(mut self) {
+        let fixed = self.rng.u32(..100) < 30;
+        let lease = fixed.then(|| Duration::from_millis(self.rng.u64(200..1_200)));
+        let handle = Handle::of_family(&self.seat.client, lease, &mut self.rng);
+        if self.rng.u32(..5) == 0 {
+            return self.runs(handle.into_one()).await;
+        }
+        let (call, manner) = (self.call(&handle, None), Manner::any(&mut self.rng));
+        let Some(mut held) = self.held(&call, &handle, manner).await else { return };
+        record::reached(&format!("family: {}", handle.name));
         held.work(&mut self.rng).await;
         held.end(&mut self.rng).await;
     }
@@ -158,6 +175,10 @@ impl Step {
     async fn run(mut self) {
         let handle = self.handle();
         let handle = Handle::new(&self.seat.client, handle.name, false, handle.lease);
+        self.runs(handle).await;
+    }
+
+    async fn runs(mut self, handle: Handle) {
         let (call, seat) = (self.call(&handle, None), Arc::clone(&self.seat));
         let (mut rng, cancelled) = (self.rng.fork(), self.rng.u32(..4) == 0);
         let work = async move |hold: Hold| {

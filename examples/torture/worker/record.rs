@@ -100,6 +100,10 @@ pub struct Call {
     pub called: u64,
     /// The seat whose client was asked.
     pub seat: u64,
+    /// How much was asked for, of how much.
+    pub share: (u32, u32),
+    /// A message may have granted it, longer after its request than an answer comes.
+    pub queued: bool,
 }
 
 /// One claim on the record, from the acquire's return to its end.
@@ -124,13 +128,18 @@ impl Claim {
             return Self { id, deadline: 0, confirmed: 0, last: 0, written_at: 0, open: false };
         };
         let sent = deadline.saturating_sub(nanos(validity(call.lease)));
-        let (confirmed, token) = (call.confirmed.unwrap_or(sent), view.token());
-        let Call { lock, owner, called, seat, .. } = call;
+        let asked = if call.queued { acquired } else { sent };
+        let (confirmed, token) = (call.confirmed.unwrap_or(asked), view.token());
+        let Call { lock, owner, called, seat, share: (part, of), .. } = call;
         // A grant of its own was confirmed by the very request; what was handed on has a history.
         let is_first = token % 1024 == 0 && call.confirmed.is_none();
-        let last = confirmed.saturating_sub(if is_first { 0 } else { nanos(SLACK) });
+        let last = if call.queued {
+            sent
+        } else {
+            confirmed.saturating_sub(if is_first { 0 } else { nanos(SLACK) })
+        };
         line(&format!(
-            "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}"
+            "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}\t{part}\t{of}"
         ));
         Self { id, deadline, confirmed, last, written_at: acquired, open: true }
     }
