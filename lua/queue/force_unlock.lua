@@ -11,5 +11,5 @@ end
 if #gone > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(gone, ' ')) end
 redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
 admit()
-clear()
+settle()
 return { #gone }
