@@ -5,26 +5,9 @@ use std::time::{Duration, Instant};
 use parklock::{Ended, Error};
 use tokio::time::sleep;
 
-use crate::common::fixture::{SOON, quick};
+use crate::common::fixture::SOON;
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_held, soon};
-
-pub(crate) async fn the_watchdog_keeps_it_beyond_its_timeout(pair: Pair) {
-    let scene = Scene::with(pair, quick()).await;
-    let at_once = scene.ours().lock().await.unwrap();
-    // Who was called in holds no longer than a place, at first.
-    let called = scene.pair.of(&scene.theirs, "b").lock().await.unwrap();
-    let waiter = Waiter::parked(scene.pair.of(&scene.ours, "b")).await;
-    called.unlock().await.unwrap();
-    let called = waiter.gets_it().await;
-    sleep(Duration::from_millis(3_700)).await;
-    assert!(at_once.is_valid() && called.is_valid());
-    is_held(&scene).await;
-    assert!(scene.pair.of(&scene.theirs, "b").try_lock().await.unwrap().is_none());
-    at_once.unlock().await.unwrap();
-    called.unlock().await.unwrap();
-    scene.is_clean().await;
-}
 
 pub(crate) async fn a_fixed_lease_ends(pair: Pair) {
     let (scene, lease) = (Scene::new(pair).await, Duration::from_millis(300));

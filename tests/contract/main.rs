@@ -45,9 +45,8 @@ macro_rules! contract {
             losing {
                 a_holder_whose_key_is_gone_has_lost_it
                 a_holder_that_is_forced_out_is_told_and_the_waiter_comes_in
-                a_waiter_comes_in_when_the_key_is_gone
             }
-            silence { who_falls_silent_has_it_no_longer_than_its_lease }
+            silence { only_who_falls_silent_loses_it_when_its_lease_is_over }
             ending {
                 a_guard_that_is_leaked_ends_with_its_client
                 a_task_that_panics_gives_it_back
@@ -71,7 +70,6 @@ macro_rules! contract {
                 who_waits_in_a_client_that_is_closed_is_told
             }
             keeping {
-                the_watchdog_keeps_it_beyond_its_timeout
                 a_fixed_lease_ends
                 an_extension_keeps_it
             }

@@ -153,8 +153,13 @@ pub(crate) async fn is_free_soon(mutex: Mutex) {
 
 /// Now, without a wait, by whomever it is asked for.
 pub(crate) async fn is_held(scene: &Scene) {
-    for mutex in [scene.ours(), scene.theirs()] {
-        assert!(mutex.try_lock().await.expect("an answer").is_none(), "two hold it");
+    is_held_as(scene, "a").await;
+}
+
+pub(crate) async fn is_held_as(scene: &Scene, name: &str) {
+    for client in [&scene.ours, &scene.theirs] {
+        let tried = scene.pair.of(client, name).try_lock().await;
+        assert!(tried.expect("an answer").is_none(), "two hold it");
     }
 }
 

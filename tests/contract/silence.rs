@@ -1,4 +1,4 @@
-//! Who falls silent, however it came to that, has it no longer than its lease.
+//! Who falls silent, however it came to that, has it no longer than its lease; who does not keeps it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use crate::common::fixture::quick;
 use crate::common::{Worker, WorkerSide};
 use crate::pair::Pair;
-use crate::scene::{Scene, assert_err};
+use crate::scene::{Scene, Waiter, assert_err, is_held_as};
 
 /// Of a holder that may fall silent.
 const LEASE: Duration = Duration::from_secs(3);
@@ -108,14 +108,32 @@ async fn killed_while_it_waits(scene: &Scene) {
     guard.await.unlock().await.unwrap();
 }
 
+/// Both who got it at once and who was called in, and holds no longer than a place at first.
+async fn renewed(scene: &Scene) {
+    let client = scene.pair.client(&scene.server.url(), quick()).await;
+    let mutex = |name| scene.pair.of(&client, name);
+    let (at_once, before) =
+        (mutex("at once").lock().await.unwrap(), mutex("called").lock().await.unwrap());
+    let waiter = Waiter::parked(mutex("called")).await;
+    before.unlock().await.unwrap();
+    let called = waiter.gets_it().await;
+    tokio::time::sleep(LEASE + LEASE / 5).await;
+    for (name, guard) in [("at once", at_once), ("called", called)] {
+        assert!(guard.is_valid(), "{name}");
+        is_held_as(scene, name).await;
+        guard.unlock().await.unwrap();
+    }
+}
+
 /// All at once, since each takes a lease.
-pub(crate) async fn who_falls_silent_has_it_no_longer_than_its_lease(pair: Pair) {
+pub(crate) async fn only_who_falls_silent_loses_it_when_its_lease_is_over(pair: Pair) {
     let scene = Scene::with(pair, Config::default()).await;
     tokio::join!(
         killed(&scene),
         stopped(&scene),
         runtime_ended(&scene),
-        killed_while_it_waits(&scene)
+        killed_while_it_waits(&scene),
+        renewed(&scene)
     );
     scene.is_clean().await;
 }
