@@ -81,7 +81,8 @@ pub(crate) async fn acquire(
     }
     let visit = engine.visit(keys)?;
     let started = Instant::now();
-    let mut caller = Caller { engine, wish, started, asked: false, answered: false, beat: None };
+    let mut caller =
+        Caller { engine, wish, started, asked: false, answered: false, failing: false, beat: None };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
@@ -97,6 +98,8 @@ struct Caller<'a> {
     /// Redis was asked, and whether it ever answered.
     asked: bool,
     answered: bool,
+    /// The last attempt failed, for now.
+    failing: bool,
     /// The last sign of life that was answered, and when it was sent.
     beat: Option<(u32, Instant)>,
 }
@@ -159,12 +162,17 @@ impl<'a> Caller<'a> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
             Ok(stint) => stint.map(Some),
             // To say "held by somebody else" would be a guess.
-            Err(_) if visit.entry.is_failing() || self.asked && !self.answered => {
+            Err(_) if self.is_failing(&visit.entry) => {
                 let source = said(format!("no answer within the caller's limit of {limit:?}"));
                 Err(Error::Unavailable { source })
             }
             Err(_) => Ok(None),
         }
+    }
+
+    /// Whether nobody knows how it stands: who has asked for itself need not look at others.
+    fn is_failing(&self, entry: &Entry) -> bool {
+        if self.asked { self.failing || !self.answered } else { entry.is_failing() }
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
@@ -249,8 +257,10 @@ impl<'a> Caller<'a> {
                 Err(fault) => {
                     if fault.is_open() && entry.waits_as().is_some() {
                         // What was not answered may run later. It must not find us under its name.
+                        let since = entry.failed(Instant::now());
                         (seat, contender) = (None, contender.again()?);
                         entry = contender.entry();
+                        entry.failed(since);
                     }
                     self.ride_out(&entry, fault).await?;
                 }
@@ -362,7 +372,7 @@ impl<'a> Caller<'a> {
         };
         match &attempted {
             Ok(_) => {
-                self.answered = true;
+                (self.answered, self.failing) = (true, false);
                 self.beat = Some((beat, sent));
                 entry.answered();
                 if let Some(offer) = offer {
@@ -370,6 +380,7 @@ impl<'a> Caller<'a> {
                 }
             }
             Err(fault) if fault.is_passing() => {
+                self.failing = true;
                 entry.failed(Instant::now());
             }
             Err(_) => {}

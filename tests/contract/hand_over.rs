@@ -1,10 +1,20 @@
-//! Who waits gets it when it is given back, far below any lease.
+//! Who waits gets it when it is given back, because it is told: nobody looks for long.
+
+use std::time::Duration;
+
+use parklock::Config;
 
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, is_held};
 
+/// Nothing that a test sees comes from the end of a lease, of a place or of a park.
+fn only_told() -> Config {
+    let long = Duration::from_secs(60);
+    Config::default().watchdog_timeout(long * 2).claim_timeout(long).max_park(long)
+}
+
 pub(crate) async fn a_release_lets_the_waiter_in(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     for holder in [scene.theirs(), scene.ours()] {
         let held = holder.lock().await.unwrap();
         let waiter = Waiter::parked(scene.ours()).await;
@@ -19,7 +29,7 @@ pub(crate) async fn a_release_lets_the_waiter_in(pair: Pair) {
 }
 
 pub(crate) async fn a_guard_that_is_dropped_lets_the_waiter_in(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     for holder in [scene.theirs(), scene.ours()] {
         let held = holder.lock().await.unwrap();
         let waiter = Waiter::parked(scene.ours()).await;
@@ -30,7 +40,7 @@ pub(crate) async fn a_guard_that_is_dropped_lets_the_waiter_in(pair: Pair) {
 }
 
 pub(crate) async fn a_crowd_comes_through(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let held = scene.theirs().lock().await.unwrap();
     let both = (0..10).flat_map(|_| [scene.ours(), scene.theirs()]);
     let waiters: Vec<_> = both.map(Waiter::begin).collect();

@@ -60,6 +60,9 @@ macro_rules! contract {
                 a_waiter_whose_reply_is_lost_still_gets_it_once
                 a_release_whose_reply_is_lost_is_a_release
                 a_renewal_whose_reply_is_lost_is_repeated
+                a_fixed_lease_is_confirmed_though_the_first_word_is_lost
+                who_is_never_answered_is_told_so
+                a_wait_that_was_answered_again_knows_that_it_is_held
                 an_acquire_that_runs_late_blocks_nobody
                 a_sign_of_life_that_runs_late_blocks_nobody
                 a_release_that_runs_late_hurts_nobody

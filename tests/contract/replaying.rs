@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use parklock::Config;
+use parklock::{Config, Error};
 use tokio::time::sleep;
 
 use crate::common::eventually;
 use crate::common::fixture::{A_WHILE, SOON, quick};
 use crate::pair::Pair;
-use crate::scene::{Scene, Waiter, is_free_soon, is_held, soon};
+use crate::scene::{Scene, Waiter, assert_err, is_free_soon, is_held, soon};
 
 /// Leases of thirty seconds, and a missing answer is noticed soon.
 fn attentive() -> Config {
@@ -71,6 +71,43 @@ pub(crate) async fn a_renewal_whose_reply_is_lost_is_repeated(pair: Pair) {
     is_held(&scene).await;
     guard.unlock().await.unwrap();
     is_free_soon(scene.theirs()).await;
+    scene.is_clean().await;
+}
+
+/// Who was called in holds no longer than a place, until it is confirmed.
+pub(crate) async fn a_fixed_lease_is_confirmed_though_the_first_word_is_lost(pair: Pair) {
+    let place = Duration::from_millis(1_500);
+    let scene = Scene::with(pair, attentive().claim_timeout(place)).await;
+    let held = scene.theirs().lock().await.unwrap();
+    let _lost = scene.proxy.script("renew").nth(1).cut_before();
+    let waiter = Waiter::parked(scene.ours().lease(SOON * 2)).await;
+    held.unlock().await.unwrap();
+    let guard = waiter.gets_it().await;
+    sleep(place + A_WHILE).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    scene.is_clean().await;
+}
+
+pub(crate) async fn who_is_never_answered_is_told_so(pair: Pair) {
+    let scene = Scene::with(pair, attentive().ride_out(Duration::from_secs(1))).await;
+    let held = scene.theirs().lock().await.unwrap();
+    let silent = scene.proxy.script("acquire").hold_reply();
+    assert_err!(soon(scene.ours().lock()).await, Error::Unavailable { .. });
+    silent.lift();
+    held.unlock().await.unwrap();
+    is_free_soon(scene.theirs()).await;
+    scene.is_clean().await;
+}
+
+pub(crate) async fn a_wait_that_was_answered_again_knows_that_it_is_held(pair: Pair) {
+    let scene = Scene::with(pair, attentive()).await;
+    let held = scene.theirs().lock().await.unwrap();
+    let lost = scene.proxy.script("acquire").nth(1).cut_after();
+    let tried = scene.ours().try_lock_for(Duration::from_millis(1_200)).await;
+    assert_eq!(lost.fired(), 1);
+    assert!(tried.unwrap().is_none());
+    held.unlock().await.unwrap();
     scene.is_clean().await;
 }
 

@@ -47,6 +47,11 @@ pub(crate) async fn a_server_that_lost_its_data_tells_the_holder_and_lets_the_wa
     assert!(admin.pttl(&scene.key()).await == -2, "it is free");
 }
 
+fn replicas_are_soon_given_up() -> Config {
+    let moment = Duration::from_millis(300);
+    Config::default().response_timeout(moment).ride_out(moment)
+}
+
 /// Makes it a replica of a server that is not there: it keeps its data.
 async fn demote(scene: &Scene) {
     scene.admin.cmd::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await;
@@ -57,7 +62,7 @@ async fn promote(scene: &Scene) {
 }
 
 pub(crate) async fn a_replica_is_not_believed(pair: Pair) {
-    let scene = Scene::with(pair, Config::default().ride_out(Duration::from_millis(400))).await;
+    let scene = Scene::with(pair, replicas_are_soon_given_up()).await;
     let guard = scene.ours().lock().await.unwrap();
     demote(&scene).await;
     // Neither that it is held nor that it is free, nor that it was lost.
