@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::common::eventually;
 use crate::common::fixture::SOON;
 use crate::pair::{Mutex, Pair};
-use crate::scene::{Scene, is_free_soon, soon};
+use crate::scene::{Scene, is_free_soon, only_told, soon};
 
 const GIVEN_UP: usize = 1_000;
 
@@ -49,7 +49,7 @@ async fn waits(scene: &Scene, holder: Mutex, polls: usize) -> bool {
 }
 
 pub(crate) async fn a_wait_that_is_dropped_at_any_poll_leaves_nothing(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     for (free, holder) in [(true, None), (false, Some(scene.theirs())), (false, Some(scene.ours()))]
     {
         for polls in 0.. {
@@ -93,7 +93,7 @@ async fn give_up(mutex: impl Fn() -> Mutex, given_up: Arc<AtomicUsize>) {
 }
 
 pub(crate) async fn many_waits_that_are_given_up_under_contention_leave_nothing(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let (given_up, mut crowd) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
     for client in [&scene.ours, &scene.theirs] {
         for _ in 0..5 {

@@ -3,10 +3,10 @@
 use parklock::{Ended, Error};
 
 use crate::pair::Pair;
-use crate::scene::{Scene, Waiter, assert_err, is_free_soon, soon};
+use crate::scene::{Scene, Waiter, assert_err, is_free_soon, only_told, soon};
 
 pub(crate) async fn a_client_that_is_closed_gives_back_what_it_held(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let guard = scene.ours().lock().await.unwrap();
     let (own, other) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
     soon(scene.ours.close()).await;
@@ -21,7 +21,7 @@ pub(crate) async fn a_client_that_is_closed_gives_back_what_it_held(pair: Pair) 
 }
 
 pub(crate) async fn who_waits_in_a_client_that_is_closed_is_told(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let held = scene.theirs().lock().await.unwrap();
     let (first, second) = (Waiter::begin(scene.ours()), Waiter::parked(scene.ours()).await);
     soon(scene.ours.close()).await;

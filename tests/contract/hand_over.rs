@@ -1,17 +1,7 @@
 //! Who waits gets it when it is given back, because it is told: nobody looks for long.
 
-use std::time::Duration;
-
-use parklock::Config;
-
 use crate::pair::Pair;
-use crate::scene::{Scene, Waiter, is_held};
-
-/// Nothing that a test sees comes from the end of a lease, of a place or of a park.
-fn only_told() -> Config {
-    let long = Duration::from_secs(60);
-    Config::default().watchdog_timeout(long * 2).claim_timeout(long).max_park(long)
-}
+use crate::scene::{Scene, Waiter, is_held, only_told};
 
 pub(crate) async fn a_release_lets_the_waiter_in(pair: Pair) {
     let scene = Scene::with(pair, only_told()).await;

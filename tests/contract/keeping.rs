@@ -27,7 +27,7 @@ pub(crate) async fn a_fixed_lease_ends(pair: Pair) {
 }
 
 pub(crate) async fn an_extension_keeps_it(pair: Pair) {
-    let (scene, lease) = (Scene::new(pair).await, Duration::from_millis(700));
+    let (scene, lease) = (Scene::new(pair).await, Duration::from_millis(400));
     let guard = scene.ours().lease(lease).lock().await.unwrap();
     guard.extend(SOON).await.unwrap();
     guard.extend(lease).await.unwrap(); // never shortened

@@ -1,5 +1,7 @@
 //! Who loses it is told, believes no more, and leaves the next holder alone.
 
+use std::time::Duration;
+
 use parklock::{Client, Ended, Error, Guard};
 
 use crate::common::fixture::quick;
@@ -30,7 +32,8 @@ async fn key_is_gone(scene: &Scene, name: &str, is_awaited: bool) {
 }
 
 pub(crate) async fn a_holder_whose_key_is_gone_has_lost_it(pair: Pair) {
-    let scene = Scene::with(pair, quick()).await;
+    // Nobody tells it to those who wait.
+    let scene = Scene::with(pair, quick().max_park(Duration::from_millis(500))).await;
     tokio::join!(key_is_gone(&scene, "awaited", true), key_is_gone(&scene, "alone", false));
     scene.is_clean().await;
 }

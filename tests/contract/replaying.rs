@@ -90,7 +90,7 @@ pub(crate) async fn a_fixed_lease_is_confirmed_though_the_first_word_is_lost(pai
 }
 
 pub(crate) async fn who_is_never_answered_is_told_so(pair: Pair) {
-    let scene = Scene::with(pair, attentive().ride_out(Duration::from_secs(1))).await;
+    let scene = Scene::with(pair, attentive().ride_out(Duration::from_millis(400))).await;
     let held = scene.theirs().lock().await.unwrap();
     let silent = scene.proxy.script("acquire").hold_reply();
     assert_err!(soon(scene.ours().lock()).await, Error::Unavailable { .. });
@@ -104,7 +104,7 @@ pub(crate) async fn a_wait_that_was_answered_again_knows_that_it_is_held(pair: P
     let scene = Scene::with(pair, attentive()).await;
     let held = scene.theirs().lock().await.unwrap();
     let lost = scene.proxy.script("acquire").nth(1).cut_after();
-    let tried = scene.ours().try_lock_for(Duration::from_millis(1_200)).await;
+    let tried = scene.ours().try_lock_for(Duration::from_millis(700)).await;
     assert_eq!(lost.fired(), 1);
     assert!(tried.unwrap().is_none());
     held.unlock().await.unwrap();

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::fixture::SOON;
 use crate::pair::Pair;
-use crate::scene::{Scene, Waiter, is_held};
+use crate::scene::{Scene, Waiter, is_held, only_told};
 
 pub(crate) async fn a_try_while_it_is_held_is_none(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let held = scene.theirs().try_lock().await.unwrap().expect("it is free");
     is_held(&scene).await;
     assert!(scene.ours().is_held().await.unwrap());
@@ -18,7 +18,7 @@ pub(crate) async fn a_try_while_it_is_held_is_none(pair: Pair) {
 }
 
 pub(crate) async fn a_wait_with_a_limit_ends_in_time_and_holds_up_nobody(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let held = scene.theirs().lock().await.unwrap();
     for waiting in [scene.ours(), scene.theirs()] {
         let (began, limit) = (Instant::now(), Duration::from_millis(80));
