@@ -10,19 +10,22 @@ use common::{Admin, Server, eventually};
 use parklock::{Client, Config, Error};
 use tokio::time::{sleep, timeout};
 
-/// The channels and keys of the native layout: locks and the token counter, and the lines of those who wait.
-const PLACES: [&str; 3] = ["&lock_channel:*", "~lock:*", "~lock_turn:*"];
+/// The channels and keys of the native layout: locks and the token counter, the lines of those who wait, and what the
+/// other kinds know of them.
+const PLACES: [&str; 5] =
+    ["&lock_channel:*", "~lock:*", "~lock_turn:*", "~lock_queue:*", "~lock_notes:*"];
 
 /// What the library sends and what its scripts call. HELLO and AUTH need no permission; a URL with a database needs
 /// `select` as well. `del` is for `force_unlock`, `eval` for a server that has forgotten a script, and `type` for the
 /// text of a `Conflict`.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 23] = [
     "del",
     "eval",
     "evalsha",
     "exists",
     "hdel",
     "hexists",
+    "hget",
     "hset",
     "info",
     "pexpire",
@@ -35,12 +38,14 @@ const COMMANDS: [&str; 20] = [
     "type",
     "unsubscribe",
     "zadd",
+    "zcard",
     "zrange",
     "zrem",
+    "zscore",
 ];
 
 /// What only the test sends, besides `script|flush`.
-const OURS: [&str; 5] = ["acl", "config", "hello", "pubsub", "rpush"];
+const OURS: [&str; 6] = ["acl", "config", "hello", "keys", "pubsub", "rpush"];
 
 /// The URL of a user with these rules, from now on.
 async fn user(server: &Server, places: &[&str], commands: &[&str]) -> String {
@@ -74,8 +79,8 @@ async fn passes_from_client_to_client(url: &str) {
     granted.expect("it is free").unlock().await.expect("it is given back");
 }
 
-/// Everything there is to do with a lock.
-async fn everything(url: &str, admin: &Admin) {
+/// Everything there is to do with a plain lock.
+async fn everything_plain(url: &str, admin: &Admin) {
     let (ours, theirs) = (client(url).await, client(url).await);
     let lock = ours.reentrant_lock("a");
     let outer = lock.lock().await.expect("it is free");
@@ -102,6 +107,53 @@ async fn everything(url: &str, admin: &Admin) {
     eventually(SOON, "nobody listens", async || admin.channels().await.is_empty()).await;
 }
 
+/// Everything there is to do with what has a queue.
+async fn everything_queued(url: &str, admin: &Admin) {
+    let (ours, theirs) = (client(url).await, client(url).await);
+    let (fair, rw, semaphore) = (ours.fair_lock("c"), ours.rw_lock("d"), ours.semaphore("e", 2));
+    let guards = [
+        fair.lock().await.expect("it is free"),
+        rw.write().await.expect("it is free").into_guard(),
+        semaphore.acquire_many(2).await.expect("it is free"),
+    ];
+    let nested = rw.read().await.expect("it is ours");
+    let waiters = [
+        tokio::spawn({
+            let waiting = theirs.fair_lock("c");
+            async move { waiting.lock().await }
+        }),
+        tokio::spawn({
+            let waiting = theirs.rw_lock("d");
+            async move { waiting.read().await }
+        }),
+        tokio::spawn({
+            let waiting = theirs.semaphore("e", 2);
+            async move { waiting.acquire().await }
+        }),
+    ];
+    for name in ["c", "d", "e"] {
+        parked(admin, name, 1).await;
+    }
+    nested.unlock().await.expect("it is ours");
+    sleep(Duration::from_millis(1_500)).await; // a renewal of each
+    for guard in guards {
+        guard.extend(Duration::from_secs(4)).await.expect("it is ours");
+        guard.unlock().await.expect("it is ours");
+    }
+    for waiter in waiters {
+        let guard = timeout(SOON, waiter).await.expect("in time").expect("no panic");
+        drop(guard.expect("it is free"));
+    }
+    admin.script_flush().await;
+    let held = semaphore.acquire().await.expect("it is free");
+    assert!(semaphore.set_permits(3).await.expect("an answer").try_acquire().await.is_ok());
+    assert!(matches!(ours.fair_lock("e").lock().await, Err(Error::Conflict { .. })));
+    assert!(semaphore.force_unlock().await.expect("an answer"));
+    assert!(matches!(held.unlock().await, Err(Error::Lost)));
+    eventually(SOON, "nobody listens", async || admin.channels().await.is_empty()).await;
+    eventually(SOON, "nothing is left", async || lock_keys(admin).await == [key("b")]).await;
+}
+
 /// The first words of all commands that were run.
 async fn commands_run(admin: &Admin) -> BTreeSet<String> {
     let stats: String = admin.cmd(&["INFO", "commandstats"]).await;
@@ -116,7 +168,8 @@ async fn the_least_privileged_user_can_do_everything_and_has_nothing_to_spare() 
     let server = Server::start().await;
     let (admin, url) = (server.admin().await, user(&server, &PLACES, &COMMANDS).await);
     admin.reset_stats().await;
-    everything(&url, &admin).await;
+    everything_plain(&url, &admin).await;
+    everything_queued(&url, &admin).await;
 
     let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
     let mut denied = log.iter().map(|entry| format!("{entry:?}"));
@@ -160,6 +213,28 @@ async fn a_right_that_is_missing_is_named_at_once_and_leaves_nothing_behind() {
     let client = client(&user(&server, &["~other:*"], &COMMANDS).await).await;
     let refused = timeout(SOON, client.lock("a").lock()).await.unwrap();
     assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn so_it_is_with_what_has_a_queue() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let missing =
+        ["evalsha", "exists", "hget", "hset", "set", "pexpire", "zadd", "zcard", "zrange"];
+    for missing in missing.into_iter().chain(["zscore", "zrem", "pttl", "del", "hdel"]) {
+        let client = client(&user(&server, &PLACES, &all_but(&[missing])).await).await;
+        let refused = timeout(SOON, client.semaphore("a", 2).acquire()).await.expect(missing);
+        let refused = match refused {
+            // It is noticed later by those whose script needs it.
+            Ok(guard) => guard.unlock().await.map(|()| unreachable!("{missing} is not needed")),
+            refused => refused,
+        };
+        assert!(matches!(refused, Err(Error::Permission { .. })), "{missing}: {refused:?}");
+        for key in lock_keys(&admin).await {
+            assert!(admin.pttl(&key).await > 0, "without {missing}, {key} would stay");
+            admin.cmd::<()>(&["DEL", &key]).await;
+        }
+    }
 }
 
 #[tokio::test]

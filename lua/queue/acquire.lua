@@ -22,13 +22,13 @@ local function holds(who)
 end
 
 local function refuse()
-  clear()
+  settle()
   return { HELD, shortest_lease() }
 end
 
 local function granted(number, until_when)
   redis.call('zadd', holders, string.format('%.0f', math.max(until_when or 0, now + lease)), field)
-  keep(math.max(lease, patience))
+  settle()
   return { GRANTED, number }
 end
 
@@ -36,12 +36,13 @@ local function attempt()
   local until_when = holds(field)
   if until_when then
     local number, err = draw(1)
-    if not number then return redis.error_reply(err) end
+    if not number then error(err, 0) end
     return granted(number, until_when)
   end
+  if redis.call('zscore', holders, field) then leave(holders, field) end -- over: it begins anew
   if beneath ~= '' and holds(beneath) then
     local number, err = enter(field, part, now + lease)
-    if not number then return redis.error_reply(err) end
+    if not number then error(err, 0) end
     return granted(number)
   end
   if not redis.call('zscore', queue, field) then
@@ -51,16 +52,29 @@ local function attempt()
   end
   redis.call('hset', notes, 'kind', kind, 'capacity', capacity, field, part,
     'place:' .. field, string.format('%.0f ', now + patience) .. ARGV[12])
-  local number = admit(field)
+  redis.call('pexpire', queue, math.max(patience, redis.call('pttl', queue)))
+  local number, err = admit(field)
   if number then return granted(number) end
+  if err then error(err, 0) end
   if manner ~= 'wait' then leave(queue, field) end
-  keep(patience)
   return refuse()
 end
 
-if known and known ~= kind then return redis.error_reply('CONFLICT ' .. known) end
+-- Who may not do all of it has done nothing of it. Only a key that is new has no TTL yet.
+local function undo()
+  pcall(leave, holders, field)
+  pcall(leave, queue, field)
+  pcall(settle)
+  for i = 2, 4 do
+    if redis.pcall('pttl', KEYS[i]) == -1 then redis.pcall('del', KEYS[i]) end
+  end
+end
+
 local newcomer = not redis.call('zscore', queue, field) and not redis.call('zscore', holders, field)
-if newcomer and known and capacity ~= tonumber(ARGV[3]) then
+if newcomer and known and capacity ~= tonumber(ARGV[3]) and not deserted() then
   return redis.error_reply('CONFLICT ' .. kind .. ' with a capacity of ' .. capacity)
 end
-return attempt()
+local fine, reply = pcall(attempt)
+if fine then return reply end
+undo()
+return redis.error_reply(type(reply) == 'table' and reply.err or tostring(reply))

@@ -12,5 +12,5 @@ end
 if #gone > 0 then redis.pcall('publish', channel, 'force_unlock ' .. table.concat(gone, ' ')) end
 redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
 admit()
-clear()
+settle()
 return { #gone }

@@ -20,24 +20,23 @@ local time = redis.call('time')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
-redis.call('zcard', holders) -- before anything is written: another type is refused here
+local held = redis.call('zcard', holders) -- before anything is written: another type is refused here
 local known = redis.call('hget', notes, 'kind')
 local capacity = tonumber(redis.call('hget', notes, 'capacity') or ARGV[3])
 
--- Whose holders are gone altogether, whoever took them away, of that nothing is used.
-local function used()
-  if redis.call('zcard', holders) == 0 then return 0 end
-  return tonumber(redis.call('hget', notes, 'used') or capacity)
+-- Whatever became of the other keys: where nobody holds, nothing is in use, and whoever holds what
+-- nobody knows of holds all of it.
+local used = held > 0 and tonumber(redis.call('hget', notes, 'used') or held * capacity) or 0
+
+local function use(part)
+  used = math.max(0, used + part)
+  redis.call('hset', notes, 'used', used)
 end
 
 -- Who holds or waits does so no more. Whether it did.
 local function leave(from_where, field)
   if redis.call('zrem', from_where, field) == 0 then return false end
-  if from_where == holders then
-    local part = redis.call('hget', notes, field)
-    -- Without notes nobody knows who holds how much; none are begun that nobody would end.
-    if part then redis.call('hset', notes, 'used', math.max(0, used() - part)) end
-  end
+  if from_where == holders then use(-tonumber(redis.call('hget', notes, field) or capacity)) end
   redis.call('hdel', notes, field, 'place:' .. field)
   return true
 end
@@ -54,18 +53,18 @@ end
 local function enter(field, part, until_when)
   local number, err = draw(1)
   if not number then return nil, err end
-  local before = used()
   redis.call('zadd', holders, string.format('%.0f', until_when), field)
   redis.call('zrem', queue, field)
   redis.call('hdel', notes, 'place:' .. field)
-  redis.call('hset', notes, field, part, 'used', before + part)
+  redis.call('hset', notes, field, part)
+  use(part)
   if kind == 'rw' and part == capacity then redis.call('hset', notes, 'written', 1) end
   return number
 end
 
 -- Who has waited while somebody wrote reads before the next one writes.
 local function let_readers_in(let_in)
-  if kind ~= 'rw' or used() >= capacity then return end
+  if kind ~= 'rw' or used >= capacity then return end
   if redis.call('hdel', notes, 'written') == 0 then return end
   for _, field in ipairs(redis.call('zrange', queue, 0, -1)) do
     local part, until_when, beat = awaited_by(field)
@@ -73,15 +72,20 @@ local function let_readers_in(let_in)
   end
 end
 
--- Lets in whoever may, in their order, until their places would have ended, and tells them. The
--- number of the grant of the one who asks, if it is among them.
-local function admit(asks)
+local function let_go()
   for _, over in ipairs(redis.call('zrange', holders, '-inf', now, 'BYSCORE')) do
     leave(holders, over)
   end
-  local called, granted = {}, nil
+end
+
+-- Lets in whoever may, in their order, until their places would have ended, and tells them. The
+-- number of the grant of the one who asks, if it is among them; and what kept anybody out who might.
+local function admit(asks)
+  let_go()
+  local called, granted, refusal = {}, nil, nil
   local function let_in(field, part, until_when, beat)
-    local number = enter(field, part, until_when)
+    local number, err = enter(field, part, until_when)
+    refusal = refusal or err
     if not number then return false end
     if field == asks then
       granted = number
@@ -94,22 +98,38 @@ local function admit(asks)
   local head = redis.call('zrange', queue, 0, 0)[1]
   while head do
     local part, until_when, beat = awaited_by(head)
-    if part and (part > capacity - used() or not let_in(head, part, until_when, beat)) then break end
+    if part and (part > capacity - used or not let_in(head, part, until_when, beat)) then break end
     head = redis.call('zrange', queue, 0, 0)[1]
   end
   if #called > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(called, ' ')) end
-  return granted
+  return granted, refusal
 end
 
--- Nothing outlives those who hold and wait.
-local function keep(ms)
+-- Nothing outlives those who hold and wait; and the keys end together, so that none of them says what
+-- the others no longer know.
+local function settle()
+  if redis.call('exists', holders, queue) == 0 then
+    redis.call('del', notes)
+    return
+  end
+  local last = redis.call('zrange', holders, -1, -1, 'WITHSCORES')[2]
+  local ms = math.max(last and last - now or 0, redis.call('pttl', queue))
   for i = 2, 4 do
-    if redis.call('pttl', KEYS[i]) < ms then redis.call('pexpire', KEYS[i], ms) end
+    redis.call('pexpire', KEYS[i], ms > 0 and ms or patience)
   end
 end
 
-local function clear()
-  if redis.call('exists', holders, queue) == 0 then redis.call('del', notes) end
+-- Whether nobody holds or waits any more. What was known of them is forgotten then.
+local function deserted()
+  redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
+  let_go()
+  for _, field in ipairs(redis.call('zrange', queue, 0, -1)) do
+    awaited_by(field)
+  end
+  if redis.call('exists', holders, queue) > 0 then return false end
+  redis.call('del', notes)
+  known, capacity = nil, tonumber(ARGV[3])
+  return true
 end
 
 -- When the first of the holders will have to go, in ms.
@@ -117,4 +137,6 @@ local function shortest_lease()
   local first = redis.call('zrange', holders, 0, 0, 'WITHSCORES')
   return first[2] and math.max(1, first[2] - now) or patience
 end
+
+if known and known ~= kind and not deserted() then return redis.error_reply('CONFLICT ' .. known) end
 

@@ -8,5 +8,5 @@
 
 local left = leave(holders, ARGV[7]) or leave(queue, ARGV[7])
 pcall(admit)
-clear()
+settle()
 return { left and 1 or 0 }

@@ -13,5 +13,5 @@ redis.call('zrem', holders, 'parklock:nobody')
 local until_when = tonumber(redis.call('zscore', holders, field) or 0)
 if until_when <= now then return { 0 } end
 redis.call('zadd', holders, string.format('%.0f', math.max(until_when, now + wanted)), field)
-keep(wanted)
+settle()
 return { 1 }

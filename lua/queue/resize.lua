@@ -6,12 +6,12 @@
 --
 -- Made smaller, it takes nothing away: nobody enters before enough have left.
 
-if known and known ~= kind then return redis.error_reply('CONFLICT ' .. known) end
 redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
 admit()
-clear()
+settle()
 if redis.call('exists', notes) == 0 then return { 0 } end
 capacity = tonumber(ARGV[7])
 redis.call('hset', notes, 'capacity', capacity)
 admit()
+settle()
 return { 1 }

@@ -8,6 +8,6 @@
 
 redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
 admit()
-clear()
+settle()
 local last = redis.call('zrange', holders, -1, -1, 'WITHSCORES')[2]
-return { last and math.max(1, last - now) or -2, last and used() or 0, capacity }
+return { last and math.max(1, last - now) or -2, used, capacity }

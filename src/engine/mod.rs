@@ -297,7 +297,8 @@ fn listener(
         for word in words.filter_map(|word| Word::for_us(word, &client)) {
             match (table.find_place(channel, word.id), word.called) {
                 (Some(entry), Some(called)) => entry.call(called),
-                (Some(entry), None) => look(&entry),
+                // Whoever did it, it is us that it speaks of.
+                (Some(entry), None) => entry.tenure().iter().for_each(|t| timetable.hasten(t)),
                 (None, _) => {}
             }
         }

@@ -98,7 +98,7 @@ struct Caller<'a> {
     /// Redis was asked, and whether it ever answered.
     asked: bool,
     answered: bool,
-    /// The last attempt has failed.
+    /// The last attempt failed, for now.
     failing: bool,
     /// The last sign of life that was answered, and when it was sent.
     beat: Option<(u32, Instant)>,
@@ -162,7 +162,7 @@ impl<'a> Caller<'a> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
             Ok(stint) => stint.map(Some),
             // To say "held by somebody else" would be a guess.
-            Err(_) if self.is_failing(&visit.entry) || self.asked && !self.answered => {
+            Err(_) if self.is_failing(&visit.entry) => {
                 let source = said(format!("no answer within the caller's limit of {limit:?}"));
                 Err(Error::Unavailable { source })
             }
@@ -170,10 +170,9 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Whether nobody knows what the lock is like now: by our own attempt, or by that of whoever
-    /// contends for us.
+    /// Whether nobody knows how it stands: who has asked for itself need not look at others.
     fn is_failing(&self, entry: &Entry) -> bool {
-        if entry.keys.is_queued() { self.failing } else { entry.is_failing() }
+        if self.asked { self.failing || !self.answered } else { entry.is_failing() }
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {

@@ -117,7 +117,9 @@ impl Job {
     /// Whether this answer, on this connection, settles the job.
     fn is_settled_by(&self, found: bool, generation: u64) -> bool {
         match self.what {
-            What::Ghost { sent_on } => found || sent_on == generation,
+            // Who waits for itself asks as the same again and again: what was found may be an earlier
+            // question's, and the late one is still to come.
+            What::Ghost { sent_on } => sent_on == generation || found && !self.keys.is_queued(),
             What::Release | What::Count(_) | What::LeaveLine => true,
         }
     }

@@ -111,6 +111,8 @@ struct State {
     /// The most that we have asked for: Redis may keep the lock until then, and a little longer.
     expiry: Moment,
     watched: bool,
+    /// Redis has granted it for no longer than a waiter's place: it is renewed until that is more.
+    unconfirmed: bool,
     renew_at: Moment,
     /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
     doubted: bool,
@@ -174,6 +176,7 @@ impl Tenure {
             deadline: deadline(grant.sent, grant.lease).into(),
             expiry: (grant.sent + grant.lease).into(),
             watched: holder.lease == Lease::Watched,
+            unconfirmed: false,
             renew_at: renew_at.into(),
             doubted: false,
             turn: keeps_turn.then_some(turn),
@@ -220,6 +223,7 @@ impl Tenure {
     pub(crate) fn is_to_last(&self, lease: Duration) {
         let mut state = self.state();
         state.expiry = state.expiry.max((Instant::now() + lease).into());
+        state.unconfirmed = true;
     }
 
     /// Compares clocks: right even if no task of ours has run for a while.
@@ -306,6 +310,7 @@ impl Tenure {
         }
         state.deadline = state.deadline.max(deadline(sent, ttl).into());
         state.expiry = state.expiry.max((sent + ttl).into());
+        state.unconfirmed = false;
         drop(state);
         self.changed.notify_waiters();
         true
@@ -447,7 +452,7 @@ impl Tenure {
             tracing::warn!(?name, "held for max_hold: no longer renewed");
             return self.due(now, max_hold, claim);
         }
-        let renew = state.watched && state.renew_at <= now.into();
+        let renew = state.is_renewed() && state.renew_at <= now.into();
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
@@ -505,9 +510,14 @@ impl State {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
         }
-        let renewal = if self.watched { self.renew_at.min(self.deadline) } else { self.deadline };
+        let renewal =
+            if self.is_renewed() { self.renew_at.min(self.deadline) } else { self.deadline };
         let renewal = renewal.instant();
         if self.holds == 0 { renewal.min(self.since.instant() + claim) } else { renewal }
+    }
+
+    fn is_renewed(&self) -> bool {
+        self.watched || self.unconfirmed
     }
 
     fn allows(&self, holder: Holder, budget: Budget, held: Duration, now: Instant) -> bool {

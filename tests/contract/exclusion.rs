@@ -1,0 +1,104 @@
+//! One at a time: a number that nothing protects but the lock comes out exact, and tokens grow with each turn.
+
+use parklock::{Client, Config, FencingToken};
+use redis::aio::MultiplexedConnection;
+use redis::pipe;
+use tokio::task::JoinSet;
+
+use crate::common::{Admin, Worker, WorkerSide, connect};
+use crate::pair::Pair;
+use crate::scene::{Scene, soon};
+
+const CLIENTS: u64 = 3;
+const PROCESSES: u64 = 3;
+const HOLDERS: u64 = 3;
+const TURNS: u64 = 12;
+
+/// One turn: read, then write, in two requests.
+async fn increment(redis: &mut MultiplexedConnection, token: FencingToken) {
+    let (inside, value): (u32, Option<u64>) = pipe()
+        .incr("test:inside", 1)
+        .get("test:value")
+        .query_async(redis)
+        .await
+        .expect("an answer");
+    assert_eq!(inside, 1, "two hold it at once");
+    let (before, left): (Option<u64>, u32) = pipe()
+        .set("test:value", value.unwrap_or(0) + 1)
+        .ignore()
+        .cmd("SET")
+        .arg(&["test:token", &token.get().to_string(), "GET"])
+        .decr("test:inside", 1)
+        .query_async(redis)
+        .await
+        .expect("an answer");
+    assert!(before.unwrap_or(0) < token.get(), "the token of a later turn is not greater");
+    assert_eq!(left, 0, "two hold it at once");
+}
+
+async fn take_turns(pair: Pair, client: Client, mut redis: MultiplexedConnection) {
+    let mutex = pair.of(&client, "a");
+    for turn in 0..TURNS {
+        let guard = soon(mutex.lock()).await.expect("a turn");
+        increment(&mut redis, guard.token()).await;
+        match turn % 3 {
+            0 => drop(guard), // given back in the background
+            _ => guard.unlock().await.expect("it was ours all the time"),
+        }
+    }
+}
+
+/// Several holders of one client.
+async fn crowd(pair: Pair, client: Client, url: &str) -> JoinSet<()> {
+    let redis = connect(url).await;
+    (0..HOLDERS).map(|_| take_turns(pair, client.clone(), redis.clone())).collect()
+}
+
+async fn counted(admin: &Admin) -> u64 {
+    admin.cmd(&["GET", "test:value"]).await
+}
+
+pub(crate) async fn holders_of_several_clients_take_turns(pair: Pair) {
+    let scene = Scene::new(pair).await;
+    let mut crowds = Vec::new();
+    for _ in 0..CLIENTS {
+        let client = pair.client(&scene.server.url(), Config::default()).await;
+        crowds.push(crowd(pair, client, &scene.server.url()).await);
+    }
+    for crowd in crowds {
+        crowd.join_all().await;
+    }
+    assert_eq!(counted(&scene.admin).await, CLIENTS * HOLDERS * TURNS);
+    scene.is_clean().await;
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_takes_turns() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let (pair, url) = (Pair::named(&boss.variable("PAIR")), boss.variable("URL"));
+    let client = pair.client(&url, Config::default()).await;
+    boss.tell("ready");
+    boss.order().await;
+    crowd(pair, client.clone(), &url).await.join_all().await;
+    client.close().await;
+    boss.tell("done");
+}
+
+pub(crate) async fn holders_of_several_processes_take_turns(pair: Pair) {
+    let scene = Scene::new(pair).await;
+    let variables = [("URL", &*scene.server.url()), ("PAIR", pair.name)];
+    let start = |_| Worker::start("exclusion::worker_that_takes_turns", &variables);
+    let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.hear().await, "ready");
+    }
+    for worker in &mut workers {
+        worker.order("go").await;
+    }
+    for worker in &mut workers {
+        assert_eq!(worker.hear().await, "done");
+    }
+    assert_eq!(counted(&scene.admin).await, PROCESSES * HOLDERS * TURNS);
+    scene.is_clean().await;
+}

@@ -1,0 +1,114 @@
+//! The contract that everything keeps which one at a time can hold, whatever it is and however it lies in Redis.
+//!
+//! `pair.rs` has a table of them all; below stand those that are tested, and what each of them must show. A failure names
+//! both: `native_fair::hand_over::a_release_lets_the_waiter_in`. Leases are thirty seconds unless a loss is to be seen, so
+//! that whatever is free soon was given back, and not waited for.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cancelling;
+mod closing;
+mod ending;
+mod exclusion;
+mod hand_over;
+mod keeping;
+mod losing;
+mod pair;
+mod replaying;
+mod scene;
+mod server;
+mod silence;
+mod trying;
+
+/// A module for each pair, in which each behaviour is a test.
+macro_rules! tested {
+    ($($pair:ident)*) => { $(mod $pair { contract!($pair); })* };
+}
+
+macro_rules! contract {
+    ($pair:ident) => {
+        must! { $pair:
+            exclusion {
+                holders_of_several_clients_take_turns
+                holders_of_several_processes_take_turns
+            }
+            hand_over {
+                a_release_lets_the_waiter_in
+                a_guard_that_is_dropped_lets_the_waiter_in
+                a_crowd_comes_through
+            }
+            trying {
+                a_try_while_it_is_held_is_none
+                a_wait_with_a_limit_ends_in_time_and_holds_up_nobody
+            }
+            losing {
+                a_holder_whose_key_is_gone_has_lost_it
+                a_holder_that_is_forced_out_is_told_and_the_waiter_comes_in
+            }
+            silence { only_who_falls_silent_loses_it_when_its_lease_is_over }
+            ending {
+                a_guard_that_is_leaked_ends_with_its_client
+                a_task_that_panics_gives_it_back
+            }
+            cancelling {
+                a_wait_that_is_dropped_at_any_poll_leaves_nothing
+                many_waits_that_are_given_up_under_contention_leave_nothing
+            }
+            replaying {
+                an_acquire_whose_reply_is_lost_is_one_tenure
+                a_waiter_whose_reply_is_lost_still_gets_it_once
+                a_release_whose_reply_is_lost_is_a_release
+                a_renewal_whose_reply_is_lost_is_repeated
+                a_fixed_lease_is_confirmed_though_the_first_word_is_lost
+                who_is_never_answered_is_told_so
+                a_wait_that_was_answered_again_knows_that_it_is_held
+                an_acquire_that_runs_late_blocks_nobody
+                a_sign_of_life_that_runs_late_blocks_nobody
+                a_release_that_runs_late_hurts_nobody
+                a_renewal_that_runs_late_brings_nothing_back
+            }
+            closing {
+                a_client_that_is_closed_gives_back_what_it_held
+                who_waits_in_a_client_that_is_closed_is_told
+            }
+            keeping {
+                a_fixed_lease_ends
+                an_extension_keeps_it
+            }
+            server {
+                a_server_that_forgets_its_scripts_is_taught_again
+                a_server_that_lost_its_data_tells_the_holder_and_lets_the_waiter_in
+                a_replica_is_not_believed
+                what_is_held_is_kept_and_given_back_when_memory_is_full
+            }
+        }
+    };
+}
+
+macro_rules! must {
+    ($pair:ident: $($file:ident { $($what:ident)* })*) => {
+        $(
+            mod $file {
+                $(
+                    #[tokio::test]
+                    async fn $what() {
+                        crate::$file::$what(crate::pair::$pair).await;
+                    }
+                )*
+            }
+        )*
+    };
+}
+
+tested! {
+    native_lock
+    native_reentrant
+    native_fair
+    native_write
+    native_semaphore
+    redisson_lock
+    redisson_reentrant
+    redisson_fenced
+    // Ready in the table: redisson_fair redisson_write redisson_semaphore redisson_expirable
+}

@@ -1,0 +1,191 @@
+//! The table: each kind in each layout, as something that one at a time can hold.
+
+use std::time::Duration;
+
+use parklock::{
+    Client, Config, Guard, Layout, Lock, Owner, ReentrantLock, Result, RwLock, Semaphore,
+};
+
+/// What is made of a name.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Plain,
+    /// With an owner for each holder.
+    Reentrant,
+    Fenced,
+    Fair,
+    /// To write, with an owner for each holder.
+    Write,
+    /// Of one permit.
+    Semaphore,
+    /// Of one permit.
+    Expirable,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pair {
+    pub(crate) name: &'static str,
+    layout: Layout,
+    kind: Kind,
+    /// The texts of the scripts that acquire, release and renew.
+    pub(crate) scripts: [&'static str; 3],
+}
+
+macro_rules! scripts {
+    ($acquire:literal, $release:literal, $renew:literal) => {
+        [
+            include_str!(concat!("../../lua/", $acquire, ".lua")),
+            include_str!(concat!("../../lua/", $release, ".lua")),
+            include_str!(concat!("../../lua/", $renew, ".lua")),
+        ]
+    };
+}
+
+const PLAIN: [&str; 3] = scripts!("lock/acquire", "lock/release", "lock/renew");
+const QUEUE: [&str; 3] = scripts!("queue/acquire", "queue/release", "queue/renew");
+const REDISSON_FAIR: [&str; 3] =
+    scripts!("redisson/fair/acquire", "redisson/fair/release", "redisson/fair/renew");
+const REDISSON_WRITE: [&str; 3] =
+    scripts!("redisson/rw/write_acquire", "redisson/rw/write_release", "redisson/rw/write_renew");
+const REDISSON_SEMAPHORE: [&str; 3] = scripts!(
+    "redisson/semaphore/acquire",
+    "redisson/semaphore/release",
+    "redisson/semaphore/renew"
+);
+
+macro_rules! table {
+    ($($name:ident = $layout:ident $kind:ident $scripts:ident,)*) => {
+        $(
+            #[allow(non_upper_case_globals, reason = "it is the name of a module of tests too")]
+            pub(crate) const $name: Pair = Pair {
+                name: stringify!($name),
+                layout: Layout::$layout,
+                kind: Kind::$kind,
+                scripts: $scripts,
+            };
+        )*
+
+        const TABLE: &[Pair] = &[$($name,)*];
+    };
+}
+
+table! {
+    native_lock = Native Plain PLAIN,
+    native_reentrant = Native Reentrant PLAIN,
+    native_fair = Native Fair QUEUE,
+    native_write = Native Write QUEUE,
+    native_semaphore = Native Semaphore QUEUE,
+    redisson_lock = Redisson Plain PLAIN,
+    redisson_reentrant = Redisson Reentrant PLAIN,
+    redisson_fenced = Redisson Fenced PLAIN,
+    redisson_fair = Redisson Fair REDISSON_FAIR,
+    redisson_write = Redisson Write REDISSON_WRITE,
+    redisson_semaphore = Redisson Semaphore REDISSON_SEMAPHORE,
+    redisson_expirable = Redisson Expirable REDISSON_SEMAPHORE,
+    // A lock made of several and one on several servers are mutexes too: a line each, a `Mutex` each.
+}
+
+impl Pair {
+    /// The line of this name.
+    pub(crate) fn named(name: &str) -> Self {
+        let found = TABLE.iter().find(|pair| pair.name == name);
+        *found.unwrap_or_else(|| panic!("no {name} in the table"))
+    }
+
+    /// What one holder takes, and no other: an owner of its own where there are owners.
+    pub(crate) fn of(self, client: &Client, name: &str) -> Mutex {
+        match self.kind {
+            Kind::Plain => Mutex::Lock(client.lock(name)),
+            Kind::Reentrant => {
+                Mutex::Reentrant(client.reentrant_lock(name).owned_by(&Owner::new()))
+            }
+            Kind::Fenced => Mutex::Lock(client.fenced_lock(name)),
+            Kind::Fair => Mutex::Lock(client.fair_lock(name)),
+            Kind::Write => Mutex::Write(client.rw_lock(name).owned_by(&Owner::new())),
+            Kind::Semaphore => Mutex::Semaphore(client.semaphore(name, 1)),
+            Kind::Expirable => Mutex::Semaphore(client.expirable_semaphore(name, 1)),
+        }
+    }
+
+    /// A client that shares this pair's locks. What it no longer listens to, it leaves soon.
+    pub(crate) async fn client(self, url: &str, config: Config) -> Client {
+        let config = config.layout(self.layout).subscription_linger(Duration::from_millis(50));
+        Client::connect_with(url, config).await.expect("the server is there")
+    }
+
+    /// The key that says who holds it.
+    pub(crate) fn key(self, name: &str) -> String {
+        match self.layout {
+            Layout::Redisson => name.to_owned(),
+            _ => format!("lock:{{{name}}}"),
+        }
+    }
+}
+
+/// One at a time may hold it.
+#[derive(Debug, Clone)]
+pub(crate) enum Mutex {
+    Lock(Lock),
+    Reentrant(ReentrantLock),
+    Write(RwLock),
+    Semaphore(Semaphore),
+}
+
+impl Mutex {
+    pub(crate) async fn lock(&self) -> Result<Guard> {
+        match self {
+            Self::Lock(lock) => lock.lock().await,
+            Self::Reentrant(lock) => lock.lock().await,
+            Self::Write(lock) => Ok(lock.write().await?.into_guard()),
+            Self::Semaphore(semaphore) => semaphore.acquire().await,
+        }
+    }
+
+    pub(crate) async fn try_lock(&self) -> Result<Option<Guard>> {
+        match self {
+            Self::Lock(lock) => lock.try_lock().await,
+            Self::Reentrant(lock) => lock.try_lock().await,
+            Self::Write(lock) => Ok(lock.try_write().await?.map(|guard| guard.into_guard())),
+            Self::Semaphore(semaphore) => semaphore.try_acquire().await,
+        }
+    }
+
+    pub(crate) async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        match self {
+            Self::Lock(lock) => lock.try_lock_for(limit).await,
+            Self::Reentrant(lock) => lock.try_lock_for(limit).await,
+            Self::Write(lock) => {
+                Ok(lock.try_write_for(limit).await?.map(|guard| guard.into_guard()))
+            }
+            Self::Semaphore(semaphore) => semaphore.try_acquire_for(limit).await,
+        }
+    }
+
+    pub(crate) fn lease(self, lease: Duration) -> Self {
+        match self {
+            Self::Lock(lock) => Self::Lock(lock.lease(lease)),
+            Self::Reentrant(lock) => Self::Reentrant(lock.lease(lease)),
+            Self::Write(lock) => Self::Write(lock.lease(lease)),
+            Self::Semaphore(semaphore) => Self::Semaphore(semaphore.lease(lease)),
+        }
+    }
+
+    pub(crate) async fn force_unlock(&self) -> Result<bool> {
+        match self {
+            Self::Lock(lock) => lock.force_unlock().await,
+            Self::Reentrant(lock) => lock.force_unlock().await,
+            Self::Write(lock) => lock.force_unlock().await,
+            Self::Semaphore(semaphore) => semaphore.force_unlock().await,
+        }
+    }
+
+    pub(crate) async fn is_held(&self) -> Result<bool> {
+        match self {
+            Self::Lock(lock) => lock.is_locked().await,
+            Self::Reentrant(lock) => lock.is_locked().await,
+            Self::Write(lock) => lock.is_write_locked().await,
+            Self::Semaphore(semaphore) => Ok(semaphore.available().await? == 0),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What each test begins with: a server, a proxy before it, clients on both sides, and somebody who looks at the keys.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex as Cell};
+use std::time::Duration;
+
+use parklock::{Client, Config, Guard, Result};
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::{sleep, timeout};
+
+use crate::common::fixture::{A_WHILE, SOON};
+use crate::common::{Admin, Proxy, Server, eventually};
+use crate::pair::{Mutex, Pair};
+
+/// The keys that have no TTL, but those that stay and those of the test itself.
+const ETERNAL: &str = "
+    local eternal = {}
+    for _, key in ipairs(redis.call('keys', '*')) do
+      local stays = key == 'lock:grants' or key:find('^redisson_lock_token:') or key:find('^test:')
+      if not stays and redis.call('pttl', key) == -1 then eternal[#eternal + 1] = key end
+    end
+    return eternal";
+
+pub(crate) struct Scene {
+    pub(crate) pair: Pair,
+    pub(crate) admin: Admin,
+    /// Behind the proxy.
+    pub(crate) ours: Client,
+    pub(crate) theirs: Client,
+    pub(crate) proxy: Proxy,
+    pub(crate) server: Server,
+    eternal: Arc<Cell<BTreeSet<String>>>,
+    looking: AbortHandle,
+}
+
+impl Scene {
+    /// With leases of thirty seconds: what is free much sooner was not freed by them.
+    pub(crate) async fn new(pair: Pair) -> Self {
+        Self::with(pair, Config::default()).await
+    }
+
+    pub(crate) async fn with(pair: Pair, config: Config) -> Self {
+        let server = Server::start().await;
+        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+        for (name, text) in ["acquire", "release", "renew"].iter().zip(pair.scripts) {
+            proxy.name_script(name, text);
+        }
+        let ours = pair.client(&proxy.url(), config.clone()).await;
+        let theirs = pair.client(&server.url(), config).await;
+        let eternal = Arc::default();
+        let looking = tokio::spawn(look(server.admin().await, Arc::clone(&eternal))).abort_handle();
+        Self { pair, admin, ours, theirs, proxy, server, eternal, looking }
+    }
+
+    /// For one more holder of ours.
+    pub(crate) fn ours(&self) -> Mutex {
+        self.pair.of(&self.ours, "a")
+    }
+
+    /// For one more holder of the other client.
+    pub(crate) fn theirs(&self) -> Mutex {
+        self.pair.of(&self.theirs, "a")
+    }
+
+    pub(crate) fn key(&self) -> String {
+        self.pair.key("a")
+    }
+
+    /// Nothing is left soon, long before a lease is over, and nothing ever was to stay.
+    pub(crate) async fn is_clean(&self) {
+        eventually(SOON, "no key is left", async || self.keys().await.is_empty()).await;
+        self.nothing_stayed();
+    }
+
+    pub(crate) fn nothing_stayed(&self) {
+        let eternal = self.eternal.lock().expect("no panic under it");
+        assert!(eternal.is_empty(), "without a TTL at some time: {eternal:?}");
+    }
+
+    /// Everything but what stays, and what is the test's own.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let mut keys = self.admin.keys().await;
+        keys.retain(|key| {
+            key != "lock:grants"
+                && !key.starts_with("redisson_lock_token:")
+                && !key.starts_with("test:")
+        });
+        keys
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.looking.abort();
+    }
+}
+
+/// Looks at all keys, again and again, for as long as the server is there.
+async fn look(admin: Admin, found: Arc<Cell<BTreeSet<String>>>) {
+    while let Ok(eternal) = admin.try_cmd::<Vec<String>>(&["EVAL", ETERNAL, "0"]).await {
+        found.lock().expect("no panic under it").extend(eternal);
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Nothing that a test sees comes from the end of a lease, of a place or of a park.
+pub(crate) fn only_told() -> Config {
+    let long = Duration::from_secs(60);
+    Config::default().watchdog_timeout(long * 2).claim_timeout(long).max_park(long)
+}
+
+/// Somebody who waits. Dropped, it gives up.
+pub(crate) struct Waiter(JoinHandle<Result<Guard>>);
+
+impl Waiter {
+    /// Begins to wait for what is held, and does so for a while.
+    pub(crate) async fn parked(mutex: Mutex) -> Self {
+        let waiter = Self::begin(mutex);
+        sleep(A_WHILE).await;
+        assert!(!waiter.0.is_finished(), "it is held");
+        waiter
+    }
+
+    pub(crate) fn begin(mutex: Mutex) -> Self {
+        Self(tokio::spawn(async move { mutex.lock().await }))
+    }
+
+    /// It gets it soon.
+    pub(crate) async fn gets_it(self) -> Guard {
+        self.ends().await.expect("the lock")
+    }
+
+    /// What comes of it, soon.
+    pub(crate) async fn ends(mut self) -> Result<Guard> {
+        soon(&mut self.0).await.expect("no panic")
+    }
+}
+
+impl Deref for Waiter {
+    type Target = JoinHandle<Result<Guard>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// It is free, or is so soon, and is given back.
+pub(crate) async fn is_free_soon(mutex: Mutex) {
+    soon(mutex.lock()).await.expect("the lock").unlock().await.expect("it is ours");
+}
+
+/// Now, without a wait, by whomever it is asked for.
+pub(crate) async fn is_held(scene: &Scene) {
+    is_held_as(scene, "a").await;
+}
+
+pub(crate) async fn is_held_as(scene: &Scene, name: &str) {
+    for client in [&scene.ours, &scene.theirs] {
+        let tried = scene.pair.of(client, name).try_lock().await;
+        assert!(tried.expect("an answer").is_none(), "two hold it");
+    }
+}
+
+/// What comes of it; it must come soon.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(SOON, future).await.expect("it ends soon")
+}
+
+/// Asserts the kind of an error, showing what else it is.
+macro_rules! assert_err {
+    ($result:expr, $kind:pat) => {
+        match $result {
+            Err($kind) => {}
+            other => panic!("not {}: {other:?}", stringify!($kind)),
+        }
+    };
+}
+pub(crate) use assert_err;

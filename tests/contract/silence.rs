@@ -1,0 +1,139 @@
+//! Who falls silent, however it came to that, has it no longer than its lease; who does not keeps it.
+
+use std::time::{Duration, Instant};
+
+use parklock::{Config, Ended, Error, Guard};
+use tokio::runtime::Builder;
+
+use crate::common::fixture::quick;
+use crate::common::{Worker, WorkerSide};
+use crate::pair::Pair;
+use crate::scene::{Scene, Waiter, assert_err, is_held_as};
+
+/// Of a holder that may fall silent.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// What the next one may take beyond it.
+const FURTHER: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_holds() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let (pair, name) = (Pair::named(&boss.variable("PAIR")), boss.variable("NAME"));
+    let client = pair.client(&boss.variable("URL"), quick()).await;
+    let guard = pair.of(&client, &name).lock().await.unwrap();
+    boss.tell("holding");
+    while let Some(order) = boss.order().await {
+        match &*order {
+            "unlock" => return boss.tell(&format!("{:?}", guard.unlock().await)),
+            _ => boss.tell(&format!("{}", guard.is_valid())),
+        }
+    }
+}
+
+/// A process that holds the lock of this name.
+async fn holder(scene: &Scene, name: &str) -> Worker {
+    let url = scene.server.url();
+    let variables = [("URL", &*url), ("PAIR", scene.pair.name), ("NAME", name)];
+    let mut worker = Worker::start("silence::worker_that_holds", &variables);
+    assert_eq!(worker.hear().await, "holding");
+    worker
+}
+
+/// Waits for what its holder has left, and keeps it.
+async fn gets_it(scene: &Scene, name: &str, silence: impl AsyncFnOnce()) -> Guard {
+    let mutex = scene.pair.of(&scene.theirs, name);
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    silence().await;
+    let since = Instant::now();
+    let guard = waiter.await.unwrap().unwrap();
+    let waited = since.elapsed();
+    assert!(waited < LEASE + FURTHER, "{name}: {waited:?}");
+    guard
+}
+
+async fn killed(scene: &Scene) {
+    let mut worker = holder(scene, "killed").await;
+    let guard = gets_it(scene, "killed", async || worker.kill9()).await;
+    guard.unlock().await.unwrap();
+}
+
+async fn stopped(scene: &Scene) {
+    let mut worker = holder(scene, "stopped").await;
+    let guard = gets_it(scene, "stopped", async || worker.stop_process()).await;
+    worker.continue_process();
+    assert_eq!(worker.ask("valid?").await, "false", "it believes to hold what it has lost");
+    assert_eq!(worker.ask("unlock").await, "Err(Lost)");
+    assert!(guard.is_valid());
+    let third = scene.pair.of(&scene.ours, "stopped").try_lock().await;
+    assert!(third.unwrap().is_none(), "the next holder was driven out");
+    guard.unlock().await.unwrap();
+}
+
+async fn runtime_ended(scene: &Scene) {
+    let (pair, url) = (scene.pair, scene.server.url());
+    let holding = std::thread::spawn(move || {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (client, guard) = runtime.block_on(async {
+            let client = pair.client(&url, quick()).await;
+            let guard = pair.of(&client, "runtime").lock().await.unwrap();
+            (client, guard)
+        });
+        (runtime, client, guard)
+    });
+    let (runtime, client, guard) = holding.join().unwrap();
+    let next = gets_it(scene, "runtime", async || runtime.shutdown_background()).await;
+    assert_eq!(guard.lost().await, Ended::Lost);
+    assert!(!guard.is_valid());
+    assert_err!(guard.unlock().await, Error::Lost);
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+    drop(client);
+}
+
+/// The worst moment: who is called in is killed before it can hear of it.
+async fn killed_while_it_waits(scene: &Scene) {
+    let mut worker = holder(scene, "waits").await;
+    let (url, name) = (scene.server.url(), scene.pair.name);
+    let variables = [("URL", &*url), ("PAIR", name), ("NAME", "waits")];
+    let mut next = Worker::start("silence::worker_that_holds", &variables);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let guard = gets_it(scene, "waits", async || {
+        next.stop_process();
+        assert_eq!(worker.ask("unlock").await, "Ok(())");
+        next.kill9();
+    });
+    guard.await.unlock().await.unwrap();
+}
+
+/// Both who got it at once and who was called in, and holds no longer than a place at first.
+async fn renewed(scene: &Scene) {
+    let client = scene.pair.client(&scene.server.url(), quick()).await;
+    let mutex = |name| scene.pair.of(&client, name);
+    let (at_once, before) =
+        (mutex("at once").lock().await.unwrap(), mutex("called").lock().await.unwrap());
+    let waiter = Waiter::parked(mutex("called")).await;
+    before.unlock().await.unwrap();
+    let called = waiter.gets_it().await;
+    tokio::time::sleep(LEASE + LEASE / 5).await;
+    for (name, guard) in [("at once", at_once), ("called", called)] {
+        assert!(guard.is_valid(), "{name}");
+        is_held_as(scene, name).await;
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// All at once, since each takes a lease.
+pub(crate) async fn only_who_falls_silent_loses_it_when_its_lease_is_over(pair: Pair) {
+    let scene = Scene::with(pair, Config::default()).await;
+    tokio::join!(
+        killed(&scene),
+        stopped(&scene),
+        runtime_ended(&scene),
+        killed_while_it_waits(&scene),
+        renewed(&scene)
+    );
+    scene.is_clean().await;
+}

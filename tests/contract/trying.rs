@@ -1,0 +1,39 @@
+//! Who does not wait, or not for long.
+
+use std::time::{Duration, Instant};
+
+use crate::common::fixture::SOON;
+use crate::pair::Pair;
+use crate::scene::{Scene, Waiter, is_held, only_told};
+
+pub(crate) async fn a_try_while_it_is_held_is_none(pair: Pair) {
+    let scene = Scene::with(pair, only_told()).await;
+    let held = scene.theirs().try_lock().await.unwrap().expect("it is free");
+    is_held(&scene).await;
+    assert!(scene.ours().is_held().await.unwrap());
+    held.unlock().await.unwrap();
+    assert!(!scene.ours().is_held().await.unwrap());
+    scene.ours().try_lock().await.unwrap().expect("it is free").unlock().await.unwrap();
+    scene.is_clean().await;
+}
+
+pub(crate) async fn a_wait_with_a_limit_ends_in_time_and_holds_up_nobody(pair: Pair) {
+    let scene = Scene::with(pair, only_told()).await;
+    let held = scene.theirs().lock().await.unwrap();
+    for waiting in [scene.ours(), scene.theirs()] {
+        let (began, limit) = (Instant::now(), Duration::from_millis(80));
+        assert!(waiting.try_lock_for(limit).await.unwrap().is_none());
+        let took = began.elapsed();
+        assert!(took >= limit && took < SOON, "{took:?}");
+    }
+    // First in line stands one who goes, right when it would be its turn.
+    let going = Waiter::parked(scene.ours()).await;
+    let (ours, theirs) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
+    drop(going);
+    held.unlock().await.unwrap();
+    let (ours, theirs) = tokio::join!(async { ours.gets_it().await.unlock().await }, async {
+        theirs.gets_it().await.unlock().await
+    },);
+    ours.and(theirs).unwrap();
+    scene.is_clean().await;
+}
