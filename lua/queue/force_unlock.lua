@@ -8,7 +8,8 @@ local gone = redis.call('zrange', holders, 0, -1)
 for _, field in ipairs(gone) do
   leave(holders, field)
 end
-if #gone > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(gone, ' ')) end
+-- Not in anybody's name: whoever does this, may hold it too, and has to look as everybody else.
+if #gone > 0 then redis.pcall('publish', channel, 'force_unlock ' .. table.concat(gone, ' ')) end
 redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
 admit()
 clear()
