@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::rw_lock::RwLock;
 
@@ -43,7 +43,12 @@ impl WriteGuard {
     /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more. Otherwise as
     /// [`RwLock::read`] and [`Guard::unlock`]; then the lock is given back.
     pub async fn downgrade(self) -> Result<Guard> {
-        let reading = self.lock.read().await?;
+        let reading = tokio::select! {
+            // It may have been granted to others, for whom the reading would wait.
+            biased;
+            _ = self.guard.lost() => return Err(Error::Lost),
+            reading = self.lock.read() => reading?,
+        };
         self.guard.unlock().await?;
         Ok(reading)
     }

@@ -54,6 +54,8 @@ local function attempt(lock, line, field, lease, manner)
     code, value = take_in_line(lock, line, field, lease, manner)
   elseif redis.call('hexists', lock, field) == 1 then
     return grant(lock, field, math.max(lease, value)) -- run once more: it finds its own work
+  elseif redis.call('hexists', lock, 'mode') == 1 then
+    return REFUSED, 'CONFLICT rw' -- Redisson's read-write lock is a hash too
   end
   local waits = (manner == 'wait' or manner == 'insist') and client ~= ''
   if waits and (code == HELD or code == RESERVED) then

@@ -189,9 +189,10 @@ impl Engine {
         Some(Stint::new(tenure, turn))
     }
 
-    /// The entry in which a caller waits: that of all who ask for the same, or one of its own.
-    fn visit(&self, keys: &Arc<Keys>) -> Result<Visit> {
-        let visit = if keys.is_queued() {
+    /// The entry in which a caller waits: that of all who ask for the same, or one of its own, where it
+    /// waits for none of the others: they may be waiting for it.
+    fn visit(&self, keys: &Arc<Keys>, alone: bool) -> Result<Visit> {
+        let visit = if alone || keys.is_queued() {
             let id = self.next_tenure();
             self.table.place(keys, keys.channel_of(id.of(&self.client)), id)
         } else {

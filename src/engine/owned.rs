@@ -13,7 +13,8 @@ pub(crate) struct Owned(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    tenures: HashMap<(OwnerId, String, Kind), Weak<Tenure>>,
+    /// Mostly one; futures that an owner polls side by side may each have got its own.
+    tenures: HashMap<(OwnerId, String, Kind), Vec<Weak<Tenure>>>,
     /// So many there may be before the next sweep.
     most: usize,
 }
@@ -22,18 +23,22 @@ impl Owned {
     pub(crate) fn enter(&self, owner: OwnerId, tenure: &Arc<Tenure>) {
         let mut state = self.0.lock().expect("no panic under this lock");
         if state.tenures.len() >= state.most {
-            state
-                .tenures
-                .retain(|_, tenure| tenure.upgrade().is_some_and(|there| !there.is_over()));
+            state.tenures.retain(|_, tenures| tenures.iter().any(|tenure| live(tenure).is_some()));
             state.most = (state.tenures.len() * 2).max(64);
         }
-        state.tenures.insert(key(owner, &tenure.keys), Arc::downgrade(tenure));
+        let tenures = state.tenures.entry(key(owner, &tenure.keys)).or_default();
+        tenures.retain(|tenure| live(tenure).is_some());
+        tenures.push(Arc::downgrade(tenure));
     }
 
     pub(crate) fn find(&self, owner: OwnerId, keys: &Keys) -> Option<Arc<Tenure>> {
         let state = self.0.lock().expect("no panic under this lock");
-        state.tenures.get(&key(owner, keys))?.upgrade()
+        state.tenures.get(&key(owner, keys))?.iter().find_map(live)
     }
+}
+
+fn live(tenure: &Weak<Tenure>) -> Option<Arc<Tenure>> {
+    tenure.upgrade().filter(|there| !there.is_over())
 }
 
 fn key(owner: OwnerId, keys: &Keys) -> (OwnerId, String, Kind) {

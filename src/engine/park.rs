@@ -79,7 +79,9 @@ pub(crate) async fn acquire(
     {
         return Ok(Some(stint));
     }
-    let visit = engine.visit(keys)?;
+    // Nobody is in the way of who asks within what it holds, nor one reader in that of another.
+    let once = matches!(wish.patience, Patience::None);
+    let visit = engine.visit(keys, wish.beneath.is_some() || once && keys.is_shared())?;
     let started = Instant::now();
     let mut caller =
         Caller { engine, wish, started, asked: false, answered: false, failing: false, beat: None };
@@ -489,7 +491,8 @@ impl Contender<'_> {
 
     /// The same caller, waiting as another.
     fn again(&self) -> Result<Self> {
-        let turn = self.engine.visit(&self.entry().keys)?.try_turn().ok_or(Error::Closed)?;
+        let visit = self.engine.visit(&self.entry().keys, true)?;
+        let turn = visit.try_turn().ok_or(Error::Closed)?;
         Ok(Self { engine: self.engine, turn: Some(turn) })
     }
 }

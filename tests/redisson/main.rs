@@ -19,5 +19,8 @@ mod limits;
 mod names;
 mod peer;
 mod reentrance;
+mod rw;
+mod rw_counting;
+mod rw_crash;
 mod scene;
 mod waiting;

@@ -1,6 +1,14 @@
--- Not written yet.
+-- Take it away from all who read or write, and tell those who wait.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see rw.lua
+-- ARGV   see rw.lua
+-- Reply  how many had it
+--        an error of CONFLICT: the name is that of a plain lock
+--
+-- The keys of the readers mean nothing without it.
 
-return redis.error_reply('ERR not written yet')
+if is_strange() then return conflict() end
+confirm()
+local holders = math.max(0, redis.call('hlen', lock) - 1)
+if mode then free(ALL) end
+return { holders }

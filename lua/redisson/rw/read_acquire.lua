@@ -1,6 +1,45 @@
--- Not written yet.
+-- Begin to read.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see rw.lua
+-- ARGV   ..., owner field, -, lease in ms, -, the owner field of the write within which it reads ('':
+--        none)
+-- Reply  1, grant        reads; the grant is the new value of the counter
+--        0, TTL in ms    somebody writes, for so long at the most (-1: the key has no TTL)
+--        an error of CONFLICT: the name is that of a plain lock
+--
+-- Run again for the same owner field, it finds its own work and says "reads" once more.
 
-return redis.error_reply('ERR not written yet')
+local reader, lease, beneath = ARGV[7], tonumber(ARGV[9]), ARGV[11]
+if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
+
+local function may_read()
+  if mode ~= 'write' then return true end
+  local writer = beneath ~= '' and redis.call('hexists', lock, beneath .. ':write') == 1
+  return writer or redis.call('hexists', lock, reader) == 1
+end
+
+local function undo(err)
+  redis.pcall('hdel', lock, reader)
+  redis.pcall('del', key_of(reader, 1))
+  if not mode then redis.pcall('del', lock) end
+  return redis.error_reply(err)
+end
+
+-- First what shows that the reader lives: by itself it does nothing.
+local function enter()
+  local number, err = draw(1)
+  if not number then return redis.error_reply(err) end
+  local key = key_of(reader, 1)
+  local life = redis.pcall('set', key, 1, 'PX', math.max(lease, redis.call('pttl', key)))
+  if life.err then return redis.error_reply(life.err) end
+  local entered = redis.pcall('hset', lock, 'mode', mode or 'read', reader, 1)
+  if type(entered) == 'table' then return undo(entered.err) end
+  local kept, refusal = keep(lease)
+  if not kept then return undo(refusal) end
+  return { GRANTED, number }
+end
+
+if is_strange() then return conflict() end
+if may_read() then return enter() end
+confirm()
+return { HELD, redis.call('pttl', lock) }

@@ -1,6 +1,9 @@
--- Not written yet.
+-- Stop reading. The last reader frees the lock, and tells those who wait to write.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see rw.lua
+-- ARGV   ..., owner field
+-- Reply  1 it read | 0 it did not (any more)
+--
+-- HDEL and DEL are allowed when memory is full, and after them everything is.
 
-return redis.error_reply('ERR not written yet')
+return { stop_reading(ARGV[7]) }
