@@ -685,11 +685,14 @@ impl Two {
         Self { servers, admins }
     }
 
-    /// `a` and `c` on the first, `b` and `c` on the second.
+    /// `a`, `c` and `z` on the first, `b` and `c` on the second.
     async fn lock(&self, config: &Config) -> MultiLock {
         let here = client_with(&self.servers[0], config.clone()).await;
         let there = client_with(&self.servers[1], config.clone()).await;
-        MultiLock::new([there.lock("b"), here.lock("c"), here.lock("a"), there.lock("c")])
+        // Nobody names them in the same order, but for the servers of one name.
+        let mut locks = [here.lock("a"), there.lock("b"), here.lock("z")];
+        fastrand::shuffle(&mut locks);
+        MultiLock::new(locks.into_iter().chain([here.lock("c"), there.lock("c")]))
     }
 
     async fn is_free(&self) {
@@ -703,9 +706,9 @@ async fn locks_of_several_servers_are_held_together() {
     let two = Two::set().await;
     let (one, other) = (two.lock(&Config::default()).await, two.lock(&Config::default()).await);
     let guard = one.lock().await.unwrap();
-    assert_eq!(guard.tokens().len(), 4);
-    for admin in &two.admins {
-        assert_eq!(lock_keys(admin).await.len(), 2);
+    assert_eq!(guard.tokens().len(), 5);
+    for (admin, held) in two.admins.iter().zip([3, 2]) {
+        assert_eq!(lock_keys(admin).await.len(), held);
     }
     assert!(other.try_lock().await.unwrap().is_none());
     assert!(in_time(other.try_lock_for(A_WHILE)).await.unwrap().is_none());
@@ -786,6 +789,24 @@ async fn what_is_lost_while_another_is_waited_for_is_taken_again() {
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
     two.is_free().await;
+}
+
+/// What was taken first has as much time left as what came last.
+#[tokio::test]
+async fn a_lease_is_whole_however_slow_the_other_server_was() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let two = Two::set().await;
+    let slow = Proxy::before(&two.servers[1]).await;
+    slow.name_script("acquire", include_str!("../lua/lock/acquire.lua"));
+    let here = client(&two.servers[0]).await;
+    let there = Client::connect_with(slow.url(), Config::default()).await.unwrap();
+    let late = slow.script("acquire").first(1).delay_request(LEASE / 4, Duration::ZERO);
+    let multi = MultiLock::new([here.lock("a"), there.lock("b")]).lease(LEASE);
+    let guard = in_time(multi.lock()).await.unwrap();
+    late.happened().await;
+    let ttl = two.admins[0].pttl(&key("a")).await;
+    assert!(ttl > 3_300, "{ttl}");
+    guard.unlock().await.unwrap();
 }
 
 /// A fixed lease does not run out while another server is waited for, and is whole in the end.

@@ -465,13 +465,11 @@ pub(crate) struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    /// Contends at once, or not at all: if nobody of this client has the turn, or is about to take up what
-    /// was left with it.
+    /// Contends at once, or not at all if somebody of this client is there first. What was left for others
+    /// with the turn still holds the lock in Redis: for us it is somebody else's.
     pub(crate) fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let Some(turn) = engine.visit(keys)?.try_turn() else { return Ok(None) };
-        let contender = Self { engine, turn: Some(turn) };
-        let idle = contender.entry().tenure().is_some_and(|tenure| tenure.is_idle());
-        Ok((!idle).then_some(contender))
+        let turn = engine.visit(keys)?.try_turn();
+        Ok(turn.map(|turn| Self { engine, turn: Some(turn) }))
     }
 
     pub(crate) fn entry(&self) -> Arc<Entry> {

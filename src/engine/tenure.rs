@@ -216,12 +216,6 @@ impl Tenure {
         self.state().ended.is_some()
     }
 
-    /// Whether it was handed on, and nobody has taken it up.
-    pub(crate) fn is_idle(&self) -> bool {
-        let state = self.state();
-        state.ended.is_none() && state.holds == 0
-    }
-
     /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's place.
     pub(crate) fn is_to_last(&self, lease: Duration) {
         let mut state = self.state();
