@@ -69,23 +69,32 @@ async fn java_waits_for_each_lock_that_rust_has_together_with_others() {
     client.multi_lock(ABC).lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// A thread that takes them one after the other, as its multi-lock does, in the other order than ours.
+/// Redisson's own multi-lock, which takes them one after the other, in the other order than ours.
 #[tokio::test]
-async fn java_and_rust_take_turns_in_opposite_orders() {
+async fn the_multi_locks_of_both_take_turns_in_opposite_orders() {
     const ROUNDS: u32 = 40;
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (client, mut java) = (scene.client().await, scene.thread("java"));
+    java.ask("multilock b,a").await;
+    for name in ["a", "b"] {
+        assert_eq!(scene.holds(name).await, [1]);
+        assert!(client.multi_lock([name, "z"]).try_lock().await.unwrap().is_none());
+    }
+    java.ask("multiunlock b,a").await;
+
+    let ours = client.clone();
     let ours = tokio::spawn(async move {
         for _ in 0..ROUNDS {
-            let guard = client.multi_lock(["a", "b"]).lock().await.unwrap();
+            let guard = ours.multi_lock(["a", "b"]).lock().await.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(guard.is_valid());
             guard.unlock().await.unwrap();
         }
     });
     for _ in 0..ROUNDS {
-        for order in ["lock b", "lock a", "unlock b", "unlock a"] {
-            java.ask(order).await;
-        }
+        java.ask("multilock b,a").await;
+        assert!(client.multi_lock(["a", "b"]).try_lock().await.unwrap().is_none());
+        java.ask("multiunlock b,a").await;
     }
     timeout(SOON * 3, ours).await.expect("nobody blocks nobody").unwrap();
     eventually(SOON, "both are free", async || {
