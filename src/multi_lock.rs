@@ -36,17 +36,21 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 /// # Locks of one client
 /// All are taken in one step on the server, so that nobody ever sees a part of them held, and nobody can
 /// block another in a circle. Whoever finds one of them taken waits for that one, as for a [`Lock`], and
-/// **holds nothing meanwhile**; when it has that one, it asks for all others at once, and if one of these is taken now,
-/// gives back what it has and waits for that. The price is fairness: who wants many names that are much in demand may be
-/// overtaken again and again by those who want one. Name few, or take one lock for all.
+/// **holds nothing meanwhile**. When it has that one, it asks for all others at once; if one of these is
+/// taken now, it gives back what it has and waits for that.
+///
+/// The price is fairness: who wants many names that are much in demand may be overtaken again and again
+/// by those who want one. Name few, or take one lock for all.
 ///
 /// # Locks of several clients or kinds
-/// ([`MultiLock::new`]; several servers, or [fair](crate::Client::fair_lock) and
-/// [fenced](crate::Client::fenced_lock) locks.) No step on one server can take a lock on another: they
-/// are taken one after the other, in the order of their names, and who waits for one **holds those before it**.
-/// Since everybody takes them in the same order, nobody waits in a circle. That is so if all who
-/// compete for a name on several servers list these servers in the same order. If one of them cannot be had, all are given back. Two
-/// clients of one server are two parties: the same name through both waits for itself.
+/// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
+/// [fenced](crate::Client::fenced_lock) ones.) No step on one server can take a lock on another: they are
+/// taken one after the other, in the order of their names, and who waits for one **holds those before
+/// it**. Since everybody takes them in the same order, nobody waits in a circle, as long as all who
+/// compete for one name on several servers list these servers in the same order. If one of the locks
+/// cannot be had, all are given back.
+///
+/// Two clients of one server are two parties: the same name through both waits for itself.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
