@@ -30,7 +30,7 @@ impl RedGuard {
     /// As [`Guard::unlock`].
     ///
     /// # Errors
-    /// None if a majority confirmed it. Otherwise [`Error::Lost`] if some of them had it no more,
+    /// None if a majority confirmed it. Otherwise [`Error::Lost`](crate::Error::Lost) if some of them had it no more,
     /// or what the first of the others reported.
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
