@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::keys::Kind;
 use crate::lock::Lock;
+use crate::multi_lock::MultiLock;
 use crate::reentrant_lock::ReentrantLock;
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
@@ -142,6 +143,14 @@ impl Client {
     /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
     pub fn reentrant_lock(&self, name: impl Into<String>) -> ReentrantLock {
         ReentrantLock::new(Arc::clone(&self.engine), name.into())
+    }
+
+    /// Several locks at once: all of them or none. Making the handle does no I/O.
+    ///
+    /// Each name is that of a [`lock`](Self::lock); the order does not matter, and a name that comes twice
+    /// counts once.
+    pub fn multi_lock<N: Into<String>>(&self, names: impl IntoIterator<Item = N>) -> MultiLock {
+        MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }
 
     /// Closes the client, for all of its clones.

@@ -1,5 +1,6 @@
 //! What can go wrong, said in terms of what the caller may believe now.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +114,16 @@ pub enum Error {
 impl Error {
     pub(crate) fn config(reason: impl Into<String>) -> Self {
         Self::Config { reason: reason.into() }
+    }
+
+    /// A limit of time that ran out before any answer.
+    pub(crate) fn unanswered(limit: impl fmt::Debug) -> Self {
+        Self::Unavailable { source: said(format!("no answer within the limit of {limit:?}")) }
+    }
+
+    /// Whether a later try may help.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Indeterminate { .. })
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the handle of every exclusive lock is made of: a client, a name, a lease.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use crate::config::checked_lease;
-use crate::engine::{self, Engine, Lease, Patience, Stint, Wish};
+use crate::engine::{self, Engine, Lease, Patience, Stint, Together, Wish};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Hold, while_held};
 use crate::keys::{ALL, Keys, Kind};
@@ -79,6 +80,27 @@ impl Handle {
         Ok(self.engine.held_by(owner, self.keys()?))
     }
 
+    /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
+    /// one client, and distinct.
+    pub(crate) async fn acquire_all(
+        handles: &[&Self],
+        patience: Patience,
+    ) -> Result<Result<Vec<Guard>, usize>> {
+        let Some(first) = handles.first() else { return Ok(Ok(Vec::new())) };
+        let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.lease.clone()?));
+        let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
+        let names = wanted.len();
+        let span = tracing::debug_span!("lock.acquire_all", names);
+        let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await?;
+        Ok(match answer {
+            Together::Busy(at) => Err(at),
+            Together::Held(stints) => {
+                let guard = |stint| Guard::new(Arc::clone(&first.engine), stint);
+                Ok(stints.into_iter().map(guard).collect())
+            }
+        })
+    }
+
     /// Gets the lock however long it takes.
     pub(crate) async fn lock(&self, owner: Option<OwnerId>) -> Result<Guard> {
         let guard = self.acquire(owner, Patience::Endless).await?;
@@ -147,6 +169,20 @@ impl Handle {
 
     pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.engine, &other.engine)
+    }
+
+    /// What is wrong with its name or lease, if anything is.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lease.clone().and(self.keys().map(drop))
+    }
+
+    /// What the user calls it; nothing if it can have no such name.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.keys.as_ref().map_or(Cow::Borrowed(""), |keys| keys.name())
+    }
+
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        self.keys.as_ref().ok().map(|keys| keys.kind)
     }
 
     async fn answered<T>(&self, answer: std::result::Result<T, Fault>) -> Result<T> {

@@ -337,6 +337,52 @@ mod tests {
         assert_eq!(line(Layout::Redisson, "a{b}"), "lock_turn:a{b}");
     }
 
+    /// The slot of a cluster in which a key or channel lies: CRC-16/XMODEM of its hash tag, if it has one.
+    fn slot(key: &str) -> u16 {
+        let tag =
+            key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+        let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+        let shift = |crc: u16| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+        let step =
+            |crc: u16, byte: u8| (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| shift(crc));
+        hashed.bytes().fold(0, step) % 16_384
+    }
+
+    /// A name of the bytes that could make it more than one tag.
+    fn random_name() -> String {
+        let parts = ["{", "}", "%", "%7B", "{}", ":", "a", "ü", " "];
+        (0..fastrand::usize(1..8)).map(|_| parts[fastrand::usize(..parts.len())]).collect()
+    }
+
+    /// F48: whatever the name is, one slot has it all but the counter of the tokens, which all locks share.
+    #[test]
+    fn all_keys_of_a_native_name_lie_in_one_slot() {
+        assert_eq!((slot("123456789"), slot("user:{42}:x")), (0x31C3, slot("42")));
+        let kinds = [
+            Kind::Lock,
+            Kind::Fenced,
+            Kind::Fair,
+            Kind::Read,
+            Kind::Write,
+            Kind::Semaphore { permits: 3 },
+            Kind::Expirable { permits: 3 },
+            Kind::Latch,
+        ];
+        for _ in 0..10_000 {
+            let name = random_name();
+            for kind in kinds {
+                let keys = Keys::new(Layout::Native, kind, name.clone()).unwrap();
+                let lock = slot(&keys.lock().to_string());
+                for other in [keys.line(), keys.queue(), keys.notes()] {
+                    assert_eq!(slot(&other.to_string()), lock, "{other} of {name:?}");
+                }
+                assert_eq!(slot(&keys.channel), lock, "{} of {name:?}", keys.channel);
+                let waiter = keys.channel_of(TenureId(7).of("client"));
+                assert_eq!(slot(&waiter), lock, "{waiter} of {name:?}");
+            }
+        }
+    }
+
     #[test]
     fn an_owner_field_is_the_client_and_the_number_of_its_tenure() {
         assert_eq!(TenureId(7).of("client").to_string(), "client:7");

@@ -22,6 +22,7 @@
 //! | the same work to lock again in a nested call | [`ReentrantLock`] |
 //! | work that must stop when the lock is lost | [`Lock::run`] |
 //! | a time limit for the holder instead of renewal | [`Lock::lease`] |
+//! | several locks at once, all or none of them | [`MultiLock`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
 //! # What a lease cannot promise
@@ -41,6 +42,7 @@
 mod client;
 
 mod lock;
+mod multi_lock;
 mod red_lock;
 mod reentrant_lock;
 mod rw_lock;
@@ -49,6 +51,9 @@ mod write_guard;
 
 mod guard;
 mod handle;
+mod multi_guard;
+mod parts;
+mod progress;
 mod red_guard;
 
 mod engine;
@@ -72,6 +77,8 @@ pub use engine::Ended;
 pub use error::{Error, Result};
 pub use guard::{Guard, Hold};
 pub use lock::Lock;
+pub use multi_guard::{MultiGuard, MultiHold};
+pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use red_guard::{RedGuard, RedHold};
 pub use red_lock::RedLock;

@@ -1,5 +1,6 @@
 //! The exclusive lock: each guard is its own owner.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -154,6 +155,36 @@ impl Lock {
         F: Future<Output = T>,
     {
         self.handle.run(None, work).await
+    }
+
+    /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
+    /// one client, and distinct.
+    pub(crate) async fn acquire_all(
+        locks: &[&Self],
+        patience: Patience,
+    ) -> Result<Result<Vec<Guard>, usize>> {
+        let handles: Vec<_> = locks.iter().map(|lock| &lock.handle).collect();
+        Handle::acquire_all(&handles, patience).await
+    }
+
+    /// What is wrong with its name or lease, if anything is.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.handle.check()
+    }
+
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.handle.name()
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.handle.kind() == Some(Kind::Lock)
+    }
+
+    /// Whether both are the same lock, as far as one client can tell.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is_of_same_client(other)
+            && self.handle.kind() == other.handle.kind()
+            && self.name() == other.name()
     }
 
     /// How long one attempt may take if others do not depend on it.

@@ -9,15 +9,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result, said};
 use crate::guard::{Guard, while_held};
 use crate::lock::Lock;
+use crate::progress::{Progress, in_time};
 use crate::red_guard::{RedGuard, RedHold};
-
-/// The pause before servers that did not answer are asked again, give or take a half.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long the rest of the servers are given when a majority has answered: as long again as that
 /// took, and at least this.
@@ -94,15 +92,6 @@ impl Round {
     }
 }
 
-/// What is known of a call's way so far, should its time run out.
-#[derive(Default)]
-struct Progress {
-    /// A majority has answered, and some of it with "held".
-    held: bool,
-    /// Since when too few have answered, and what they said.
-    failing: Option<(Instant, Error)>,
-}
-
 impl RedLock {
     /// One lock made of the locks of several clients, each of another server.
     ///
@@ -141,17 +130,11 @@ impl RedLock {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
                 Judged::Held(first, kept) => {
-                    *progress = Progress { held: true, failing: None };
+                    progress.is_held();
                     self.wait_for(first, kept).await?
                 }
-                Judged::Failed(error) if !is_passing(&error) => return Err(error),
                 Judged::Failed(error) => {
-                    let since = progress.failing.take().map_or_else(Instant::now, |(at, _)| at);
-                    if since.elapsed() >= self.ride_out() {
-                        return Err(error);
-                    }
-                    progress.failing = Some((since, error));
-                    sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    progress.failed(error, self.ride_out()).await?;
                     BTreeMap::new()
                 }
             };
@@ -190,12 +173,7 @@ impl RedLock {
         let mut progress = Progress::default();
         match timeout(limit, self.wait(&mut progress)).await {
             Ok(guard) => guard.map(Some),
-            // To say "held by somebody else" would be a guess.
-            Err(_) => match progress {
-                Progress { failing: Some((_, error)), .. } => Err(error),
-                Progress { held: false, .. } => Err(unanswered(limit)),
-                Progress { held: true, .. } => Ok(None),
-            },
+            Err(_) => progress.out_of_time(limit),
         }
     }
 
@@ -277,7 +255,7 @@ impl RedLock {
         let asked = open.into_iter().map(|at| async move { (at, ask(&self.locks[at]).await) });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut round = Round { won, ..Round::default() };
-        while let Some((at, answer)) = before(until, asked.next()).await {
+        while let Some((at, answer)) = in_time(until, asked.next()).await.flatten() {
             round.heard(at, answer);
             let decided = round.won.len() >= self.majority()
                 || round.won.len() + asked.len() < self.majority();
@@ -319,7 +297,7 @@ impl RedLock {
                 kept.insert(at, guard);
             }
             // Our own client does not let us wait.
-            Err(error) if !is_passing(&error) => return Err(error),
+            Err(error) if !error.is_passing() => return Err(error),
             // The next round finds out what the others say.
             Ok(None) | Err(_) => {}
         }
@@ -347,33 +325,16 @@ enum Judged {
     Failed(Error),
 }
 
-/// The next answer, if one comes in time.
-async fn before<T>(until: Option<Instant>, next: impl Future<Output = Option<T>>) -> Option<T> {
-    match until {
-        None => next.await,
-        Some(until) => timeout_at(until, next).await.ok().flatten(),
-    }
-}
-
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
     let limit = lock.moment();
-    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(unanswered(limit)))
-}
-
-/// Whether a later try may help.
-fn is_passing(error: &Error) -> bool {
-    matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. })
-}
-
-fn unanswered(limit: Duration) -> Error {
-    Error::Unavailable { source: said(format!("no answer within {limit:?}")) }
+    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::unanswered(limit)))
 }
 
 /// What several servers reported, as one error: first what does not mend itself.
 fn worst(failed: impl Iterator<Item = Error>) -> Error {
     let mut worst = None;
     for error in failed {
-        if !is_passing(&error) {
+        if !error.is_passing() {
             return error;
         }
         worst = worst.or(Some(error));

@@ -7,8 +7,8 @@ use std::hash::Hash;
 
 use common::fixture::server_and_client;
 use parklock::{
-    Client, Config, Ended, Error, FencingToken, Guard, HandOff, Hold, Layout, Lock, Owner,
-    ReentrantLock,
+    Client, Config, Ended, Error, FencingToken, Guard, HandOff, Hold, Layout, Lock, MultiGuard,
+    MultiHold, MultiLock, Owner, ReentrantLock,
 };
 
 fn travels<T: Send + Sync + 'static>() {}
@@ -21,15 +21,19 @@ fn is_send<T: Send>(value: T) -> T {
 #[test]
 fn everything_can_be_sent_anywhere_and_shown() {
     travels::<Guard>();
+    travels::<MultiGuard>();
     is_cheap::<Client>();
     is_cheap::<Lock>();
     is_cheap::<ReentrantLock>();
+    is_cheap::<MultiLock>();
     is_cheap::<Hold>();
+    is_cheap::<MultiHold>();
     is_cheap::<Owner>();
     is_cheap::<Config>();
     is_cheap::<Error>();
     is_shown::<(Client, Config, Ended, Error)>();
     is_shown::<(Guard, HandOff, Hold, Layout, Lock, Owner, ReentrantLock)>();
+    is_shown::<(MultiGuard, MultiHold, MultiLock)>();
 }
 
 #[test]
@@ -61,6 +65,15 @@ async fn every_future_can_be_spawned() {
         is_send(reentrant.run(|hold| async move { hold.token() })).await.unwrap(),
         nested.token()
     );
+    let multi = client.multi_lock(["c", "d"]);
+    let guard = is_send(multi.lock()).await.unwrap();
+    assert!(is_send(multi.try_lock()).await.unwrap().is_none());
+    assert!(is_send(multi.try_lock_for(std::time::Duration::ZERO)).await.unwrap().is_none());
+    is_send(guard.extend(std::time::Duration::from_secs(1))).await.unwrap();
+    let lost = is_send(guard.lost());
+    is_send(guard.unlock()).await.unwrap();
+    assert_eq!(is_send(lost).await, Ended::Released);
+    is_send(multi.run(|hold| async move { hold.tokens() })).await.unwrap();
     is_send(client.close()).await;
 }
 

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["lib"],
     &["client"],
-    &["red_lock"],
+    &["multi_lock", "red_lock"],
     &["lock", "reentrant_lock", "rw_lock", "semaphore", "write_guard"],
     &["handle"],
-    &["red_guard"],
+    &["multi_guard", "red_guard"],
+    &["parts", "progress"],
     &["guard"],
     &["engine"],
     &["wire"],

@@ -1,4 +1,4 @@
-//! A question put to Redis: may this client have the lock?
+//! A question put to Redis: may this client have the lock, or several?
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,16 @@ pub(crate) enum Attempt {
     Unheard(Option<Duration>),
     /// Free, but another client is to have it first.
     Reserved,
+}
+
+/// The answer to an attempt to take several at once.
+pub(crate) enum AttemptAll {
+    /// All of them, in the order asked.
+    Granted(Vec<Grant>),
+    /// None: somebody else has this one, or is to have it first.
+    Busy(usize),
+    /// None, because of this one.
+    Refused(usize, Fault),
 }
 
 /// An attempt on its way. Dropped without an answer, it gives back what it may have got.
@@ -78,6 +88,43 @@ pub(crate) async fn exchange(
     let sent = Instant::now();
     let answer = connection.exchange(old, &claim.acquire).await;
     claim.settle(answer, sent)
+}
+
+/// Tries once to take several plain locks in one step: all of them or none.
+///
+/// # Cancel safety
+/// As [`attempt`], of each of them.
+pub(crate) async fn attempt_all(
+    engine: &Engine,
+    acquires: Vec<Acquire>,
+) -> Result<AttemptAll, Fault> {
+    let _open = engine.claims.token();
+    let mut connection = engine.commands.connection()?;
+    let open_on = Some(connection.generation());
+    let claim = |acquire| Claim { engine, acquire, open_on };
+    let mut claims: Vec<_> = acquires.into_iter().map(claim).collect();
+    let asked: Vec<_> = claims.iter().map(|claim| &claim.acquire).collect();
+    let sent = Instant::now();
+    let attempt = match connection.acquire_together(&asked).await? {
+        (_, Ok(Acquired::Granted(first))) => AttemptAll::Granted(granted(&asked, first, sent)?),
+        (which, Ok(_)) => AttemptAll::Busy(which),
+        (which, Err(fault)) => AttemptAll::Refused(which, fault),
+    };
+    claims.iter_mut().for_each(|claim| claim.open_on = None);
+    Ok(attempt)
+}
+
+/// The grants of a step that granted all.
+fn granted(acquires: &[&Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>, Fault> {
+    let now = Instant::now();
+    if acquires.iter().any(|acquire| now >= deadline(sent, acquire.lease)) {
+        return Err(Fault::late("the grants arrived when a lease was over"));
+    }
+    let grant = |(acquire, number): (&&Acquire, u64)| {
+        let Acquire { id, lease, .. } = **acquire;
+        Grant { id, number, lease, sent }
+    };
+    Ok(acquires.iter().zip(first..).map(grant).collect())
 }
 
 impl Claim<'_> {

@@ -10,6 +10,7 @@ mod releaser;
 mod stint;
 mod tenure;
 mod timetable;
+mod together;
 mod unsaid;
 mod watchdog;
 mod wheel;
@@ -27,6 +28,7 @@ pub(crate) use park::{Patience, Wish, acquire};
 pub(crate) use stint::Stint;
 pub use tenure::Ended;
 pub(crate) use tenure::Lease;
+pub(crate) use together::{Together, acquire_all};
 
 use crate::config::{Config, HandOff};
 use crate::engine::entry::{Called, Entry, Table, Turn, Visit};

@@ -472,18 +472,25 @@ impl Drop for Queued<'_> {
 /// The caller of this client that contends. Dropped before it was granted anything, it passes the
 /// turn on, and looks after our client's place in the lock's line: that is for whoever of us
 /// contends next.
-struct Contender<'a> {
+pub(crate) struct Contender<'a> {
     engine: &'a Arc<Engine>,
     turn: Option<Turn>,
 }
 
-impl Contender<'_> {
-    fn entry(&self) -> Arc<Entry> {
+impl<'a> Contender<'a> {
+    /// Contends at once, or not at all if somebody of this client is there first. What was left for others
+    /// with the turn still holds the lock in Redis: for us it is somebody else's.
+    pub(crate) fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
+        let turn = engine.visit(keys)?.try_turn();
+        Ok(turn.map(|turn| Self { engine, turn: Some(turn) }))
+    }
+
+    pub(crate) fn entry(&self) -> Arc<Entry> {
         Arc::clone(self.turn.as_ref().expect("it has not been granted yet").entry())
     }
 
     /// The script that granted it took us out of the line.
-    fn granted(mut self) -> Turn {
+    pub(crate) fn granted(mut self) -> Turn {
         let turn = self.turn.take().expect("it is granted once");
         turn.entry().line_up(false);
         turn

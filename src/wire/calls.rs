@@ -10,7 +10,8 @@ use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{
-    ACQUIRE, COUNT, EXCHANGE, FENCED_ACQUIRE, FORCE_UNLOCK, LEAVE_LINE, RELEASE, RENEW, STATUS,
+    ACQUIRE, ACQUIRE_ALL, COUNT, EXCHANGE, FENCED_ACQUIRE, FORCE_UNLOCK, LEAVE_LINE, RELEASE,
+    RENEW, STATUS,
 };
 
 /// What is asked of a lock that may not be free.
@@ -120,6 +121,39 @@ impl Connection<'_> {
         };
         let fenced = acquires[0].keys.kind == Kind::Fenced;
         self.call(if fenced { &FENCED_ACQUIRE } else { &ACQUIRE }, fill).await
+    }
+
+    /// Takes all of these plain locks, or none. The answer, and which of them it is about: a grant is that
+    /// of the first, and each of the others has one more.
+    pub(crate) async fn acquire_together(
+        &mut self,
+        acquires: &[&Acquire],
+    ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
+        let (floor, terms) = (self.floor(Instant::now()), self.terms());
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(1 + acquires.len() * 2).arg(acquires[0].keys.tokens());
+            for Acquire { keys, .. } in acquires {
+                cmd.arg(keys.lock()).arg(keys.line());
+            }
+            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(terms.in_line());
+            cmd.arg(acquires[0].manner.word());
+            for Acquire { id, lease, .. } in acquires {
+                cmd.arg(id.of(&terms.client)).arg(millis(*lease));
+            }
+        };
+        let reply = items(self.call(&ACQUIRE_ALL, fill).await?)?;
+        let [code, Value::Int(which), value] = reply.as_slice() else {
+            return Err(strange(&reply));
+        };
+        let answer = self.acquired(&[code.clone(), value.clone()]);
+        if let Ok(Acquired::Granted(first)) = answer {
+            self.granted(first + acquires.len() as u64 - 1);
+        }
+        let which = usize::try_from(*which).ok().filter(|which| *which <= acquires.len());
+        match answer {
+            Err(fault) if fault.is_open() => Err(fault),
+            answer => Ok((which.ok_or_else(|| strange(&reply))?.saturating_sub(1), answer)),
+        }
     }
 
     /// Offers a lock that we hold: to those who wait for it, and if there are none, to ourselves.

@@ -25,6 +25,7 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "lock/grant.lua" "lock/clear.lua" "lock/take.lua" "lock/acquire.lua",
+    ACQUIRE_ALL = "lock/grant.lua" "lock/take.lua" "lock/acquire_all.lua",
     EXCHANGE = "lock/grant.lua" "lock/take.lua" "lock/exchange.lua",
     LEAVE_LINE = "lock/leave_line.lua",
     COUNT = "lock/count.lua",

@@ -16,6 +16,7 @@ mod fairness;
 mod force;
 mod leases;
 mod limits;
+mod multi;
 mod names;
 mod peer;
 mod reentrance;

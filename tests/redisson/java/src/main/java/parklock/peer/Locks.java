@@ -2,6 +2,7 @@ package parklock.peer;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import java.util.Arrays;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
@@ -11,11 +12,11 @@ import org.redisson.client.codec.StringCodec;
 /**
  * {@code lock name [lease]}, {@code trylock name [wait [lease]]}, {@code unlock}, {@code count}, {@code isheld},
  * {@code islocked}, {@code ttl}, {@code force}, {@code increment name counter times}; the same with {@code fair},
- * {@code fenced}, {@code read}, {@code write} or {@code spin} before it: {@code fairtrylock name 500}. Times are in
- * milliseconds.
+ * {@code fenced}, {@code read}, {@code write} or {@code spin} before it: {@code fairtrylock name 500}; with
+ * {@code multi}, several names with commas between them: {@code multilock a,b}. Times are in milliseconds.
  */
 final class Locks {
-    private static final String[] KINDS = {"fair", "fenced", "read", "write", "spin"};
+    private static final String[] KINDS = {"fair", "fenced", "multi", "read", "write", "spin"};
 
     private final RedissonClient redisson;
 
@@ -51,6 +52,8 @@ final class Locks {
         return switch (kind) {
             case "fair" -> redisson.getFairLock(name);
             case "fenced" -> redisson.getFencedLock(name);
+            case "multi" -> redisson.getMultiLock(
+                    Arrays.stream(name.split(",")).map(redisson::getLock).toArray(RLock[]::new));
             case "read" -> redisson.getReadWriteLock(name).readLock();
             case "write" -> redisson.getReadWriteLock(name).writeLock();
             default -> redisson.getSpinLock(name);

@@ -1,0 +1,89 @@
+//! Several plain locks in one step: all of them, or none.
+//!
+//! 1. Nobody waits here: who finds one of them taken is told which.
+//! 2. The turns of all are taken before Redis is asked, so that one client contends once for each.
+//! 3. What is granted is a tenure for each lock, like any other.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::claim::{AttemptAll, attempt_all};
+use crate::engine::park::{Contender, Patience};
+use crate::engine::stint::Stint;
+use crate::engine::tenure::{Holder, Lease};
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::owner::OwnerId;
+use crate::wire::{Acquire, Fault, Manner};
+
+/// What came of asking for several at once.
+pub(crate) enum Together {
+    /// All of them, in the order asked.
+    Held(Vec<Stint>),
+    /// None: this one is somebody else's.
+    Busy(usize),
+}
+
+/// Takes all of these locks of one client, or none. They are distinct. Who has patience leaves a lock to
+/// those who stand in line for it.
+///
+/// # Cancel safety
+/// What Redis may have granted to a dropped future is given back in the background.
+pub(crate) async fn acquire_all(
+    engine: &Arc<Engine>,
+    wanted: &[(Arc<Keys>, Lease)],
+    patience: Patience,
+) -> Result<Together> {
+    // A connection that has just broken is back in no time.
+    let _ = engine.connected().await;
+    let mut contenders = Vec::with_capacity(wanted.len());
+    for (at, (keys, _)) in wanted.iter().enumerate() {
+        match Contender::at_once(engine, keys)? {
+            Some(contender) => contenders.push(contender),
+            None => return Ok(Together::Busy(at)),
+        }
+    }
+    let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience)).collect();
+    let grants = match attempt_all(engine, acquires).await {
+        Ok(AttemptAll::Granted(grants)) => grants,
+        Ok(AttemptAll::Busy(at)) => return Ok(Together::Busy(at)),
+        Ok(AttemptAll::Refused(at, fault)) => {
+            return Err(explained(engine, fault, wanted, at).await);
+        }
+        Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
+    };
+    let asked_by = OwnerId::current();
+    let begun =
+        contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {
+            contender.entry().answered();
+            engine.begin(
+                contender.granted(),
+                grant,
+                Holder { owner: None, asked_by, lease: *lease },
+            )
+        });
+    // Each is begun, whatever becomes of the others: a client that was closed gives back all of them.
+    let begun: Vec<_> = begun.collect();
+    Ok(Together::Held(begun.into_iter().collect::<Result<_>>()?))
+}
+
+fn asked(engine: &Engine, (keys, lease): &(Arc<Keys>, Lease), patience: Patience) -> Acquire {
+    Acquire {
+        keys: Arc::clone(keys),
+        id: engine.next_tenure(),
+        lease: engine.lease(*lease),
+        manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Look },
+        part: 1,
+        beneath: None,
+        beat: 0,
+    }
+}
+
+async fn explained(
+    engine: &Engine,
+    fault: Fault,
+    wanted: &[(Arc<Keys>, Lease)],
+    at: usize,
+) -> Error {
+    engine.commands.explained(fault, &wanted[at].0).await
+}
