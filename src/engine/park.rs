@@ -481,7 +481,7 @@ impl<'a> Contender<'a> {
     /// Contends at once, or not at all if somebody of this client is there first. What was left for others
     /// with the turn still holds the lock in Redis: for us it is somebody else's.
     pub(crate) fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let turn = engine.visit(keys)?.try_turn();
+        let turn = engine.visit(keys, false)?.try_turn();
         Ok(turn.map(|turn| Self { engine, turn: Some(turn) }))
     }
 
