@@ -22,6 +22,8 @@
 //! | the same work to lock again in a nested call | [`ReentrantLock`] |
 //! | work that must stop when the lock is lost | [`Lock::run`] |
 //! | a time limit for the holder instead of renewal | [`Lock::lease`] |
+//! | so many at a time | [`Semaphore`] |
+//! | many who wait until so many have come | [`CountDownLatch`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
 //! # What a lease cannot promise
@@ -40,6 +42,7 @@
 
 mod client;
 
+mod latch;
 mod lock;
 mod red_lock;
 mod reentrant_lock;
@@ -71,6 +74,7 @@ pub use config::{Config, HandOff, Layout};
 pub use engine::Ended;
 pub use error::{Error, Result};
 pub use guard::{Guard, Hold};
+pub use latch::CountDownLatch;
 pub use lock::Lock;
 pub use owner::Owner;
 pub use red_guard::{RedGuard, RedHold};

@@ -8,7 +8,7 @@ const LAYERS: [&[&str]; 10] = [
     &["lib"],
     &["client"],
     &["red_lock"],
-    &["lock", "reentrant_lock", "rw_lock", "semaphore", "write_guard"],
+    &["lock", "reentrant_lock", "rw_lock", "latch", "semaphore", "write_guard"],
     &["handle"],
     &["red_guard"],
     &["guard"],
