@@ -5,7 +5,8 @@
 --        otherwise now or never), the owner field within whose hold it needs no room ('': nobody's), which sign of life it is
 -- Reply  1, grant        entered; the grant is the new value of the counter
 --        0, TTL in ms    there is no room, for so long at the most
---        an error of CONFLICT: others use the name for another kind, or with another capacity
+--        an error of CONFLICT: others use the name for another kind, or with another capacity, or there
+--        will never be so much
 --
 -- Run again for the same owner field, it finds its own work: in the queue it keeps its place, and what
 -- it was let into meanwhile it keeps for its whole lease.
@@ -58,9 +59,30 @@ local function attempt()
   return refuse()
 end
 
-if known and known ~= kind then return redis.error_reply('CONFLICT ' .. known) end
 local newcomer = not redis.call('zscore', queue, field) and not redis.call('zscore', holders, field)
-if newcomer and known and capacity ~= tonumber(ARGV[3]) then
-  return redis.error_reply('CONFLICT ' .. kind .. ' with a capacity of ' .. capacity)
+
+local function dissent()
+  if not known then return nil end
+  if known ~= kind then return known end
+  -- More than it was made smaller to could be waited for without an end.
+  if newcomer and capacity ~= tonumber(ARGV[3]) or part > capacity then
+    return known .. ' with a capacity of ' .. capacity
+  end
 end
+
+local other = dissent()
+if other then
+  -- Who has gone has no say: that is looked after in the words of their kind.
+  kind = known
+  leave(queue, field)
+  admit()
+  clear()
+  kind = ARGV[2]
+  if newcomer then
+    known = redis.call('hget', notes, 'kind')
+    capacity = tonumber(known and redis.call('hget', notes, 'capacity') or ARGV[3])
+    other = dissent()
+  end
+end
+if other then return redis.error_reply('CONFLICT ' .. other) end
 return attempt()

@@ -105,7 +105,9 @@ local function keep(ms)
 end
 
 local function clear()
-  if redis.call('exists', holders, queue) == 0 then redis.call('del', notes) end
+  if redis.call('exists', holders, queue) > 0 then return end
+  redis.call('del', notes)
+  held = 0
 end
 
 -- When the first of the holders will have to go, in ms.
