@@ -52,11 +52,8 @@ async fn all_who_wait_pass_when_it_was_counted_down_to_zero() {
         let server = Server::start().await;
         let admin = server.admin().await;
         let url = server.url();
-        let (a, b, c) = tokio::join!(
-            client_of(&url, layout),
-            client_of(&url, layout),
-            client_of(&url, layout)
-        );
+        let (a, b, c) =
+            tokio::join!(client_of(&url, layout), client_of(&url, layout), client_of(&url, layout));
         assert!(a.count_down_latch("a").set(3).await.unwrap());
         let mut waiters: Vec<_> = [&b, &b, &c, &c].map(waiter).into();
         awaited(&admin, layout, 2).await;
@@ -105,8 +102,7 @@ async fn a_count_that_arrives_twice_counts_once() {
         let server = Server::start().await;
         let proxy = Proxy::before(&server).await;
         proxy.name_script("count_down", include_str!("../lua/latch/count_down.lua"));
-        let config =
-            Config::default().layout(layout).response_timeout(Duration::from_millis(200));
+        let config = Config::default().layout(layout).response_timeout(Duration::from_millis(200));
         let client = Client::connect_with(proxy.url(), config).await.unwrap();
         let latch = client.count_down_latch("a");
         latch.set(5).await.unwrap();

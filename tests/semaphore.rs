@@ -4,12 +4,14 @@
 
 mod common;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, is_pending, lock_keys, quick};
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
+use futures_util::StreamExt;
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Result, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -87,8 +89,7 @@ impl Scene {
 
     /// Waits until so many clients listen.
     async fn awaited_by(&self, clients: usize) {
-        let channel =
-            if self.of == Native { "lock_channel:{a}" } else { "redisson_sc:{a}" };
+        let channel = if self.of == Native { "lock_channel:{a}" } else { "redisson_sc:{a}" };
         let listen = async || self.admin.subscribers(channel).await == clients;
         eventually(SOON, &format!("{clients} clients listen"), listen).await;
         sleep(common::fixture::A_WHILE).await;
@@ -490,6 +491,44 @@ async fn permits_come_back_although_the_server_is_full() {
     }
 }
 
+/// What a script of Redisson's semaphores answers to a client `c`: `code, ...`.
+async fn runs(admin: &Admin, kind: &str, script: &str, further: &[&str]) -> Vec<i64> {
+    let text = [
+        include_str!("../lua/lock/grant.lua"),
+        include_str!("../lua/redisson/semaphore/semaphore.lua"),
+        script,
+    ];
+    let leases = if kind == "expirable" { "{a}:timeout" } else { "lock_permits:{a}" };
+    let (text, floor) = (text.concat(), "1000");
+    let keys = ["lock:grants", "a", leases, "lock_notes:{a}"];
+    let mut words = vec!["EVAL", &text, "4"];
+    words.extend(keys);
+    words.extend([floor, kind, "5", "redisson_sc:{a}", "0", "1000"]);
+    words.extend(further);
+    admin.cmd(&words).await
+}
+
+/// Under the same owner field: the network may deliver a request twice.
+#[tokio::test]
+async fn a_script_that_runs_twice_takes_and_gives_back_once() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let acquire = include_str!("../lua/redisson/semaphore/acquire.lua");
+    let release = include_str!("../lua/redisson/semaphore/release.lua");
+    for kind in ["semaphore", "expirable"] {
+        let free = async || admin.cmd::<i64>(&["GET", "a"]).await;
+        for _ in 0..2 {
+            let taken = runs(&admin, kind, acquire, &["c:1", "3", "60000", "wait", "", "0"]).await;
+            assert_eq!(taken[0], 1);
+            assert_eq!(free().await, 2, "{kind}");
+        }
+        assert_eq!(runs(&admin, kind, release, &["c:1"]).await, [1]);
+        assert_eq!(runs(&admin, kind, release, &["c:1"]).await, [0]);
+        assert_eq!(free().await, 5, "{kind}");
+        admin.cmd::<()>(&["FLUSHALL"]).await;
+    }
+}
+
 /// Java deletes it, or it is evicted: what is held is not given out anew.
 #[tokio::test]
 async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
@@ -509,6 +548,73 @@ async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
     }
 }
 
+/// Its client is cut off; its keys outlive it, since another one had held for longer.
+#[tokio::test]
+async fn who_is_gone_has_no_say_about_the_number() {
+    let scene = Scene::of(Native).await;
+    let proxy = Proxy::before(&scene.server).await;
+    let other = Native.permits(&Native.client(&proxy.url(), Config::default()).await, 2);
+    let long = scene.permits(2).lease(LONG).acquire().await.unwrap();
+    let lost = other.lease(Duration::from_millis(50)).acquire().await.unwrap();
+    let _cut_off = proxy.blackhole(None);
+    long.unlock().await.unwrap();
+    assert_eq!(timeout(SOON, lost.lost()).await, Ok(Ended::Lost));
+    sleep(Duration::from_millis(100)).await;
+
+    let all = scene.permits(3).try_acquire_many(3).await;
+
+    assert!(all.unwrap().is_some(), "nobody holds, nobody waits");
+}
+
+/// It could wait for ever, and with it all who came after it.
+#[tokio::test]
+async fn who_waits_for_more_than_there_will_be_is_told() {
+    for of in [Native, Expirable] {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(3);
+        let held = permits.acquire().await.unwrap();
+        let other = scene.another().await;
+        let (three, permits) = (waiting(&of.permits(&other, 3), 3), permits);
+        scene.awaited_by(1).await;
+
+        let two = permits.set_permits(2).await.unwrap();
+        held.unlock().await.unwrap();
+
+        let answer = timeout(SOON, three).await.expect("it is told").unwrap();
+        assert!(matches!(answer, Err(Error::Conflict { .. })), "{of:?}");
+        let both = timeout(SOON, two.acquire_many(2)).await.expect("nobody is before us");
+        both.unwrap().unlock().await.unwrap();
+    }
+}
+
+/// Redisson's subscribers read a number and fail on anything else; on one below zero, those of semaphores do too.
+#[tokio::test]
+async fn what_redisson_is_told_is_how_many_are_free() {
+    for of in [Plain, Expirable] {
+        let scene = Scene::of(of).await;
+        let told = redis::Client::open(scene.server.url()).unwrap();
+        let mut told = told.get_async_pubsub().await.unwrap();
+        told.psubscribe("*").await.unwrap();
+        let permits = scene.permits(3);
+
+        let one = permits.acquire().await.unwrap(); // 2 are free, of a semaphore that is new
+        let two = permits.acquire_many(2).await.unwrap();
+        let fewer = permits.set_permits(1).await.unwrap(); // -2
+        two.unlock().await.unwrap(); // 0
+        one.unlock().await.unwrap(); // 1
+        let more = fewer.set_permits(4).await.unwrap(); // 4
+        let _held = more.acquire_many(4).await.unwrap();
+        assert!(more.force_unlock().await.unwrap()); // 4
+        scene.admin.publish("end", "end").await;
+
+        let messages = told.on_message();
+        let messages = messages.map(|message| message.get_payload::<String>().unwrap());
+        let messages: Vec<String> =
+            messages.take_while(|text| ready(text != "end")).collect().await;
+        assert_eq!(messages, ["2", "1", "4", "4"], "{of:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_name_of_another_kind_is_a_conflict() {
     for of in ALL {
@@ -517,6 +623,12 @@ async fn a_name_of_another_kind_is_a_conflict() {
         assert!(matches!(scene.permits(1).acquire().await, Err(Error::Conflict { .. })), "{of:?}");
         assert!(matches!(scene.permits(1).available().await, Err(Error::Conflict { .. })));
     }
+    let scene = Scene::of(Native).await;
+    let read = scene.client.rw_lock("a").read().await.unwrap();
+    assert!(matches!(scene.permits(1).acquire().await, Err(Error::Conflict { .. })));
+    assert!(matches!(scene.permits(1).available().await, Err(Error::Conflict { .. })));
+    assert!(matches!(scene.permits(1).force_unlock().await, Err(Error::Conflict { .. })));
+    read.unlock().await.unwrap();
     let scene = Scene::of(Plain).await;
     scene.admin.cmd::<()>(&["SET", "a", "text"]).await;
     assert!(matches!(scene.permits(1).acquire().await, Err(Error::Conflict { .. })));

@@ -151,9 +151,8 @@ async fn two_jvms_and_two_rust_processes_count_exactly() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let url = scene.server.url();
     let second = Jvm::start(&url, USUAL).await.expect("as the first one");
-    let mut workers: Vec<Worker> = (0..2)
-        .map(|_| Worker::start("latch::worker_that_counts_down", &[("URL", &url)]))
-        .collect();
+    let mut workers: Vec<Worker> =
+        (0..2).map(|_| Worker::start("latch::worker_that_counts_down", &[("URL", &url)])).collect();
     let latch = scene.client().await.count_down_latch("a");
     latch.set(2 * COUNTS as u64 + 2 * COUNTS as u64 + 1).await.unwrap();
     let (mut waits, mut counts) = (scene.thread("waits"), scene.thread("counts"));

@@ -6,8 +6,8 @@ use parklock::{Client, Config, Error, Guard, Layout, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::common::{Admin, Worker, WorkerSide, eventually};
 use crate::common::fixture::SOON;
+use crate::common::{Admin, Worker, WorkerSide, eventually};
 use crate::peer::{Jvm, Thread};
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
 
@@ -332,7 +332,8 @@ async fn java_takes_many_or_waits_for_many() {
 #[tokio::test]
 async fn a_number_of_javas_is_taken_as_it_is() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (some, mut java) = (forgetful(&scene).await.semaphore("a", 1_000_000), scene.thread("java"));
+    let (some, mut java) =
+        (forgetful(&scene).await.semaphore("a", 1_000_000), scene.thread("java"));
     assert_eq!(java.result("semset a 2147483647 60000").await, "true");
     let million = some.acquire_many(1_000_000).await.unwrap();
     assert_eq!(java.result("semavailable a").await, "2146483647");
@@ -345,7 +346,8 @@ async fn a_number_of_javas_is_taken_as_it_is() {
 #[tokio::test]
 async fn each_gets_all_of_it_in_turn() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (two, mut java) = (forgetful(&scene).await.expirable_semaphore("a", 2), scene.thread("java"));
+    let (two, mut java) =
+        (forgetful(&scene).await.expirable_semaphore("a", 2), scene.thread("java"));
     for _ in 0..3 {
         let both = two.acquire_many(2).await.unwrap();
         java.order("permitmany a 2").await;

@@ -5,7 +5,8 @@
 --        beneath which it is asked (not used), how often the caller was answered before
 -- Reply  1, grant        taken; the grant is the new value of the counter
 --        0, TTL in ms    there are not so many, and no lease ends before; a day if no end is known
---        an error of CONFLICT: 'expirable' only: there is another number of permits in all
+--        an error of CONFLICT: 'expirable' only: there is another number of permits in all, or less than
+--        what is asked for
 --
 -- Of a plain semaphore nobody knows how many permits there are in all, so that nobody can disagree.
 -- Whoever waits already goes on waiting if that number changes.
@@ -45,7 +46,7 @@ end
 local function attempt()
   reap()
   local there = total()
-  if expirable and answered == 0 and there and there ~= capacity then
+  if expirable and there and (answered == 0 and there ~= capacity or part > there) then
     touch()
     return redis.error_reply('CONFLICT expirable semaphore with ' .. there .. ' permits')
   end
