@@ -7,6 +7,7 @@ use crate::config::{Config, Layout};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::keys::Kind;
+use crate::latch::CountDownLatch;
 use crate::lock::Lock;
 use crate::multi_lock::MultiLock;
 use crate::reentrant_lock::ReentrantLock;
@@ -136,6 +137,13 @@ impl Client {
                 Semaphore::expirable(Arc::clone(&self.engine), name.into(), permits)
             }
         }
+    }
+
+    /// A number that is counted down to zero, and that others wait for. Making the handle does no I/O.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
+    pub fn count_down_latch(&self, name: impl Into<String>) -> CountDownLatch {
+        CountDownLatch::new(Arc::clone(&self.engine), name.into())
     }
 
     /// A lock that its owner may take again. Making the handle does no I/O.

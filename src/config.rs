@@ -11,6 +11,11 @@ use crate::tls::Tls;
 pub(crate) const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
+/// The longest of them.
+pub(crate) fn longest_lease() -> Duration {
+    *LEASE.end()
+}
+
 /// Shorter, the watchdog's steps of some milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 

@@ -81,6 +81,18 @@ pub enum Error {
         of: u32,
     },
 
+    /// A latch cannot count so far.
+    #[error("invalid count of {count}: it must be less than 2^53")]
+    InvalidCount {
+        /// The count that was asked for.
+        count: u64,
+    },
+
+    /// The latch is not there: nobody has set it, or it was deleted, or its time is over. Whether it was
+    /// ever counted down to zero is not known.
+    #[error("the latch is not set, or not any more")]
+    Unset,
+
     /// Its owner holds the lock to read, and asked to write: it would wait for itself.
     #[error("who holds a lock to read cannot lock it to write: it would wait for itself")]
     Upgrade,

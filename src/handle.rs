@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::config::checked_lease;
+use crate::config::{Layout, checked_lease};
 use crate::engine::{self, Engine, Lease, Patience, Stint, Together, Wish};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Hold, while_held};
 use crate::keys::{ALL, Keys, Kind};
 use crate::owner::OwnerId;
-use crate::wire::{Fault, Status};
+use crate::wire::{Fault, Order, Status};
 
 /// A lock by name. What is wrong with its name or lease is said by the first call, so that making
 /// a handle needs no error handling.
@@ -73,6 +73,22 @@ impl Handle {
         let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
         let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
         Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
+    }
+
+    /// Waits for what is passed and not held; whether it was open before the patience ran out.
+    pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
+        let keys = self.keys()?;
+        // How long the latch is there is not how long anybody has it.
+        let lease = Lease::Watched;
+        let wish = Wish { owner: None, lease, patience, part: self.part, beneath: None };
+        let span = tracing::debug_span!("latch.wait", name = ?keys.name());
+        let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
+        Ok(stint.is_some())
+    }
+
+    /// Has something done to a latch, once.
+    pub(crate) async fn order(&self, order: Order) -> Result<i64> {
+        self.engine.order(self.keys()?, order).await
     }
 
     /// What this owner has of it, by its own account.
@@ -160,6 +176,16 @@ impl Handle {
             Ok(Lease::Fixed(lease)) => Some(lease),
             _ => None,
         }
+    }
+
+    /// The lease that it is given.
+    pub(crate) fn checked_lease(&self) -> Result<Duration> {
+        self.lease.clone().map(|lease| self.engine.lease(lease))
+    }
+
+    /// Whether it is shared with Redisson.
+    pub(crate) fn is_redissons(&self) -> bool {
+        self.engine.config.layout == Layout::Redisson
     }
 
     /// How long a call outlives a server that is gone.

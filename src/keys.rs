@@ -205,14 +205,17 @@ impl Keys {
     /// of a client waits for all of them.
     pub(crate) fn is_queued(&self) -> bool {
         match self.layout {
-            Layout::Native => !matches!(self.kind, Kind::Lock | Kind::Fenced),
+            Layout::Native => !matches!(self.kind, Kind::Lock | Kind::Fenced | Kind::Latch),
             Layout::Redisson => self.kind == Kind::Fair,
         }
     }
 
     /// Whether several may hold it at once.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.kind, Kind::Read | Kind::Semaphore { .. } | Kind::Expirable { .. })
+        matches!(
+            self.kind,
+            Kind::Read | Kind::Semaphore { .. } | Kind::Expirable { .. } | Kind::Latch
+        )
     }
 
     /// Whether it lies in Redis as a plain lock does.

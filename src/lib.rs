@@ -22,6 +22,10 @@
 //! | the same work to lock again in a nested call | [`ReentrantLock`] |
 //! | work that must stop when the lock is lost | [`Lock::run`] |
 //! | a time limit for the holder instead of renewal | [`Lock::lease`] |
+//! | strictly first come, first served, across all processes and tasks | [`Client::fair_lock`] |
+//! | many readers or one writer | [`RwLock`] |
+//! | so many at a time | [`Semaphore`] |
+//! | many who wait until so many have come | [`CountDownLatch`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
@@ -41,6 +45,7 @@
 
 mod client;
 
+mod latch;
 mod lock;
 mod multi_lock;
 mod red_lock;
@@ -76,6 +81,7 @@ pub use config::{Config, HandOff, Layout};
 pub use engine::Ended;
 pub use error::{Error, Result};
 pub use guard::{Guard, Hold};
+pub use latch::CountDownLatch;
 pub use lock::Lock;
 pub use multi_guard::{MultiGuard, MultiHold};
 pub use multi_lock::MultiLock;

@@ -16,10 +16,27 @@ use crate::keys::{ALL, Kind};
 /// A permit is leased: the watchdog renews it while its [`Guard`] lives, and if its holder dies it
 /// comes back by itself. Everybody waits in one queue, first come, first served, whoever asks for many
 /// as well as whoever asks for one: as with `tokio::sync::Semaphore`, a large request is not overtaken
-/// by small ones. (In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients.)
+/// by small ones.
 ///
 /// All who use a name have to agree on the number of permits: while anybody holds or waits, another
 /// number is an [`Error::Conflict`]. [`set_permits`](Self::set_permits) changes it for all.
+///
+/// # In Redisson's layout
+/// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients, though there is
+/// one within each: who waits for many holds up those of its client who came later. The number of
+/// permits is set by the first to come, and stays, as Redisson has it; a semaphore that is not needed any
+/// more has to be deleted there by hand.
+///
+/// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no
+///   owners: those of a process that died are gone, and nobody knows how many there are in all, so that
+///   nobody can disagree. Ours have leases, in keys of their own: if we die, they come back as soon as
+///   anybody of ours asks.
+/// - [`Client::expirable_semaphore`](crate::Client::expirable_semaphore) is its
+///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other; another number
+///   of permits is an [`Error::Conflict`] at all times, for those who come, not for those who wait. Java
+///   measures leases by the clocks of its own machines: if one is ahead of the server's by more than what
+///   is left of a lease, it takes away what is held. Each permit is a member of a set, so that to take
+///   many thousands at once takes the server its time.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -157,8 +174,14 @@ impl Semaphore {
     /// Changes the number of permits for all who use them now, and gives the handle that agrees with
     /// it. Fewer than are held are taken from nobody: none is given out before enough came back.
     ///
-    /// Whoever waits goes on waiting; whoever comes later has to agree. When nobody holds or waits, the
-    /// number is forgotten, and the next to come says it.
+    /// Whoever waits goes on waiting, unless it is for more than there are now, which is an
+    /// [`Error::Conflict`]; whoever comes later has to agree. When nobody holds or waits, the number is
+    /// forgotten, and the next to come says it.
+    ///
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) it is not forgotten. Of an `RSemaphore` nobody
+    /// knows how many there are in all: it is changed by the difference to what one of us has last set it
+    /// to within a day, or else to the number of this handle. So several who all set the same number
+    /// change it once; but if Java has changed it in between, theirs is added to ours.
     ///
     /// # Errors
     /// [`Error::InvalidPermits`] if it is none, or more than 2^30 - 1. [`Error::Conflict`] if the name
@@ -171,7 +194,9 @@ impl Semaphore {
     }
 
     /// Takes all permits away from all who hold them; whether anybody did. As
-    /// [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// [`Lock::force_unlock`](crate::Lock::force_unlock), but in
+    /// [`Layout::Redisson`](crate::Layout::Redisson) only what a lease is known of, and those who lose it
+    /// learn of it at their next renewal.
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).

@@ -8,7 +8,7 @@ const LAYERS: [&[&str]; 11] = [
     &["lib"],
     &["client"],
     &["multi_lock", "red_lock"],
-    &["lock", "reentrant_lock", "rw_lock", "semaphore", "write_guard"],
+    &["lock", "reentrant_lock", "rw_lock", "latch", "semaphore", "write_guard"],
     &["handle"],
     &["multi_guard", "red_guard"],
     &["parts", "progress"],

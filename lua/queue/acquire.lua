@@ -5,7 +5,8 @@
 --        otherwise now or never), the owner field within whose hold it needs no room ('': nobody's), which sign of life it is
 -- Reply  1, grant        entered; the grant is the new value of the counter
 --        0, TTL in ms    there is no room, for so long at the most
---        an error of CONFLICT: others use the name for another kind, or with another capacity
+--        an error of CONFLICT: others use the name for another kind, or with another capacity, or there
+--        will never be so much
 --
 -- Run again for the same owner field, it finds its own work: in the queue it keeps its place, and what
 -- it was let into meanwhile it keeps for its whole lease.
@@ -70,8 +71,17 @@ local function undo()
   end
 end
 
-local newcomer = not redis.call('zscore', queue, field) and not redis.call('zscore', holders, field)
-if newcomer and known and capacity ~= tonumber(ARGV[3]) and not deserted() then
+local waits = redis.call('zscore', queue, field)
+local newcomer = not waits and not redis.call('zscore', holders, field)
+local disagrees = newcomer and known and capacity ~= tonumber(ARGV[3]) and not deserted()
+-- More than it was made smaller to could be waited for without an end.
+local in_vain = waits and part > capacity
+if in_vain then
+  leave(queue, field)
+  admit()
+  settle()
+end
+if disagrees or in_vain then
   return redis.error_reply('CONFLICT ' .. kind .. ' with a capacity of ' .. capacity)
 end
 local fine, reply = pcall(attempt)

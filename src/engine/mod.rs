@@ -3,6 +3,7 @@
 mod claim;
 mod entry;
 mod hold;
+mod insist;
 mod moment;
 mod owned;
 mod park;
@@ -212,6 +213,10 @@ impl Engine {
     fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
         let renew_at = self.rhythm.first(self.started, Instant::now());
         let stint = Tenure::begin(turn, grant, holder, renew_at);
+        if stint.tenure.is_over() {
+            // Whoever has passed a latch holds nothing.
+            return Ok(stint);
+        }
         if let (Some(owner), false) = (holder.owner, stint.tenure.keys.is_plain()) {
             self.owned.enter(owner, &stint.tenure);
         }

@@ -166,12 +166,14 @@ impl Tenure {
         let now = Moment::from(Instant::now());
         // What several may hold, the next of this client may ask for at once.
         let keeps_turn = entry.keys.is_queued() || !entry.keys.is_shared();
+        // A latch is passed, not held.
+        let held = entry.keys.kind != Kind::Latch;
         let state = State {
-            ended: None,
+            ended: (!held).then_some(Ended::Released),
             owner: holder.owner,
             asked_by: holder.asked_by,
             turns: 0,
-            holds: 1,
+            holds: u32::from(held),
             since: now,
             deadline: deadline(grant.sent, grant.lease).into(),
             expiry: (grant.sent + grant.lease).into(),

@@ -66,8 +66,25 @@ static REDISSON_SEMAPHORE: Family = Family {
     resize: &scripts::REDISSON_SEMAPHORE_RESIZE,
 };
 
+static LATCH: Family = Family {
+    acquire: &scripts::LATCH_ACQUIRE,
+    release: &scripts::LATCH_RELEASE,
+    renew: &scripts::LATCH_RELEASE,
+    status: &scripts::LATCH_STATUS,
+    force_unlock: &scripts::LATCH_RELEASE,
+    resize: &scripts::LATCH_RELEASE,
+};
+
+static REDISSON_LATCH: Family = Family {
+    acquire: &scripts::REDISSON_LATCH_ACQUIRE,
+    status: &scripts::REDISSON_LATCH_STATUS,
+    ..LATCH
+};
+
 fn family(keys: &Keys) -> &'static Family {
     match (keys.layout, keys.kind) {
+        (Layout::Native, Kind::Latch) => &LATCH,
+        (Layout::Redisson, Kind::Latch) => &REDISSON_LATCH,
         (Layout::Native, _) => &QUEUE,
         (Layout::Redisson, Kind::Fair) => &REDISSON_FAIR,
         (Layout::Redisson, Kind::Read) => &REDISSON_READ,
@@ -87,7 +104,7 @@ pub(crate) struct Status {
 
 impl Connection<'_> {
     /// One question about one name: what every script of a family is told, and what this one is.
-    async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         script: &'static Script,
         keys: &Keys,

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     WrongType,
     /// Others use the name for this.
     Conflict(Source),
+    /// Nobody has set what was asked about.
+    Unset,
     /// The server does not know the script: it did not run.
     NoScript,
     /// The client was closed.
@@ -34,8 +36,9 @@ type Kind = fn(Source) -> Fault;
 
 /// Codes to look for in a server's error, in this order, wherever they stand: before version 7 the
 /// error of a command within a script hides them in the middle of its text.
-const CODES: [(&str, Kind); 14] = [
+const CODES: [(&str, Kind); 15] = [
     ("CONFLICT", Fault::Conflict),
+    ("UNSET", |_| Fault::Unset),
     ("NOSCRIPT", |_| Fault::NoScript),
     ("WRONGTYPE", |_| Fault::WrongType),
     ("NOPERM", Fault::Permission),
@@ -121,6 +124,7 @@ impl Fault {
                 let kind = said.rsplit("CONFLICT ").next().unwrap_or(&said);
                 Error::Conflict { key: key.to_owned(), kind: kind.trim().to_owned() }
             }
+            Self::Unset => Error::Unset,
             Self::Closed => Error::Closed,
         }
     }

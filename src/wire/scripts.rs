@@ -59,6 +59,18 @@ scripts! {
     REDISSON_SEMAPHORE_STATUS = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/status.lua",
     REDISSON_SEMAPHORE_FORCE_UNLOCK = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/force_unlock.lua",
     REDISSON_SEMAPHORE_RESIZE = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/resize.lua",
+    LATCH_ACQUIRE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/acquire.lua",
+    LATCH_RELEASE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/release.lua",
+    LATCH_STATUS = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/status.lua",
+    LATCH_SET = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/set.lua",
+    LATCH_COUNT_DOWN = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/count_down.lua",
+    LATCH_DELETE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/delete.lua",
+    REDISSON_LATCH_ACQUIRE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/acquire.lua",
+    REDISSON_LATCH_RELEASE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/release.lua",
+    REDISSON_LATCH_STATUS = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/status.lua",
+    REDISSON_LATCH_SET = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/set.lua",
+    REDISSON_LATCH_COUNT_DOWN = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/count_down.lua",
+    REDISSON_LATCH_DELETE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/delete.lua",
 }
 
 fn hash(text: &str) -> String {

@@ -1,6 +1,18 @@
--- Not written yet.
+-- Take away every permit that a lease is known of, Java's named ones among them, and tell those who wait.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see semaphore.lua
+-- ARGV   see semaphore.lua
+-- Reply  how many permits that were
 
-return redis.error_reply('ERR not written yet')
+touch()
+reap()
+local taken = leased()
+redis.call('del', leases)
+if not expirable then
+  local resized_to = total()
+  redis.call('del', notes)
+  if resized_to then remember(resized_to) end
+end
+give_back(taken)
+tell()
+return { taken }

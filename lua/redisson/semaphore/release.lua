@@ -1,6 +1,14 @@
--- Not written yet.
+-- Give back the permits of one owner, all at once, and tell those who wait.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see semaphore.lua
+-- ARGV   ..., owner field
+-- Reply  1 given back | 0 there was no lease (any more)
+--
+-- ZREM is allowed when memory is full, and after it everything is.
 
-return redis.error_reply('ERR not written yet')
+touch()
+local permits = forget(ARGV[7])
+give_back(permits)
+pcall(reap)
+tell()
+return { permits > 0 and 1 or 0 }

@@ -1,6 +1,14 @@
--- Not written yet.
+-- Let an owner keep its permits at least so much longer. A lease is never shortened.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see semaphore.lua
+-- ARGV   ..., owner field, lease wanted in ms
+-- Reply  1 renewed | 0 it holds no more
 
-return redis.error_reply('ERR not written yet')
+local field, wanted = ARGV[7], tonumber(ARGV[8])
+if out_of_range(wanted) then return redis.error_reply('ERR lease out of range') end
+
+touch() -- a replica refuses it, so "gone" is always a primary's word
+local until_when = tonumber(redis.call('zscore', leases, field) or 0)
+if until_when <= now then return { 0 } end
+lease(field, held_by(field), math.max(until_when, now + wanted))
+return { 1 }

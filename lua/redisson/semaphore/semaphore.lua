@@ -1,7 +1,143 @@
--- What the scripts of this folder begin with, after lua/lock/grant.lua.
+-- What the scripts of this folder begin with, after lua/lock/grant.lua: Redisson's RSemaphore
+-- ('semaphore') and RPermitExpirableSemaphore ('expirable').
 --
--- ARGV   the floor of the counter, the kind, its capacity, channel, message, how long a place outlives
---        its last sign of life in ms, then what the script asks for: see lua/queue/*.lua
+-- KEYS   the token counter, the permits that are free, the leases, the notes
+-- ARGV   the floor of the counter, the kind, its capacity, channel, message (not used: what is told is how many permits are free),
+--        how long a place outlives its last sign of life in ms (not used), then what the script asks for
+--
+-- Free     Redisson's: a number without a TTL, for it is what the semaphore is set to. May be negative.
+-- Leases   member -> the end of its lease in ms. 'expirable': Redisson's, one member for each permit; ours
+--          are owner field, owner field:2, and so on, Java's are 16 bytes and end by Java's clock.
+--          'semaphore': ours alone, owner field; what Java holds, nobody knows.
+-- Notes    'semaphore' only: owner field -> how many it holds; 'total': what one of us has resized it to, and
+--          until when that counts
+--
+-- Ours end by the server's clock. What a dead holder has is given back by whoever asks next, so that
+-- our keys have to outlive their leases: by a year, for want of a better number.
 
-local channel, patience = ARGV[4], tonumber(ARGV[6])
+local DAY, YEAR = 86400000, 31536000000
+local free, leases, notes = KEYS[2], KEYS[3], KEYS[4]
+local expirable, capacity, channel = ARGV[2] == 'expirable', tonumber(ARGV[3]), ARGV[4]
 
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Before anything is written: another type is refused here.
+local available = redis.call('get', free)
+redis.call('zcard', leases)
+redis.call('hlen', notes)
+if available and not tonumber(available) then
+  return redis.error_reply('CONFLICT value that is no number')
+end
+available = tonumber(available)
+local before = available
+
+-- The members that stand for so many permits of one owner. The first is the first of them to be reaped
+-- by Java, since they have one end and it comes first in their order.
+local function member(field, nth)
+  return nth == 1 and field or field .. ':' .. nth
+end
+
+-- How many permits this owner has.
+local function held_by(field)
+  if not redis.call('zscore', leases, field) then return 0 end
+  if not expirable then return tonumber(redis.call('hget', notes, field) or 1) end
+  local permits = 1
+  while redis.call('zscore', leases, member(field, permits + 1)) do
+    permits = permits + 1
+  end
+  return permits
+end
+
+local function lease(field, permits, until_when)
+  local score = string.format('%.0f', until_when)
+  for nth = 1, expirable and permits or 1 do
+    redis.call('zadd', leases, score, member(field, nth))
+  end
+  if expirable then
+    -- As Redisson does: both end together.
+    local ttl = redis.call('pttl', free)
+    if ttl > 0 then redis.call('pexpire', leases, ttl) end
+    return
+  end
+  redis.call('hset', notes, field, permits)
+  for _, key in ipairs({ leases, notes }) do
+    if redis.call('pttl', key) < until_when - now + YEAR then
+      redis.call('pexpire', key, string.format('%.0f', until_when - now + YEAR))
+    end
+  end
+end
+
+-- Forgets a lease; how many permits it had.
+local function forget(field)
+  local permits = held_by(field)
+  for nth = 1, expirable and permits or 1 do
+    redis.call('zrem', leases, member(field, nth))
+  end
+  redis.call('hdel', notes, field)
+  return permits
+end
+
+-- A semaphore that is not there is set to its number by whoever asks next: nothing is given back to it.
+local function give_back(permits)
+  if not available or permits == 0 then return end
+  available = redis.call('incrby', free, string.format('%.0f', permits))
+end
+
+-- Whoever holds what its lease is over for does so no more.
+local function reap()
+  local over = redis.call('zrange', leases, 0, now, 'BYSCORE')
+  local permits = #over
+  if not expirable then
+    permits = 0
+    for _, field in ipairs(over) do
+      permits = permits + forget(field)
+    end
+  elseif permits > 0 then
+    redis.call('zremrangebyscore', leases, 0, now)
+  end
+  give_back(permits)
+end
+
+-- How many permits are leased, as far as leases are known.
+local function leased()
+  if expirable then return redis.call('zcard', leases) end
+  local permits = 0
+  for _, field in ipairs(redis.call('zrange', leases, 0, -1)) do
+    permits = permits + held_by(field)
+  end
+  return permits
+end
+
+-- What it was set to, as far as that can be known.
+local function total()
+  if not available then return nil end
+  if expirable then return available + leased() end
+  local permits, until_when = (redis.call('hget', notes, 'total') or ''):match('^(%d+) (%d+)$')
+  return tonumber(until_when or 0) > now and tonumber(permits) or nil
+end
+
+-- What a plain semaphore was resized to. For a day only: Java may resize it too, and does not say so.
+local function remember(permits)
+  redis.call('hset', notes, 'total', string.format('%.0f %.0f', permits, now + DAY))
+  if redis.call('pttl', notes) < DAY then redis.call('pexpire', notes, DAY) end
+end
+
+-- Sets a semaphore that is not there, as Redisson's trySetPermits does; what is leased is not free.
+local function establish(permits)
+  redis.call('hdel', notes, 'total')
+  available = permits - leased()
+  redis.call('set', free, string.format('%.0f', available))
+end
+
+-- Tells of permits that have become free. Redisson's subscribers fail on a number that is negative.
+local function tell()
+  if available and available > 0 and available > (before or 0) then
+    redis.pcall('publish', channel, string.format('%.0f', available))
+  end
+end
+
+-- Changes nothing; a replica refuses it. After a write that needs no memory, the others may.
+local function touch()
+  redis.call('zrem', leases, 'parklock:nobody')
+end

@@ -1,6 +1,21 @@
--- Not written yet.
+-- Say how much is held, and for how long.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see semaphore.lua
+-- ARGV   see semaphore.lua
+-- Reply  the longest lease left in ms (-1: no end is known; -2: nobody holds) | how much is held, of how much
+--
+-- Of a plain semaphore, only the difference of the last two is known: what is free.
 
-return redis.error_reply('ERR not written yet')
+touch()
+reap()
+tell()
+local all = total() or capacity
+local used = available and all - available or leased()
+local last = redis.call('zrange', leases, -1, -1, 'WITHSCORES')[2]
+local ttl = -2
+if last and last - now <= YEAR then
+  ttl = math.max(1, last - now)
+elseif used > 0 then
+  ttl = -1
+end
+return { ttl, used, all }

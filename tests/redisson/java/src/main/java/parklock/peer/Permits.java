@@ -2,13 +2,19 @@ package parklock.peer;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import java.util.Arrays;
+import java.util.List;
+import org.redisson.api.RBucket;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
 
 /**
  * Permits with a lease: {@code permitset name n}, {@code permitacquire name [lease]}, {@code permittry name wait
  * [lease]}, both answered by the permit's id or null; {@code permitrelease name id}, {@code permitlease name id [new
- * lease]}, {@code permitavailable}, {@code permitacquired}, {@code permittotal}, {@code permitresize name n}.
+ * lease]}, {@code permitavailable}, {@code permitacquired}, {@code permittotal}, {@code permitresize name n},
+ * {@code permitmany name n [lease]}, answered by so many ids with commas between, {@code permitreleasemany name ids},
+ * {@code permitincrement name counter times}.
  */
 final class Permits {
     private final RedissonClient redisson;
@@ -43,8 +49,35 @@ final class Permits {
             case "resize":
                 permits.setPermits(args.small(0));
                 return null;
+            case "many":
+                return String.join(",", many(permits, args));
+            case "releasemany":
+                return permits.tryRelease(Arrays.asList(args.text(0).split(",")));
+            case "increment":
+                increment(permits, args);
+                return null;
             default:
                 throw new IllegalArgumentException("not known here: permit" + verb);
+        }
+    }
+
+    private static List<String> many(RPermitExpirableSemaphore permits, Args args) throws InterruptedException {
+        return args.has(1)
+                ? permits.acquire(args.small(0), args.number(1), MILLISECONDS)
+                : permits.acquire(args.small(0));
+    }
+
+    /** As with a semaphore that has one permit. */
+    private void increment(RPermitExpirableSemaphore permits, Args args) throws InterruptedException {
+        RBucket<String> counter = redisson.getBucket(args.text(0), StringCodec.INSTANCE);
+        for (long left = args.number(1); left > 0; left--) {
+            String permit = permits.acquire();
+            try {
+                String value = counter.get();
+                counter.set(Long.toString(value == null ? 1 : Long.parseLong(value) + 1));
+            } finally {
+                permits.release(permit);
+            }
         }
     }
 }

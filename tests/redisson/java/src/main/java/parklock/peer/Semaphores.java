@@ -3,12 +3,15 @@ package parklock.peer;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import java.time.Duration;
+import org.redisson.api.RBucket;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
 
 /**
  * {@code semset name n [ttl]}, {@code semacquire name [n]}, {@code semtry name [n [wait]]}, {@code semrelease name
- * [n]}, {@code semreleaseifexists name [n]}, {@code semavailable}, {@code semdrain}, {@code semadd name n}.
+ * [n]}, {@code semreleaseifexists name [n]}, {@code semavailable}, {@code semdrain}, {@code semadd name n}, {@code semincrement name counter
+ * times}.
  */
 final class Semaphores {
     private final RedissonClient redisson;
@@ -43,8 +46,25 @@ final class Semaphores {
             case "add":
                 semaphore.addPermits(args.small(0));
                 return null;
+            case "increment":
+                increment(semaphore, args);
+                return null;
             default:
                 throw new IllegalArgumentException("not known here: sem" + verb);
+        }
+    }
+
+    /** Reads and writes as two commands, so that only a semaphore of one permit keeps others from coming between. */
+    private void increment(RSemaphore semaphore, Args args) throws InterruptedException {
+        RBucket<String> counter = redisson.getBucket(args.text(0), StringCodec.INSTANCE);
+        for (long left = args.number(1); left > 0; left--) {
+            semaphore.acquire();
+            try {
+                String value = counter.get();
+                counter.set(Long.toString(value == null ? 1 : Long.parseLong(value) + 1));
+            } finally {
+                semaphore.release();
+            }
         }
     }
 }

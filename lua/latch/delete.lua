@@ -1,0 +1,14 @@
+-- Delete the latch, and tell those who wait.
+--
+-- KEYS   see latch.lua
+-- ARGV   ..., the request, for how long it is remembered in ms
+-- Reply  1 deleted | 0 it was not there
+
+local request, keep = ARGV[7], tonumber(ARGV[8])
+
+touch()
+if is_done(request) then return { 1 } end
+if redis.call('del', latch) == 0 then return { 0 } end
+done(request, keep)
+tell('deleted')
+return { 1 }

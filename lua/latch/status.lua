@@ -1,0 +1,8 @@
+-- Say what is left to count.
+--
+-- KEYS   see latch.lua
+-- ARGV   see latch.lua
+-- Reply  its TTL in ms (-1: none; -2: it is not there) | the count | 0
+
+touch()
+return { redis.call('pttl', latch), count or 0, 0 }

@@ -1,0 +1,10 @@
+-- Redisson's RCountDownLatch: it goes at zero, so that one that is not there is open. Its channel is
+-- told '0' when it opens, and '1' when it is set or deleted.
+--
+-- KEYS   see lua/latch/latch.lua
+
+local GONE_IS_OPEN = true
+
+local function tell(what)
+  redis.pcall('publish', ARGV[4], what == 'open' and '0' or '1')
+end

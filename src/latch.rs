@@ -1,0 +1,165 @@
+//! The count-down latch: many wait until so many have come.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::longest_lease;
+use crate::engine::{Engine, Patience};
+use crate::error::{Error, Result};
+use crate::handle::Handle;
+use crate::keys::Kind;
+use crate::wire::Order;
+
+/// Redis' scripts count in numbers that are exact up to here.
+const MOST: u64 = (1 << 53) - 1;
+
+/// A number that is counted down to zero, and that others wait for, in all processes that share the
+/// server.
+///
+/// It is set once, and can be set again when it is open. It has a lease, 24 h unless
+/// [`lease`](Self::lease) says otherwise: closed or open, it is there no longer than that.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// # parklock::Client::connect(&url).await?.count_down_latch("doc:loaded").delete().await?;
+/// let client = parklock::Client::connect(&url).await?;
+/// let loaded = client.count_down_latch("doc:loaded");
+/// assert!(loaded.set(2).await?);
+/// assert_eq!(loaded.count_down().await?, 1);
+/// assert!(!loaded.wait_for(std::time::Duration::from_millis(20)).await?);
+/// assert_eq!(loaded.count_down().await?, 0);
+/// loaded.wait().await?; // open: it does not wait
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+///
+/// # A latch that is not there
+/// Nobody has set it, or it was deleted, or its lease is over: whoever waits for it, or counts it down,
+/// gets [`Error::Unset`], at once, also if it had waited before. It is never taken for open.
+///
+/// In [`Layout::Redisson`](crate::Layout::Redisson) it is, since Redisson's latches go when they open:
+/// there, deleting a latch lets all pass who wait for it, and so does the end of its lease; a latch that
+/// Java has set has none. Counting down what is not there is 0 there.
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is asked for something"]
+pub struct CountDownLatch {
+    handle: Handle,
+}
+
+impl CountDownLatch {
+    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        Self { handle: Handle::new(engine, Kind::Latch, name).lease(longest_lease()) }
+    }
+
+    /// How long the latch is there when it is set through this handle: 10 ms to 24 h, which is the
+    /// default. What is wrong with it is said by [`set`](Self::set).
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { handle: self.handle.lease(lease) }
+    }
+
+    /// Sets the count; `false` if the latch is set and not open yet, so that others count on it. With
+    /// a count of 0 it is open.
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have set it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidCount`] if the count is 2^53 or more, [`Error::InvalidLease`].
+    /// [`Error::Conflict`] if the name is another kind's. [`Error::Indeterminate`] if Redis did not
+    /// answer within [`Config::ride_out`](crate::Config::ride_out), and [`Error::Unavailable`] if it
+    /// was not there. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// As all of these, outside of a Tokio runtime with time enabled.
+    pub async fn set(&self, count: u64) -> Result<bool> {
+        if count > MOST {
+            return Err(Error::InvalidCount { count });
+        }
+        let ttl = self.handle.checked_lease()?;
+        Ok(self.handle.order(Order::Set { count, ttl }).await? == 1)
+    }
+
+    /// Counts down by one; how much is left. It does not go below zero.
+    ///
+    /// If an answer is lost, it is repeated, and counted once all the same.
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have counted. What must not be in doubt belongs into a task of
+    /// its own.
+    ///
+    /// # Errors
+    /// [`Error::Unset`] if the latch is not there. Otherwise as [`set`](Self::set).
+    pub async fn count_down(&self) -> Result<u64> {
+        let left = self.handle.order(Order::CountDown).await?;
+        Ok(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// Waits until the latch is open.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::Unset`] if the latch is not there, or not any more. Otherwise as
+    /// [`Lock::lock`](crate::Lock::lock).
+    pub async fn wait(&self) -> Result<()> {
+        match self.handle.pass(Patience::Endless).await? {
+            true => Ok(()),
+            false => Err(Error::Closed),
+        }
+    }
+
+    /// Waits until the latch is open, but not longer than this; whether it is. Without any time, it
+    /// looks once.
+    ///
+    /// # Cancel safety
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// [`Error::Unset`] as [`wait`](Self::wait); otherwise as
+    /// [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    pub async fn wait_for(&self, limit: Duration) -> Result<bool> {
+        if limit.is_zero() {
+            // Others of this client may be asking, so that an attempt would not even begin.
+            return self.is_open().await;
+        }
+        self.handle.pass(Patience::For(limit)).await
+    }
+
+    /// How much is left to count: 0 if the latch is open, and `None` if it is not there. In
+    /// [`Layout::Redisson`](crate::Layout::Redisson), an open one is not there.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn count(&self) -> Result<Option<u64>> {
+        let status = self.handle.status().await?;
+        Ok((status.ttl != -2).then(|| u64::try_from(status.used).unwrap_or(0)))
+    }
+
+    /// Deletes the latch, whether it is open or not; whether it was there. Whoever waits for it is
+    /// answered: see [above](Self#a-latch-that-is-not-there).
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have deleted it.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub async fn delete(&self) -> Result<bool> {
+        Ok(self.handle.order(Order::Delete).await? == 1)
+    }
+
+    async fn is_open(&self) -> Result<bool> {
+        match self.count().await? {
+            Some(left) => Ok(left == 0),
+            None if self.handle.is_redissons() => Ok(true),
+            None => Err(Error::Unset),
+        }
+    }
+}
+
+impl fmt::Debug for CountDownLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.described(f.debug_struct("CountDownLatch"))
+    }
+}

@@ -1,0 +1,442 @@
+//! Permits that either side takes: Redisson's `RSemaphore`, and its `RPermitExpirableSemaphore`.
+
+use std::time::{Duration, Instant};
+
+use parklock::{Client, Config, Error, Guard, Layout, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::common::fixture::SOON;
+use crate::common::{Admin, Worker, WorkerSide, eventually};
+use crate::peer::{Jvm, Thread};
+use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
+
+const CHANNEL: &str = "redisson_sc:{a}";
+
+/// What both are ordered alike: the beginning of the words for it.
+const KINDS: [&str; 2] = ["sem", "permit"];
+
+/// A client that listens only while it waits: so many listen as are told.
+async fn forgetful(scene: &Scene) -> Client {
+    let config = Config::default().layout(Layout::Redisson).subscription_linger(Duration::ZERO);
+    Client::connect_with(scene.server.url(), config).await.expect("the server is there")
+}
+
+fn permits(client: &Client, kind: &str, permits: u32) -> Semaphore {
+    match kind {
+        "permit" => client.expirable_semaphore("a", permits),
+        _ => client.semaphore("a", permits),
+    }
+}
+
+fn waiter(permits: &Semaphore, part: u32) -> JoinHandle<parklock::Result<Guard>> {
+    let permits = permits.clone();
+    tokio::spawn(async move { permits.acquire_many(part).await })
+}
+
+async fn told(waiter: JoinHandle<parklock::Result<Guard>>) -> Guard {
+    granted(async { waiter.await.unwrap() }).await
+}
+
+async fn awaited_by(scene: &Scene, clients: usize) {
+    scene.listened_to(CHANNEL, clients).await;
+}
+
+/// Takes a permit; how it is given back.
+async fn take(java: &mut Thread, kind: &str) -> String {
+    let id = java.result(&format!("{kind}acquire a")).await;
+    format!("{kind}release a {id}").trim_end().to_owned()
+}
+
+/// What Redisson itself keeps has no TTL, as Redisson has it; all that is ours has one.
+async fn nothing_of_ours_is_eternal(scene: &Scene) {
+    for key in scene.admin.keys().await {
+        let known = ["a", "{a}:timeout", "lock:grants", "counter"].contains(&key.as_str());
+        assert!(known || scene.admin.pttl(&key).await != -1, "{key} never expires");
+    }
+}
+
+#[tokio::test]
+async fn java_gets_at_once_what_rust_gives_back() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    for kind in KINDS {
+        let (two, mut java) = (permits(&forgetful(&scene).await, kind, 2), scene.thread(kind));
+        let both = two.acquire_many(2).await.unwrap();
+        assert_eq!(java.result(&format!("{kind}available a")).await, "0");
+        assert_eq!(java.result(&format!("{kind}set a 9")).await, "false", "it is set");
+        nothing_of_ours_is_eternal(&scene).await;
+        java.order(&format!("{kind}acquire a")).await;
+        awaited_by(&scene, 1).await;
+        assert!(java.is_busy().await);
+
+        let given = Instant::now();
+        both.unlock().await.unwrap();
+
+        let answer = java.answer().await;
+        assert!(answer.heard - given < AT_ONCE, "{kind}");
+        assert_eq!(two.available().await.unwrap(), 1);
+        assert!(two.try_acquire_many(2).await.unwrap().is_none());
+        java.ask(format!("{kind}release a {}", answer.result).trim_end()).await;
+        assert_eq!(two.available().await.unwrap(), 2, "{kind}");
+        nothing_of_ours_is_eternal(&scene).await;
+        scene.admin.cmd::<()>(&["FLUSHALL"]).await;
+    }
+}
+
+#[tokio::test]
+async fn rust_gets_at_once_what_java_gives_back() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    for kind in KINDS {
+        let (two, mut java) = (permits(&forgetful(&scene).await, kind, 2), scene.thread(kind));
+        assert_eq!(java.result(&format!("{kind}set a 2")).await, "true");
+        let first = take(&mut java, kind).await;
+        let second = take(&mut java, kind).await;
+        assert!(two.try_acquire().await.unwrap().is_none(), "{kind}");
+        let both = waiter(&two, 2);
+        awaited_by(&scene, 1).await;
+
+        java.ask(&first).await;
+        assert_eq!(two.available().await.unwrap(), 1);
+        assert!(!both.is_finished());
+        java.ask(&second).await;
+
+        let both = told(both).await;
+        assert_eq!(java.result(&format!("{kind}available a")).await, "0");
+        both.unlock().await.unwrap();
+        assert_eq!(java.result(&format!("{kind}available a")).await, "2", "{kind}");
+        scene.admin.cmd::<()>(&["FLUSHALL"]).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_takes_two() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let client = client(&boss.variable("URL"), QUICK).await;
+    let _both = permits(&client, &boss.variable("KIND"), 2).acquire_many(2).await.unwrap();
+    boss.tell("granted");
+    boss.order().await;
+}
+
+/// Java knows of the leases of an expirable semaphore. Those of a plain one it leaves to the other Rust clients: one that
+/// looks tells Java.
+#[tokio::test]
+async fn the_permits_of_a_rust_process_that_was_killed_come_back() {
+    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let url = scene.server.url();
+    for kind in KINDS {
+        let mut java = scene.thread(kind);
+        let variables = [("URL", &*url), ("KIND", kind)];
+        let mut worker = Worker::start("semaphore::worker_that_takes_two", &variables);
+        assert_eq!(worker.hear().await, "granted");
+        java.order(&format!("{kind}acquire a")).await;
+        awaited_by(&scene, 1).await;
+        assert!(java.is_busy().await);
+
+        let killed = Instant::now();
+        worker.kill9();
+        if kind == "sem" {
+            let other = permits(&forgetful(&scene).await, kind, 2);
+            let back = async || other.available().await.unwrap() > 0;
+            eventually(SOON, "the lease is over", back).await;
+        }
+
+        let answer = java.answer().await;
+        assert!(answer.heard - killed < QUICK + FURTHER + AT_ONCE, "{kind}");
+        assert_eq!(java.result(&format!("{kind}available a")).await, "1", "{kind}");
+        nothing_of_ours_is_eternal(&scene).await;
+        scene.admin.cmd::<()>(&["FLUSHALL"]).await;
+    }
+}
+
+/// Nobody tells of the end of a lease: it is known of.
+#[tokio::test]
+async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_over() {
+    let Some(mut scene) = Scene::begin(USUAL).await else { return };
+    let two = forgetful(&scene).await.expirable_semaphore("a", 2);
+    let mut java = scene.thread("java");
+    java.ask("permitset a 2").await;
+    java.ask("permitacquire a").await; // for ever
+    java.ask("permitacquire a 3000").await;
+    let taken = Instant::now();
+    let one = waiter(&two, 1);
+    awaited_by(&scene, 1).await;
+    scene.jvm.kill9();
+
+    let one = timeout(QUICK + AT_ONCE, one).await.expect("it is not for ever").unwrap().unwrap();
+
+    assert!(taken.elapsed() + AT_ONCE > QUICK, "not before it is over");
+    assert!(two.try_acquire().await.unwrap().is_none(), "the other one is for ever");
+    one.unlock().await.unwrap();
+    assert!(two.force_unlock().await.unwrap(), "but not for those who know better");
+    assert_eq!(two.available().await.unwrap(), 2);
+}
+
+/// Nobody knows who had them: the same as among Java's own.
+#[tokio::test]
+async fn what_a_jvm_had_of_a_plain_one_stays_away_until_somebody_adds_it() {
+    let Some(mut scene) = Scene::begin(USUAL).await else { return };
+    let two = forgetful(&scene).await.semaphore("a", 2);
+    let mut java = scene.thread("java");
+    java.ask("semset a 2").await;
+    java.ask("semacquire a").await;
+    scene.jvm.kill9();
+    assert!(!two.force_unlock().await.unwrap());
+    assert_eq!(two.available().await.unwrap(), 1);
+}
+
+/// Ours lie among Java's permits, and look different.
+#[tokio::test]
+async fn javas_arithmetic_is_right_with_ours_among_its_permits() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let five = forgetful(&scene).await.expirable_semaphore("a", 5);
+    let mut java = scene.thread("java");
+    let two = five.acquire_many(2).await.unwrap();
+    let id = java.result("permitacquire a 60000").await;
+    assert_eq!(id.len(), 32);
+    let more = java.result("permitmany a 2 60000").await;
+    for (word, number) in [("available", "0"), ("acquired", "5"), ("total", "5")] {
+        assert_eq!(java.result(&format!("permit{word} a")).await, number, "{word}");
+    }
+    assert_eq!(java.result(&format!("permitlease a {id} 30000")).await, "true");
+    let left: u64 = java.result(&format!("permitlease a {id}")).await.parse().unwrap();
+    assert!((1..=30_000).contains(&left), "{left}");
+    assert_eq!(java.result(&format!("permitreleasemany a {more}")).await, "2");
+    assert_eq!(java.result(&format!("permitrelease a {id}")).await, "true");
+    assert_eq!(java.result(&format!("permitrelease a {id}")).await, "false");
+    assert_eq!(java.result("permitavailable a").await, "3");
+    assert!(two.is_valid());
+    two.unlock().await.unwrap();
+    for (word, number) in [("available", "5"), ("acquired", "0"), ("total", "5")] {
+        assert_eq!(java.result(&format!("permit{word} a")).await, number, "{word}");
+    }
+}
+
+/// It is Java who clears up, without any of us being there.
+#[tokio::test]
+async fn java_reaps_what_rust_held_for_too_long() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let mut java = scene.thread("java");
+    let url = scene.server.url();
+    let variables = [("URL", &*url), ("KIND", "permit")];
+    let mut worker = Worker::start("semaphore::worker_that_takes_two", &variables);
+    assert_eq!(worker.hear().await, "granted");
+    worker.kill9();
+    assert_eq!(java.result("permitavailable a").await, "0");
+    let both = java.result("permitmany a 2").await;
+    assert_eq!(both.len(), 32 + 1 + 32);
+    assert_eq!(java.result("permitavailable a").await, "0");
+    assert_eq!(java.result("permitacquired a").await, "2");
+}
+
+#[tokio::test]
+async fn the_end_of_a_lease_of_either_side_frees_its_permit() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let one = forgetful(&scene).await.expirable_semaphore("a", 1);
+    let (mut java, lease) = (scene.thread("java"), Duration::from_millis(1_000));
+    let id = java.result("permitset a 1").await;
+    assert_eq!(id, "true");
+    let id = java.result("permitacquire a 1000").await;
+
+    let held = one.acquire().await.unwrap();
+    assert_eq!(java.result(&format!("permitrelease a {id}")).await, "false", "it is over");
+    held.unlock().await.unwrap();
+
+    let held = one.clone().lease(lease).acquire().await.unwrap();
+    let since = Instant::now();
+    let id = java.result("permittry a 10000 60000").await;
+    assert_eq!(id.len(), 32);
+    assert!(since.elapsed() < lease + AT_ONCE);
+    assert!(matches!(held.unlock().await, Err(Error::Lost)), "it is Java's");
+    assert_eq!(java.result("permitacquired a").await, "1");
+}
+
+/// As its own tests say: more than are free, fewer than none, and back.
+#[tokio::test]
+async fn either_side_changes_the_number_while_it_is_held() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let client = forgetful(&scene).await;
+    let (two, mut java) = (client.expirable_semaphore("a", 2), scene.thread("java"));
+    let both = two.acquire_many(2).await.unwrap();
+    let one = waiter(&two, 1);
+    awaited_by(&scene, 1).await;
+
+    java.ask("permitresize a 3").await;
+
+    let third = told(one).await;
+    assert_eq!(java.result("permittotal a").await, "3");
+    assert!(matches!(two.acquire().await, Err(Error::Conflict { .. })), "it is another number");
+    let fewer = client.expirable_semaphore("a", 3).set_permits(1).await.unwrap();
+    assert_eq!(java.result("permitavailable a").await, "-2");
+    assert_eq!(java.result("permittotal a").await, "1");
+    both.unlock().await.unwrap();
+    assert_eq!(java.result("permitavailable a").await, "0");
+    assert!(fewer.try_acquire().await.unwrap().is_none());
+    java.order("permitacquire a").await;
+    awaited_by(&scene, 1).await;
+    let given = Instant::now();
+    third.unlock().await.unwrap();
+    assert!(java.answer().await.heard - given < AT_ONCE);
+}
+
+#[tokio::test]
+async fn a_plain_one_is_what_java_makes_of_it() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let client = forgetful(&scene).await;
+    let (two, mut java) = (client.semaphore("a", 2), scene.thread("java"));
+    // None at all, and then some.
+    assert_eq!(java.result("semset a 0").await, "true");
+    assert!(two.try_acquire().await.unwrap().is_none());
+    let waiting = waiter(&two, 2);
+    awaited_by(&scene, 1).await;
+    java.ask("semadd a 2").await;
+    let both = told(waiting).await;
+    // Less than none.
+    java.ask("semadd a -1").await;
+    assert_eq!(java.result("semavailable a").await, "-1");
+    both.unlock().await.unwrap();
+    assert_eq!(java.result("semavailable a").await, "1");
+    // All of it.
+    assert_eq!(java.result("semdrain a").await, "1");
+    assert!(two.try_acquire().await.unwrap().is_none());
+    let waiting = waiter(&two, 1);
+    awaited_by(&scene, 1).await;
+    assert_eq!(java.result("semreleaseifexists a").await, "true");
+    told(waiting).await.unlock().await.unwrap();
+    // A release makes one that is not there.
+    scene.admin.cmd::<()>(&["DEL", "a"]).await;
+    assert_eq!(java.result("semreleaseifexists a").await, "false");
+    java.ask("semrelease a").await;
+    let one = two.acquire().await.unwrap();
+    assert!(two.try_acquire().await.unwrap().is_none());
+    one.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn java_takes_many_or_waits_for_many() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (ten, mut java) = (forgetful(&scene).await.semaphore("a", 10), scene.thread("java"));
+    let eight = ten.acquire_many(8).await.unwrap();
+    assert_eq!(java.result("semtry a 4").await, "false");
+    assert_eq!(java.result("semtry a 4 50").await, "false");
+    java.order("semtry a 4 20000").await;
+    awaited_by(&scene, 1).await;
+    let given = Instant::now();
+    eight.unlock().await.unwrap();
+    let answer = java.answer().await;
+    assert!(answer.result == "true" && answer.heard - given < AT_ONCE);
+    assert_eq!(ten.available().await.unwrap(), 6);
+}
+
+/// As many as Java can count, and a TTL of Java's.
+#[tokio::test]
+async fn a_number_of_javas_is_taken_as_it_is() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (some, mut java) =
+        (forgetful(&scene).await.semaphore("a", 1_000_000), scene.thread("java"));
+    assert_eq!(java.result("semset a 2147483647 60000").await, "true");
+    let million = some.acquire_many(1_000_000).await.unwrap();
+    assert_eq!(java.result("semavailable a").await, "2146483647");
+    million.unlock().await.unwrap();
+    assert_eq!(java.result("semavailable a").await, "2147483647");
+    assert!((1..=60_000).contains(&scene.admin.pttl("a").await), "the TTL is Java's");
+}
+
+/// Two who take two of two, one after the other.
+#[tokio::test]
+async fn each_gets_all_of_it_in_turn() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (two, mut java) =
+        (forgetful(&scene).await.expirable_semaphore("a", 2), scene.thread("java"));
+    for _ in 0..3 {
+        let both = two.acquire_many(2).await.unwrap();
+        java.order("permitmany a 2").await;
+        awaited_by(&scene, 1).await;
+        assert!(java.is_busy().await);
+        both.unlock().await.unwrap();
+        let ids = java.answer().await.result;
+        let both = waiter(&two, 2);
+        awaited_by(&scene, 1).await;
+        java.ask(&format!("permitreleasemany a {ids}")).await;
+        told(both).await.unlock().await.unwrap();
+    }
+    assert_eq!(java.result("permitavailable a").await, "2");
+}
+
+const TASKS: usize = 3;
+const TASK: usize = 100;
+const THREADS: usize = 2;
+const THREAD: usize = 300;
+const TOTAL: usize = 2 * TASKS * TASK + 2 * THREADS * THREAD;
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_counts() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let client = client(&boss.variable("URL"), USUAL).await;
+    let admin = Admin::connect(&boss.variable("URL")).await;
+    let one = permits(&client, &boss.variable("KIND"), 1);
+    boss.tell("ready");
+    boss.order().await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        tasks.spawn(count(one.clone(), admin.clone()));
+    }
+    tasks.join_all().await;
+    boss.tell("done");
+    boss.order().await;
+}
+
+async fn count(one: Semaphore, admin: Admin) {
+    for done in 0..TASK {
+        let guard = one.acquire().await.expect("it is granted");
+        let value: Option<u64> = admin.cmd(&["GET", "counter"]).await;
+        admin.cmd::<()>(&["SET", "counter", &(value.unwrap_or(0) + 1).to_string()]).await;
+        guard.unlock().await.expect("it was ours");
+        if done % 10 == 0 {
+            println!("worker says: {done}");
+        }
+    }
+}
+
+fn threads(jvm: &Jvm, kind: &str) -> Vec<Thread> {
+    (0..THREADS).map(|n| jvm.thread(&format!("{kind}{n}"))).collect()
+}
+
+/// With one permit it is a lock.
+#[tokio::test]
+async fn two_jvms_and_two_rust_processes_lose_no_increment_under_one_permit() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let url = scene.server.url();
+    let second = Jvm::start(&url, USUAL).await.expect("as the first one");
+    for kind in KINDS {
+        let variables = [("URL", &*url), ("KIND", kind)];
+        let mut workers: Vec<Worker> =
+            (0..2).map(|_| Worker::start("semaphore::worker_that_counts", &variables)).collect();
+        for worker in &mut workers {
+            assert_eq!(worker.hear().await, "ready");
+        }
+        let one = permits(&forgetful(&scene).await, kind, 1);
+        one.acquire().await.unwrap().unlock().await.unwrap(); // now there is one
+        let mut threads: Vec<Thread> =
+            [&scene.jvm, &second].into_iter().flat_map(|jvm| threads(jvm, kind)).collect();
+        for thread in &threads {
+            thread.order(&format!("{kind}increment a counter {THREAD}")).await;
+        }
+        for worker in &mut workers {
+            worker.order("go").await;
+        }
+        for worker in &mut workers {
+            while worker.hear().await != "done" {
+                nothing_of_ours_is_eternal(&scene).await;
+            }
+        }
+        for thread in &mut threads {
+            thread.answer().await;
+        }
+        assert_eq!(scene.admin.cmd::<usize>(&["GET", "counter"]).await, TOTAL, "{kind}");
+        assert_eq!(one.available().await.unwrap(), 1);
+        nothing_of_ours_is_eternal(&scene).await;
+        scene.admin.cmd::<()>(&["FLUSHALL"]).await;
+    }
+}
