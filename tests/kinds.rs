@@ -156,18 +156,18 @@ async fn falls_silent(kind: Kind, server: &Server) -> (Proxy, Client, Guard) {
     let guard = match kind {
         Semaphore(permits) => {
             let semaphore = client.semaphore("a", permits);
-            let first = semaphore.clone().lease(long).acquire().await.unwrap();
-            let next = semaphore.lease(SHORT).acquire().await.unwrap();
-            first.unlock().await.unwrap();
+            let first = semaphore.clone().lease(long).acquire().await.expect("it is free");
+            let next = semaphore.lease(SHORT).acquire().await.expect("it is free");
+            first.unlock().await.expect("it is ours");
             next
         }
         _ => {
-            let first = client.fair_lock("a").lease(long).lock().await.unwrap();
+            let first = client.fair_lock("a").lease(long).lock().await.expect("it is free");
             let next = client.fair_lock("a").lease(SHORT);
             let waiter = tokio::spawn(async move { next.lock().await });
             sleep(A_WHILE).await;
-            first.unlock().await.unwrap();
-            waiter.await.unwrap().unwrap()
+            first.unlock().await.expect("it is ours");
+            waiter.await.expect("no panic").expect("it was called in")
         }
     };
     proxy.blackhole(None);

@@ -1,6 +1,8 @@
 //! The scripts of `lua/queue` against a model: random callers come, wait, enter, renew, leave, fall silent and say things
 //! twice, and somebody deletes a key now and then. After each step the server's keys must make sense.
 
+#![allow(clippy::unwrap_used, reason = "all of it is a test")]
+
 mod common;
 
 use std::collections::{BTreeMap, HashMap};

@@ -4,6 +4,11 @@
 //! both: `native_fair::hand_over::a_release_lets_the_waiter_in`. Leases are thirty seconds unless a loss is to be seen, so
 //! that whatever is free soon was given back, and not waited for.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of it is tests, though each stands in a function that several call"
+)]
+
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use crate::common::fixture::quick;
 use crate::common::{Worker, WorkerSide};
 use crate::pair::Pair;
-use crate::scene::{Scene, Waiter, assert_err, is_held_as};
+use crate::scene::{Scene, Waiter, assert_err, is_held_as, soon};
 
 /// Of a holder that may fall silent.
 const LEASE: Duration = Duration::from_secs(3);
@@ -48,7 +48,7 @@ async fn gets_it(scene: &Scene, name: &str, silence: impl AsyncFnOnce()) -> Guar
     tokio::time::sleep(Duration::from_millis(200)).await;
     silence().await;
     let since = Instant::now();
-    let guard = waiter.await.unwrap().unwrap();
+    let guard = soon(waiter).await.unwrap().unwrap();
     let waited = since.elapsed();
     assert!(waited < LEASE + FURTHER, "{name}: {waited:?}");
     guard
