@@ -9,7 +9,8 @@
 -- Holders  owner field -> the end of its lease, in ms of the server's clock
 -- Queue    owner field -> its place
 -- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
---          place, and its last sign of life; 'kind', 'capacity', 'used'; 'written': the last holder wrote
+--          place, its last sign of life, and the lease it wants; 'kind', 'capacity', 'used'; 'written': the
+--          last holder wrote
 --
 -- The server's clock alone decides what is over.
 
@@ -39,19 +40,34 @@ local function leave(from_where, field)
   return true
 end
 
--- The part that somebody waits for, if it still does.
+-- The part that somebody waits for, if it still does; until when it may have it unasked: to the end of its
+-- place, and no longer than its lease; its last sign of life.
 local function awaited_by(field)
   local place = redis.call('hget', notes, 'place:' .. field) or ''
-  local until_when, beat = place:match('^(%d+) (%d+)$')
+  local until_when, beat, lease = place:match('^(%d+) (%d+) (%d+)$')
   until_when = tonumber(until_when or 0)
-  if until_when > now then return tonumber(redis.call('hget', notes, field)), until_when, beat end
+  if until_when > now then
+    return tonumber(redis.call('hget', notes, field)), math.min(until_when, now + tonumber(lease)), beat
+  end
   leave(queue, field)
+end
+
+local function outlast(key, ms)
+  if redis.call('pttl', key) < ms then redis.call('pexpire', key, ms) end
+end
+
+-- Nothing outlives those who hold and wait.
+local function keep(ms)
+  for i = 2, 4 do
+    outlast(KEYS[i], ms)
+  end
 end
 
 local function enter(field, part, until_when)
   local number, err = draw(1)
   if not number then return nil, err end
   redis.call('zadd', holders, string.format('%.0f', until_when), field)
+  outlast(holders, until_when - now) -- the one before may have been the only one
   redis.call('zrem', queue, field)
   redis.call('hdel', notes, 'place:' .. field)
   redis.call('hset', notes, field, part, 'used', used() + part)
@@ -69,7 +85,7 @@ local function let_readers_in(let_in)
   end
 end
 
--- Lets in whoever may, in their order, until their places would have ended, and tells them. The
+-- Lets in whoever may, in their order, and tells them. The
 -- number of the grant of the one who asks, if it is among them.
 local function admit(asks)
   for _, over in ipairs(redis.call('zrange', holders, '-inf', now, 'BYSCORE')) do
@@ -95,13 +111,6 @@ local function admit(asks)
   end
   if #called > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(called, ' ')) end
   return granted
-end
-
--- Nothing outlives those who hold and wait.
-local function keep(ms)
-  for i = 2, 4 do
-    if redis.call('pttl', KEYS[i]) < ms then redis.call('pexpire', KEYS[i], ms) end
-  end
 end
 
 local function clear()

@@ -273,20 +273,21 @@ fn listener(
         let mut words = message.split(|byte| *byte == b' ');
         let (from, called) = (words.next(), words.clone().next());
         let look = |entry: &Entry| {
-            if from != Some(client.as_bytes())
-                && let Some(tenure) = entry.tenure()
-            {
+            if let Some(tenure) = entry.tenure() {
                 timetable.hasten(&tenure);
             }
         };
+        let anothers = from != Some(client.as_bytes());
         for entry in ids_of(channel).filter_map(|id| table.find(id)) {
             entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
-            look(&entry);
+            if anothers {
+                look(&entry);
+            }
         }
         if called.is_none() {
             for entry in table.all_at(channel) {
                 entry.gate.open(false);
-                if !entry.keys.is_shared() {
+                if anothers && !entry.keys.is_shared() {
                     look(&entry);
                 }
             }
@@ -294,6 +295,7 @@ fn listener(
         for word in words.filter_map(|word| Word::for_us(word, &client)) {
             match (table.find_place(channel, word.id), word.called) {
                 (Some(entry), Some(called)) => entry.call(called),
+                // By force, perhaps by somebody of our own client.
                 (Some(entry), None) => look(&entry),
                 (None, _) => {}
             }

@@ -150,7 +150,10 @@ impl<'a> Caller<'a> {
         let _ = self.engine.connected().await;
         match self.attempt(&entry, Manner::Once, offer).await {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
-            Ok(_) => Ok(None),
+            Ok(_) => {
+                contender.left();
+                Ok(None)
+            }
             Err(fault) => Err(self.explained(&entry, fault).await),
         }
     }
@@ -264,11 +267,12 @@ impl<'a> Caller<'a> {
     }
 
     /// Takes what a message has granted, if it was granted on the strength of the last sign of life that
-    /// was answered: so long it is ours, and a confirmation makes it more.
+    /// was answered: so long it is ours, and a confirmation makes it more. One that is almost over is asked
+    /// for instead.
     fn answer(&self, called: Called, contender: &mut Contender<'_>) -> Result<Option<Stint>> {
         let Some((beat, sent)) = self.beat else { return Ok(None) };
-        let lease = self.engine.config.claim();
-        if called.beat != beat || deadline(sent, lease) <= Instant::now() {
+        let lease = self.engine.config.claim().min(self.engine.lease(self.wish.lease));
+        if called.beat != beat || deadline(sent, lease) <= Instant::now() + lease / 3 {
             return Ok(None);
         }
         let Some(turn) = contender.turn.take() else { return Ok(None) };
@@ -474,6 +478,13 @@ impl Contender<'_> {
         let turn = self.turn.take().expect("it is granted once");
         turn.entry().line_up(false);
         turn
+    }
+
+    /// One attempt that was answered leaves no place in a queue.
+    fn left(mut self) {
+        if self.entry().waits_as().is_some() {
+            self.turn = None;
+        }
     }
 
     /// The same caller, waiting as another.

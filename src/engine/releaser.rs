@@ -74,7 +74,7 @@ impl Job {
     /// Gives a tenure back, and then its turn. An unanswered renewal may have let the server keep it
     /// for longer than we believe.
     pub(crate) fn release(tenure: &Tenure, turn: Option<Turn>) -> Self {
-        let until = tenure.deadline().max(Instant::now() + tenure.lease);
+        let until = Instant::now() + tenure.at_least(tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until);
         Self { turn, ..job }
     }
@@ -117,7 +117,8 @@ impl Job {
     /// Whether this answer, on this connection, settles the job.
     fn is_settled_by(&self, found: bool, generation: u64) -> bool {
         match self.what {
-            What::Ghost { sent_on } => found || sent_on == generation,
+            // Who waits for itself asks many times under one name: what was found may be an earlier one's work.
+            What::Ghost { sent_on } => found && !self.keys.is_queued() || sent_on == generation,
             What::Release | What::Count(_) | What::LeaveLine => true,
         }
     }
