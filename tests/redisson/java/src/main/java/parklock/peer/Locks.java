@@ -10,8 +10,8 @@ import org.redisson.client.codec.StringCodec;
 
 /**
  * {@code lock name [lease]}, {@code trylock name [wait [lease]]}, {@code unlock}, {@code count}, {@code isheld},
- * {@code islocked}, {@code ttl}, {@code force}; the same with {@code fair}, {@code fenced}, {@code read},
- * {@code write} or {@code spin} before it: {@code fairtrylock name 500}. Times are in milliseconds.
+ * {@code islocked}, {@code ttl}, {@code force}, {@code increment name counter times}; the same with {@code fair},
+ * {@code fenced}, {@code read}, {@code write} or {@code spin} before it: {@code fairtrylock name 500}. Times are in milliseconds.
  */
 final class Locks {
     private static final String[] KINDS = {"fair", "fenced", "read", "write", "spin"};
@@ -32,8 +32,7 @@ final class Locks {
     }
 
     /** Reads and writes as two commands, so that only the lock keeps others from coming between. */
-    Object increment(Args args) {
-        RLock lock = redisson.getLock(args.name());
+    private Object increment(RLock lock, Args args) {
         RBucket<String> counter = redisson.getBucket(args.text(0), StringCodec.INSTANCE);
         for (long left = args.number(1); left > 0; left--) {
             lock.lock();
@@ -57,8 +56,10 @@ final class Locks {
         };
     }
 
-    private static Object carryOut(RLock lock, String verb, Args args) throws InterruptedException {
+    private Object carryOut(RLock lock, String verb, Args args) throws InterruptedException {
         switch (verb) {
+            case "increment":
+                return increment(lock, args);
             case "lock":
                 return acquire(lock, args);
             case "trylock":

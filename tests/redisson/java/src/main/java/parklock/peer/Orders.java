@@ -24,7 +24,6 @@ final class Orders {
         return switch (words[0]) {
             // The owner field of this thread.
             case "owner" -> redisson.getId() + ":" + Thread.currentThread().getId();
-            case "increment" -> locks.increment(args);
             default -> ofAKind(words[0], args);
         };
     }
