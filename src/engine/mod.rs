@@ -79,7 +79,7 @@ impl Engine {
         let address = Arc::new(Address::new(url, &config)?);
         let (table, started) = (Arc::new(Table::default()), Instant::now());
         let timetable = Arc::new(Timetable::new(started));
-        let client = Uuid::new_v4().to_string();
+        let client = client_id();
 
         let terms = Terms {
             client: client.clone(),
@@ -246,6 +246,13 @@ impl Engine {
             Err(Error::TooManyWaiters { limit })
         }
     }
+}
+
+/// Random, as a UUID of version 8: Redisson's have version 4, and in the queues that we share with it our
+/// scripts tell us from its clients by that.
+fn client_id() -> String {
+    let random = *Uuid::new_v4().as_bytes();
+    uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
 }
 
 /// One caller that waits.
