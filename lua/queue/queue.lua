@@ -21,12 +21,14 @@ local time = redis.call('time')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
-local held = redis.call('zcard', holders) -- before anything is written: another type is refused here
+redis.call('zcard', holders) -- before anything is written: another type is refused here
 local known = redis.call('hget', notes, 'kind')
 local capacity = tonumber(redis.call('hget', notes, 'capacity') or ARGV[3])
 
+-- The key of the holders may have gone by itself, and with it those whose leases were over.
 local function used()
-  return tonumber(redis.call('hget', notes, 'used') or held > 0 and capacity or 0)
+  if redis.call('exists', holders) == 0 then return 0 end
+  return tonumber(redis.call('hget', notes, 'used') or capacity)
 end
 
 -- Who holds or waits does so no more. Whether it did.
@@ -66,11 +68,13 @@ end
 local function enter(field, part, until_when)
   local number, err = draw(1)
   if not number then return nil, err end
+  local before = used()
   redis.call('zadd', holders, string.format('%.0f', until_when), field)
-  outlast(holders, until_when - now) -- the one before may have been the only one
+  -- The one before may have been the only one, and then the key is new.
+  outlast(holders, math.max(until_when - now, redis.call('pttl', notes)))
   redis.call('zrem', queue, field)
   redis.call('hdel', notes, 'place:' .. field)
-  redis.call('hset', notes, field, part, 'used', used() + part)
+  redis.call('hset', notes, field, part, 'used', before + part)
   if kind == 'rw' and part == capacity then redis.call('hset', notes, 'written', 1) end
   return number
 end
