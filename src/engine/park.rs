@@ -81,7 +81,8 @@ pub(crate) async fn acquire(
     }
     let visit = engine.visit(keys)?;
     let started = Instant::now();
-    let mut caller = Caller { engine, wish, started, asked: false, answered: false, beat: None };
+    let mut caller =
+        Caller { engine, wish, started, asked: false, answered: false, beat: None, moved_to: None };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
@@ -99,6 +100,8 @@ struct Caller<'a> {
     answered: bool,
     /// The last sign of life that was answered, and when it was sent.
     beat: Option<(u32, Instant)>,
+    /// Where it waits now, if it had to give up the place that it had.
+    moved_to: Option<Arc<Entry>>,
 }
 
 /// What came with the turn.
@@ -162,12 +165,16 @@ impl<'a> Caller<'a> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
             Ok(stint) => stint.map(Some),
             // To say "held by somebody else" would be a guess.
-            Err(_) if visit.entry.is_failing() || self.asked && !self.answered => {
+            Err(_) if self.is_failing(&visit) || self.asked && !self.answered => {
                 let source = said(format!("no answer within the caller's limit of {limit:?}"));
                 Err(Error::Unavailable { source })
             }
             Err(_) => Ok(None),
         }
+    }
+
+    fn is_failing(&self, visit: &Visit) -> bool {
+        self.moved_to.as_ref().unwrap_or(&visit.entry).is_failing()
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
@@ -253,7 +260,11 @@ impl<'a> Caller<'a> {
                     if fault.is_open() && entry.waits_as().is_some() {
                         // What was not answered may run later. It must not find us under its name.
                         (seat, contender) = (None, contender.again()?);
+                        // It is still the same outage.
+                        let since = entry.failed(Instant::now());
                         entry = contender.entry();
+                        entry.failed(since);
+                        self.moved_to = Some(Arc::clone(&entry));
                     }
                     self.ride_out(&entry, fault).await?;
                 }
@@ -276,6 +287,7 @@ impl<'a> Caller<'a> {
             return Ok(None);
         }
         let Some(turn) = contender.turn.take() else { return Ok(None) };
+        self.engine.commands.granted(called.number);
         let Some(id) = turn.entry().waits_as() else { return Ok(None) };
         let stint = self.begin(turn, Grant { id, number: called.number, lease, sent })?;
         stint.tenure.is_to_last(self.engine.lease(self.wish.lease));
