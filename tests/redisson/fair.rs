@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parklock::{Client, Ended, Error, Guard, Lock, Result};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::common::fixture::SOON;
 use crate::common::{Admin, Worker, WorkerSide, eventually};
@@ -506,7 +506,7 @@ async fn a_read_write_lock_of_that_name_is_a_conflict() {
     let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     for kind in ["read", "write"] {
         java.ask(&format!("{kind}lock a")).await;
-        let asked = lock.lock().await;
+        let asked = timeout(SOON, lock.lock()).await.expect("an answer");
         assert!(matches!(asked, Err(Error::Conflict { .. })), "{asked:?}");
         let forced = lock.force_unlock().await;
         assert!(matches!(forced, Err(Error::Conflict { .. })), "{forced:?}");
