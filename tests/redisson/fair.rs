@@ -475,19 +475,30 @@ async fn who_runs_out_of_time_while_the_server_is_silent_leaves_later() {
 // --- Force, and other kinds -----------------------------------------------------------------------------------------
 
 #[tokio::test]
-async fn what_is_taken_by_force_goes_to_the_head() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
+async fn what_rust_takes_by_force_goes_to_the_head() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     java.ask("fairlock a").await;
-    let waiter = scene.rust_comes(&lock).await;
+    let next = scene.java_comes(scene.thread("next")).await;
     assert!(lock.force_unlock().await.unwrap());
-    let Holder::Rust(guard) = waiter.granted().await else { return };
     assert_eq!(java.refusal("fairunlock a").await, "IllegalMonitorStateException");
-    // It has had to wait, and so still listens.
+    let holder = next.granted().await;
+
+    // Who has had to wait still listens, and is told at once.
+    let rust = scene.rust_comes(&lock).await;
+    holder.unlock().await;
+    let Holder::Rust(guard) = rust.granted().await else { return };
     assert!(scene.fair_lock().await.force_unlock().await.unwrap());
     assert_eq!(timeout(AT_ONCE, guard.lost()).await, Ok(Ended::Lost));
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(!lock.is_locked().await.unwrap());
+    assert!(!lock.force_unlock().await.unwrap());
+}
 
+#[tokio::test]
+async fn what_java_takes_by_force_goes_to_the_head() {
+    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     let guard = lock.lock().await.unwrap();
     let waiter = scene.java_comes(scene.thread("waiter")).await;
     assert_eq!(java.result("fairforce a").await, "true");
@@ -496,8 +507,6 @@ async fn what_is_taken_by_force_goes_to_the_head() {
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
     assert!(lock.is_locked().await.unwrap());
     holder.unlock().await;
-    assert!(!lock.is_locked().await.unwrap());
-    assert!(!lock.force_unlock().await.unwrap());
 }
 
 #[tokio::test]
