@@ -52,7 +52,7 @@ local function attempt()
     redis.call('zadd', queue, string.format('%.0f', place), field)
   end
   redis.call('hset', notes, 'kind', kind, 'capacity', capacity, field, part,
-    'place:' .. field, string.format('%.0f ', now + patience) .. ARGV[12])
+    'place:' .. field, string.format('%.0f %s %.0f', now + patience, ARGV[12], lease))
   redis.call('pexpire', queue, math.max(patience, redis.call('pttl', queue)))
   local number, err = admit(field)
   if number then return granted(number) end

@@ -9,7 +9,8 @@
 -- Holders  owner field -> the end of its lease, in ms of the server's clock
 -- Queue    owner field -> its place
 -- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
---          place, and its last sign of life; 'kind', 'capacity', 'used'; 'written': the last holder wrote
+--          place, its last sign of life, and the lease it wants; 'kind', 'capacity', 'used'; 'written': the
+--          last holder wrote
 --
 -- The server's clock alone decides what is over.
 
@@ -41,12 +42,15 @@ local function leave(from_where, field)
   return true
 end
 
--- The part that somebody waits for, if it still does.
+-- The part that somebody waits for, if it still does; until when it may have it unasked: to the end of its
+-- place, and no longer than its lease; its last sign of life.
 local function awaited_by(field)
   local place = redis.call('hget', notes, 'place:' .. field) or ''
-  local until_when, beat = place:match('^(%d+) (%d+)$')
+  local until_when, beat, lease = place:match('^(%d+) (%d+) (%d+)$')
   until_when = tonumber(until_when or 0)
-  if until_when > now then return tonumber(redis.call('hget', notes, field)), until_when, beat end
+  if until_when > now then
+    return tonumber(redis.call('hget', notes, field)), math.min(until_when, now + tonumber(lease)), beat
+  end
   leave(queue, field)
 end
 
@@ -78,8 +82,8 @@ local function let_go()
   end
 end
 
--- Lets in whoever may, in their order, until their places would have ended, and tells them. The
--- number of the grant of the one who asks, if it is among them; and what kept anybody out who might.
+-- Lets in whoever may, in their order, and tells them. The number of the grant of the one who asks, if
+-- it is among them; and what kept anybody out who might.
 local function admit(asks)
   let_go()
   local called, granted, refusal = {}, nil, nil

@@ -82,7 +82,7 @@ impl Engine {
         let address = Arc::new(Address::new(url, &config)?);
         let (table, started) = (Arc::new(Table::default()), Instant::now());
         let timetable = Arc::new(Timetable::new(started));
-        let client = Uuid::new_v4().to_string();
+        let client = client_id();
 
         let terms = Terms {
             client: client.clone(),
@@ -259,6 +259,13 @@ impl Engine {
     }
 }
 
+/// Random, as a UUID of version 8: Redisson's have version 4, and in the queues that we share with it our
+/// scripts tell us from its clients by that.
+fn client_id() -> String {
+    let random = *Uuid::new_v4().as_bytes();
+    uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
+}
+
 /// One caller that waits.
 struct Counted<'a>(&'a AtomicUsize);
 
@@ -284,20 +291,21 @@ fn listener(
         let mut words = message.split(|byte| *byte == b' ');
         let (from, called) = (words.next(), words.clone().next());
         let look = |entry: &Entry| {
-            if from != Some(client.as_bytes())
-                && let Some(tenure) = entry.tenure()
-            {
+            if let Some(tenure) = entry.tenure() {
                 timetable.hasten(&tenure);
             }
         };
+        let anothers = from != Some(client.as_bytes());
         for entry in ids_of(channel).filter_map(|id| table.find(id)) {
             entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
-            look(&entry);
+            if anothers {
+                look(&entry);
+            }
         }
         if called.is_none() {
             for entry in table.all_at(channel) {
                 entry.gate.open(false);
-                if !entry.keys.is_shared() {
+                if anothers && !entry.keys.is_shared() {
                     look(&entry);
                 }
             }
@@ -312,6 +320,9 @@ fn listener(
         }
     }
 }
+
+/// No server of ours numbers so many: a token has room for fewer.
+const GRANTS: u64 = 1 << 53;
 
 /// A word of a message of those who wait for themselves: `<owner field>=<grant>@<sign of life>` for one
 /// that is let in, and `<owner field>` for one that was put out.
@@ -328,6 +339,9 @@ impl Word {
         };
         let (number, beat) = called.split_once('@')?;
         let called = Called { number: number.parse().ok()?, beat: beat.parse().ok()? };
+        if called.number >= GRANTS {
+            return None;
+        }
         Some(Self { id: TenureId(id.parse().ok()?), called: Some(called) })
     }
 }

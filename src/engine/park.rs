@@ -155,7 +155,10 @@ impl<'a> Caller<'a> {
         let _ = self.engine.connected().await;
         match self.attempt(&entry, Manner::Once, offer).await {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
-            Ok(_) => Ok(None),
+            Ok(_) => {
+                contender.left();
+                Ok(None)
+            }
             Err(fault) => Err(self.explained(&entry, fault).await),
         }
     }
@@ -259,8 +262,9 @@ impl<'a> Caller<'a> {
                 Err(fault) => {
                     if fault.is_open() && entry.waits_as().is_some() {
                         // What was not answered may run later. It must not find us under its name.
-                        let since = entry.failed(Instant::now());
                         (seat, contender) = (None, contender.again()?);
+                        // It is still the same outage.
+                        let since = entry.failed(Instant::now());
                         entry = contender.entry();
                         entry.failed(since);
                     }
@@ -276,14 +280,16 @@ impl<'a> Caller<'a> {
     }
 
     /// Takes what a message has granted, if it was granted on the strength of the last sign of life that
-    /// was answered: so long it is ours, and a confirmation makes it more.
+    /// was answered: so long it is ours, and a confirmation makes it more. One that is almost over is asked
+    /// for instead.
     fn answer(&self, called: Called, contender: &mut Contender<'_>) -> Result<Option<Stint>> {
         let Some((beat, sent)) = self.beat else { return Ok(None) };
-        let lease = self.engine.config.claim();
-        if called.beat != beat || deadline(sent, lease) <= Instant::now() {
+        let lease = self.engine.config.claim().min(self.engine.lease(self.wish.lease));
+        if called.beat != beat || deadline(sent, lease) <= Instant::now() + lease / 3 {
             return Ok(None);
         }
         let Some(turn) = contender.turn.take() else { return Ok(None) };
+        self.engine.commands.granted(called.number);
         let Some(id) = turn.entry().waits_as() else { return Ok(None) };
         let stint = self.begin(turn, Grant { id, number: called.number, lease, sent })?;
         stint.tenure.is_to_last(self.engine.lease(self.wish.lease));
@@ -494,6 +500,13 @@ impl<'a> Contender<'a> {
         let turn = self.turn.take().expect("it is granted once");
         turn.entry().line_up(false);
         turn
+    }
+
+    /// One attempt that was answered leaves no place in a queue.
+    fn left(mut self) {
+        if self.entry().waits_as().is_some() {
+            self.turn = None;
+        }
     }
 
     /// The same caller, waiting as another.

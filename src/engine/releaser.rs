@@ -74,7 +74,7 @@ impl Job {
     /// Gives a tenure back, and then its turn. An unanswered renewal may have let the server keep it
     /// for longer than we believe.
     pub(crate) fn release(tenure: &Tenure, turn: Option<Turn>) -> Self {
-        let until = tenure.deadline().max(Instant::now() + tenure.lease);
+        let until = Instant::now() + tenure.at_least(tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until);
         Self { turn, ..job }
     }

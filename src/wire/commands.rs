@@ -67,6 +67,11 @@ impl Commands {
         self.link.live().map(|live| Connection { live, commands: self })
     }
 
+    /// Takes note of a number that the server has granted.
+    pub(crate) fn granted(&self, number: u64) {
+        self.clock.granted(number, Instant::now());
+    }
+
     /// Waits until there is a connection, or never will be again.
     pub(crate) async fn up(&self) {
         self.link.up().await;
@@ -108,7 +113,7 @@ impl Connection<'_> {
     }
 
     pub(crate) fn granted(&self, number: u64) {
-        self.commands.clock.granted(number, Instant::now());
+        self.commands.granted(number);
     }
 
     pub(crate) fn terms(&self) -> Arc<Terms> {

@@ -12,7 +12,9 @@ mod common;
 
 mod counting;
 mod crash;
+mod fair;
 mod fairness;
+mod fenced;
 mod force;
 mod latch;
 mod leases;

@@ -46,15 +46,6 @@ impl Scene {
     async fn holds_of(&self, name: &str, owner: &str) -> Option<u32> {
         self.admin.cmd(&["HGET", name, owner]).await
     }
-
-    /// That nothing is left but what never was of a lock, and what Redisson leaves for some seconds: the notes of its
-    /// releases.
-    async fn is_clean(&self) {
-        let known = |key: &String| key == "lock:grants" || key.starts_with("redisson_unlock_latch");
-        let keys = self.admin.keys().await;
-        assert!(keys.iter().all(known), "{keys:?}");
-        self.nothing_is_eternal().await;
-    }
 }
 
 /// That the order was carried out soon after this.

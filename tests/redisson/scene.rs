@@ -64,6 +64,18 @@ impl Scene {
         fields.values().map(|count| count.parse().expect("a count")).collect()
     }
 
+    /// That nothing is left but what never was of a lock, and what Redisson leaves for some seconds: the notes of its
+    /// releases.
+    pub(crate) async fn is_clean(&self) {
+        let known = |key: &String| {
+            let kinds = ["lock:grants", "counter", "redisson_unlock_latch"];
+            kinds.iter().any(|kind| key.starts_with(kind))
+        };
+        let clean = async || self.admin.keys().await.iter().all(known);
+        eventually(SOON, "nothing is left", clean).await;
+        self.nothing_is_eternal().await;
+    }
+
     /// That no key of a lock is there for ever. The counter of the tokens is, and is known to be.
     pub(crate) async fn nothing_is_eternal(&self) {
         for key in self.admin.keys().await {

@@ -41,7 +41,7 @@ struct Cli {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "floor,rlock,rslock,async-redis-lock,redisson"
+        default_value = "parklock-fair,floor,rlock,rslock,async-redis-lock,redisson"
     )]
     against: Vec<String>,
     /// Tasks of `par` and `hot`, and of each process of `fleet` [default: 64, 64, 16]

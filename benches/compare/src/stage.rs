@@ -49,7 +49,7 @@ impl Stage {
     }
 
     pub fn setup(&self, variant: Variant) -> Setup {
-        Setup { url: self.server.url(), fair: variant == Variant::RedissonFair, ..Setup::default() }
+        Setup { url: self.server.url(), fair: variant.is_fair(), ..Setup::default() }
     }
 
     /// Workers that may have played for `variant` before, so that a JVM stays warm.

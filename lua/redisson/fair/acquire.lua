@@ -1,6 +1,69 @@
--- Not written yet.
+-- Take it, or wait for it: also the sign of life of somebody who waits.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see fair.lua
+-- ARGV   ..., owner field, 1, lease in ms, manner ('wait': queue if it is not ours now, otherwise now or
+--        never), and two that are nothing to a fair lock
+-- Reply  1, grant        taken; the grant is the new value of the counter
+--        0, TTL in ms    held by somebody else, or somebody else's turn (-1: the key has no TTL)
+--        an error of CONFLICT: the name is a read-write lock's
+--
+-- Run again for the same owner field, it finds its own work: it keeps its place, and what it holds.
 
-return redis.error_reply('ERR not written yet')
+local field, lease, manner = ARGV[7], tonumber(ARGV[9]), ARGV[10]
+
+if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
+if redis.call('hexists', lock, 'mode') == 1 then return redis.error_reply('CONFLICT rw') end
+
+local function take(least)
+  local number, err = draw(1)
+  if not number then return redis.error_reply(err) end
+  local code, value = put(lock, field, math.max(lease, least), number)
+  if code == REFUSED then return redis.error_reply(value) end
+  redis.call('lrem', queue, 1, field) -- it stands at the head, if it does
+  redis.call('zrem', deadlines, field)
+  return { GRANTED, number }
+end
+
+-- What Redisson's clients before us may take off our deadline before it is our turn: their wait for each,
+-- and more if they have longer ones, as the deadline of the last of them shows.
+local function taken_off(place, ttl)
+  local theirs, last = 0, nil
+  for _, who in ipairs(place > 0 and redis.call('lrange', queue, 0, place - 1) or {}) do
+    if not is_ours(who) then theirs, last = theirs + 1, who end
+  end
+  local off = theirs * THEIR_WAIT
+  local deadline = last and ttl > 0 and redis.call('zscore', deadlines, last)
+  return deadline and math.max(off, deadline - now - ttl) or off
+end
+
+local function queue_up(ttl)
+  local place = redis.call('lpos', queue, field)
+  local deadline = now + patience + SKEW + taken_off(place or redis.call('llen', queue), ttl)
+  redis.call('zadd', deadlines, string.format('%.0f', deadline), field)
+  if not place then redis.call('rpush', queue, field) end
+  local kept = redis.pcall('pttl', queue)
+  local fine, err = pcall(keep)
+  if not fine and kept == -1 then
+    -- No key of ours is ever left without a TTL.
+    redis.call('lrem', queue, 1, field)
+    redis.call('zrem', deadlines, field)
+    error(err)
+  end
+end
+
+local function attempt()
+  local ttl = redis.call('pttl', lock)
+  if redis.call('hexists', lock, field) == 1 then return take(ttl) end
+  local head = head_of_queue()
+  if ttl == -2 and (not head or head == field) then return take(0) end
+  if manner ~= 'wait' then
+    redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
+    return { HELD, ttl == -2 and patience or ttl }
+  end
+  queue_up(ttl)
+  -- It may have missed its message: Redisson's clients look only when they believe the lease to be over.
+  if ttl == -2 then tell(head) end
+  return { HELD, ttl == -2 and patience or ttl }
+end
+
+return attempt()

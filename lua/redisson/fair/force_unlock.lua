@@ -1,6 +1,17 @@
--- Not written yet.
+-- Take it away from whoever holds it, tell the holder, and tell whoever is next.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see fair.lua
+-- Reply  1 it was held | 0 it was free
+--        an error of CONFLICT: the name is a read-write lock's
 
-return redis.error_reply('ERR not written yet')
+redis.call('hdel', lock, 'parklock:nobody') -- only a hash, and only on a primary
+if redis.call('hexists', lock, 'mode') == 1 then return redis.error_reply('CONFLICT rw') end
+local holders = redis.call('hkeys', lock)
+local gone = redis.call('del', lock)
+-- A holder of ours that has had to wait still listens there; nobody else does.
+for _, field in ipairs(holders) do
+  tell(field)
+end
+local head = head_of_queue()
+if head then tell(head) end
+return { gone }

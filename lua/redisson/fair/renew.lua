@@ -1,6 +1,16 @@
--- Not written yet.
+-- Let it be held at least so much longer. A TTL is never shortened.
 --
--- KEYS   -
--- Reply  -
+-- KEYS   see fair.lua
+-- ARGV   ..., owner field, TTL wanted in ms
+-- Reply  1 renewed | 0 it is held no more
 
-return redis.error_reply('ERR not written yet')
+local field, wanted = ARGV[7], tonumber(ARGV[8])
+if out_of_range(wanted) then return redis.error_reply('ERR lease out of range') end
+
+if redis.call('hexists', lock, field) == 0 then
+  redis.call('hdel', lock, 'parklock:nobody') -- a replica refuses it, so "gone" is always a primary's word
+  return { 0 }
+end
+redis.call('pexpire', lock, math.max(wanted, redis.call('pttl', lock)))
+pcall(keep)
+return { 1 }

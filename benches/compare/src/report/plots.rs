@@ -44,6 +44,7 @@ pub fn of(outcome: &Outcome) -> Vec<(String, String)> {
 fn color(variant: Variant) -> &'static str {
     match variant {
         Variant::Parklock => "#d1495b",
+        Variant::ParklockFair => "#e29578",
         Variant::Floor => "#8d99ae",
         Variant::Rlock => "#00798c",
         Variant::Rslock => "#edae49",

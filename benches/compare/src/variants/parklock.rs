@@ -11,6 +11,7 @@ use crate::worker::protocol::Setup;
 #[derive(Clone)]
 pub struct Parklock {
     client: Client,
+    fair: bool,
 }
 
 impl Contender for Parklock {
@@ -26,11 +27,11 @@ impl Contender for Parklock {
             config = config.subscription_linger(Duration::from_millis(linger));
         }
         let client = Client::connect_with(&setup.url, config).await?;
-        Ok(Self { client })
+        Ok(Self { client, fair: setup.fair })
     }
 
     fn handle(&self, name: &str) -> Lock {
-        self.client.lock(name)
+        if self.fair { self.client.fair_lock(name) } else { self.client.lock(name) }
     }
 
     async fn acquire(&self, lock: &Lock) -> Result<Guard> {

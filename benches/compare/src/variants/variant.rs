@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variant {
     Parklock,
+    ParklockFair,
     Floor,
     Rlock,
     Rslock,
@@ -19,8 +20,9 @@ pub enum Variant {
 }
 
 impl Variant {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Parklock,
+        Self::ParklockFair,
         Self::Floor,
         Self::Rlock,
         Self::Rslock,
@@ -32,6 +34,7 @@ impl Variant {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Parklock => "parklock",
+            Self::ParklockFair => "parklock-fair",
             Self::Floor => "floor",
             Self::Rlock => "rlock",
             Self::Rslock => "rslock",
@@ -53,6 +56,11 @@ impl Variant {
     /// Whether the Java program plays it.
     pub const fn on_the_jvm(self) -> bool {
         matches!(self, Self::Redisson | Self::RedissonFair)
+    }
+
+    /// Whether it is the fair lock of a library that has others too.
+    pub const fn is_fair(self) -> bool {
+        matches!(self, Self::ParklockFair | Self::RedissonFair)
     }
 
     /// Whether it knows how to wait for a lock that somebody holds.
@@ -80,7 +88,7 @@ impl Variant {
     /// The key of a lock in Redis; the workloads' names need no escape.
     pub fn key(self, name: &str) -> String {
         match self {
-            Self::Parklock | Self::Floor => format!("lock:{{{name}}}"),
+            Self::Parklock | Self::ParklockFair | Self::Floor => format!("lock:{{{name}}}"),
             _ => name.to_owned(),
         }
     }

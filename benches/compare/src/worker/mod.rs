@@ -25,7 +25,7 @@ use protocol::{Order, Reply};
 /// Serves jobs for `variant` until the main process closes its end.
 pub async fn serve(variant: Variant) -> Result<()> {
     match variant {
-        Variant::Parklock => jobs::<Parklock>().await,
+        Variant::Parklock | Variant::ParklockFair => jobs::<Parklock>().await,
         Variant::Floor => jobs::<Floor>().await,
         Variant::Rlock => jobs::<Rlock>().await,
         Variant::Rslock => jobs::<Rslock>().await,

@@ -29,7 +29,7 @@ pub struct Setup {
     pub url: String,
     /// The lease that a watchdog keeps up; the library's default if absent.
     pub lease_ms: Option<u64>,
-    /// Redisson only: its fair lock.
+    /// The library's fair lock, if it has one.
     pub fair: bool,
     /// parklock only: how long it stays subscribed to a name that nobody uses; its default if absent.
     pub linger_ms: Option<u64>,

@@ -63,6 +63,7 @@ impl Workload for Churn {
             ],
             rounds: 1,
             left_out: &[
+                (Variant::ParklockFair, "the plain lock's memory is the measure"),
                 (Variant::Floor, "it cannot wait"),
                 (Variant::Redisson, "a JVM's memory follows its own rules"),
                 (Variant::RedissonFair, "a JVM's memory follows its own rules"),

@@ -63,6 +63,7 @@ impl Workload for Held {
             ],
             rounds: 1,
             left_out: &[
+                (Variant::ParklockFair, "each of its renewals is a call of its own"),
                 (Variant::Floor, "nothing renews its locks"),
                 (Variant::Rslock, "nothing renews its locks"),
                 (Variant::Redisson, "a thread for each owner is another measure"),

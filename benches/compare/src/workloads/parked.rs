@@ -51,6 +51,7 @@ impl Workload for Parked {
             quantities: &[RequestsPerName, CommandsPerName, ClientCore, ServerCore, BytesPerWaiter],
             rounds: 1,
             left_out: &[
+                (Variant::ParklockFair, "each of its waiters has a place of its own, and says so"),
                 (Variant::Floor, "it cannot wait"),
                 (Variant::Redisson, "a thread for each waiter is another measure"),
                 (Variant::RedissonFair, "a thread for each waiter is another measure"),

@@ -62,6 +62,8 @@ final class Locks {
 
     private Object carryOut(RLock lock, String verb, Args args) throws InterruptedException {
         switch (verb) {
+            case "increment":
+                return increment(lock, args);
             case "lock":
                 return acquire(lock, args);
             case "trylock":

@@ -1,0 +1,591 @@
+//! The fair lock: one queue in Redis, in which threads of Java and tasks of Rust stand in the order in which they came.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use parklock::{Client, Ended, Error, Guard, Lock, Result};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::common::fixture::SOON;
+use crate::common::{Admin, Worker, WorkerSide, eventually};
+use crate::peer::{Jvm, Thread};
+use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
+
+const QUEUE: &str = "redisson_lock_queue:{a}";
+const DEADLINES: &str = "redisson_lock_timeout:{a}";
+const CHANNEL: &str = "redisson_lock__channel:{a}";
+
+/// How long our own clients wait for one of ours that fell silent.
+const CLAIM: Duration = Duration::from_secs(1);
+
+/// What Redisson's clients wait for it beyond that.
+const SKEW: Duration = Duration::from_secs(5);
+
+/// How long Redisson waits for each in its queue, in ms.
+const FIVE_MINUTES: f64 = 300_000.0;
+
+impl Scene {
+    async fn fair_lock(&self) -> Lock {
+        self.client().await.fair_lock("a")
+    }
+
+    async fn queue(&self) -> Vec<String> {
+        self.admin.cmd(&["LRANGE", QUEUE, "0", "-1"]).await
+    }
+
+    async fn deadlines(&self) -> Vec<(String, f64)> {
+        self.admin.cmd(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]).await
+    }
+
+    async fn queued(&self, waiters: usize) {
+        let all = async || {
+            let (queue, deadlines) = (self.queue().await.len(), self.deadlines().await.len());
+            queue == waiters && deadlines == waiters
+        };
+        eventually(SOON, &format!("{waiters} stand in the queue"), all).await;
+    }
+
+    /// Somebody has come: it stands last, and listens.
+    async fn comes(&self, place: usize) {
+        self.queued(place + 1).await;
+        let last = self.queue().await.pop().expect("somebody");
+        self.listened_to(&format!("{CHANNEL}:{last}"), 1).await;
+    }
+
+    /// A task of Rust behind all that stand there.
+    async fn rust_comes(&self, lock: &Lock) -> Waiter {
+        let (place, lock) = (self.queue().await.len(), lock.clone());
+        let task = tokio::spawn(async move { lock.lock().await });
+        self.comes(place).await;
+        Waiter::Rust(task)
+    }
+
+    /// A thread of Java behind all that stand there.
+    async fn java_comes(&self, thread: Thread) -> Waiter {
+        let place = self.queue().await.len();
+        thread.order("fairlock a").await;
+        self.comes(place).await;
+        Waiter::Java(thread)
+    }
+
+    /// The server's clock in ms.
+    async fn now(&self) -> f64 {
+        let (seconds, micros): (f64, f64) = self.admin.cmd(&["TIME"]).await;
+        seconds * 1000.0 + micros / 1000.0
+    }
+}
+
+enum Waiter {
+    Rust(JoinHandle<Result<Guard>>),
+    Java(Thread),
+}
+
+enum Holder {
+    Rust(Guard),
+    Java(Thread),
+}
+
+impl Waiter {
+    async fn granted(self) -> Holder {
+        match self {
+            Self::Rust(task) => Holder::Rust(granted(async { task.await.unwrap() }).await),
+            Self::Java(mut thread) => {
+                timeout(AT_ONCE, thread.answer()).await.expect("the wake-up comes");
+                Holder::Java(thread)
+            }
+        }
+    }
+}
+
+impl Holder {
+    async fn unlock(self) {
+        match self {
+            Self::Rust(guard) => guard.unlock().await.expect("it was ours"),
+            Self::Java(mut thread) => drop(thread.ask("fairunlock a").await),
+        }
+    }
+}
+
+// --- Wake-ups -------------------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn each_side_waits_for_the_other_and_is_woken_by_its_release() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let lock = scene.fair_lock().await;
+    for round in 0..10 {
+        let guard = lock.lock().await.unwrap();
+        let java = scene.java_comes(scene.thread(&format!("t{round}"))).await;
+        guard.unlock().await.unwrap();
+        let java = java.granted().await;
+        let rust = scene.rust_comes(&lock).await;
+        scene.nothing_is_eternal().await;
+        java.unlock().await;
+        rust.granted().await.unlock().await;
+    }
+    scene.is_clean().await;
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_wakes_java() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let guard = scene.fair_lock().await.lock().await.unwrap();
+    let java = scene.java_comes(scene.thread("java")).await;
+    drop(guard);
+    java.granted().await.unlock().await;
+}
+
+/// Two names that bring their own braces, and one that has none: keys and channels are Redisson's.
+#[tokio::test]
+async fn names_with_braces_are_the_same_lock_to_both() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (client, mut java) = (scene.client().await, scene.thread("java"));
+    for name in ["b{a}", "{a}", "a b"] {
+        let name = name.replace(' ', "%20");
+        java.ask(&format!("fairlock {name}")).await;
+        let lock = client.fair_lock(name.clone());
+        let waiter = tokio::spawn(async move { lock.lock().await });
+        let key = if name.contains('{') { name.clone() } else { format!("{{{name}}}") };
+        let stands = async || {
+            scene.admin.cmd::<usize>(&["LLEN", &format!("redisson_lock_queue:{key}")]).await == 1
+        };
+        eventually(SOON, "it stands in Redisson's queue", stands).await;
+        java.ask(&format!("fairunlock {name}")).await;
+        granted(async { waiter.await.unwrap() }).await.unlock().await.unwrap();
+    }
+}
+
+// --- The order ------------------------------------------------------------------------------------------------------
+
+/// Each takes over as soon as the one before it leaves: Redisson takes five minutes off the deadlines of all who stand
+/// behind it, so many times that a deadline without them would be over long before its turn.
+#[tokio::test]
+async fn threads_of_java_and_tasks_of_rust_are_served_in_one_order() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let locks = [scene.fair_lock().await, scene.fair_lock().await];
+    let first = locks[0].lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for place in 0..20_usize {
+        // J R R J J R J R ..: each kind behind its own and behind the other.
+        let is_java = [0, 3, 4, 6].contains(&(place % 8));
+        waiters.push(match is_java {
+            true => scene.java_comes(scene.thread(&format!("t{place}"))).await,
+            false => scene.rust_comes(&locks[place % 2]).await,
+        });
+    }
+    let places = scene.queue().await;
+    scene.nothing_is_eternal().await;
+    first.unlock().await.unwrap();
+    for (place, waiter) in waiters.into_iter().enumerate() {
+        let holder = waiter.granted().await;
+        assert_eq!(scene.queue().await, places[place + 1..], "somebody came out of turn");
+        holder.unlock().await;
+    }
+    scene.is_clean().await;
+}
+
+/// As Redisson's own test of leases: nobody gives it back.
+#[tokio::test]
+async fn leases_that_run_out_pass_it_on_in_order() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let lock = scene.fair_lock().await;
+    let first = lock.lock().await.unwrap();
+    let lock = lock.lease(Duration::from_secs(1));
+    let mut waiters = Vec::new();
+    for place in 0..8 {
+        waiters.push(if place % 2 == 0 {
+            let thread = scene.thread(&format!("t{place}"));
+            thread.order("fairlock a 1000").await;
+            scene.comes(place).await;
+            Waiter::Java(thread)
+        } else {
+            scene.rust_comes(&lock).await
+        });
+    }
+    let (places, mut holders) = (scene.queue().await, Vec::new());
+    first.unlock().await.unwrap();
+    for (place, waiter) in waiters.into_iter().enumerate() {
+        holders.push(waiter.granted().await);
+        assert_eq!(scene.queue().await, places[place + 1..], "somebody came out of turn");
+    }
+}
+
+/// What Redisson calls timeout drift: nobody is waited for longer than five minutes for each place before it, whoever
+/// stands there, and nobody who lives is thrown out.
+#[tokio::test]
+async fn deadlines_neither_drift_away_nor_run_out() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let lock = scene.fair_lock().await;
+    let first = lock.lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for place in 0..9 {
+        waiters.push(match place {
+            4 | 8 => scene.java_comes(scene.thread(&format!("t{place}"))).await,
+            _ => scene.rust_comes(&lock).await,
+        });
+    }
+    let mut holder = Holder::Rust(first);
+    for waiter in waiters {
+        check_deadlines(&scene).await;
+        holder.unlock().await;
+        holder = waiter.granted().await;
+    }
+    holder.unlock().await;
+}
+
+async fn check_deadlines(scene: &Scene) {
+    let (now, deadlines, mut java) = (scene.now().await, scene.deadlines().await, 0.0);
+    let own = (CLAIM + SKEW).as_secs_f64() * 1000.0;
+    for field in scene.queue().await {
+        let (_, deadline) = deadlines.iter().find(|(of, _)| *of == field).expect("a deadline");
+        let left = deadline - now;
+        if is_of_java(&field) {
+            java += 1.0;
+            let most = java * (FIVE_MINUTES + own) + 30_000.0;
+            assert!(left > FIVE_MINUTES / 2.0 && left < most, "Java: {left} of {most}");
+        } else {
+            let most = java * (FIVE_MINUTES + own) + own;
+            assert!(left > own / 2.0 && left <= most, "Rust: {left} of {most}");
+        }
+    }
+}
+
+/// Redisson's clients have random UUIDs.
+fn is_of_java(field: &str) -> bool {
+    field.as_bytes()[14] == b'4'
+}
+
+/// A `tryLock` of an hour takes an hour off the deadlines of those behind it.
+#[tokio::test]
+async fn a_long_wait_of_java_costs_nobody_its_place() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    let first = lock.lock().await.unwrap();
+    java.order("fairtrylock a 3600000").await;
+    scene.comes(0).await;
+    let rust = scene.rust_comes(&lock).await;
+    let last = scene.java_comes(scene.thread("last")).await;
+    let places = scene.queue().await;
+    first.unlock().await.unwrap();
+    assert_eq!(java.answer().await.result, "true");
+    let deadline: f64 = scene.admin.cmd(&["ZSCORE", DEADLINES, &places[1]]).await;
+    assert!(deadline > scene.now().await, "it lives");
+    java.ask("fairunlock a").await;
+    let rust = rust.granted().await;
+    assert_eq!(scene.queue().await, places[2..]);
+    rust.unlock().await;
+    last.granted().await.unlock().await;
+}
+
+// --- Those who die --------------------------------------------------------------------------------------------------
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_locks_fairly() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let lock = client(&boss.variable("URL"), QUICK).await.fair_lock("a");
+    boss.tell("ready");
+    boss.order().await;
+    let _guard = lock.lock().await.unwrap();
+    boss.tell("granted");
+    boss.order().await;
+}
+
+async fn worker(scene: &Scene) -> Worker {
+    let url = scene.server.url();
+    let mut worker = Worker::start("fair::worker_that_locks_fairly", &[("URL", &url)]);
+    assert_eq!(worker.hear().await, "ready");
+    worker
+}
+
+async fn rest_of_lease(scene: &Scene) -> Duration {
+    let ttl = scene.admin.pttl("a").await;
+    Duration::from_millis(u64::try_from(ttl).expect("it is held, with a TTL"))
+}
+
+#[tokio::test]
+async fn java_follows_a_rust_holder_that_was_killed() {
+    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let mut worker = worker(&scene).await;
+    assert_eq!(worker.ask("go").await, "granted");
+    let Waiter::Java(mut java) = scene.java_comes(scene.thread("java")).await else { return };
+    worker.kill9();
+    let (killed, rest) = (Instant::now(), rest_of_lease(&scene).await);
+    assert!(java.answer().await.heard <= killed + rest + FURTHER);
+    java.ask("fairunlock a").await;
+}
+
+#[tokio::test]
+async fn rust_follows_a_jvm_that_was_killed_while_it_held() {
+    let Some(mut scene) = Scene::begin(QUICK).await else { return };
+    let lock = scene.fair_lock().await;
+    scene.thread("java").ask("fairlock a").await;
+    let waiter = scene.rust_comes(&lock).await;
+    scene.jvm.kill9();
+    let (killed, rest) = (Instant::now(), rest_of_lease(&scene).await);
+    let Waiter::Rust(waiter) = waiter else { return };
+    let guard = timeout(SOON, waiter).await.expect("the lease ends").unwrap().unwrap();
+    assert!(killed.elapsed() <= rest + FURTHER);
+    guard.unlock().await.unwrap();
+    scene.is_clean().await;
+}
+
+/// Among ourselves a dead waiter costs what it costs in our own layout.
+#[tokio::test]
+async fn a_rust_waiter_that_was_killed_costs_rust_a_claim() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let lock = scene.fair_lock().await;
+    let guard = lock.lock().await.unwrap();
+    let mut worker = worker(&scene).await;
+    worker.order("go").await;
+    scene.comes(0).await;
+    let next = scene.rust_comes(&lock).await;
+    worker.kill9();
+    let killed = Instant::now();
+    guard.unlock().await.unwrap();
+    let Waiter::Rust(next) = next else { return };
+    let next = timeout(SOON, next).await.expect("it is passed over").unwrap().unwrap();
+    println!("a dead Rust waiter cost Rust {:?}", killed.elapsed());
+    assert!(killed.elapsed() < 2 * CLAIM, "{:?}", killed.elapsed());
+    next.unlock().await.unwrap();
+}
+
+/// One of ours that waits too throws it out, and tells Java.
+#[tokio::test]
+async fn a_rust_waiter_that_was_killed_costs_java_a_claim_if_rust_waits_too() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let lock = scene.fair_lock().await;
+    let guard = lock.lock().await.unwrap();
+    let mut worker = worker(&scene).await;
+    worker.order("go").await;
+    scene.comes(0).await;
+    let Waiter::Java(mut java) = scene.java_comes(scene.thread("java")).await else { return };
+    let rust = scene.rust_comes(&lock).await;
+    worker.kill9();
+    let killed = Instant::now();
+    guard.unlock().await.unwrap();
+    let took = java.answer().await.heard - killed;
+    println!("a dead Rust waiter cost Java {took:?} with Rust behind it");
+    assert!(took < 2 * CLAIM, "{took:?}");
+    java.ask("fairunlock a").await;
+    rust.granted().await.unlock().await;
+}
+
+/// Alone, Java looks when it believes the lease to be over, and then without a pause until the deadline is.
+#[tokio::test]
+async fn a_rust_waiter_that_was_killed_costs_java_alone_a_few_seconds() {
+    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let guard = scene.fair_lock().await.lock().await.unwrap();
+    let mut worker = worker(&scene).await;
+    worker.order("go").await;
+    scene.comes(0).await;
+    let Waiter::Java(mut java) = scene.java_comes(scene.thread("java")).await else { return };
+    worker.kill9();
+    let killed = Instant::now();
+    guard.unlock().await.unwrap();
+    let took = java.answer().await.heard - killed;
+    println!("a dead Rust waiter cost Java alone {took:?}");
+    assert!(took < QUICK.max(CLAIM + SKEW) + FURTHER, "{took:?}");
+    java.ask("fairunlock a").await;
+}
+
+// --- Those who give up ----------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn who_is_cancelled_or_out_of_time_leaves_queue_and_deadlines() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    java.ask("fairlock a").await;
+    let Waiter::Rust(cancelled) = scene.rust_comes(&lock).await else { return };
+    let next = scene.java_comes(scene.thread("next")).await;
+    cancelled.abort();
+    scene.queued(1).await;
+    let (asked, limit) = (Instant::now(), Duration::from_secs(1));
+    assert!(lock.try_lock_for(limit).await.unwrap().is_none());
+    assert!((limit..limit + FURTHER).contains(&asked.elapsed()));
+    scene.queued(1).await;
+    java.ask("fairunlock a").await;
+    next.granted().await.unlock().await;
+    scene.is_clean().await;
+}
+
+/// It was told of its turn and goes without looking: Java is told by that, and not by the end of anything.
+#[tokio::test]
+async fn a_head_that_goes_wakes_the_next() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    java.ask("fairlock a").await;
+    let waiting = lock.clone();
+    let mut stuck: Pin<Box<dyn Future<Output = Result<Guard>>>> =
+        Box::pin(async move { waiting.lock().await });
+    tokio::select! {
+        _ = &mut stuck => unreachable!("Java holds it"),
+        () = scene.comes(0) => {}
+    }
+    let next = scene.java_comes(scene.thread("next")).await;
+    java.ask("fairunlock a").await;
+    assert_eq!(scene.holds("a").await.len(), 0, "it is nobody's");
+    assert_eq!(scene.queue().await.len(), 2);
+
+    drop(stuck);
+
+    next.granted().await.unlock().await;
+}
+
+#[tokio::test]
+async fn who_asks_once_leaves_no_trace() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    java.ask("fairlock a").await;
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert_eq!(scene.admin.keys().await, ["a"]);
+    java.ask("fairunlock a").await;
+    let guard = lock.try_lock().await.unwrap().expect("it is free");
+    assert_eq!(java.result("fairtrylock a").await, "false");
+    assert_eq!(scene.admin.keys().await, ["a", "lock:grants"]);
+    guard.unlock().await.unwrap();
+    assert_eq!(java.result("fairtrylock a").await, "true");
+}
+
+/// The server pauses while somebody runs out of time.
+#[tokio::test]
+async fn who_runs_out_of_time_while_the_server_is_silent_leaves_later() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    java.ask("fairlock a").await;
+    let waiting = lock.clone();
+    let limit = Duration::from_millis(1500);
+    let waiter = tokio::spawn(async move { waiting.try_lock_for(limit).await });
+    scene.comes(0).await;
+    scene.admin.cmd::<()>(&["CLIENT", "PAUSE", "2000", "ALL"]).await;
+    let answer = waiter.await.unwrap();
+    assert!(matches!(answer, Ok(None) | Err(Error::Unavailable { .. })), "{answer:?}");
+    scene.queued(0).await;
+    java.ask("fairunlock a").await;
+}
+
+// --- Force, and other kinds -----------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn what_rust_takes_by_force_goes_to_the_head() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    java.ask("fairlock a").await;
+    let next = scene.java_comes(scene.thread("next")).await;
+    assert!(lock.force_unlock().await.unwrap());
+    assert_eq!(java.refusal("fairunlock a").await, "IllegalMonitorStateException");
+    let holder = next.granted().await;
+
+    // Who has had to wait still listens, and is told at once.
+    let rust = scene.rust_comes(&lock).await;
+    holder.unlock().await;
+    let Holder::Rust(guard) = rust.granted().await else { return };
+    assert!(scene.fair_lock().await.force_unlock().await.unwrap());
+    assert_eq!(timeout(AT_ONCE, guard.lost()).await, Ok(Ended::Lost));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(!lock.is_locked().await.unwrap());
+    assert!(!lock.force_unlock().await.unwrap());
+}
+
+#[tokio::test]
+async fn what_java_takes_by_force_goes_to_the_head() {
+    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    let guard = lock.lock().await.unwrap();
+    let waiter = scene.java_comes(scene.thread("waiter")).await;
+    assert_eq!(java.result("fairforce a").await, "true");
+    let holder = waiter.granted().await;
+    assert_eq!(timeout(2 * QUICK, guard.lost()).await, Ok(Ended::Lost));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(lock.is_locked().await.unwrap());
+    holder.unlock().await;
+}
+
+#[tokio::test]
+async fn a_read_write_lock_of_that_name_is_a_conflict() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    for kind in ["read", "write"] {
+        java.ask(&format!("{kind}lock a")).await;
+        let asked = timeout(SOON, lock.lock()).await.expect("an answer");
+        assert!(matches!(asked, Err(Error::Conflict { .. })), "{asked:?}");
+        let forced = lock.force_unlock().await;
+        assert!(matches!(forced, Err(Error::Conflict { .. })), "{forced:?}");
+        assert_eq!(scene.queue().await.len(), 0);
+        java.ask(&format!("{kind}unlock a")).await;
+    }
+    scene.admin.cmd::<()>(&["SET", QUEUE, "text"]).await;
+    let asked = lock.lock().await;
+    assert!(matches!(asked, Err(Error::Conflict { .. })), "{asked:?}");
+}
+
+// --- Exclusion ------------------------------------------------------------------------------------------------------
+
+const PROCESSES: usize = 4;
+const TASKS: usize = 2;
+const TASK: usize = 200;
+const THREADS: usize = 2;
+const THREAD: usize = 200;
+const TOTAL: usize = PROCESSES * TASKS * TASK + 2 * THREADS * THREAD;
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_counts_fairly() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let client = client(&boss.variable("URL"), USUAL).await;
+    let admin = Admin::connect(&boss.variable("URL")).await;
+    boss.tell("ready");
+    boss.order().await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        tasks.spawn(count(client.clone(), admin.clone()));
+    }
+    tasks.join_all().await;
+    boss.tell("done");
+    boss.order().await;
+}
+
+async fn count(client: Client, admin: Admin) {
+    let lock = client.fair_lock("a");
+    for done in 0..TASK {
+        let guard = lock.lock().await.expect("it is granted");
+        let value: Option<u64> = admin.cmd(&["GET", "counter"]).await;
+        admin.cmd::<()>(&["SET", "counter", &(value.unwrap_or(0) + 1).to_string()]).await;
+        guard.unlock().await.expect("it was ours");
+        if done % 20 == 0 {
+            println!("worker says: {done}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_jvms_and_four_rust_processes_in_one_queue_lose_no_increment() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let url = scene.server.url();
+    let second = Jvm::start(&url, USUAL).await.expect("as the first one");
+    let mut workers: Vec<Worker> = (0..PROCESSES)
+        .map(|_| Worker::start("fair::worker_that_counts_fairly", &[("URL", &url)]))
+        .collect();
+    for worker in &mut workers {
+        assert_eq!(worker.hear().await, "ready");
+    }
+    let threads =
+        |jvm: &Jvm| -> Vec<Thread> { (0..THREADS).map(|n| jvm.thread(&format!("t{n}"))).collect() };
+    let mut threads: Vec<Thread> = [&scene.jvm, &second].into_iter().flat_map(threads).collect();
+    for thread in &threads {
+        thread.order(&format!("fairincrement a counter {THREAD}")).await;
+    }
+    for worker in &mut workers {
+        worker.order("go").await;
+    }
+    for worker in &mut workers {
+        while worker.hear().await != "done" {}
+    }
+    for thread in &mut threads {
+        let took = thread.answer().await.took;
+        println!("a thread of Java is done after {took:?}");
+    }
+    assert_eq!(scene.admin.cmd::<usize>(&["GET", "counter"]).await, TOTAL);
+    scene.is_clean().await;
+}
