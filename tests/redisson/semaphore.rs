@@ -35,7 +35,7 @@ fn waiter(permits: &Semaphore, part: u32) -> JoinHandle<parklock::Result<Guard>>
 }
 
 async fn told(waiter: JoinHandle<parklock::Result<Guard>>) -> Guard {
-    granted(async { waiter.await.unwrap() }).await
+    granted(async { waiter.await.expect("no panic") }).await
 }
 
 async fn awaited_by(scene: &Scene, clients: usize) {
