@@ -23,7 +23,9 @@ async fn key_is_gone(scene: &Scene, name: &str, is_awaited: bool) {
     let guard = scene.pair.of(&scene.ours, name).lock().await.unwrap();
     let next = scene.pair.of(&scene.theirs, name);
     let waiter = if is_awaited { Some(Waiter::parked(next.clone()).await) } else { None };
-    scene.admin.cmd::<()>(&["DEL", &scene.pair.key(name)]).await;
+    for key in scene.pair.keys(name) {
+        scene.admin.cmd::<()>(&["DEL", &key]).await;
+    }
     let next = match waiter {
         Some(waiter) => waiter.gets_it().await,
         None => soon(next.lock()).await.unwrap(),

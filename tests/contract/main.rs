@@ -115,5 +115,8 @@ tested! {
     redisson_lock
     redisson_reentrant
     redisson_fenced
-    // Ready in the table: redisson_fair redisson_write redisson_semaphore redisson_expirable
+    redisson_fair
+    redisson_write
+    redisson_semaphore
+    redisson_expirable
 }

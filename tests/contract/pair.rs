@@ -114,12 +114,29 @@ impl Pair {
         Client::connect_with(url, config).await.expect("the server is there")
     }
 
-    /// The key that says who holds it.
-    pub(crate) fn key(self, name: &str) -> String {
+    /// The keys that say who holds it.
+    pub(crate) fn keys(self, name: &str) -> Vec<String> {
         match self.layout {
-            Layout::Redisson => name.to_owned(),
-            _ => format!("lock:{{{name}}}"),
+            Layout::Redisson if self.counts() => vec![
+                name.to_owned(),
+                format!("lock_permits:{{{name}}}"),
+                format!("lock_notes:{{{name}}}"),
+                format!("{{{name}}}:timeout"),
+            ],
+            Layout::Redisson => vec![name.to_owned()],
+            _ => vec![format!("lock:{{{name}}}")],
         }
+    }
+
+    /// What has no TTL, as patterns of Lua: the counters of the tokens; how many permits Redisson's semaphore has, which
+    /// is a bare name; and who holds them, which lasts as long as anybody does.
+    pub(crate) fn stays(self) -> [&'static str; 2] {
+        if self.counts() { ["^[^:]*$", ":timeout$"] } else { ["^redisson_lock_token:", "^$"] }
+    }
+
+    /// Whether it is a semaphore of Redisson's.
+    pub(crate) fn counts(self) -> bool {
+        self.layout == Layout::Redisson && matches!(self.kind, Kind::Semaphore | Kind::Expirable)
     }
 }
 

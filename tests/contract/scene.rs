@@ -18,7 +18,7 @@ use crate::pair::{Mutex, Pair};
 const ETERNAL: &str = "
     local eternal = {}
     for _, key in ipairs(redis.call('keys', '*')) do
-      local stays = key == 'lock:grants' or key:find('^redisson_lock_token:') or key:find('^test:')
+      local stays = key == 'lock:grants' or key:find('^test:') or key:find(ARGV[1]) or key:find(ARGV[2])
       if not stays and redis.call('pttl', key) == -1 then eternal[#eternal + 1] = key end
     end
     return eternal";
@@ -50,7 +50,8 @@ impl Scene {
         let ours = pair.client(&proxy.url(), config.clone()).await;
         let theirs = pair.client(&server.url(), config).await;
         let eternal = Arc::default();
-        let looking = tokio::spawn(look(server.admin().await, Arc::clone(&eternal))).abort_handle();
+        let looking = tokio::spawn(look(server.admin().await, pair.stays(), Arc::clone(&eternal)))
+            .abort_handle();
         Self { pair, admin, ours, theirs, proxy, server, eternal, looking }
     }
 
@@ -62,10 +63,6 @@ impl Scene {
     /// For one more holder of the other client.
     pub(crate) fn theirs(&self) -> Mutex {
         self.pair.of(&self.theirs, "a")
-    }
-
-    pub(crate) fn key(&self) -> String {
-        self.pair.key("a")
     }
 
     /// Nothing is left soon, long before a lease is over, and nothing ever was to stay.
@@ -86,6 +83,7 @@ impl Scene {
             key != "lock:grants"
                 && !key.starts_with("redisson_lock_token:")
                 && !key.starts_with("test:")
+                && !(self.pair.counts() && !key.contains(':'))
         });
         keys
     }
@@ -98,8 +96,9 @@ impl Drop for Scene {
 }
 
 /// Looks at all keys, again and again, for as long as the server is there.
-async fn look(admin: Admin, found: Arc<Cell<BTreeSet<String>>>) {
-    while let Ok(eternal) = admin.try_cmd::<Vec<String>>(&["EVAL", ETERNAL, "0"]).await {
+async fn look(admin: Admin, [one, other]: [&str; 2], found: Arc<Cell<BTreeSet<String>>>) {
+    while let Ok(eternal) = admin.try_cmd::<Vec<String>>(&["EVAL", ETERNAL, "0", one, other]).await
+    {
         found.lock().expect("no panic under it").extend(eternal);
         sleep(Duration::from_millis(10)).await;
     }

@@ -43,8 +43,7 @@ pub(crate) async fn a_server_that_lost_its_data_tells_the_holder_and_lets_the_wa
         guard.unlock().await.unwrap();
     };
     tokio::join!(through(first), through(second));
-    let admin = scene.server.admin().await;
-    assert!(admin.pttl(&scene.key()).await == -2, "it is free");
+    assert!(!scene.ours().is_held().await.unwrap(), "it is free");
 }
 
 fn replicas_are_soon_given_up() -> Config {
