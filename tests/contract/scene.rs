@@ -80,10 +80,9 @@ impl Scene {
     pub(crate) async fn keys(&self) -> Vec<String> {
         let mut keys = self.admin.keys().await;
         keys.retain(|key| {
-            key != "lock:grants"
-                && !key.starts_with("redisson_lock_token:")
-                && !key.starts_with("test:")
-                && !(self.pair.counts() && !key.contains(':'))
+            let stays = self.pair.counts() && !key.contains(':');
+            let known = ["redisson_lock_token:", "test:"];
+            !stays && key != "lock:grants" && !known.iter().any(|known| key.starts_with(known))
         });
         keys
     }
