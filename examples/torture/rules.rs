@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::history::Hold;
 use crate::epochs::Epochs;
 use crate::reading::Claim;
-use crate::settings::{PROMPT, is_calm, nanos};
+use crate::settings::{PROMPT, SEVERAL, is_calm, nanos};
 use crate::verdict::Tally;
 
 /// A claim as the checker takes it, in one of its epochs.
@@ -139,7 +139,7 @@ pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
         free_since = if is_same { before.ended.unwrap_or(u64::MAX).max(free_since) } else { 0 };
         let calm = |at: u64| is_calm(Duration::from_nanos(at.saturating_sub(started)));
         let since = free_since.max(next.called);
-        let waited = is_same && since < next.acquired;
+        let waited = is_same && since < next.acquired && !next.owner.contains(SEVERAL);
         let late = tally.late.iter().any(|(from, to)| *from < next.acquired && *to > since);
         if !waited || !calm(since) || !calm(next.acquired) || late {
             continue;

@@ -47,6 +47,9 @@ pub const FAMILY: [(&str, Kind); 5] = [
     ("key", Kind::Permits(1)),
 ];
 
+/// How those are called who may wait for another lock than the one that is looked at.
+pub const SEVERAL: &str = "several-";
+
 /// A lock that nobody but the keeper takes, and that no fault is drawn for.
 pub const KEPT: &str = "kept";
 

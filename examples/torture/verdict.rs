@@ -13,9 +13,13 @@ use crate::reading::{self, Claim};
 use crate::rules;
 
 /// A run of a minute must have taken each of these.
-const PATHS: [&str; 53] = [
+const PATHS: [&str; 57] = [
     "hand-off",
     "held together",
+    "several at once",
+    "a majority",
+    "latch: open",
+    "latch: counted",
     "family: in line",
     "family: book",
     "family: berths",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use parklock::{Error, Guard};
+use parklock::{Error, Guard, MultiGuard, MultiLock, RedGuard, RedLock, Result};
 use tokio::time::{sleep, timeout};
 
 use crate::settings::LEASE;
@@ -38,8 +38,42 @@ impl Manner {
     }
 }
 
+/// What can be asked for in these ways.
+pub trait Asked: Sync {
+    type Guard: Send;
+    fn lock(&self) -> impl Future<Output = Result<Self::Guard>> + Send;
+    fn try_lock(&self) -> impl Future<Output = Result<Option<Self::Guard>>> + Send;
+    fn try_lock_for(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Option<Self::Guard>>> + Send;
+}
+
+macro_rules! asked {
+    ($($lock:ty => $guard:ty,)*) => {$(
+        impl Asked for $lock {
+            type Guard = $guard;
+            async fn lock(&self) -> Result<$guard> {
+                <$lock>::lock(self).await
+            }
+            async fn try_lock(&self) -> Result<Option<$guard>> {
+                <$lock>::try_lock(self).await
+            }
+            async fn try_lock_for(&self, limit: Duration) -> Result<Option<$guard>> {
+                <$lock>::try_lock_for(self, limit).await
+            }
+        }
+    )*};
+}
+
+asked! {
+    Handle => Guard,
+    MultiLock => MultiGuard,
+    RedLock => RedGuard,
+}
+
 /// What became of asking for a lock in this manner.
-pub async fn acquired(handle: &Handle, manner: Manner) -> Option<Guard> {
+pub async fn acquired<L: Asked>(handle: &L, manner: Manner) -> Option<L::Guard> {
     let got = match manner {
         Manner::Lock => handle.lock().await.map(Some),
         Manner::Try => handle.try_lock().await.inspect(|got| said("try_lock", got)),
@@ -68,7 +102,7 @@ pub async fn acquired(handle: &Handle, manner: Manner) -> Option<Guard> {
     got.map_err(|error| heard(&error)).ok().flatten()
 }
 
-fn said(call: &str, got: &Option<Guard>) {
+fn said<G>(call: &str, got: &Option<G>) {
     record::reached(&format!("{call}: {}", if got.is_some() { "got it" } else { "busy" }));
 }
 

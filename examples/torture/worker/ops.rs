@@ -1,21 +1,22 @@
 //! What a task does with locks: everything that a program could, in random order.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use parklock::{Error, Hold, Owner};
+use parklock::{Ended, Error, Hold, Owner, RedLock};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::{HAUNTED, KEPT, LEASE, LONGEST_FIXED, STUCK};
+use crate::settings::{HAUNTED, KEPT, LEASE, LONGEST_FIXED, SEVERAL, STUCK};
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
 use crate::worker::hold::{Held, critical_section, stay};
-use crate::worker::manner::{Manner, acquired, heard};
-use crate::worker::record::{self, Call, Claim};
+use crate::worker::manner::{Manner, acquired, heard, unlocked};
+use crate::worker::record::{self, Call, Claim, Part};
 use crate::worker::{ON_PURPOSE, any_lock};
 
 /// One step after the other, until told to stop.
@@ -56,8 +57,11 @@ struct Step {
 impl Step {
     async fn take(mut self) {
         match self.rng.u32(..100) {
-            0..17 => self.of_family().await,
-            17..47 => self.simple().await,
+            0..14 => self.of_family().await,
+            14..19 => self.several().await,
+            19..21 => self.majority().await,
+            21..23 => self.latch().await,
+            23..47 => self.simple().await,
             47..55 => self.burst().await,
             55..72 => self.nested().await,
             72..80 => self.run().await,
@@ -112,6 +116,80 @@ impl Step {
         record::reached(&format!("family: {}", handle.name));
         held.work(&mut self.rng).await;
         held.end(&mut self.rng).await;
+    }
+
+    /// Several locks at once, each of which others ask for alone.
+    async fn several(mut self) {
+        let mut names: Vec<_> =
+            (0..self.rng.usize(2..4)).map(|_| any_lock(&mut self.rng)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let locks = self.seat.client.multi_lock(names.clone());
+        let calls: Vec<_> = names.iter().map(|name| self.unhandled(name, (1, 1))).collect();
+        let manner = Manner::any(&mut self.rng);
+        let Some(guard) = acquired(&locks, manner).await else { return };
+        let begin = |(at, call): (usize, &Call)| Claim::begin(call, &Part(&guard, at));
+        let claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
+        record::reached("several at once");
+        pause_unless(guard.lost(), &mut self.rng).await;
+        // When one of them is lost, the guard does not say which.
+        let lost = (!guard.is_valid()).then(clock::now);
+        for (at, mut claim) in claims.into_iter().enumerate() {
+            claim.end(&Part(&guard, at), self.seat.closed().or(lost));
+        }
+        if self.rng.bool() {
+            unlocked(&guard.unlock().await);
+        }
+    }
+
+    /// A lock on the majority of one server: it has no tokens, and of three parts it takes two.
+    async fn majority(mut self) {
+        let lock = RedLock::new([self.seat.client.lock("majority")]);
+        let (call, manner) = (self.unhandled("majority", (2, 3)), Manner::any(&mut self.rng));
+        let Some(guard) = acquired(&lock, manner).await else { return };
+        let mut claim = Claim::begin(&call, &guard);
+        record::reached("a majority");
+        pause_unless(guard.lost(), &mut self.rng).await;
+        claim.end(&guard, self.seat.closed());
+        if self.rng.bool() {
+            unlocked(&guard.unlock().await);
+        }
+    }
+
+    /// Some count, one waits for all of them.
+    async fn latch(mut self) {
+        let name = format!("latch {}/{}", self.worker, record::next_id());
+        let latch = self.seat.client.count_down_latch(name).lease(LEASE);
+        let (count, begun) = (self.rng.u64(1..5), Arc::new(AtomicU64::new(0)));
+        match latch.set(count).await {
+            Ok(true) => {}
+            // An answer was lost, and the server that knew of it too.
+            Ok(false) => return,
+            Err(error) => return heard(&error),
+        }
+        let mut tasks = JoinSet::new();
+        for _ in 0..count {
+            let (latch, begun) = (latch.clone(), Arc::clone(&begun));
+            let pause = Duration::from_micros(self.rng.u64(..50_000));
+            tasks.spawn(async move {
+                sleep(pause).await;
+                begun.fetch_add(1, Ordering::SeqCst);
+                told(latch.count_down().await.map(|_| "latch: counted"));
+            });
+        }
+        let open = latch.wait_for(LEASE).await;
+        if matches!(open, Ok(true)) && begun.load(Ordering::SeqCst) < count {
+            record::violation("a latch opened before all had counted");
+        }
+        told(open.map(|open| if open { "latch: open" } else { "latch: not open in time" }));
+        tasks.join_all().await;
+    }
+
+    /// A call without a handle; its answer tells nothing of when it was granted.
+    fn unhandled(&self, lock: &'static str, share: (u32, u32)) -> Call {
+        let owner = format!("{}/{SEVERAL}{}", self.worker, record::next_id());
+        let (called, seat) = (clock::now(), self.seat.id);
+        Call { lock, owner, lease: LEASE, confirmed: None, called, seat, share, queued: true }
     }
 
     /// Many ask for one lock at once, which goes from hand to hand.
@@ -311,6 +389,20 @@ fn ran(result: Result<(), Error>) {
         Err(Error::Lost) => record::reached("run: stopped by loss"),
         Err(error) => heard(&error),
     }
+}
+
+/// A latch may go with its server.
+fn told(result: Result<&str, Error>) {
+    match result {
+        Ok(path) => record::reached(path),
+        Err(Error::Unset) => record::reached("latch: gone"),
+        Err(error) => heard(&error),
+    }
+}
+
+async fn pause_unless(lost: impl Future<Output = Ended>, rng: &mut Rng) {
+    let long = Duration::from_micros(rng.u64(..4_000));
+    let _ = timeout(long, lost).await;
 }
 
 fn task() -> String {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parklock::{Ended, Guard, Hold};
+use parklock::{Ended, Guard, Hold, MultiGuard, RedGuard};
 
 use crate::common::clock;
 use crate::settings::{LEASE, SLACK, nanos, validity};
@@ -69,6 +69,40 @@ macro_rules! view {
 }
 
 view!(Guard Hold);
+
+/// One of several locks that are held together. What is said of their time, is said of all.
+pub struct Part<'a>(pub &'a MultiGuard, pub usize);
+
+impl View for Part<'_> {
+    fn token(&self) -> u64 {
+        self.0.tokens()[self.1].get()
+    }
+    fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+    fn is_valid(&self) -> bool {
+        self.0.is_valid()
+    }
+    fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.0.lost()
+    }
+}
+
+impl View for RedGuard {
+    /// It has none.
+    fn token(&self) -> u64 {
+        0
+    }
+    fn remaining(&self) -> Duration {
+        Self::remaining(self)
+    }
+    fn is_valid(&self) -> bool {
+        Self::is_valid(self)
+    }
+    fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
+        Self::lost(self)
+    }
+}
 
 /// When a hold can be believed until, as read at this moment.
 struct Reading {
