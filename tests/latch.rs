@@ -203,6 +203,7 @@ async fn the_end_of_its_lease_answers_who_waits() {
     }
 }
 
+/// F78.
 #[tokio::test]
 async fn it_cannot_be_set_while_it_is_closed() {
     for layout in LAYOUTS {

@@ -282,7 +282,7 @@ async fn are_kept(of: Of) {
     assert_eq!(permits.available().await.expect("an answer"), 3);
 }
 
-/// A semaphore that is made larger lets in who waits.
+/// F78. A semaphore that is made larger lets in who waits.
 #[tokio::test]
 async fn permits_that_are_added_while_it_is_held_let_in_who_waits() {
     for of in ALL {
@@ -304,7 +304,7 @@ async fn permits_that_are_added_while_it_is_held_let_in_who_waits() {
     }
 }
 
-/// Below what is held: it takes nothing away, and gives out nothing before enough came back.
+/// F78. Below what is held: it takes nothing away, and gives out nothing before enough came back.
 #[tokio::test]
 async fn permits_that_are_taken_away_while_they_are_held_are_missed_later() {
     for of in ALL {
