@@ -4,13 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Ended, Error, Guard, Lock, Result};
-use tokio::task::{JoinHandle, JoinSet};
+use parklock::{Ended, Error, Guard, Lock, Result};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::common::fixture::SOON;
-use crate::common::{Admin, Worker, WorkerSide, eventually};
-use crate::peer::{Jvm, Thread};
+use crate::common::{Worker, WorkerSide, eventually};
+use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
 
 const QUEUE: &str = "redisson_lock_queue:{a}";
@@ -521,74 +521,4 @@ async fn a_read_write_lock_of_that_name_is_a_conflict() {
     scene.admin.cmd::<()>(&["SET", QUEUE, "text"]).await;
     let asked = lock.lock().await;
     assert!(matches!(asked, Err(Error::Conflict { .. })), "{asked:?}");
-}
-
-// --- Exclusion ------------------------------------------------------------------------------------------------------
-
-const PROCESSES: usize = 4;
-const TASKS: usize = 2;
-const TASK: usize = 200;
-const THREADS: usize = 2;
-const THREAD: usize = 200;
-const TOTAL: usize = PROCESSES * TASKS * TASK + 2 * THREADS * THREAD;
-
-#[tokio::test]
-#[ignore = "a worker process"]
-async fn worker_that_counts_fairly() {
-    let Some(mut boss) = WorkerSide::here() else { return };
-    let client = client(&boss.variable("URL"), USUAL).await;
-    let admin = Admin::connect(&boss.variable("URL")).await;
-    boss.tell("ready");
-    boss.order().await;
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        tasks.spawn(count(client.clone(), admin.clone()));
-    }
-    tasks.join_all().await;
-    boss.tell("done");
-    boss.order().await;
-}
-
-async fn count(client: Client, admin: Admin) {
-    let lock = client.fair_lock("a");
-    for done in 0..TASK {
-        let guard = lock.lock().await.expect("it is granted");
-        let value: Option<u64> = admin.cmd(&["GET", "counter"]).await;
-        admin.cmd::<()>(&["SET", "counter", &(value.unwrap_or(0) + 1).to_string()]).await;
-        guard.unlock().await.expect("it was ours");
-        if done % 20 == 0 {
-            println!("worker says: {done}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn two_jvms_and_four_rust_processes_in_one_queue_lose_no_increment() {
-    let Some(scene) = Scene::begin(USUAL).await else { return };
-    let url = scene.server.url();
-    let second = Jvm::start(&url, USUAL).await.expect("as the first one");
-    let mut workers: Vec<Worker> = (0..PROCESSES)
-        .map(|_| Worker::start("fair::worker_that_counts_fairly", &[("URL", &url)]))
-        .collect();
-    for worker in &mut workers {
-        assert_eq!(worker.hear().await, "ready");
-    }
-    let threads =
-        |jvm: &Jvm| -> Vec<Thread> { (0..THREADS).map(|n| jvm.thread(&format!("t{n}"))).collect() };
-    let mut threads: Vec<Thread> = [&scene.jvm, &second].into_iter().flat_map(threads).collect();
-    for thread in &threads {
-        thread.order(&format!("fairincrement a counter {THREAD}")).await;
-    }
-    for worker in &mut workers {
-        worker.order("go").await;
-    }
-    for worker in &mut workers {
-        while worker.hear().await != "done" {}
-    }
-    for thread in &mut threads {
-        let took = thread.answer().await.took;
-        println!("a thread of Java is done after {took:?}");
-    }
-    assert_eq!(scene.admin.cmd::<usize>(&["GET", "counter"]).await, TOTAL);
-    scene.is_clean().await;
 }

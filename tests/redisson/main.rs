@@ -24,7 +24,6 @@ mod names;
 mod peer;
 mod reentrance;
 mod rw;
-mod rw_counting;
 mod rw_crash;
 mod scene;
 mod semaphore;

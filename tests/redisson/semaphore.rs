@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use parklock::{Client, Config, Error, Guard, Layout, Semaphore};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::common::fixture::SOON;
-use crate::common::{Admin, Worker, WorkerSide, eventually};
-use crate::peer::{Jvm, Thread};
+use crate::common::{Worker, WorkerSide, eventually};
+use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
 
 const CHANNEL: &str = "redisson_sc:{a}";
@@ -361,82 +361,4 @@ async fn each_gets_all_of_it_in_turn() {
         told(both).await.unlock().await.unwrap();
     }
     assert_eq!(java.result("permitavailable a").await, "2");
-}
-
-const TASKS: usize = 3;
-const TASK: usize = 100;
-const THREADS: usize = 2;
-const THREAD: usize = 300;
-const TOTAL: usize = 2 * TASKS * TASK + 2 * THREADS * THREAD;
-
-#[tokio::test]
-#[ignore = "a worker process"]
-async fn worker_that_counts() {
-    let Some(mut boss) = WorkerSide::here() else { return };
-    let client = client(&boss.variable("URL"), USUAL).await;
-    let admin = Admin::connect(&boss.variable("URL")).await;
-    let one = permits(&client, &boss.variable("KIND"), 1);
-    boss.tell("ready");
-    boss.order().await;
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        tasks.spawn(count(one.clone(), admin.clone()));
-    }
-    tasks.join_all().await;
-    boss.tell("done");
-    boss.order().await;
-}
-
-async fn count(one: Semaphore, admin: Admin) {
-    for done in 0..TASK {
-        let guard = one.acquire().await.expect("it is granted");
-        let value: Option<u64> = admin.cmd(&["GET", "counter"]).await;
-        admin.cmd::<()>(&["SET", "counter", &(value.unwrap_or(0) + 1).to_string()]).await;
-        guard.unlock().await.expect("it was ours");
-        if done % 10 == 0 {
-            println!("worker says: {done}");
-        }
-    }
-}
-
-fn threads(jvm: &Jvm, kind: &str) -> Vec<Thread> {
-    (0..THREADS).map(|n| jvm.thread(&format!("{kind}{n}"))).collect()
-}
-
-/// With one permit it is a lock.
-#[tokio::test]
-async fn two_jvms_and_two_rust_processes_lose_no_increment_under_one_permit() {
-    let Some(scene) = Scene::begin(USUAL).await else { return };
-    let url = scene.server.url();
-    let second = Jvm::start(&url, USUAL).await.expect("as the first one");
-    for kind in KINDS {
-        let variables = [("URL", &*url), ("KIND", kind)];
-        let mut workers: Vec<Worker> =
-            (0..2).map(|_| Worker::start("semaphore::worker_that_counts", &variables)).collect();
-        for worker in &mut workers {
-            assert_eq!(worker.hear().await, "ready");
-        }
-        let one = permits(&forgetful(&scene).await, kind, 1);
-        one.acquire().await.unwrap().unlock().await.unwrap(); // now there is one
-        let mut threads: Vec<Thread> =
-            [&scene.jvm, &second].into_iter().flat_map(|jvm| threads(jvm, kind)).collect();
-        for thread in &threads {
-            thread.order(&format!("{kind}increment a counter {THREAD}")).await;
-        }
-        for worker in &mut workers {
-            worker.order("go").await;
-        }
-        for worker in &mut workers {
-            while worker.hear().await != "done" {
-                nothing_of_ours_is_eternal(&scene).await;
-            }
-        }
-        for thread in &mut threads {
-            thread.answer().await;
-        }
-        assert_eq!(scene.admin.cmd::<usize>(&["GET", "counter"]).await, TOTAL, "{kind}");
-        assert_eq!(one.available().await.unwrap(), 1);
-        nothing_of_ours_is_eternal(&scene).await;
-        scene.admin.cmd::<()>(&["FLUSHALL"]).await;
-    }
 }

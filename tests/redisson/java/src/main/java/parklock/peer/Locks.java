@@ -79,8 +79,6 @@ final class Locks {
                 return lock.isLocked();
             case "ttl":
                 return lock.remainTimeToLive();
-            case "increment":
-                return increment(lock, args);
             case "force":
                 return lock.forceUnlock();
             default:
