@@ -10,6 +10,7 @@ pub mod history;
 pub mod port;
 pub mod process;
 pub mod proxy;
+pub mod rights;
 pub mod server;
 pub mod wait;
 
