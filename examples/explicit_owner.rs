@@ -19,7 +19,7 @@ async fn main() -> Result<()> {
     outer.unlock().await?;
 
     // Two owners in one task: futures polled side by side exclude each other. Without owners of
-    // their own they would be one owner, the task, and both be let in.
+    // their own they would be one owner, the task, and who asks while the other holds is let in.
     let since = Instant::now();
     tokio::try_join!(ship(&client, "first", since), ship(&client, "second", since))?;
 

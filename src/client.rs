@@ -91,11 +91,11 @@ impl Client {
     /// tells it.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the queue is Redisson's, with its rules: a
-    /// waiter that died holds up the others for minutes.
+    /// waiter of Java that died holds up the others for minutes, one of ours for seconds.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call. One name
     /// is one kind: a lock and a fair lock of the same name are an
-    /// [`Error::Conflict`](crate::Error::Conflict).
+    /// [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout, they exclude each other).
     pub fn fair_lock(&self, name: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.engine), Kind::Fair, name.into())
     }
@@ -114,6 +114,9 @@ impl Client {
     }
 
     /// A lock that many may hold to read, or one to write. Making the handle does no I/O.
+    ///
+    /// Its holds are owned as those of a [`reentrant_lock`](Self::reentrant_lock): by the current task,
+    /// or by an [`Owner`](crate::Owner).
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
     pub fn rw_lock(&self, name: impl Into<String>) -> RwLock {

@@ -111,7 +111,7 @@ pub enum Error {
         limit: usize,
     },
 
-    /// One owner has locked a re-entrant lock too often without unlocking it.
+    /// One owner has locked a re-entrant or a read-write lock too often without unlocking it.
     #[error("the lock is held {limit} times by one owner already")]
     TooManyHolds {
         /// The limit that was reached.

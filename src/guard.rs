@@ -9,7 +9,8 @@ use crate::engine::{Ended, Engine, Stint};
 use crate::error::{Error, Result};
 use crate::token::FencingToken;
 
-/// A lock that is held.
+/// A lock that is held, to read or to write if it is an [`RwLock`](crate::RwLock), or the permits of a
+/// [`Semaphore`](crate::Semaphore).
 ///
 /// It owns all that it needs and can be sent anywhere. Dropped, it gives the lock back in the
 /// background: it never blocks and never panics, outside of a runtime too. [`unlock`](Self::unlock)
@@ -125,7 +126,8 @@ impl Guard {
     }
 
     /// How many holds its owner has of this lock: more than one only for a
-    /// [`ReentrantLock`](crate::ReentrantLock).
+    /// [`ReentrantLock`](crate::ReentrantLock) or an [`RwLock`](crate::RwLock), where reading and
+    /// writing are counted apart. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.hold.stint.tenure.holds()

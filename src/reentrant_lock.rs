@@ -16,9 +16,11 @@ use crate::owner::{Owner, OwnerId};
 /// It is Redisson's `RLock`.
 ///
 /// **The owner is the current Tokio task**, or outside of a task the current thread. So futures that
-/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner and do
-/// *not* exclude each other. Use [`Lock`](crate::Lock) for them, or give each an [`Owner`] of its
-/// own with [`owned_by`](Self::owned_by).
+/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner. One that
+/// asks while another holds is let in beside it; but if both ask before either holds, one waits for the
+/// other, for ever if that one does not give the lock back before both are done. Use
+/// [`Lock`](crate::Lock) for them, or give each an [`Owner`] of its own with
+/// [`owned_by`](Self::owned_by).
 ///
 /// A nested hold costs one round trip and never waits. Its guards may be dropped in any order and on
 /// any task; with the last one the lock is free. If a nested hold is to be renewed, the whole lock

@@ -25,7 +25,8 @@ use crate::write_guard::WriteGuard;
 ///
 /// # Who may nest
 /// As with [`ReentrantLock`](crate::ReentrantLock) the owner is the current Tokio task, or an explicit
-/// [`Owner`], with the same caution for futures that one task polls side by side. An owner may
+/// [`Owner`], with the same caution for futures that one task polls side by side: of two that ask before
+/// either holds, and not both to read, one waits for the other. An owner may
 /// - read again while it reads, even if a writer waits, and write again while it writes;
 /// - read while it writes; when it then stops writing, it goes on reading
 ///   ([`WriteGuard::downgrade`] does both in one step);
@@ -155,7 +156,8 @@ impl RwLock {
         held(self.read().await?, work).await
     }
 
-    /// Does some work while it may write: as [`Lock::run`](crate::Lock::run).
+    /// Does some work while it may write: as [`Lock::run`](crate::Lock::run). The work may
+    /// [`read`](Self::read), but not [`downgrade`](WriteGuard::downgrade).
     ///
     /// # Cancel safety
     /// As there.

@@ -53,7 +53,7 @@ impl WriteGuard {
         Ok(reading)
     }
 
-    /// The guard of the writing alone.
+    /// The same hold as a plain guard, which cannot become one to read.
     pub fn into_guard(self) -> Guard {
         self.guard
     }
