@@ -83,7 +83,7 @@ impl Client {
     ///
     /// [`lock`](Self::lock) is fair enough for most: it serves the callers of a client in their order,
     /// and the clients in turn. This one asks the server for the order of all, and never hands the lock
-    /// from task to task without it, which costs several times as much.
+    /// from task to task without it: each turn costs requests, where a plain lock needs none.
     ///
     /// Whoever waits has a place in the queue, which it confirms three times within
     /// [`Config::claim_timeout`](crate::Config::claim_timeout); who does not is passed over, and comes
