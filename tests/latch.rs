@@ -124,7 +124,7 @@ async fn a_count_that_arrives_twice_counts_once() {
 #[tokio::test]
 async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
     for (layout, requests) in
-        [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_permits:{a}")]
+        [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
     {
         let server = Server::start().await;
         let admin = server.admin().await;
@@ -143,6 +143,22 @@ async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
         let known: Option<String> = admin.cmd(&["ZSCORE", requests, &request]).await;
         assert!(known.is_some(), "{layout:?}: it may come again, and would be counted twice");
     }
+}
+
+/// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. What was counted is no permit.
+#[tokio::test]
+async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
+    let server = Server::start().await;
+    let client = client_of(&server.url(), Layout::Redisson).await;
+    let latch = client.count_down_latch("a");
+    assert!(latch.set(2).await.unwrap());
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+
+    let permits = client.semaphore("a", 3);
+    let all = permits.try_acquire_many(3).await.unwrap().expect("nobody has any");
+    all.unlock().await.unwrap();
+    assert_eq!(permits.available().await.unwrap(), 3);
 }
 
 /// What was set and what was deleted is said by the request that did it, however often it is sent.
