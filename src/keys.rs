@@ -140,12 +140,13 @@ impl Keys {
     }
 
     /// Those who wait for themselves, in their order; in Redisson's layout also the leases of those
-    /// who hold a part.
+    /// who hold a part. Of a latch, what was done to it.
     pub(crate) fn queue(&self) -> Key<'_> {
         match (self.layout, self.kind) {
             (Layout::Native, _) => Key("lock_queue:", self.tag(), ""),
             (Layout::Redisson, Kind::Fair) => Key("redisson_lock_queue:", self.tag(), ""),
             (Layout::Redisson, Kind::Expirable { .. }) => Key("", self.tag(), ":timeout"),
+            (Layout::Redisson, Kind::Latch) => Key("lock_requests:", self.tag(), ""),
             (Layout::Redisson, _) => Key("lock_permits:", self.tag(), ""),
         }
     }

@@ -17,7 +17,8 @@ const MOST: u64 = (1 << 53) - 1;
 /// A number that is counted down to zero, and that others wait for, in all processes that share the
 /// server.
 ///
-/// It is set once, and can be set again when it is open. It has a lease, 24 h unless
+/// It is set once, and can be set again when it is open: who has waited for it and has not looked by then
+/// waits for the next opening, so let all pass before. It has a lease, 24 h unless
 /// [`lease`](Self::lease) says otherwise: closed or open, it is there no longer than that.
 ///
 /// ```

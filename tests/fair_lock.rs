@@ -822,6 +822,28 @@ async fn with_a_full_memory_it_is_renewed_given_back_and_granted_on() {
     is_clean(&admin).await;
 }
 
+/// Whoever comes is refused, but whoever stands in the queue shows that it lives, and stays there.
+#[tokio::test]
+async fn with_a_full_memory_those_who_wait_keep_their_places() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let ours = client_with(&server, Config::default().max_park(LONG)).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let first = next_in_queue(&ours, &admin).await;
+    let second = next_in_queue(&ours, &admin).await;
+    let before = queue(&admin).await;
+    admin.config_set("maxmemory", "1").await;
+
+    // Longer than a place lasts without a sign of life.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(queue(&admin).await, before);
+    soon(guard.unlock()).await.unwrap();
+    soon(granted(first).await.unlock()).await.unwrap();
+    soon(granted(second).await.unlock()).await.unwrap();
+    admin.config_set("maxmemory", "0").await;
+    is_clean(&admin).await;
+}
+
 #[tokio::test]
 async fn a_replica_is_not_believed() {
     let server = Server::start().await;

@@ -120,6 +120,47 @@ async fn a_count_that_arrives_twice_counts_once() {
     }
 }
 
+/// A client remembers for as long as it repeats what it asked. Another that gives up sooner does not forget that for it.
+#[tokio::test]
+async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
+    for (layout, requests) in
+        [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
+    {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let config = |ride_out| Config::default().layout(layout).ride_out(ride_out);
+        let patient = Client::connect_with(server.url(), config(LONG * 100)).await.unwrap();
+        let hasty = Client::connect_with(server.url(), config(Duration::ZERO)).await.unwrap();
+        assert!(hasty.count_down_latch("a").set(5).await.unwrap());
+        assert_eq!(admin.cmd::<usize>(&["DEL", requests]).await, 1);
+        assert_eq!(patient.count_down_latch("a").count_down().await.unwrap(), 4);
+
+        // Two minutes go by.
+        let [request] = admin.cmd::<[String; 1]>(&["ZRANGE", requests, "0", "-1"]).await;
+        admin.cmd::<String>(&["ZINCRBY", requests, "-120000", &request]).await;
+        assert_eq!(hasty.count_down_latch("a").count_down().await.unwrap(), 3);
+
+        let known: Option<String> = admin.cmd(&["ZSCORE", requests, &request]).await;
+        assert!(known.is_some(), "{layout:?}: it may come again, and would be counted twice");
+    }
+}
+
+/// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. What was counted is no permit.
+#[tokio::test]
+async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
+    let server = Server::start().await;
+    let client = client_of(&server.url(), Layout::Redisson).await;
+    let latch = client.count_down_latch("a");
+    assert!(latch.set(2).await.unwrap());
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+
+    let permits = client.semaphore("a", 3);
+    let all = permits.try_acquire_many(3).await.unwrap().expect("nobody has any");
+    all.unlock().await.unwrap();
+    assert_eq!(permits.available().await.unwrap(), 3);
+}
+
 /// What was set and what was deleted is said by the request that did it, however often it is sent.
 #[tokio::test]
 async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {

@@ -15,7 +15,7 @@ use common::fixture::{
     server_and_client,
 };
 use common::{Admin, Proxy, Server, eventually};
-use parklock::{Client, Config, Ended, Error, MultiGuard, MultiLock};
+use parklock::{Client, Config, Ended, Error, Layout, MultiGuard, MultiLock};
 use redis::Value;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
@@ -510,6 +510,19 @@ async fn the_watchdog_keeps_all_of_them() {
     assert!(guard.is_valid());
     assert!(other.multi_lock(ABC).try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
+}
+
+/// Redisson's read-write lock is a hash too. It is no holder that will go away.
+#[tokio::test]
+async fn a_name_of_another_kind_is_a_conflict_as_for_a_lock_alone() {
+    let server = Server::start().await;
+    let ours = client_with(&server, Config::default().layout(Layout::Redisson)).await;
+    let reading = ours.rw_lock("b").read().await.unwrap();
+
+    let tried = in_time(ours.multi_lock(ABC).try_lock()).await;
+    assert!(matches!(tried, Err(Error::Conflict { .. })), "{tried:?}");
+    assert!(!ours.lock("a").is_locked().await.unwrap());
+    reading.unlock().await.unwrap();
 }
 
 #[tokio::test]

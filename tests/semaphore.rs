@@ -472,6 +472,34 @@ async fn what_an_acquire_took_whose_answer_is_lost_comes_back() {
     }
 }
 
+/// One whose question was not answered comes again under another name. It is still the one that waited.
+#[tokio::test]
+async fn who_waits_goes_on_waiting_though_the_number_changed_and_an_answer_is_lost() {
+    let scene = Scene::of(Native).await;
+    let proxy = Proxy::before(&scene.server).await;
+    proxy.name_script("acquire", include_str!("../lua/queue/acquire.lua"));
+    let held = scene.permits(2).acquire_many(2).await.unwrap();
+    let behind = Native.client(&proxy.url(), Config::default().max_park(LONG)).await;
+    let mut waiter = waiting(&Native.permits(&behind, 2), 1);
+    scene.awaited_by(1).await;
+    let fewer = scene.permits(2).set_permits(1).await.unwrap();
+
+    let queue =
+        async || -> Vec<String> { scene.admin.cmd(&["ZRANGE", "lock_queue:{a}", "0", "-1"]).await };
+    let before = queue().await;
+
+    let lost = proxy.script("acquire").first(1).cut_after();
+    lost.happened().await;
+    let as_another = async || matches!(&queue().await[..], [who] if *who != before[0]);
+    eventually(SOON, "it waits as another", as_another).await;
+    assert!(is_pending(&mut waiter).await);
+    held.unlock().await.unwrap();
+
+    let last = granted(waiter).await;
+    assert_eq!(fewer.available().await.unwrap(), 0);
+    last.unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn permits_come_back_although_the_server_is_full() {
     for of in ALL {

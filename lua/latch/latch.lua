@@ -6,8 +6,8 @@
 --        sign of life (not used), then what the script asks for
 --
 -- Count     a number, with the TTL that it was set with; without one, if Java set it
--- Requests  owner field -> when it was carried out, in ms of the server's clock. They are kept for
---           longer than anybody repeats them, whatever becomes of the count.
+-- Requests  owner field -> until when it may come again, in ms of the server's clock. Each was carried out,
+--           and is kept for so long, whatever becomes of the count and whoever else asks.
 
 local latch, requests = KEYS[2], KEYS[3]
 
@@ -27,8 +27,8 @@ end
 
 -- Its first write needs no memory, and after it everything is allowed.
 local function done(request, keep)
-  redis.call('zremrangebyscore', requests, '-inf', now - keep)
-  redis.call('zadd', requests, now, request)
+  redis.call('zremrangebyscore', requests, '-inf', now)
+  redis.call('zadd', requests, now + keep, request)
   if redis.call('pttl', requests) < keep then redis.call('pexpire', requests, keep) end
 end
 

@@ -28,7 +28,10 @@ local function obstacle(i)
   if err then return REFUSED, err end
   local ttl = redis.call('pttl', lock)
   if ttl ~= -2 then
-    if redis.call('hexists', lock, field) == 0 then return HELD, ttl end
+    if redis.call('hexists', lock, field) == 0 then
+      if redis.call('hexists', lock, 'mode') == 1 then return REFUSED, 'CONFLICT rw' end
+      return HELD, ttl
+    end
     found[i] = ttl
     return
   end

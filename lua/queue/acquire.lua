@@ -71,11 +71,14 @@ local function undo()
   end
 end
 
-local waits = redis.call('zscore', queue, field)
-local newcomer = not waits and not redis.call('zscore', holders, field)
+local waits, has = redis.call('zscore', queue, field), redis.call('zscore', holders, field)
+-- Who stands here stays, though the memory is full: after a write that needs none, the others may.
+if waits or has then redis.call('zrem', holders, 'parklock:nobody') end
+-- Whoever was answered before waits already, if under another name.
+local newcomer = not waits and not has and tonumber(ARGV[12]) == 0
 local disagrees = newcomer and known and capacity ~= tonumber(ARGV[3]) and not deserted()
 -- More than it was made smaller to could be waited for without an end.
-local in_vain = waits and part > capacity
+local in_vain = not newcomer and not has and part > capacity and not deserted()
 if in_vain then
   leave(queue, field)
   admit()

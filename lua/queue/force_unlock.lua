@@ -4,7 +4,6 @@
 -- ARGV   see queue.lua
 -- Reply  how many held it
 
-if known and known ~= kind then return redis.error_reply('CONFLICT ' .. known) end
 local gone = redis.call('zrange', holders, 0, -1)
 for _, field in ipairs(gone) do
   leave(holders, field)

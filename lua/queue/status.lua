@@ -6,7 +6,6 @@
 --
 -- Whose lease is over does not count, and makes room.
 
-if known and known ~= kind then return redis.error_reply('CONFLICT ' .. known) end
 redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
 admit()
 settle()

@@ -66,7 +66,6 @@ scripts! {
     LATCH_COUNT_DOWN = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/count_down.lua",
     LATCH_DELETE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/delete.lua",
     REDISSON_LATCH_ACQUIRE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/acquire.lua",
-    REDISSON_LATCH_RELEASE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/release.lua",
     REDISSON_LATCH_STATUS = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/status.lua",
     REDISSON_LATCH_SET = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/set.lua",
     REDISSON_LATCH_COUNT_DOWN = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/count_down.lua",
