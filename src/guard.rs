@@ -49,6 +49,15 @@ impl Guard {
         Self { hold: Hold { stint }, engine, left: false, span }
     }
 
+    /// Does the work while the lock is held, and not a step further.
+    pub(crate) async fn run<T, F>(self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let (lost, work) = (self.lost(), work(self.hold()));
+        while_held(lost, work, self.unlock()).await
+    }
+
     /// A view of this hold that does not keep it.
     pub(crate) fn hold(&self) -> Hold {
         self.hold.clone()

@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::config::{Layout, checked_lease};
 use crate::engine::{self, Engine, Lease, Patience, Stint, Together, Wish};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold, while_held};
+use crate::guard::{Guard, Hold};
 use crate::keys::{ALL, Keys, Kind};
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
@@ -132,9 +132,7 @@ impl Handle {
     where
         F: Future<Output = T>,
     {
-        let guard = self.lock(owner).await?;
-        let (lost, work) = (guard.lost(), work(guard.hold()));
-        while_held(lost, work, guard.unlock()).await
+        self.lock(owner).await?.run(work).await
     }
 
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold, while_held};
+use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
 use crate::keys::Kind;
 use crate::owner::{Owner, OwnerId};
@@ -153,7 +153,7 @@ impl RwLock {
     where
         F: Future<Output = T>,
     {
-        held(self.read().await?, work).await
+        self.read().await?.run(work).await
     }
 
     /// Does some work while it may write: as [`Lock::run`](crate::Lock::run). The work may
@@ -168,7 +168,7 @@ impl RwLock {
     where
         F: Future<Output = T>,
     {
-        held(self.write().await?.into_guard(), work).await
+        self.write().await?.into_guard().run(work).await
     }
 
     /// Whether anybody reads or writes, at the moment of the server's answer.
@@ -224,14 +224,6 @@ impl RwLock {
     fn owner(&self) -> OwnerId {
         self.owner.unwrap_or_else(OwnerId::current)
     }
-}
-
-async fn held<T, F>(guard: Guard, work: impl FnOnce(Hold) -> F) -> Result<T>
-where
-    F: Future<Output = T>,
-{
-    let (lost, work) = (guard.lost(), work(guard.hold()));
-    while_held(lost, work, guard.unlock()).await
 }
 
 impl fmt::Debug for RwLock {

@@ -99,9 +99,6 @@ impl Table {
 
     /// All that hear a channel and are no plain locks.
     pub(crate) fn all_at(&self, channel: &str) -> Vec<Arc<Entry>> {
-        if self.others.is_empty() {
-            return Vec::new();
-        }
         let spots = self.others.get(channel);
         spots.map(|spots| spots.values().map(Arc::clone).collect()).unwrap_or_default()
     }
