@@ -1,6 +1,8 @@
 //! A question put to Redis: may this client have the lock, or several?
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::engine::releaser::Job;

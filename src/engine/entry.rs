@@ -12,11 +12,10 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use dashmap::DashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use crate::engine::moment::Moment;
 use crate::engine::tenure::Tenure;
@@ -119,6 +118,8 @@ impl Table {
                 lined_up.push(Arc::clone(&entry));
             }
         }
+        // The maps hash with random keys: without this, no run of a simulation could be repeated.
+        lined_up.sort_by(|a, b| (a.channel(), a.waits_as()).cmp(&(b.channel(), b.waits_as())));
         lined_up
     }
 
@@ -439,7 +440,7 @@ impl Gate {
     /// # Cancel safety
     /// An opening that a dropped future has not seen stays banked for the next contender.
     pub(crate) async fn pass(&self, until: Instant) -> Result<Call, Fault> {
-        match timeout_at(until.into(), self.permits.acquire()).await {
+        match timeout_at(until, self.permits.acquire()).await {
             Ok(Ok(permit)) => permit.forget(),
             Ok(Err(_)) => return Err(Fault::Closed),
             Err(_) => return Ok(Call::Silence),

@@ -5,9 +5,9 @@
 //!    for anything.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::config::checked_lease;
 use crate::engine::entry::{Turn, Visit};

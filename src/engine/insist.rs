@@ -1,6 +1,8 @@
 //! What is asked until it is answered, since it is harmless when it is asked again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result};

@@ -2,7 +2,9 @@
 //! remembers several.
 
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Before every moment that is compared with another; those before it would all be this one.
 static EPOCH: LazyLock<Instant> = LazyLock::new(|| {

@@ -7,7 +7,9 @@
 //!    as proof, since an attempt follows it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::engine::claim::{Attempt, attempt, exchange};
 use crate::engine::entry::{Call, Called, Entry, Turn, Visit, Waiting};

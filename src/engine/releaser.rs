@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -233,7 +233,7 @@ impl Releaser {
         let due = self.open.first_key_value().map(|((due, _), _)| *due);
         async move {
             match due {
-                Some(due) => sleep_until(due.into()).await,
+                Some(due) => sleep_until(due).await,
                 None => std::future::pending().await,
             }
         }

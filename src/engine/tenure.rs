@@ -8,9 +8,10 @@
 //!    the state is locked.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::engine::entry::Turn;
 use crate::engine::moment::Moment;
@@ -495,7 +496,7 @@ impl Tenure {
             }
             tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep_until(deadline.into()) => self.expire(),
+                () = tokio::time::sleep_until(deadline) => self.expire(),
             }
         }
     }

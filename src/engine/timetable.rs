@@ -1,9 +1,10 @@
 //! When the watchdog has to look at which tenure: the wheel, with a clock beside it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::engine::tenure::Tenure;
 use crate::engine::wheel::{Place, Wheel};
@@ -118,7 +119,7 @@ impl Timetable {
 
 async fn sleep_until(wake: Option<Instant>) {
     match wake {
-        Some(wake) => tokio::time::sleep_until(wake.into()).await,
+        Some(wake) => tokio::time::sleep_until(wake).await,
         None => std::future::pending().await,
     }
 }

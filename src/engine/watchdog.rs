@@ -5,11 +5,12 @@
 //! 3. A tenure that has ended is not renewed again: its own state says so, not this task.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc::WeakUnboundedSender;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::releaser::Job;

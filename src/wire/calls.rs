@@ -1,9 +1,10 @@
 //! Each script as one typed call.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
 use crate::keys::{Keys, Kind, TenureId};
 use crate::wire::commands::Connection;

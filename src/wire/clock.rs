@@ -2,7 +2,9 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Subtracted from the estimate, so that a monotonic clock of ours that runs fast does not put the
 /// counter ahead of the server's.

@@ -9,12 +9,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use crate::wire::fault::Fault;
 
@@ -216,7 +216,7 @@ impl<F: Flight> Drop for Ticket<'_, F> {
 
 async fn departure(until: Option<Instant>) {
     match until {
-        Some(until) => sleep_until(until.into()).await,
+        Some(until) => sleep_until(until).await,
         None => std::future::pending().await,
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, Value, cmd, pipe};
+use tokio::time::Instant;
 
 use crate::config::Layout;
 use crate::error::{Error, said};

@@ -1,9 +1,8 @@
 //! The scripts of each kind that is not a plain lock: the same questions, asked of other keys.
 
-use std::time::Instant;
-
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
 use crate::config::Layout;
 use crate::keys::{Keys, Kind};

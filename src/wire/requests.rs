@@ -1,7 +1,8 @@
 //! The two requests that callers make most, alone or together: acquire and release.
 
 use std::sync::Arc;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use crate::wire::calls::{Acquire, Acquired, Release};
 use crate::wire::coalesce::{Answer, Flight, Gathering, Landed};

@@ -7,15 +7,15 @@
 //!    were sent while there was no connection are lost; so each channel that becomes live, for the
 //!    first time or again, is told to the listener too.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::wire::address::Address;
 use crate::wire::commands::primary;
@@ -29,8 +29,8 @@ const BATCH: usize = 1000;
 /// once.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Channels that linger at the same time: with ever new names, the oldest have to go earlier. A map of
-/// this size stays below half of its room, and so does not grow as they come and go.
+/// Channels that linger at the same time. A client that uses ever new names forgets the oldest earlier,
+/// so that its memory is bounded.
 const MOST_IDLE: usize = 12_000;
 
 /// When to ask again for a channel that the server's ACL refused.
@@ -109,7 +109,8 @@ struct Channels {
 
 #[derive(Default)]
 struct Table {
-    channels: HashMap<Arc<str>, Channel>,
+    /// Ordered, so that a reconnect subscribes in the same order in every run of a simulation.
+    channels: BTreeMap<Arc<str>, Channel>,
     /// To be subscribed.
     wanted: VecDeque<Arc<str>>,
     /// Once left by everybody, with the time from which their linger counts, in its order.
@@ -285,7 +286,7 @@ impl Channels {
     async fn next_expiry(&self) {
         let next = self.table().expires_next(self.linger);
         match next {
-            Some(at) => tokio::time::sleep_until(at.into()).await,
+            Some(at) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
         }
     }
