@@ -87,8 +87,7 @@ async fn a_waiter_is_not_left_listening_to_the_old_primary() {
     }
     assert!(is_pending(&mut waiter).await);
     soon(guard.unlock()).await.unwrap();
-    assert!(is_free(&new, "a").await);
-
+    // Nobody looks whether the lock is free in between: the waiter may already have it.
     granted(waiter).await.unlock().await.unwrap();
 }
 
