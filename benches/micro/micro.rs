@@ -3,9 +3,9 @@
 //! It starts a private `redis-server`, and ends with the measurement that decided for a wheel of our own: against
 //! `tokio_util`'s `DelayQueue`, alternated round by round, medians.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../tests/common/mod.rs"]
 mod common;
-#[path = "../src/error.rs"]
+#[path = "../../src/error.rs"]
 #[allow(
     dead_code,
     unused_imports,
@@ -13,7 +13,7 @@ mod common;
     reason = "a module of the crate, of which this uses a part"
 )]
 mod error;
-#[path = "../src/engine/wheel.rs"]
+#[path = "../../src/engine/wheel.rs"]
 #[allow(
     dead_code,
     unused_imports,
@@ -21,7 +21,7 @@ mod error;
     reason = "a module of the crate, of which this uses a part"
 )]
 mod wheel;
-#[path = "../src/wire"]
+#[path = "../../src/wire"]
 #[allow(
     dead_code,
     unused_imports,

@@ -1,6 +1,6 @@
 //! Allocations of a lock and unlock without contention, beside the floor: a bare pair of script calls on one connection.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../tests/common/mod.rs"]
 mod common;
 
 use std::alloc::System;

@@ -1,5 +1,5 @@
 //! A web handler: one payment per order at a time, across all the servers you run.
-//! Run it: `cargo run --example axum_handler`, then twice at once
+//! Run it: `cargo run -p axum-handler`, then twice at once
 //! `curl -i -X POST localhost:3000/orders/42/payment`
 
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! How long it takes from a loss to `lost()`, for each class of loss: `cargo bench --bench loss_times -- 30`.
+//! How long it takes from a loss to `lost()`, for each class of loss: `cargo bench -p micro --bench loss_times -- 30`.
 //!
 //! The number is the watchdog timeout in seconds. Each class has a server and a client of its own, holds thirty locks
 //! that were taken at moments spread over one renewal period, and loses all of them at once. All classes run at the same
 //! time, so the whole takes a little more than two leases.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../tests/common/mod.rs"]
 mod common;
 
 use std::time::{Duration, Instant};
