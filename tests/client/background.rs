@@ -4,7 +4,7 @@ use crate::common;
 
 use std::time::Duration;
 
-use common::fixture::{SOON, client, lock_keys, server_and_client};
+use common::fixture::{SOON, client, comes_in, lock_keys, server_and_client};
 use common::{Proxy, Server, eventually};
 use parklock::{Client, Config};
 use tokio::time::{sleep, timeout};
@@ -40,7 +40,7 @@ async fn what_could_not_be_given_back_at_once_is_given_back_when_the_server_answ
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     let config = Config::default().response_timeout(Duration::from_millis(500));
-    let client = Client::connect_with(proxy.url(), config).await.unwrap();
+    let client = comes_in(proxy.url(), config).await;
     let [dropped, unlocked] = [
         client.lock("dropped").lock().await.unwrap(),
         client.lock("unlocked").lock().await.unwrap(),

@@ -4,7 +4,7 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::fixture::{SOON, client, client_with, lock_keys, parked, quick};
+use common::fixture::{SOON, client, client_with, comes_in, lock_keys, parked, quick};
 use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -111,7 +111,7 @@ async fn a_lock_that_is_being_renewed_is_given_back_by_closing_too() {
     let proxy = Proxy::before(&server).await;
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     let config = Config::default().watchdog_timeout(SOON).response_timeout(RESPONSE * 2);
-    let client = Client::connect_with(proxy.url(), config).await.unwrap();
+    let client = comes_in(proxy.url(), config).await;
     let guard = client.lock("a").lock().await.unwrap();
     let renewal = proxy.script("renew").nth(1).hold_reply();
     renewal.happened().await;

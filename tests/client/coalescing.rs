@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use common::fixture::comes_in;
 use common::{Admin, Fault, Proxy, Server, eventually};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Guard, Lock, Result};
@@ -39,7 +40,7 @@ impl Stage {
         proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
         proxy.name_script("release", include_str!("../../lua/lock/release.lua"));
         let config = Config::default().subscription_linger(Duration::from_millis(30));
-        let client = Client::connect_with(proxy.url(), config).await.expect("the server is there");
+        let client = comes_in(proxy.url(), config).await;
         Self { client, admin: server.admin().await, proxy, server }
     }
 

@@ -4,9 +4,9 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::fixture::{SOON, key, parked, quick};
+use common::fixture::{SOON, comes_in, key, parked, quick};
 use common::{Admin, Server, Worker, WorkerSide};
-use parklock::{Client, Guard};
+use parklock::Guard;
 use tokio::time::timeout;
 
 /// What the next holder may take beyond the TTL.
@@ -17,7 +17,7 @@ const FURTHER: Duration = Duration::from_millis(500);
 #[ignore = "a worker process"]
 async fn worker_that_locks() {
     let Some(mut boss) = WorkerSide::here() else { return };
-    let client = Client::connect_with(boss.variable("URL"), quick()).await.unwrap();
+    let client = comes_in(boss.variable("URL"), quick()).await;
     let guard = client.lock("a").lock().await.unwrap();
     boss.tell(&format!("granted {}", guard.token()));
     while let Some(order) = boss.order().await {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use common::fixture::comes_in;
 use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Lock, Owner, ReentrantLock, Result};
 use tokio::sync::oneshot;
@@ -42,7 +43,7 @@ fn patient(max_consecutive: u32) -> Config {
 }
 
 async fn connect(url: &str, config: Config) -> Client {
-    Client::connect_with(url, config).await.expect("the server is there")
+    comes_in(url, config).await
 }
 
 /// A proxy that knows the scripts of whoever connects through it.

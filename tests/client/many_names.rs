@@ -4,6 +4,7 @@ use crate::common;
 
 use std::time::Duration;
 
+use common::fixture::comes_in;
 use common::{Admin, Server, eventually};
 use futures_util::{StreamExt, stream};
 use parklock::{Client, Config, Guard};
@@ -21,7 +22,7 @@ fn patient(linger: Duration) -> Config {
 }
 
 async fn connect(server: &Server, linger: Duration) -> Client {
-    Client::connect_with(server.url(), patient(linger)).await.expect("the server is there")
+    comes_in(server.url(), patient(linger)).await
 }
 
 fn name(number: usize) -> String {

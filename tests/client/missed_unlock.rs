@@ -4,7 +4,7 @@ use crate::common;
 
 use std::time::Duration;
 
-use common::fixture::{LONG, SOON, channel, client, parked};
+use common::fixture::{LONG, SOON, channel, client, comes_in, parked};
 use common::proxy::Rule;
 use common::{Class, Proxy, Server};
 use parklock::{Client, Config, Error, Guard};
@@ -16,7 +16,7 @@ async fn sleepy() -> (Server, Proxy, Client) {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     let config = Config::default().watchdog_timeout(LONG).max_park(LONG);
-    let sleepy = Client::connect_with(proxy.url(), config).await.expect("the server is there");
+    let sleepy = comes_in(proxy.url(), config).await;
     (server, proxy, sleepy)
 }
 
@@ -90,7 +90,7 @@ async fn a_release_while_the_subscriber_has_no_connection() {
 async fn a_release_whose_message_vanishes_is_noticed_within_max_park() {
     let (server, proxy, _) = sleepy().await;
     let config = Config::default().watchdog_timeout(LONG).max_park(Duration::from_secs(1));
-    let light_sleeper = Client::connect_with(proxy.url(), config).await.unwrap();
+    let light_sleeper = comes_in(proxy.url(), config).await;
     let vanishes = proxy.messages().swallow_reply();
     let guard = held(&client(&server).await, "a").await;
     let waiter = wait(&light_sleeper, "a");

@@ -6,7 +6,7 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::fixture::{SOON, client, is_pending, key, lock_keys, quick};
+use common::fixture::{SOON, client, comes_in, is_pending, key, lock_keys, quick};
 use common::{Proxy, Server, eventually};
 use parklock::{Client, Config};
 use tokio::time::timeout;
@@ -100,7 +100,7 @@ async fn a_grant_and_a_release_are_said_quietly_with_name_and_token() {
 async fn a_loss_is_an_error_said_once_with_name_and_token() {
     let (log, _capturing) = Log::capture();
     let server = Server::start().await;
-    let client = Client::connect_with(server.url(), quick()).await.unwrap();
+    let client = comes_in(server.url(), quick()).await;
     let guard = client.lock("orders").lock().await.unwrap();
     server.admin().await.cmd::<i64>(&["DEL", &key("orders")]).await;
     timeout(SOON, guard.lost()).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_renewal_without_an_answer_is_a_warning() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
-    let client = Client::connect_with(proxy.url(), quick()).await.unwrap();
+    let client = comes_in(proxy.url(), quick()).await;
     let guard = client.lock("orders").lock().await.unwrap();
     let lost = proxy.script("renew").nth(1).cut_before();
     lost.happened().await;
@@ -177,7 +177,7 @@ async fn a_hold_beyond_max_hold_is_a_warning_said_once() {
     let (log, _capturing) = Log::capture();
     let server = Server::start().await;
     let config = quick().max_hold(Duration::from_secs(3));
-    let client = Client::connect_with(server.url(), config).await.unwrap();
+    let client = comes_in(server.url(), config).await;
     let guard = client.lock("orders").lock().await.unwrap();
     timeout(SOON, guard.lost()).await.unwrap();
     assert_eq!(log.said(Level::WARN, &["orders", "max_hold"]), 1, "{}", log.all());
@@ -189,7 +189,7 @@ async fn a_password_is_never_said_whatever_happens() {
     let server = Server::builder().set("requirepass", "sesame").start().await;
     let url = |password: &str| server.url().replace("://", &format!("://:{password}@"));
     let config = Config::default().ride_out(Duration::from_millis(300));
-    let client = Client::connect_with(url("sesame"), config).await.unwrap();
+    let client = comes_in(url("sesame"), config).await;
     let admin = common::Admin::connect(&url("sesame")).await;
     let guard = client.lock("orders").lock().await.unwrap();
     let mut said = format!("{client:?} {guard:?} {:?}", client.lock("orders"));

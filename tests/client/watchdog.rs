@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::fixture::{LONG, SOON, channel, client, client_with, key, lock_keys, parked, quick};
+use common::fixture::{
+    LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
+};
 use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::time::{sleep, timeout};
@@ -60,7 +62,7 @@ async fn a_slow_answer_does_not_lengthen_the_lease() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     let slow = Duration::from_millis(400);
-    let client = Client::connect_with(proxy.url(), quick()).await.unwrap();
+    let client = comes_in(proxy.url(), quick()).await;
     let late = proxy.command("EVALSHA").delay_reply(slow, Duration::ZERO);
     let admin = server.admin().await;
 
@@ -187,7 +189,7 @@ async fn messages_do_not_multiply_the_renewals() {
     let proxy = Proxy::before(&server).await;
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     let config = quick().subscription_linger(SOON * 6);
-    let ours = Client::connect_with(proxy.url(), config).await.unwrap();
+    let ours = comes_in(proxy.url(), config).await;
     let guard = guard_that_waited(&server, ours.lock("a")).await;
     let slow = proxy.script("renew").delay_reply(Duration::from_millis(20), Duration::ZERO);
     let admin = server.admin().await;

@@ -42,6 +42,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use common::fixture::comes_in;
 use common::{Admin, Server, eventually};
 use parklock::{Client, Config, FencingToken, Lock};
 
@@ -69,7 +70,7 @@ fn patient() -> Config {
 }
 
 async fn connect(url: &str, config: Config) -> Client {
-    Client::connect_with(url, config).await.expect("the server is there")
+    comes_in(url, config).await
 }
 
 fn key(name: &str) -> String {

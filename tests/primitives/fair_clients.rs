@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use common::fixture::comes_in;
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::StreamExt;
 use parklock::{Client, Config, Guard, HandOff, Layout, Lock};
@@ -44,7 +45,7 @@ fn patient() -> Config {
 }
 
 async fn connect(url: &str, config: Config) -> Client {
-    Client::connect_with(url, config).await.expect("the server is there")
+    comes_in(url, config).await
 }
 
 async fn connects(server: &Server, clients: usize, config: impl Fn() -> Config) -> Vec<Client> {

@@ -7,7 +7,8 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use common::fixture::{
-    A_WHILE, LONG, SOON, channel, client, client_with, is_pending, key, lock_keys, quick, scripts,
+    A_WHILE, LONG, SOON, channel, client, client_with, comes_in, is_pending, key, lock_keys, quick,
+    scripts,
 };
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::poll;
@@ -234,7 +235,7 @@ async fn the_next_holder_has_it_without_asking() {
     proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
     proxy.name_script("renew", include_str!("../../lua/queue/renew.lua"));
     let ours = client_with(&server, patient()).await;
-    let theirs = Client::connect_with(proxy.url(), patient()).await.unwrap();
+    let theirs = comes_in(proxy.url(), patient()).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
     let before = scripts(&admin).await;
@@ -353,7 +354,7 @@ async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
     let proxy = Proxy::before(&server).await;
     let claim = Duration::from_secs(6);
     let config = Config::default().claim_timeout(claim);
-    let theirs = Client::connect_with(proxy.url(), config).await.unwrap();
+    let theirs = comes_in(proxy.url(), config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
     let lost = proxy.messages().swallow_reply();
@@ -413,7 +414,7 @@ async fn who_is_never_answered_gives_up_after_the_ride_out() {
     let proxy = Proxy::before(&server).await;
     proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
     let config = quick().ride_out(Duration::from_secs(2));
-    let theirs = Client::connect_with(proxy.url(), config).await.unwrap();
+    let theirs = comes_in(proxy.url(), config).await;
     let _lost = proxy.script("acquire").cut_after();
     let outcome = soon(theirs.fair_lock("a").lock()).await;
     assert!(
@@ -473,7 +474,7 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
     let proxy = Proxy::before(&server).await;
     proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
     let config = Config::default().response_timeout(Duration::from_millis(500));
-    let theirs = Client::connect_with(proxy.url(), config).await.unwrap();
+    let theirs = comes_in(proxy.url(), config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
 

@@ -4,7 +4,9 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::fixture::{A_WHILE, SOON, client, client_with, lock_keys, quick, server_and_client};
+use common::fixture::{
+    A_WHILE, SOON, client, client_with, comes_in, lock_keys, quick, server_and_client,
+};
 use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Result};
 use tokio::time::{sleep, timeout};
@@ -143,7 +145,7 @@ async fn mortal(server: &Server) -> (Proxy, Client) {
     let proxy = Proxy::before(server).await;
     // What is called in is held for so long at the least.
     let config = Config::default().claim_timeout(SHORT / 2);
-    let client = Client::connect_with(proxy.url(), config).await.expect("the server is there");
+    let client = comes_in(proxy.url(), config).await;
     (proxy, client)
 }
 

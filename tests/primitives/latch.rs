@@ -4,7 +4,9 @@ use crate::common;
 
 use std::time::Duration;
 
-use common::fixture::{LONG, SOON, client, is_pending, lock_keys, scripts, server_and_client};
+use common::fixture::{
+    LONG, SOON, client, comes_in, is_pending, lock_keys, scripts, server_and_client,
+};
 use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, CountDownLatch, Error, Layout, Result};
 use tokio::task::{JoinHandle, JoinSet};
@@ -14,7 +16,7 @@ const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 
 async fn client_of(url: &str, layout: Layout) -> Client {
     let config = Config::default().layout(layout).max_park(LONG);
-    Client::connect_with(url, config).await.expect("the server is there")
+    comes_in(url, config).await
 }
 
 fn channel(layout: Layout) -> &'static str {
@@ -103,7 +105,7 @@ async fn a_count_that_arrives_twice_counts_once() {
         let proxy = Proxy::before(&server).await;
         proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
         let config = Config::default().layout(layout).response_timeout(Duration::from_millis(500));
-        let client = Client::connect_with(proxy.url(), config).await.unwrap();
+        let client = comes_in(proxy.url(), config).await;
         let latch = client.count_down_latch("a");
         latch.set(5).await.unwrap();
 
@@ -129,8 +131,8 @@ async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
         let server = Server::start().await;
         let admin = server.admin().await;
         let config = |ride_out| Config::default().layout(layout).ride_out(ride_out);
-        let patient = Client::connect_with(server.url(), config(LONG * 100)).await.unwrap();
-        let hasty = Client::connect_with(server.url(), config(Duration::ZERO)).await.unwrap();
+        let patient = comes_in(server.url(), config(LONG * 100)).await;
+        let hasty = comes_in(server.url(), config(Duration::ZERO)).await;
         assert!(hasty.count_down_latch("a").set(5).await.unwrap());
         assert_eq!(admin.cmd::<usize>(&["DEL", requests]).await, 1);
         assert_eq!(patient.count_down_latch("a").count_down().await.unwrap(), 4);
@@ -320,7 +322,7 @@ async fn thousands_in_one_client_pass_one_after_the_other() {
         latch.count_down().await.unwrap();
 
         let all = async { crowd.join_all().await.into_iter().collect::<Result<Vec<()>>>() };
-        timeout(SOON, all).await.expect("it does not take long").unwrap();
+        timeout(LONG, all).await.expect("all pass").unwrap();
         let asked = scripts(&admin).await - before;
         assert!(asked <= 2 * CROWD as u64, "{asked} scripts for {CROWD}");
         assert_eq!(latch.count_down().await.unwrap(), 0);

@@ -11,8 +11,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use common::fixture::{
-    A_WHILE, LONG, SOON, channel, client, client_with, key, lock_keys, parked, quick, scripts,
-    server_and_client,
+    A_WHILE, LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
+    scripts, server_and_client,
 };
 use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Ended, Error, Layout, MultiGuard, MultiLock};
@@ -339,7 +339,7 @@ async fn a_lost_reply_gives_all_of_them_back() {
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
     proxy.name_script("acquire_all", include_str!("../../lua/lock/acquire_all.lua"));
     let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON);
-    let client = Client::connect_with(proxy.url(), config).await.unwrap();
+    let client = comes_in(proxy.url(), config).await;
     let multi = client.multi_lock(ABC);
 
     let lost = proxy.script("acquire_all").first(1).cut_after();
@@ -560,7 +560,7 @@ async fn a_lease_is_whole_however_slowly_the_others_came() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("acquire_all", include_str!("../../lua/lock/acquire_all.lua"));
-    let client = Client::connect_with(proxy.url(), Config::default()).await.unwrap();
+    let client = comes_in(proxy.url(), Config::default()).await;
     let holder = common::fixture::client(&server).await;
     let held = holder.lock("b").lock().await.unwrap();
     let waiting = wait(&client.multi_lock(ABC).lease(LEASE));
@@ -819,7 +819,7 @@ async fn a_lease_is_whole_however_slow_the_other_server_was() {
     let slow = Proxy::before(&two.servers[1]).await;
     slow.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
     let here = client(&two.servers[0]).await;
-    let there = Client::connect_with(slow.url(), Config::default()).await.unwrap();
+    let there = comes_in(slow.url(), Config::default()).await;
     let late = slow.script("acquire").first(1).delay_request(LEASE / 4, Duration::ZERO);
     let multi = MultiLock::new([here.lock("a"), there.lock("b")]).lease(LEASE);
     let guard = in_time(multi.lock()).await.unwrap();

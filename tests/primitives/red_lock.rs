@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::fixture::{A_WHILE, LONG, SOON, channel, client, key, lock_keys, parked};
+use common::fixture::{A_WHILE, LONG, SOON, channel, client, comes_in, key, lock_keys, parked};
 use common::{Admin, Proxy, Server, eventually};
-use parklock::{Client, Config, Ended, Error, RedGuard, RedLock};
+use parklock::{Config, Ended, Error, RedGuard, RedLock};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -37,8 +37,7 @@ impl Stage {
     async fn lock_with(&self, config: Config) -> RedLock {
         let mut locks = Vec::new();
         for proxy in &self.proxies {
-            let client = Client::connect_with(proxy.url(), config.clone()).await;
-            locks.push(client.expect("the server is there").lock("a"));
+            locks.push(comes_in(proxy.url(), config.clone()).await.lock("a"));
         }
         RedLock::new(locks)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::fixture::{A_WHILE, LONG, SOON, is_pending};
+use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
 use common::{Admin, Server, Worker, WorkerSide, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, RwLock, WriteGuard};
 use tokio::sync::Barrier;
@@ -46,7 +46,7 @@ async fn in_both(watchdog: Duration, test: impl AsyncFn(Scene)) {
 
 async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
     let config = Config::default().layout(layout).watchdog_timeout(watchdog);
-    Client::connect_with(url, config).await.expect("the server is there")
+    comes_in(url, config).await
 }
 
 impl Scene {

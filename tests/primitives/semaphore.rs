@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::fixture::{LONG, SOON, is_pending, lock_keys, quick};
+use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick};
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::StreamExt;
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Result, Semaphore};
@@ -34,7 +34,7 @@ impl Of {
     async fn client(self, url: &str, config: Config) -> Client {
         let layout = if self == Native { Layout::Native } else { Layout::Redisson };
         let config = config.layout(layout);
-        Client::connect_with(url, config).await.expect("the server is there")
+        comes_in(url, config).await
     }
 
     fn permits(self, client: &Client, permits: u32) -> Semaphore {

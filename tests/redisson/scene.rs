@@ -5,7 +5,7 @@ use std::time::Duration;
 use parklock::{Client, Config, Guard, Layout};
 use tokio::time::{sleep, timeout};
 
-use crate::common::fixture::{A_WHILE, SOON};
+use crate::common::fixture::{A_WHILE, SOON, comes_in};
 use crate::common::{Admin, Server, eventually};
 use crate::peer::{Jvm, Thread};
 
@@ -88,7 +88,7 @@ impl Scene {
 /// A client that shares its locks with Redisson.
 pub(crate) async fn client(url: &str, watchdog: Duration) -> Client {
     let config = Config::default().layout(Layout::Redisson).watchdog_timeout(watchdog);
-    Client::connect_with(url.to_owned(), config).await.expect("the server is there")
+    comes_in(url, config).await
 }
 
 /// The lock that somebody was waiting for: it is there soon.

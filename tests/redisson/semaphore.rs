@@ -6,7 +6,7 @@ use parklock::{Client, Config, Error, Guard, Layout, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::common::fixture::SOON;
+use crate::common::fixture::{SOON, comes_in};
 use crate::common::{Worker, WorkerSide, eventually};
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
@@ -19,7 +19,7 @@ const KINDS: [&str; 2] = ["sem", "permit"];
 /// A client that listens only while it waits: so many listen as are told.
 async fn forgetful(scene: &Scene) -> Client {
     let config = Config::default().layout(Layout::Redisson).subscription_linger(Duration::ZERO);
-    Client::connect_with(scene.server.url(), config).await.expect("the server is there")
+    comes_in(scene.server.url(), config).await
 }
 
 fn permits(client: &Client, kind: &str, permits: u32) -> Semaphore {
