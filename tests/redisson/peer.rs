@@ -84,15 +84,17 @@ fn built(url: &str) -> Program {
         Program { jar: home.join("redisson-peer.jar"), classes: home.join("classes.jsa") };
     if fs::read_to_string(&stamp).ok().as_ref() != Some(&sources) {
         package(&home);
-        archive_classes(&program, url);
         fs::write(&stamp, sources).expect("a file of ours");
+        let _ = fs::remove_file(&program.classes);
+    }
+    if !program.classes.exists() {
+        archive_classes(&program, url);
     }
     program
 }
 
 /// Runs the program once, up to its end of input. A JVM that finds the archive missing or unfit loads the classes.
 fn archive_classes(program: &Program, url: &str) {
-    let _ = fs::remove_file(&program.classes);
     let archive = format!("-XX:ArchiveClassesAtExit={}", program.classes.display());
     let mut command = child::command("java");
     command.args(JVM).arg(archive).arg("-jar").arg(&program.jar).args([url, "30000"]);

@@ -15,11 +15,12 @@ pub(crate) const USUAL: Duration = Duration::from_secs(30);
 /// A watchdog whose lease is worth waiting for.
 pub(crate) const QUICK: Duration = Duration::from_secs(3);
 
-/// What a wake-up may take at the most, on a machine that has other things to do. Far less than a lease.
-pub(crate) const AT_ONCE: Duration = Duration::from_secs(2);
+/// What a wake-up may take at the most, on a machine that has other things to do. Less than a park, which is ten seconds,
+/// and far less than a lease.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(8);
 
 /// What the next holder may take beyond the TTL.
-pub(crate) const FURTHER: Duration = Duration::from_secs(1);
+pub(crate) const FURTHER: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(crate) struct Scene {
