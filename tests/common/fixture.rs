@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use parklock::{Client, Config};
+use parklock::{Client, Config, Error};
 use tokio::time::{sleep, timeout};
 
 use super::{Admin, Server, eventually};
@@ -28,7 +28,21 @@ pub async fn client(server: &Server) -> Client {
 }
 
 pub async fn client_with(server: &Server, config: Config) -> Client {
-    Client::connect_with(server.url(), config).await.expect("the server is there")
+    comes_in(server.url(), config).await
+}
+
+/// A client of a server that is there. One that gives it little time to answer may have to try again on a machine that
+/// is busy: the limits are for what comes after.
+pub async fn comes_in(url: impl AsRef<str>, config: Config) -> Client {
+    let connected = timeout(SOON, async {
+        loop {
+            match Client::connect_with(url.as_ref(), config.clone()).await {
+                Err(Error::Unavailable { .. }) => sleep(A_WHILE).await,
+                connected => return connected,
+            }
+        }
+    });
+    connected.await.expect("the server is there").expect("it takes us")
 }
 
 pub async fn server_and_client() -> (Server, Client) {

@@ -24,7 +24,8 @@ use super::child::{self, Child};
 /// Stands before every line that is meant for the other side: what libtest prints does not have it.
 const MARK: &str = "worker says: ";
 const ROLE: &str = "PARKLOCK_WORKER";
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything takes that a worker is told to do.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The parent's end. Dropped, it kills the process.
 #[derive(Debug)]

@@ -23,9 +23,10 @@ async fn key_is_gone(scene: &Scene, name: &str, is_awaited: bool) {
     let guard = scene.pair.of(&scene.ours, name).lock().await.unwrap();
     let next = scene.pair.of(&scene.theirs, name);
     let waiter = if is_awaited { Some(Waiter::parked(next.clone()).await) } else { None };
-    for key in scene.pair.keys(name) {
-        scene.admin.cmd::<()>(&["DEL", &key]).await;
-    }
+    // All at once: a waiter that looked in between would find a semaphore without permits.
+    let keys = scene.pair.keys(name);
+    let delete: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    scene.admin.cmd::<()>(&delete).await;
     let next = match waiter {
         Some(waiter) => waiter.gets_it().await,
         None => soon(next.lock()).await.unwrap(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::common::fixture::comes_in;
 use parklock::{
     Client, Config, Guard, Layout, Lock, Owner, ReentrantLock, Result, RwLock, Semaphore,
 };
@@ -111,13 +112,7 @@ impl Pair {
     /// A client that shares this pair's locks. What it no longer listens to, it leaves soon.
     pub(crate) async fn client(self, url: &str, config: Config) -> Client {
         let config = config.layout(self.layout).subscription_linger(Duration::from_millis(50));
-        // A client that gives the server little time to answer may not come in at once on a busy machine.
-        for _ in 0..20 {
-            if let Ok(client) = Client::connect_with(url, config.clone()).await {
-                return client;
-            }
-        }
-        Client::connect_with(url, config).await.expect("the server is there")
+        comes_in(url, config).await
     }
 
     /// The keys that say who holds it.

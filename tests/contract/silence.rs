@@ -14,7 +14,7 @@ use crate::scene::{Scene, Waiter, assert_err, is_held_as, soon};
 const LEASE: Duration = Duration::from_secs(3);
 
 /// What the next one may take beyond it.
-const FURTHER: Duration = Duration::from_secs(1);
+const FURTHER: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 #[ignore = "a worker process"]

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::subscriber::DefaultGuard;
 
+use crate::common::fixture::comes_in;
 use crate::common::server::Setup;
 use crate::common::{Admin, Fault, Proxy, Server, eventually};
 
@@ -108,17 +109,8 @@ impl Scene {
     }
 }
 
-/// A client; one that is impatient may have to try again on a machine that is busy.
 pub(crate) async fn client(url: &str, config: Config) -> Client {
-    let connected = soon(async {
-        loop {
-            match Client::connect_with(url, config.clone()).await {
-                Err(Error::Unavailable { .. }) => {}
-                connected => return connected,
-            }
-        }
-    });
-    connected.await.expect("the server takes us")
+    comes_in(url, config).await
 }
 
 /// The one key that stays.

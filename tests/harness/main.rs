@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod checker;
 mod classes;
 mod cuts;
 mod framing;

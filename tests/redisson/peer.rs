@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{env, str};
+use std::{env, str, thread};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::common::child::{self, Child};
@@ -22,20 +24,37 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redisson/java");
 
-/// What is built for tests of seconds: it starts sooner and leaves the other processes some of the machine.
-const JVM: [&str; 3] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"];
+/// What is built for tests of seconds: it starts sooner and leaves the other processes some of the machine. Without
+/// `-Xlog:disable` the JVM may warn of its archive of classes on stdout, where we expect answers.
+const JVM: [&str; 4] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Xlog:disable"];
+
+/// The program, and the archive of its loaded classes, with which it starts in half the time.
+#[derive(Debug)]
+struct Program {
+    jar: PathBuf,
+    classes: PathBuf,
+}
 
 /// Where the program lies; `None` where nobody could build it.
-static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+static PROGRAM: OnceCell<Option<Program>> = OnceCell::const_new();
+
+/// A JVM that starts keeps a processor busy. More of them at once than there are processors would only make all of
+/// them late, and the tests that run already with them.
+static STARTS: LazyLock<Semaphore> = LazyLock::new(|| {
+    Semaphore::new(thread::available_parallelism().map_or(2, |processors| processors.get()))
+});
+
+/// Builds the program, or says why not. The server is one to connect to while the classes are archived.
+fn program(url: &str) -> Option<Program> {
     let found = ["javac", "mvn"].map(|tool| (tool, runs(tool)));
     let missing: Vec<&str> =
         found.iter().filter(|(_, runs)| !runs).map(|(tool, _)| *tool).collect();
     if missing.is_empty() {
-        return Some(built());
+        return Some(built(url));
     }
     leave_out(&missing.join(" and "));
     None
-});
+}
 
 fn runs(tool: &str) -> bool {
     let mut command = Command::new(tool);
@@ -55,17 +74,32 @@ fn leave_out(missing: &str) {
 }
 
 /// The program, packaged again if its sources have changed. Other test processes wait meanwhile.
-fn built() -> PathBuf {
+fn built(url: &str) -> Program {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("redisson-peer");
     fs::create_dir_all(&home).expect("a directory of ours");
     let one_at_a_time = File::create(home.join("building")).expect("a file of ours");
     one_at_a_time.lock().expect("file locks");
     let (stamp, sources) = (home.join("built-from"), sources());
+    let program =
+        Program { jar: home.join("redisson-peer.jar"), classes: home.join("classes.jsa") };
     if fs::read_to_string(&stamp).ok().as_ref() != Some(&sources) {
         package(&home);
         fs::write(&stamp, sources).expect("a file of ours");
+        let _ = fs::remove_file(&program.classes);
     }
-    home.join("redisson-peer.jar")
+    if !program.classes.exists() {
+        archive_classes(&program, url);
+    }
+    program
+}
+
+/// Runs the program once, up to its end of input. A JVM that finds the archive missing or unfit loads the classes.
+fn archive_classes(program: &Program, url: &str) {
+    let archive = format!("-XX:ArchiveClassesAtExit={}", program.classes.display());
+    let mut command = child::command("java");
+    command.args(JVM).arg(archive).arg("-jar").arg(&program.jar).args([url, "30000"]);
+    let said = command.stdin(Stdio::null()).output().expect("java starts");
+    assert!(said.status.success(), "the classes cannot be archived: {said:?}");
 }
 
 /// Everything that the program is made of.
@@ -132,9 +166,15 @@ impl Inboxes {
 impl Jvm {
     /// `None`, having said so, where nobody could build it.
     pub(crate) async fn start(url: &str, watchdog: Duration) -> Option<Self> {
-        let program = PROGRAM.as_ref()?;
+        let build = async || {
+            let url = url.to_owned();
+            spawn_blocking(move || program(&url)).await.expect("no panic")
+        };
+        let Program { jar, classes } = PROGRAM.get_or_init(build).await.as_ref()?;
+        let _turn = STARTS.acquire().await.expect("never closed");
         let mut command = child::command("java");
-        command.args(JVM).arg("-jar").arg(program);
+        command.args(JVM).arg(format!("-XX:SharedArchiveFile={}", classes.display()));
+        command.arg("-jar").arg(jar);
         command.args([url, &watchdog.as_millis().to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Child::start(command);

@@ -251,7 +251,8 @@ async fn what_java_counts_is_not_touched_by_rust() {
     let lease = USUAL.as_millis();
     java.ask(&format!("readlock a {lease}")).await;
     java.ask(&format!("readlock a {lease}")).await;
-    let (asked, before) = (Instant::now(), scene.admin.pttl(&key(1)).await);
+    let asked = Instant::now();
+    let before = [scene.admin.pttl(&key(1)).await, scene.admin.pttl(&key(2)).await];
 
     let outer = lock.read().await.unwrap();
     let inner = lock.read().await.unwrap();
@@ -261,7 +262,7 @@ async fn what_java_counts_is_not_touched_by_rust() {
     outer.unlock().await.unwrap();
 
     assert_eq!(scene.holds_of("a", &owner).await, Some(2));
-    for hold in [1, 2] {
+    for (hold, before) in [1, 2].into_iter().zip(before) {
         let (now, passed) = (scene.admin.pttl(&key(hold)).await, asked.elapsed());
         let gone = Duration::from_millis(u64::try_from(before - now).unwrap_or(0));
         assert!(gone + A_WHILE > QUICK && gone < passed + A_WHILE, "{gone:?} of {passed:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parklock::{Client, Config, Guard, Layout};
 use tokio::time::{sleep, timeout};
 
-use crate::common::fixture::{A_WHILE, SOON};
+use crate::common::fixture::{A_WHILE, SOON, comes_in};
 use crate::common::{Admin, Server, eventually};
 use crate::peer::{Jvm, Thread};
 
@@ -15,11 +15,12 @@ pub(crate) const USUAL: Duration = Duration::from_secs(30);
 /// A watchdog whose lease is worth waiting for.
 pub(crate) const QUICK: Duration = Duration::from_secs(3);
 
-/// What a wake-up may take at the most, on a machine that has other things to do. Far less than a lease.
-pub(crate) const AT_ONCE: Duration = Duration::from_secs(2);
+/// What a wake-up may take at the most, on a machine that has other things to do. Less than a park, which is ten seconds,
+/// and far less than a lease.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(8);
 
 /// What the next holder may take beyond the TTL.
-pub(crate) const FURTHER: Duration = Duration::from_secs(1);
+pub(crate) const FURTHER: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(crate) struct Scene {
@@ -88,7 +89,7 @@ impl Scene {
 /// A client that shares its locks with Redisson.
 pub(crate) async fn client(url: &str, watchdog: Duration) -> Client {
     let config = Config::default().layout(Layout::Redisson).watchdog_timeout(watchdog);
-    Client::connect_with(url.to_owned(), config).await.expect("the server is there")
+    comes_in(url, config).await
 }
 
 /// The lock that somebody was waiting for: it is there soon.

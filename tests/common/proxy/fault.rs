@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::latch::Latch;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An installed fault. It stays, with or without this handle, until it is lifted.
 #[derive(Debug, Clone)]

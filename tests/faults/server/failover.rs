@@ -86,8 +86,11 @@ async fn a_waiter_is_not_left_listening_to_the_old_primary() {
         eventually(SOON, "it speaks to the new primary", moved).await;
     }
     assert!(is_pending(&mut waiter).await);
+    let held = new.hgetall(&key("a")).await;
     soon(guard.unlock()).await.unwrap();
-    // Nobody looks whether the lock is free in between: the waiter may already have it.
+    // It may be the waiter's by now, but not the old holder's.
+    assert_ne!(new.hgetall(&key("a")).await, held, "the release went to the new primary");
+
     granted(waiter).await.unlock().await.unwrap();
 }
 

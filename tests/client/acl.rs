@@ -1,0 +1,364 @@
+//! The least that a server's user must be allowed, and what becomes of a lock with less.
+
+use crate::common;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::fixture::{LONG, SOON, key, lock_keys};
+use common::rights::{commands_in_scripts, rules};
+use common::{Admin, Server, eventually};
+use parklock::{Client, Config, Error, Layout};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// Where the user of a layout stands, and the scripts that it calls.
+const NATIVE: (&str, &[&str]) = ("README.md", &["lock", "queue", "latch"]);
+const REDISSON: (&str, &[&str]) = ("docs/from-redisson.md", &["lock", "latch", "redisson"]);
+
+/// What only the test sends, besides `script|flush`.
+const OURS: [&str; 6] = ["acl", "config", "hello", "keys", "pubsub", "sadd"];
+
+/// The URL of a user with these rules, from now on.
+async fn user(server: &Server, rules: &[String]) -> String {
+    let mut words = vec!["ACL", "SETUSER", "locks", "reset", "resetchannels", "on", ">sesame"];
+    words.extend(rules.iter().map(String::as_str));
+    server.admin().await.cmd::<()>(&words).await;
+    server.url().replace("://", "://locks:sesame@")
+}
+
+/// The README's user, but not for these commands.
+async fn user_without(server: &Server, missing: &[&str]) -> String {
+    let mut rules = rules(NATIVE.0);
+    rules.retain(|rule| !missing.contains(&rule.trim_start_matches('+')));
+    user(server, &rules).await
+}
+
+async fn client(url: &str) -> Client {
+    client_of(url, Layout::Native).await
+}
+
+async fn client_of(url: &str, layout: Layout) -> Client {
+    let config = Config::default().watchdog_timeout(Duration::from_secs(3)).max_park(LONG);
+    let config = config.layout(layout);
+    let config = config.subscription_linger(Duration::from_millis(50));
+    Client::connect_with(url, config).await.expect("the user may connect")
+}
+
+/// Waits for the lock that another client gives back, whether it is told or not.
+async fn passes_from_client_to_client(url: &str) {
+    let (ours, theirs) = (client(url).await, client(url).await);
+    let held = theirs.lock("a").lock().await.expect("it is free");
+    let lock = ours.lock("a");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    sleep(Duration::from_millis(100)).await;
+    held.unlock().await.expect("it is given back");
+    let granted = timeout(SOON, waiter).await.expect("in time").expect("no panic");
+    granted.expect("it is free").unlock().await.expect("it is given back");
+}
+
+/// Waits until somebody listens at a channel of this name.
+async fn awaited(admin: &Admin, name: &str) {
+    let tag = format!("{{{name}}}");
+    let listens = async || admin.channels().await.iter().any(|channel| channel.contains(&tag));
+    eventually(SOON, &format!("somebody waits for {name}"), listens).await;
+}
+
+async fn nobody_listens(admin: &Admin) {
+    eventually(SOON, "nobody listens", async || admin.channels().await.is_empty()).await;
+}
+
+async fn granted<T>(waiter: JoinHandle<parklock::Result<T>>) -> T {
+    timeout(SOON, waiter).await.expect("in time").expect("no panic").expect("it is free")
+}
+
+/// Everything there is to do with plain locks.
+async fn everything_plain(url: &str, layout: Layout, admin: &Admin) {
+    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
+    let lock = ours.reentrant_lock("a");
+    let outer = lock.lock().await.expect("it is free");
+    let waiting = theirs.lock("a");
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    awaited(admin, "a").await;
+    lock.lock().await.expect("it is ours").unlock().await.expect("it is ours");
+    outer.extend(Duration::from_secs(4)).await.expect("it is ours");
+    sleep(Duration::from_millis(1_500)).await; // a renewal and a heartbeat of each link
+    outer.unlock().await.expect("it is ours");
+    let guard = granted(waiter).await;
+
+    admin.script_flush().await;
+    assert!(ours.lock("a").is_locked().await.expect("an answer"));
+    assert!(ours.lock("a").force_unlock().await.expect("an answer"));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    let fenced = ours.fenced_lock("a").lock().await.expect("it is free");
+    fenced.unlock().await.expect("it is ours");
+    let strange = if layout == Layout::Native { key("b") } else { "b".to_owned() };
+    admin.cmd::<i64>(&["SADD", &strange, "v"]).await;
+    let conflict = ours.lock("b").lock().await;
+    assert!(
+        matches!(&conflict, Err(Error::Conflict { kind, .. }) if kind == "set"),
+        "{conflict:?}"
+    );
+    nobody_listens(admin).await;
+}
+
+/// Everything there is to do with several locks at once.
+async fn everything_together(url: &str, layout: Layout, admin: &Admin) {
+    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
+    let both = ours.multi_lock(["m", "n"]);
+    let held = both.lock().await.expect("they are free");
+    let waiting = theirs.multi_lock(["n", "o"]);
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    awaited(admin, "n").await;
+    assert!(theirs.multi_lock(["m", "o"]).try_lock().await.expect("an answer").is_none());
+    sleep(Duration::from_millis(1_500)).await; // a renewal
+    held.unlock().await.expect("they are ours");
+    granted(waiter).await.unlock().await.expect("they are ours");
+    let held = both.lock().await.expect("they are free");
+    assert!(both.is_locked().await.expect("an answer"));
+    assert!(both.force_unlock().await.expect("an answer"));
+    assert!(held.unlock().await.is_err());
+    nobody_listens(admin).await;
+}
+
+/// Everything there is to do with what has a queue, or would have one.
+async fn everything_queued(url: &str, layout: Layout, admin: &Admin) {
+    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
+    let (fair, rw, semaphore) = (ours.fair_lock("c"), ours.rw_lock("d"), ours.semaphore("e", 2));
+    let expirable = ours.expirable_semaphore("f", 2);
+    let guards = [
+        fair.lock().await.expect("it is free"),
+        rw.write().await.expect("it is free").into_guard(),
+        semaphore.acquire_many(2).await.expect("it is free"),
+        expirable.acquire_many(2).await.expect("it is free"),
+    ];
+    let nested = rw.read().await.expect("it is ours");
+    let mut waiters = Vec::new();
+    for _ in 0..2 {
+        let waiting = theirs.fair_lock("c");
+        waiters.push(tokio::spawn(async move { waiting.lock().await }));
+    }
+    let waiting = theirs.rw_lock("d");
+    waiters.push(tokio::spawn(async move { waiting.read().await }));
+    for waiting in [theirs.semaphore("e", 2), theirs.expirable_semaphore("f", 2)] {
+        waiters.push(tokio::spawn(async move { waiting.acquire().await }));
+    }
+    for name in ["c", "d", "e", "f"] {
+        awaited(admin, name).await;
+    }
+    assert!(fair.is_locked().await.expect("an answer"));
+    assert!(rw.is_write_locked().await.expect("an answer"));
+    assert_eq!(semaphore.available().await.expect("an answer"), 0);
+    assert_eq!(expirable.available().await.expect("an answer"), 0);
+    nested.unlock().await.expect("it is ours");
+    sleep(Duration::from_millis(1_500)).await; // a renewal of each
+    for guard in guards {
+        guard.extend(Duration::from_secs(4)).await.expect("it is ours");
+        guard.unlock().await.expect("it is ours");
+    }
+    for waiter in waiters {
+        granted(waiter).await.unlock().await.expect("it is ours");
+    }
+
+    admin.script_flush().await;
+    let written = rw.write().await.expect("it is free");
+    let read = written.downgrade().await.expect("it is ours");
+    assert!(rw.force_unlock().await.expect("an answer"));
+    assert!(matches!(read.unlock().await, Err(Error::Lost)));
+    let held = fair.lock().await.expect("it is free");
+    assert!(fair.force_unlock().await.expect("an answer"));
+    assert!(matches!(held.unlock().await, Err(Error::Lost)));
+    let held = semaphore.acquire().await.expect("it is free");
+    assert!(matches!(ours.fair_lock("e").lock().await, Err(Error::Conflict { .. })));
+    held.unlock().await.expect("it is ours");
+    for semaphore in [semaphore, expirable] {
+        let held = semaphore.acquire().await.expect("it is free");
+        let more = semaphore.set_permits(3).await.expect("an answer");
+        assert!(more.try_acquire().await.is_ok());
+        assert!(more.force_unlock().await.expect("an answer"));
+        assert!(matches!(held.unlock().await, Err(Error::Lost)));
+    }
+    nobody_listens(admin).await;
+}
+
+/// Everything there is to do with a latch.
+async fn everything_counted_down(url: &str, layout: Layout, admin: &Admin) {
+    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
+    let latch = ours.count_down_latch("l");
+    assert!(latch.set(2).await.expect("an answer"));
+    let waiting = theirs.count_down_latch("l");
+    let waiter = tokio::spawn(async move { waiting.wait().await });
+    awaited(admin, "l").await;
+    assert_eq!(latch.count().await.expect("an answer"), Some(2));
+    assert_eq!(latch.count_down().await.expect("an answer"), 1);
+    admin.script_flush().await;
+    assert_eq!(latch.count_down().await.expect("an answer"), 0);
+    granted(waiter).await;
+    assert!(latch.set(1).await.expect("an answer"));
+    assert!(latch.delete().await.expect("an answer"));
+    nobody_listens(admin).await;
+}
+
+async fn everything(url: &str, layout: Layout, admin: &Admin) {
+    everything_plain(url, layout, admin).await;
+    everything_together(url, layout, admin).await;
+    everything_queued(url, layout, admin).await;
+    if layout == Layout::Native {
+        eventually(SOON, "nothing is left", async || lock_keys(admin).await == [key("b")]).await;
+    }
+    everything_counted_down(url, layout, admin).await;
+}
+
+/// The first words of all commands that were run.
+async fn commands_run(admin: &Admin) -> BTreeSet<String> {
+    let stats: String = admin.cmd(&["INFO", "commandstats"]).await;
+    // Valkey lists what was only refused, too.
+    let run = stats.lines().filter(|line| !line.contains(":calls=0,"));
+    let names = run.filter_map(|line| line.strip_prefix("cmdstat_")?.split([':', '|']).next());
+    names.map(str::to_owned).collect()
+}
+
+/// Does everything as the user of a document: nothing is denied to it, and nothing that it may do is never done.
+async fn has_what_it_needs(server: &Server, document: &str, layout: Layout) {
+    let (admin, rules) = (server.admin().await, rules(document));
+    let url = user(server, &rules).await;
+    admin.reset_stats().await;
+    everything(&url, layout, &admin).await;
+
+    let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
+    let mut denied = log.iter().map(|entry| format!("{entry:?}"));
+    // Since 7.2 the connection offers its library's name, and does not mind a refusal.
+    assert!(denied.all(|entry| entry.contains("setinfo")), "{log:?}");
+    let run = commands_run(&admin).await;
+    let needed: BTreeSet<_> =
+        run.iter().map(String::as_str).filter(|name| !OURS.contains(name)).collect();
+    let commands = rules.iter().filter_map(|rule| rule.strip_prefix('+'));
+    let allowed =
+        commands.map(|command| command.split_once('|').map_or(command, |(first, _)| first));
+    assert_eq!(needed, allowed.collect());
+}
+
+#[tokio::test]
+async fn the_least_privileged_user_can_do_everything_and_has_nothing_to_spare() {
+    has_what_it_needs(&Server::start().await, NATIVE.0, Layout::Native).await;
+}
+
+#[tokio::test]
+async fn so_it_is_with_the_locks_of_redisson() {
+    let server = Server::start().await;
+    // Somebody of Redisson's died at the head of a queue.
+    let admin = server.admin().await;
+    admin.cmd::<i64>(&["RPUSH", "redisson_lock_queue:{c}", "dead"]).await;
+    admin.cmd::<i64>(&["ZADD", "redisson_lock_timeout:{c}", "1", "dead"]).await;
+    has_what_it_needs(&server, REDISSON.0, Layout::Redisson).await;
+}
+
+/// Also those that only a rare case calls.
+#[test]
+fn the_least_privileged_user_may_call_every_command_in_the_scripts() {
+    for (document, folders) in [NATIVE, REDISSON] {
+        let rules = rules(document);
+        for command in folders.iter().flat_map(|folder| commands_in_scripts(folder)) {
+            assert!(rules.contains(&format!("+{command}")), "{command} is missing in {document}");
+        }
+    }
+}
+
+/// Without any one of these places, something of everything is refused.
+#[tokio::test]
+async fn no_place_is_to_spare() {
+    let places = rules(NATIVE.0).into_iter().filter(|rule| !rule.starts_with('+'));
+    for place in places {
+        let server = Server::start().await;
+        let rules: Vec<_> = rules(NATIVE.0).into_iter().filter(|rule| *rule != place).collect();
+        let url = user(&server, &rules).await;
+        let client = client(&url).await;
+        let _lock = client.lock("a").try_lock().await;
+        let _fair = client.fair_lock("b").try_lock().await;
+        let waiting = client.fair_lock("b");
+        let _waited = timeout(SOON, waiting.try_lock_for(Duration::from_millis(200))).await;
+        let log: Vec<redis::Value> = server.admin().await.cmd(&["ACL", "LOG"]).await;
+        let pattern = place.trim_start_matches(['~', '&']).trim_end_matches('*').to_owned();
+        assert!(
+            log.iter().any(|entry| format!("{entry:?}").contains(&pattern)),
+            "{place}: {log:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_listen_nor_publish_nor_load_scripts_has_to_look() {
+    let server = Server::start().await;
+    for missing in [&["subscribe"][..], &["publish"], &["script|load"], &["eval"], &["type", "del"]]
+    {
+        passes_from_client_to_client(&user_without(&server, missing).await).await;
+    }
+    passes_from_client_to_client(&user_without(&server, &["&lock_channel:*"]).await).await;
+}
+
+#[tokio::test]
+async fn scripts_that_somebody_else_has_loaded_can_be_called_without_the_right_to_any_other() {
+    let server = Server::start().await;
+    let _loaded = client(&server.url()).await;
+    let url = user_without(&server, &["eval", "script|load"]).await;
+    passes_from_client_to_client(&url).await;
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_at_once_and_leaves_nothing_behind() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    for missing in ["evalsha", "exists", "hset", "set", "pexpire"] {
+        let client = client(&user_without(&server, &[missing]).await).await;
+        let refused = timeout(SOON, client.lock("a").lock()).await.expect(missing);
+        assert!(matches!(refused, Err(Error::Permission { .. })), "{missing}: {refused:?}");
+        assert!(lock_keys(&admin).await.is_empty(), "{missing}");
+    }
+    let mut rules = rules(NATIVE.0);
+    rules.retain(|rule| !rule.starts_with('~'));
+    let client = client(&user(&server, &rules).await).await;
+    let refused = timeout(SOON, client.lock("a").lock()).await.unwrap();
+    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn so_it_is_with_what_has_a_queue() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let missing =
+        ["evalsha", "exists", "hget", "hset", "set", "pexpire", "zadd", "zcard", "zrange"];
+    for missing in missing.into_iter().chain(["zscore", "zrem", "pttl", "del", "hdel"]) {
+        let client = client(&user_without(&server, &[missing]).await).await;
+        let refused = timeout(SOON, client.semaphore("a", 2).acquire()).await.expect(missing);
+        let refused = match refused {
+            // It is noticed later by those whose script needs it.
+            Ok(guard) => guard.unlock().await.map(|()| unreachable!("{missing} is not needed")),
+            refused => refused,
+        };
+        assert!(matches!(refused, Err(Error::Permission { .. })), "{missing}: {refused:?}");
+        for key in lock_keys(&admin).await {
+            assert!(admin.pttl(&key).await > 0, "without {missing}, {key} would stay");
+            admin.cmd::<()>(&["DEL", &key]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_may_not_release_is_told_and_its_lease_ends_the_lock() {
+    let server = Server::start().await;
+    let (admin, url) = (server.admin().await, user_without(&server, &["hdel"]).await);
+    let client = client(&url).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let refused = timeout(SOON, guard.unlock()).await.unwrap();
+    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+    assert!(admin.pttl(&key("a")).await > 0);
+    eventually(SOON, "the lease ends it", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_user_without_a_heartbeat_cannot_connect() {
+    let server = Server::start().await;
+    let url = user_without(&server, &["time"]).await;
+    let refused = timeout(SOON, Client::connect(url)).await.unwrap();
+    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+}

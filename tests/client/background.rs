@@ -1,0 +1,79 @@
+//! What is given back in the background is given back soon, whatever else goes on.
+
+use crate::common;
+
+use std::time::Duration;
+
+use common::fixture::{SOON, client, comes_in, lock_keys, server_and_client};
+use common::{Proxy, Server, eventually};
+use parklock::{Client, Config};
+use tokio::time::{sleep, timeout};
+
+#[tokio::test]
+async fn a_dropped_guard_is_given_back_and_its_waiters_wake() {
+    let (server, ours) = server_and_client().await;
+    let theirs = client(&server).await;
+    for (from, to) in [(&ours, &ours), (&ours, &theirs), (&theirs, &ours)] {
+        let guard = from.lock("a").lock().await.unwrap();
+        let lock = to.lock("a");
+        let waiter = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await });
+        tokio::task::yield_now().await;
+        drop(guard);
+        timeout(SOON, waiter).await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_dropped_guards_are_given_back() {
+    let (server, client) = server_and_client().await;
+    let admin = server.admin().await;
+    let mut guards = Vec::new();
+    for number in 0..10_000 {
+        guards.push(client.lock(format!("{number}")).lock().await.unwrap());
+    }
+    drop(guards);
+    eventually(SOON, "all are free", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_given_back_at_once_is_given_back_when_the_server_answers_again() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let config = Config::default().response_timeout(Duration::from_millis(500));
+    let client = comes_in(proxy.url(), config).await;
+    let [dropped, unlocked] = [
+        client.lock("dropped").lock().await.unwrap(),
+        client.lock("unlocked").lock().await.unwrap(),
+    ];
+    let hole = proxy.blackhole(None);
+    drop(dropped);
+    let unlocking = tokio::spawn(unlocked.unlock());
+    hole.happened().await;
+    sleep(Duration::from_secs(1)).await;
+    hole.lift();
+
+    assert!(timeout(SOON, unlocking).await.unwrap().unwrap().is_ok());
+    let admin = server.admin().await;
+    eventually(SOON, "both are free", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_runs_late_is_cleared_away() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let late = proxy.script("acquire").nth(1).hold_request();
+    let lock = client.lock("a");
+    let attempt = tokio::spawn(async move { lock.lock().await });
+    late.happened().await;
+    attempt.abort();
+    let _ = attempt.await;
+
+    late.lift();
+
+    let admin = server.admin().await;
+    let ran = async || admin.command_calls("hset").await == 1;
+    eventually(SOON, "it runs after all", ran).await;
+    eventually(SOON, "it is cleared away", async || lock_keys(&admin).await.is_empty()).await;
+}

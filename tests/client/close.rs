@@ -1,0 +1,236 @@
+//! How a client ends: closed, dropped, or left behind by its runtime.
+
+use crate::common;
+
+use std::time::{Duration, Instant};
+
+use common::fixture::{SOON, client, client_with, comes_in, lock_keys, parked, quick};
+use common::{Admin, Proxy, Server, eventually};
+use parklock::{Client, Config, Ended, Error, Guard, Lock};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// How long closing may take beyond the response timeout on a busy machine.
+const SLACK: Duration = Duration::from_secs(2);
+const RESPONSE: Duration = Duration::from_secs(1);
+
+fn wait(lock: Lock) -> JoinHandle<Result<Guard, Error>> {
+    tokio::spawn(async move { lock.lock().await })
+}
+
+async fn is_closed(waiter: JoinHandle<Result<Guard, Error>>) {
+    let ended = timeout(SOON, waiter).await.expect("it ends").expect("no panic");
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+}
+
+/// That a guard knows of the end of its client.
+async fn is_lost(guard: Guard) {
+    assert!(!guard.is_valid());
+    assert_eq!(timeout(SOON, guard.lost()).await.expect("the end is told"), Ended::Lost);
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+}
+
+/// That nobody but ourselves is connected.
+async fn disconnected(admin: &Admin) {
+    eventually(SOON, "the others disconnect", async || admin.clients().await.len() == 1).await;
+}
+
+#[tokio::test]
+async fn closing_sends_waiters_away_and_gives_back_what_is_held() {
+    let server = Server::start().await;
+    let (ours, theirs, admin) =
+        (client(&server).await, client(&server).await, server.admin().await);
+    let held = ours.lock("held").lock().await.unwrap();
+    let nested = [
+        ours.reentrant_lock("nested").lock().await.unwrap(),
+        ours.reentrant_lock("nested").lock().await.unwrap(),
+    ];
+    let fixed = ours.lock("fixed").lease(SOON * 6).lock().await.unwrap();
+    let _theirs = theirs.lock("theirs").lock().await.unwrap();
+    let waiters = ["held", "theirs", "theirs"].map(|name| wait(ours.lock(name)));
+    parked(&admin, "theirs", 1).await;
+    let heir = wait(theirs.lock("held"));
+    parked(&admin, "held", 1).await;
+
+    timeout(SOON, ours.close()).await.unwrap();
+
+    for waiter in waiters {
+        is_closed(waiter).await;
+    }
+    for guard in [held, fixed].into_iter().chain(nested) {
+        is_lost(guard).await;
+    }
+    drop(timeout(SOON, heir).await.unwrap().unwrap().unwrap());
+    let only_theirs = async || lock_keys(&admin).await == [common::fixture::key("theirs")];
+    eventually(SOON, "ours are free", only_theirs).await;
+}
+
+#[tokio::test]
+async fn a_closed_client_says_so_and_can_be_closed_again() {
+    let server = Server::start().await;
+    let (client, admin) = (client(&server).await, server.admin().await);
+    let lock = client.lock("a");
+    client.close().await;
+    timeout(SOON, client.clone().close()).await.unwrap();
+
+    assert!(matches!(lock.lock().await, Err(Error::Closed)));
+    assert!(matches!(client.lock("b").try_lock().await, Err(Error::Closed)));
+    assert!(matches!(client.reentrant_lock("b").try_lock_for(SOON).await, Err(Error::Closed)));
+    assert!(matches!(lock.is_locked().await, Err(Error::Closed)));
+    assert!(matches!(lock.force_unlock().await, Err(Error::Closed)));
+    assert!(matches!(lock.run(async |_| ()).await, Err(Error::Closed)));
+    disconnected(&admin).await;
+}
+
+#[tokio::test]
+async fn closing_takes_one_response_timeout_though_the_server_is_stopped() {
+    let server = Server::start().await;
+    let config = Config::default().response_timeout(RESPONSE);
+    let (ours, theirs) = (client_with(&server, config).await, client(&server).await);
+    let _theirs = theirs.lock("theirs").lock().await.unwrap();
+    let held = ours.lock("held").lock().await.unwrap();
+    let waiter = wait(ours.lock("theirs"));
+    parked(&server.admin().await, "theirs", 1).await;
+    server.pause();
+    let asking = wait(ours.lock("free"));
+    sleep(RESPONSE / 4).await;
+
+    let begun = Instant::now();
+    timeout(SOON, ours.close()).await.unwrap();
+    is_lost(held).await;
+    is_closed(waiter).await;
+    is_closed(asking).await;
+
+    assert!(begun.elapsed() < RESPONSE + SLACK, "it took {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_lock_that_is_being_renewed_is_given_back_by_closing_too() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let config = Config::default().watchdog_timeout(SOON).response_timeout(RESPONSE * 2);
+    let client = comes_in(proxy.url(), config).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let renewal = proxy.script("renew").nth(1).hold_reply();
+    renewal.happened().await;
+
+    tokio::join!(timeout(SOON, client.close()), async { renewal.lift() }).0.unwrap();
+
+    is_lost(guard).await;
+    let admin = server.admin().await;
+    eventually(RESPONSE * 2, "it is free", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_unlock_on_its_way_survives_closing() {
+    let server = Server::start().await;
+    let (client, admin) = (client(&server).await, server.admin().await);
+    let guard = client.lock("a").lock().await.unwrap();
+    let (unlocked, ()) = tokio::join!(guard.unlock(), client.close());
+    assert!(matches!(unlocked, Ok(()) | Err(Error::Closed)), "{unlocked:?}");
+    eventually(SOON, "it is free", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn the_last_handle_ends_tasks_and_connections_and_what_was_dropped_before_is_given_back() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let client = client(&server).await;
+    let lock = client.lock("a");
+    let guard = lock.lock().await.unwrap();
+    let clone = client.clone();
+    drop((client, clone));
+    assert!(guard.is_valid(), "a guard keeps its client");
+    drop(guard);
+    let guard = lock.lock().await.unwrap();
+    drop(lock);
+
+    drop(guard);
+
+    disconnected(&admin).await;
+    assert!(lock_keys(&admin).await.is_empty());
+    let ended = async || Handle::current().metrics().num_alive_tasks() == tasks;
+    eventually(SOON, "the tasks end", ended).await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_forgotten_while_its_server_is_gone_ends_with_the_lease() {
+    let server = Server::start().await;
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let client = client_with(&server, quick()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    server.kill();
+    drop((client, guard));
+    let ended = async || Handle::current().metrics().num_alive_tasks() == tasks;
+    eventually(SOON, "the tasks end", ended).await;
+}
+
+#[tokio::test]
+async fn connections_are_two_per_client_whatever_it_does() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let mut kept = Vec::new();
+    let mut waiters = Vec::new();
+    for number in 0..50 {
+        kept.push(theirs.lock(format!("{number}")).lock().await.unwrap());
+        waiters.push(wait(ours.lock(format!("{number}"))));
+    }
+    parked(&admin, "49", 1).await;
+    assert_eq!(admin.clients().await.len(), 1 + 2 * 2);
+}
+
+/// A runtime of its own, with a client on it.
+async fn elsewhere(server: &Server) -> (Runtime, Client) {
+    let runtime =
+        Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let client = runtime.spawn(Client::connect(server.url())).await.expect("no panic");
+    (runtime, client.expect("it connects"))
+}
+
+#[tokio::test]
+async fn a_runtime_that_ends_takes_its_client_along() {
+    let server = Server::start().await;
+    let (runtime, client) = elsewhere(&server).await;
+    let [first, second] =
+        [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];
+    let waiter = wait(client.lock("a"));
+    tokio::task::yield_now().await;
+
+    runtime.shutdown_background();
+
+    is_closed(waiter).await;
+    eventually(SOON, "the guards know", async || !first.is_valid() && !second.is_valid()).await;
+    is_lost(first).await;
+    drop(second);
+    assert!(matches!(client.lock("c").lock().await, Err(Error::Closed)));
+    timeout(SOON, client.close()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guard_may_be_dropped_outside_of_any_runtime() {
+    let server = Server::start().await;
+    let (client, admin) = (client(&server).await, server.admin().await);
+    let guard = client.lock("a").lock().await.unwrap();
+    std::thread::spawn(|| drop(guard)).join().unwrap();
+    eventually(SOON, "it is free", async || lock_keys(&admin).await.is_empty()).await;
+
+    let guard = client.reentrant_lock("a").lock().await.unwrap();
+    let nested = client.reentrant_lock("a").lock().await.unwrap();
+    std::thread::spawn(|| drop((guard, nested))).join().unwrap();
+    eventually(SOON, "it is free", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_guard_may_outlive_client_and_runtime() {
+    let server = Server::start().await;
+    let (runtime, client) = elsewhere(&server).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    drop(client);
+    runtime.shutdown_background();
+    eventually(SOON, "it knows", async || !guard.is_valid()).await;
+    std::thread::spawn(|| drop(guard)).join().unwrap();
+}

@@ -1,0 +1,121 @@
+//! One at a time: many processes change one value that nothing protects but the lock.
+
+use crate::common;
+
+use std::time::Duration;
+
+use common::fixture::{client, server_and_client};
+use common::{Server, Worker, WorkerSide, connect};
+use parklock::{Client, FencingToken};
+use redis::aio::MultiplexedConnection;
+use redis::pipe;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const PROCESSES: usize = 8;
+const TASKS: usize = 16;
+const TOTAL: u64 = 20_000;
+
+/// Far more than it takes.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// One turn under the lock: read, then write, in two requests; `None` when the total was reached before.
+async fn increment(redis: &mut MultiplexedConnection, token: FencingToken) -> Option<u64> {
+    let (inside, value): (u32, Option<u64>) =
+        pipe().incr("inside", 1).get("value").query_async(redis).await.expect("an answer");
+    assert_eq!(inside, 1, "two hold the lock at once");
+    let value = value.unwrap_or(0);
+    let after = if value < TOTAL { value + 1 } else { value };
+    let (token_before, left): (Option<u64>, u32) = pipe()
+        .set("value", after)
+        .ignore()
+        .cmd("SET")
+        .arg(&["token", &token.get().to_string(), "GET"])
+        .decr("inside", 1)
+        .query_async(redis)
+        .await
+        .expect("an answer");
+    assert!(token_before.unwrap_or(0) < token.get(), "the token of a later turn is not greater");
+    assert_eq!(left, 0, "two hold the lock at once");
+    (after > value).then_some(after)
+}
+
+/// Counts up together with everybody else; how often it was the one.
+async fn count_up(client: Client, mut redis: MultiplexedConnection) -> u64 {
+    let mut done = 0;
+    loop {
+        let guard = client.lock("a").lock().await.expect("a turn");
+        let counted = increment(&mut redis, guard.token()).await;
+        guard.unlock().await.expect("it was ours all the time");
+        match counted {
+            Some(_) => done += 1,
+            None => return done,
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_counts_up() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let url = boss.variable("URL");
+    let (client, redis) = (Client::connect(&url).await.unwrap(), connect(&url).await);
+    boss.tell("ready");
+    boss.order().await;
+    let tasks: JoinSet<u64> = (0..TASKS).map(|_| count_up(client.clone(), redis.clone())).collect();
+    let done: Vec<_> = tasks.join_all().await.iter().map(u64::to_string).collect();
+    boss.tell(&done.join(" "));
+}
+
+/// What each task of the worker has done, when it is finished.
+async fn result(worker: &mut Worker) -> Vec<u64> {
+    let line = worker.hear().await;
+    line.split(' ').map(|done| done.parse().expect("a number")).collect()
+}
+
+#[tokio::test]
+async fn no_increment_of_many_processes_is_lost() {
+    let server = Server::start().await;
+    let url = server.url();
+    let start = |_| Worker::start("exclusion::worker_that_counts_up", &[("URL", &url)]);
+    let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.hear().await, "ready");
+    }
+    for worker in &mut workers {
+        worker.order("go").await;
+    }
+    reached(&server).await;
+    let mut done = Vec::new();
+    for worker in &mut workers {
+        done.extend(result(worker).await);
+    }
+
+    assert_eq!(done.len(), PROCESSES * TASKS);
+    assert!(done.iter().all(|done| *done > 0), "somebody never had a turn: {done:?}");
+    assert_eq!(done.iter().sum::<u64>(), TOTAL);
+    assert_eq!(server.admin().await.cmd::<u64>(&["GET", "value"]).await, TOTAL);
+}
+
+async fn reached(server: &Server) {
+    let admin = server.admin().await;
+    let all = async || admin.cmd::<Option<u64>>(&["GET", "value"]).await == Some(TOTAL);
+    common::eventually(PATIENCE, "all increments are done", all).await;
+}
+
+#[tokio::test]
+async fn a_client_of_its_own_is_no_exception() {
+    let (server, ours) = server_and_client().await;
+    let theirs = client(&server).await;
+    let redis = connect(&server.url()).await;
+    let turns = async |client: &Client| {
+        for _ in 0..200 {
+            let guard = client.lock("a").lock().await.unwrap();
+            increment(&mut redis.clone(), guard.token()).await.unwrap();
+            drop(guard); // given back in the background
+        }
+    };
+    let all = async { tokio::join!(turns(&ours), turns(&ours), turns(&theirs), turns(&theirs)) };
+    timeout(PATIENCE, all).await.unwrap();
+    assert_eq!(server.admin().await.cmd::<u64>(&["GET", "value"]).await, 800);
+}

@@ -1,0 +1,26 @@
+//! A client and its plain locks, from the connection to the close. One file for each thing that users may count on.
+//!
+//! A test has its server and its clients for itself: it may run beside all others.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod acl;
+mod api;
+mod background;
+mod bad_input;
+mod cancellation;
+mod close;
+mod coalescing;
+mod connect;
+mod crash;
+mod exclusion;
+mod hand_off;
+mod layers;
+mod local;
+mod many_names;
+mod missed_unlock;
+mod observability;
+mod parking;
+mod tls;
+mod watchdog;

@@ -1,0 +1,209 @@
+//! What the log says, how loudly, and what it never says.
+
+use crate::common;
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::fixture::{SOON, client, comes_in, is_pending, key, lock_keys, quick};
+use common::{Proxy, Server, eventually};
+use parklock::{Client, Config};
+use tokio::time::timeout;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+/// All that was logged on this thread: level, then the event's fields, then those of its spans.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<(Level, String)>>>);
+
+/// The fields of an event or a span as one text.
+#[derive(Default)]
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{}={value:?} ", field.name()).expect("a string takes it");
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
+    fn on_new_span(
+        &self,
+        new: &tracing::span::Attributes<'_>,
+        id: &tracing::Id,
+        context: Context<'_, S>,
+    ) {
+        let mut words = Words::default();
+        new.record(&mut words);
+        context.span(id).expect("it is new").extensions_mut().insert(words);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut words = Words::default();
+        event.record(&mut words);
+        for span in context.event_scope(event).into_iter().flatten() {
+            write!(words.0, "{} ", span.name()).expect("a string takes it");
+            words.0 += span.extensions().get::<Words>().map_or("", |words| &words.0);
+        }
+        self.0.lock().expect("no panic").push((*event.metadata().level(), words.0));
+    }
+}
+
+impl Log {
+    /// Captures what is logged on this thread, hence by everything in a test on one thread.
+    fn capture() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let guard = set_default(Registry::default().with(log.clone()));
+        (log, guard)
+    }
+
+    /// The events of a level that contain all of these words.
+    fn said(&self, level: Level, words: &[&str]) -> usize {
+        let log = self.0.lock().expect("no panic");
+        let fits = |event: &&(Level, String)| {
+            event.0 == level && words.iter().all(|word| event.1.contains(word))
+        };
+        log.iter().filter(fits).count()
+    }
+
+    /// The events that should not go unnoticed.
+    fn loud(&self) -> Vec<(Level, String)> {
+        let log = self.0.lock().expect("no panic");
+        log.iter().filter(|(level, _)| *level <= Level::WARN).cloned().collect()
+    }
+
+    fn all(&self) -> String {
+        format!("{:#?}", self.0.lock().expect("no panic"))
+    }
+}
+
+#[tokio::test]
+async fn a_grant_and_a_release_are_said_quietly_with_name_and_token() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let token = format!("token={}", guard.token());
+    guard.unlock().await.unwrap();
+    for word in ["granted", "released"] {
+        assert_eq!(log.said(Level::DEBUG, &[word, "orders", &token]), 1, "{word}: {}", log.all());
+    }
+    assert_eq!(log.loud(), []);
+    assert!(log.said(Level::INFO, &["connected"]) >= 2, "{}", log.all());
+}
+
+#[tokio::test]
+async fn a_loss_is_an_error_said_once_with_name_and_token() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = comes_in(server.url(), quick()).await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    server.admin().await.cmd::<i64>(&["DEL", &key("orders")]).await;
+    timeout(SOON, guard.lost()).await.unwrap();
+    let token = format!("token={}", guard.token());
+    assert!(guard.unlock().await.is_err());
+    assert_eq!(log.said(Level::ERROR, &["lost", "orders", &token]), 1, "{}", log.all());
+    assert_eq!(log.loud().len(), 1, "{}", log.all());
+}
+
+#[tokio::test]
+async fn a_reconnect_is_said_with_the_server_but_no_louder_than_info() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let connected = log.said(Level::INFO, &["connected"]);
+    let address = server.address().to_string();
+    assert_eq!(server.admin().await.client_kill("normal").await, 2);
+    let again = async || log.said(Level::INFO, &["connected", &address]) >= connected + 4;
+    eventually(SOON, "both links say goodbye and hello", again).await;
+    client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(log.loud(), []);
+}
+
+#[tokio::test]
+async fn a_renewal_without_an_answer_is_a_warning() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let client = comes_in(proxy.url(), quick()).await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let lost = proxy.script("renew").nth(1).cut_before();
+    lost.happened().await;
+    let warned = async || log.said(Level::WARN, &["orders", "not renewed"]) > 0;
+    eventually(SOON, "it warns", warned).await;
+    assert!(guard.is_valid());
+    assert_eq!(log.said(Level::ERROR, &[]), 0, "{}", log.all());
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_its_own_guard_is_warned_of_once() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let _guard = client.lock("orders").lock().await.unwrap();
+    let other = client.lock("orders");
+    let mut other = tokio::spawn(async move { other.lock().await });
+    assert!(is_pending(&mut other).await);
+    assert_eq!(log.loud(), [], "another task may wait");
+    for _ in 0..3 {
+        assert!(is_pending(client.lock("orders").lock()).await);
+    }
+    assert_eq!(log.said(Level::WARN, &["orders", "deadlock"]), 1, "{}", log.all());
+    other.abort();
+}
+
+#[tokio::test]
+async fn a_key_without_a_ttl_and_a_lock_taken_away_are_warnings() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = client(&server).await;
+    server.admin().await.cmd::<i64>(&["HSET", &key("orders"), "stranger", "1"]).await;
+    let lock = client.lock("orders");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    let warned = async || log.said(Level::WARN, &["orders", "TTL"]) > 0;
+    eventually(SOON, "it warns", warned).await;
+    client.lock("orders").force_unlock().await.unwrap();
+    assert_eq!(log.said(Level::WARN, &["orders", "taken away"]), 1, "{}", log.all());
+    timeout(SOON, waiter).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hold_beyond_max_hold_is_a_warning_said_once() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let config = quick().max_hold(Duration::from_secs(3));
+    let client = comes_in(server.url(), config).await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!(log.said(Level::WARN, &["orders", "max_hold"]), 1, "{}", log.all());
+}
+
+#[tokio::test]
+async fn a_password_is_never_said_whatever_happens() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::builder().set("requirepass", "sesame").start().await;
+    let url = |password: &str| server.url().replace("://", &format!("://:{password}@"));
+    let config = Config::default().ride_out(Duration::from_millis(300));
+    let client = comes_in(url("sesame"), config).await;
+    let admin = common::Admin::connect(&url("sesame")).await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let mut said = format!("{client:?} {guard:?} {:?}", client.lock("orders"));
+    for wrong in [url("sesame-not"), "redis://:sesame@".into(), "redis://:sesame@h/x".into()] {
+        said += &format!("{:?}", Client::connect(wrong).await.unwrap_err());
+    }
+    admin.config_set("requirepass", "sesame2").await;
+    admin.client_kill("normal").await;
+    let refused = async || client.lock("other").try_lock().await.is_err();
+    eventually(SOON, "it is refused", refused).await;
+    said += &format!("{:?}", client.lock("other").lock().await);
+    assert!(lock_keys(&admin).await.len() == 1);
+    server.kill();
+    said += &format!("{:?} {:?}", client.lock("other").lock().await, guard.unlock().await);
+    assert!(!said.contains("sesame"), "{said}");
+    assert!(!log.all().contains("sesame"), "{}", log.all());
+}

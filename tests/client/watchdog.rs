@@ -1,0 +1,318 @@
+//! What is held stays held, and what is lost is told.
+
+use crate::common;
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::fixture::{
+    LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
+};
+use common::{Admin, Proxy, Server, eventually};
+use parklock::{Client, Config, Ended, Error, Guard, Lock};
+use tokio::time::{sleep, timeout};
+
+/// As `quick`, but whoever has to wait for a deadline instead of being told waits visibly longer.
+fn slower() -> Config {
+    Config::default().watchdog_timeout(Duration::from_secs(6))
+}
+
+async fn quick_client() -> (Server, Client) {
+    let server = Server::start().await;
+    let client = client_with(&server, quick()).await;
+    (server, client)
+}
+
+async fn pttl(admin: &Admin, name: &str) -> Duration {
+    let ttl = admin.pttl(&key(name)).await;
+    Duration::from_millis(ttl.try_into().unwrap_or_else(|_| panic!("no TTL but {ttl}")))
+}
+
+/// That the guard does not count on more time than Redis gives it.
+async fn believes_no_more_than_redis(guard: &Guard, admin: &Admin, name: &str) -> Duration {
+    let (looked, believed) = (Instant::now(), guard.remaining());
+    let ttl = pttl(admin, name).await;
+    assert!(believed <= ttl + looked.elapsed(), "believed {believed:?}, left {ttl:?}");
+    ttl
+}
+
+async fn told(lost: impl Future<Output = Ended>) -> Ended {
+    timeout(SOON, lost).await.expect("the end is told")
+}
+
+#[tokio::test]
+async fn a_lock_held_for_five_timeouts_is_never_lost_nor_near_it() {
+    let (server, client) = quick_client().await;
+    let (admin, start) = (server.admin().await, Instant::now());
+    let guard = client.lock("a").lock().await.unwrap();
+    let mut least = Duration::MAX;
+    while start.elapsed() < Duration::from_secs(15) {
+        assert!(guard.is_valid());
+        least = least.min(believes_no_more_than_redis(&guard, &admin, "a").await);
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(least > Duration::from_millis(900), "only {least:?} were left");
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_answer_does_not_lengthen_the_lease() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let slow = Duration::from_millis(400);
+    let client = comes_in(proxy.url(), quick()).await;
+    let late = proxy.command("EVALSHA").delay_reply(slow, Duration::ZERO);
+    let admin = server.admin().await;
+
+    let guard = client.lock("a").lock().await.unwrap();
+    believes_no_more_than_redis(&guard, &admin, "a").await;
+    late.happened_times(2).await; // the second is a renewal
+    sleep(slow).await;
+    believes_no_more_than_redis(&guard, &admin, "a").await;
+    guard.extend(Duration::from_secs(30)).await.unwrap();
+    believes_no_more_than_redis(&guard, &admin, "a").await;
+}
+
+#[tokio::test]
+async fn nothing_is_renewed_after_its_unlock() {
+    let (server, client) = quick_client().await;
+    let admin = server.admin().await;
+    let guard = client.lock("a").lock().await.unwrap();
+    sleep(Duration::from_millis(1_500)).await;
+    assert!(admin.command_calls("evalsha").await >= 2, "it was renewed");
+    guard.unlock().await.unwrap();
+    let sent = admin.command_calls("evalsha").await;
+
+    sleep(Duration::from_millis(2_500)).await;
+
+    assert_eq!(admin.command_calls("evalsha").await, sent);
+    assert!(lock_keys(&admin).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_lock_that_was_deleted_is_lost_at_the_next_renewal() {
+    let server = Server::start().await;
+    let client = client_with(&server, slower()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let deadline = Instant::now() + guard.remaining();
+    server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
+
+    assert_eq!(told(guard.lost()).await, Ended::Lost);
+
+    assert!(Instant::now() + Duration::from_secs(1) < deadline, "it was told by the deadline");
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert!(matches!(guard.extend(SOON).await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(client.lock("a").try_lock().await.unwrap().is_some(), "the client goes on");
+}
+
+/// Its field is gone, but the key is there: a renewal has to look whose it is.
+#[tokio::test]
+async fn a_lock_that_went_to_another_holder_is_lost_at_the_next_renewal_which_adds_nothing() {
+    let server = Server::start().await;
+    let robbed = client_with(&server, slower()).await.lock("a").lock().await.unwrap();
+    let (admin, lease) = (server.admin().await, Duration::from_secs(5)); // less than a renewal asks for
+    admin.cmd::<i64>(&["DEL", &key("a")]).await;
+    let _next = client(&server).await.lock("a").lease(lease).lock().await.unwrap();
+    let granted = Instant::now();
+
+    assert_eq!(told(robbed.lost()).await, Ended::Lost);
+
+    let (elapsed, ttl) = (granted.elapsed(), admin.pttl(&key("a")).await);
+    assert!(i128::from(ttl) <= lease.saturating_sub(elapsed).as_millis() as i128 + 1, "{ttl} ms");
+    assert!(elapsed < Duration::from_secs(5), "it was told by the deadline, after {elapsed:?}");
+}
+
+/// A guard whose client still listens to the channel, for it had to wait.
+async fn guard_that_waited(server: &Server, lock: Lock) -> Guard {
+    let first = client(server).await.lock("a").lock().await.expect("it is free");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    parked(&server.admin().await, "a", 1).await;
+    first.unlock().await.expect("it is ours");
+    timeout(SOON, waiter).await.expect("in time").expect("no panic").expect("it is free")
+}
+
+/// The same, with renewals that are far away.
+async fn guard_that_listens(server: &Server, lease: Option<Duration>) -> Guard {
+    let patient = Config::default().watchdog_timeout(LONG).subscription_linger(LONG);
+    let lock = client_with(server, patient).await.lock("a");
+    guard_that_waited(server, lease.into_iter().fold(lock, Lock::lease)).await
+}
+
+#[tokio::test]
+async fn a_lock_taken_away_by_another_client_is_lost_at_its_message() {
+    let server = Server::start().await;
+    let guard = guard_that_listens(&server, None).await;
+    assert!(client(&server).await.lock("a").force_unlock().await.unwrap());
+    assert_eq!(told(guard.lost()).await, Ended::Lost);
+}
+
+#[tokio::test]
+async fn a_fixed_lease_taken_away_by_another_client_is_lost_at_its_message() {
+    let server = Server::start().await;
+    let guard = guard_that_listens(&server, Some(LONG)).await;
+    assert!(client(&server).await.lock("a").force_unlock().await.unwrap());
+    assert_eq!(told(guard.lost()).await, Ended::Lost);
+}
+
+#[tokio::test]
+async fn a_message_that_is_not_true_takes_nothing_away() {
+    let server = Server::start().await;
+    let (guard, admin) = (guard_that_listens(&server, None).await, server.admin().await);
+    let sent = admin.command_calls("evalsha").await;
+    for message in ["", "somebody", "0", "\r\n"] {
+        assert_eq!(admin.publish(&channel("a"), message).await, 1);
+    }
+    let looked = async || admin.command_calls("evalsha").await > sent;
+    eventually(SOON, "the holder looks", looked).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn messages_do_not_lengthen_a_fixed_lease() {
+    let server = Server::start().await;
+    let guard = guard_that_listens(&server, Some(Duration::from_secs(1))).await;
+    let (admin, start) = (server.admin().await, Instant::now());
+    while guard.is_valid() && start.elapsed() < SOON {
+        admin.publish(&channel("a"), "somebody").await;
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(start.elapsed() < Duration::from_secs(3), "still valid after {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn messages_do_not_multiply_the_renewals() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let config = quick().subscription_linger(SOON * 6);
+    let ours = comes_in(proxy.url(), config).await;
+    let guard = guard_that_waited(&server, ours.lock("a")).await;
+    let slow = proxy.script("renew").delay_reply(Duration::from_millis(20), Duration::ZERO);
+    let admin = server.admin().await;
+    for _ in 0..200 {
+        admin.publish(&channel("a"), "somebody").await;
+        sleep(Duration::from_millis(5)).await;
+    }
+    slow.lift();
+    sleep(Duration::from_millis(1_500)).await; // until those that were asked for are done
+
+    let renewals = proxy.script("renew").count();
+    sleep(Duration::from_secs(4)).await;
+
+    assert!(renewals.fired() <= 8, "{} renewals in four periods", renewals.fired());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_renewed_beyond_max_hold() {
+    let server = Server::start().await;
+    let client = client_with(&server, quick().max_hold(Duration::from_secs(3))).await;
+    let (granted, guard) = (Instant::now(), client.lock("a").lock().await.unwrap());
+    assert_eq!(told(guard.lost()).await, Ended::Lost);
+    assert!(granted.elapsed() >= Duration::from_secs(3), "lost after {:?}", granted.elapsed());
+    assert!(client.lock("a").try_lock_for(SOON).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_fixed_lease_is_not_renewed_and_lost_at_its_deadline() {
+    let (server, client) = quick_client().await;
+    let (lease, asked) = (Duration::from_millis(500), Instant::now());
+    let guard = client.lock("a").lease(lease).lock().await.unwrap();
+    assert!(guard.remaining() < lease);
+
+    assert_eq!(told(guard.lost()).await, Ended::Lost);
+
+    assert!(asked.elapsed() >= Duration::from_millis(490), "told after {:?}", asked.elapsed());
+    assert!(!guard.is_valid());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    let admin = server.admin().await;
+    eventually(SOON, "it is gone", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_guard_is_invalid_at_its_deadline_though_no_task_could_run() {
+    let (_server, client) = quick_client().await;
+    let guard = client.lock("a").lease(Duration::from_millis(200)).lock().await.unwrap();
+    assert!(guard.is_valid());
+    std::thread::sleep(Duration::from_millis(200)); // the only thread of this runtime
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+}
+
+#[tokio::test]
+async fn extending_makes_a_lease_longer_and_never_shorter() {
+    let (server, client) = quick_client().await;
+    let admin = server.admin().await;
+    let fixed = client.lock("a").lease(Duration::from_secs(1)).lock().await.unwrap();
+    let watched = client.lock("b").lock().await.unwrap();
+    for guard in [&fixed, &watched] {
+        guard.extend(Duration::from_secs(60)).await.unwrap();
+        guard.extend(Duration::from_millis(10)).await.unwrap();
+    }
+    sleep(Duration::from_millis(1_500)).await; // the first deadline, and a renewal
+    for (guard, name) in [(&fixed, "a"), (&watched, "b")] {
+        assert!(guard.remaining() > Duration::from_secs(50), "{name}: {:?}", guard.remaining());
+        assert!(believes_no_more_than_redis(guard, &admin, name).await > Duration::from_secs(50));
+    }
+    fixed.unlock().await.unwrap();
+    watched.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fixed_lease_is_renewed_from_the_first_nested_hold_that_asks_for_it() {
+    let (_server, client) = quick_client().await;
+    let lock = client.reentrant_lock("a");
+    let outer = lock.clone().lease(Duration::from_secs(1)).lock().await.unwrap();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    sleep(Duration::from_millis(4_500)).await; // the fixed lease, and the timeout as well
+    assert!(outer.is_valid());
+    outer.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_of_a_hold_that_is_given_back_is_told_as_such() {
+    let (_server, client) = quick_client().await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let (early, late) = (guard.lost(), guard.lost());
+    let early = tokio::spawn(early);
+    guard.unlock().await.unwrap();
+    assert_eq!(told(async { early.await.unwrap() }).await, Ended::Released);
+    assert_eq!(told(late).await, Ended::Released);
+}
+
+/// Says that it was dropped.
+struct Witness(Arc<AtomicBool>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn run_drops_its_work_when_the_lock_is_lost() {
+    let (server, client) = quick_client().await;
+    let (lock, dropped) = (client.lock("a"), Arc::new(AtomicBool::new(false)));
+    let witness = Witness(Arc::clone(&dropped));
+    let work = lock.run(|hold| async move {
+        let _witness = witness;
+        assert!(hold.is_valid());
+        server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
+        pending::<()>().await;
+    });
+    let done = timeout(SOON, work).await.unwrap();
+    assert!(matches!(done, Err(Error::Lost)), "{done:?}");
+    assert!(dropped.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn run_gives_the_lock_back_and_answers_what_the_work_did() {
+    let (server, client) = quick_client().await;
+    let token = client.lock("a").run(async |hold| hold.token()).await.unwrap();
+    assert!(lock_keys(&server.admin().await).await.is_empty());
+    assert!(client.reentrant_lock("a").run(async |hold| hold.token()).await.unwrap() > token);
+}

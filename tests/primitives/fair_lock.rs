@@ -1,0 +1,867 @@
+//! The fair lock: first come, first served, whoever asks; and a release grants it to the next in the same step.
+
+use crate::common;
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::time::{Duration, Instant};
+
+use common::fixture::{
+    A_WHILE, LONG, SOON, channel, client, client_with, comes_in, is_pending, key, lock_keys, quick,
+    scripts,
+};
+use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
+use futures_util::poll;
+use parklock::{Client, Config, Ended, Error, Guard, Result};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const QUEUE: &str = "lock_queue:{a}";
+
+/// How long a place is kept for somebody who fell silent, unless a test says otherwise.
+const CLAIM: Duration = Duration::from_secs(1);
+
+/// No lease, place or park ends by itself while a test runs: what happens was told.
+fn patient() -> Config {
+    let long = LONG * 4;
+    let config = Config::default().watchdog_timeout(long).claim_timeout(LONG).max_park(LONG);
+    config.response_timeout(Duration::from_secs(2))
+}
+
+async fn queue(admin: &Admin) -> Vec<String> {
+    admin.cmd(&["ZRANGE", QUEUE, "0", "-1"]).await
+}
+
+async fn queued(admin: &Admin, waiters: usize) {
+    let all = async || queue(admin).await.len() == waiters;
+    eventually(SOON, &format!("{waiters} stand in the queue"), all).await;
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(SOON, future).await.expect("it comes soon")
+}
+
+fn waiting(client: &Client) -> JoinHandle<Result<Guard>> {
+    let lock = client.fair_lock("a");
+    tokio::spawn(async move { lock.lock().await })
+}
+
+/// A waiter that stands in the queue behind those that stand there already, and listens.
+async fn next_in_queue(client: &Client, admin: &Admin) -> JoinHandle<Result<Guard>> {
+    let before = queue(admin).await.len();
+    let waiter = waiting(client);
+    queued(admin, before + 1).await;
+    listened_to(admin).await;
+    waiter
+}
+
+async fn listened_to(admin: &Admin) {
+    let heard = async || admin.subscribers(&channel("a")).await > 0;
+    eventually(SOON, "somebody listens", heard).await;
+    tokio::time::sleep(A_WHILE).await; // it looks once more when it does
+}
+
+async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
+    soon(waiter).await.expect("no panic").expect("the lock")
+}
+
+/// Every key goes by itself, but for the counter of the tokens.
+async fn nothing_is_eternal(admin: &Admin) {
+    for key in lock_keys(admin).await {
+        assert_ne!(admin.pttl(&key).await, -1, "{key} never expires");
+    }
+}
+
+async fn is_clean(admin: &Admin) {
+    let clean = async || lock_keys(admin).await.is_empty();
+    eventually(SOON, "nothing is left", clean).await;
+}
+
+/// A future that is polled only when we say so.
+type ByHand = Pin<Box<dyn Future<Output = Result<Guard>> + Send>>;
+
+/// Stands in the queue, listens, and is not polled any more.
+async fn stuck(client: &Client, admin: &Admin) -> ByHand {
+    let lock = client.fair_lock("a");
+    let mut waiter: ByHand = Box::pin(async move { lock.lock().await });
+    let before = queue(admin).await.len();
+    let looks = scripts(admin).await;
+    let second_look = async {
+        let looked = async || {
+            queue(admin).await.len() == before + 1
+                && admin.subscribers(&channel("a")).await > 0
+                && scripts(admin).await >= looks + 2
+        };
+        eventually(SOON, "it stands in the queue and listens", looked).await;
+        tokio::time::sleep(A_WHILE).await;
+    };
+    tokio::select! {
+        _ = &mut waiter => panic!("nobody gave it the lock"),
+        () = second_look => {}
+    }
+    waiter
+}
+
+// --- Workers --------------------------------------------------------------------------------------------------------
+
+/// Each order is one turn: it tells when it holds the lock, and gives it back at the next order.
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_takes_turns() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let (url, number) = (boss.variable("URL"), boss.variable("NUMBER"));
+    let (client, admin) = (Client::connect(&url).await.unwrap(), Admin::connect(&url).await);
+    boss.tell("ready");
+    while let Some(order) = boss.order().await {
+        let guard = client.fair_lock("a").lock().await.expect("its turn comes");
+        admin.cmd::<()>(&["RPUSH", "order", &number]).await;
+        admin.cmd::<()>(&["RPUSH", "tokens", &guard.token().to_string()]).await;
+        if order == "keep" {
+            boss.tell("held");
+            boss.order().await;
+        }
+        guard.unlock().await.expect("it was ours");
+        boss.tell("done");
+    }
+}
+
+async fn workers(server: &Server, count: usize) -> Vec<Worker> {
+    let url = server.url();
+    let start = |number: usize| {
+        let number = number.to_string();
+        Worker::start("fair_lock::worker_that_takes_turns", &[("URL", &url), ("NUMBER", &number)])
+    };
+    let mut workers: Vec<_> = (0..count).map(start).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.hear().await, "ready");
+    }
+    workers
+}
+
+/// What the kernel says of each thread of a process.
+fn threads(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
+    let stat = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("stat")).ok()
+    };
+    tasks.filter_map(stat).collect()
+}
+
+async fn numbers(admin: &Admin, list: &str) -> Vec<u64> {
+    admin.cmd(&["LRANGE", list, "0", "-1"]).await
+}
+
+fn grow_strictly(tokens: &[u64]) -> bool {
+    tokens.windows(2).all(|pair| pair[0] < pair[1])
+}
+
+// --- The order ------------------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn eight_processes_are_served_in_the_order_in_which_they_came() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let mut workers = workers(&server, 8).await;
+    let mut expected = Vec::new();
+    for round in [[0, 1, 2, 3, 4, 5, 6, 7], [5, 2, 7, 0, 6, 1, 4, 3], [7, 6, 5, 4, 3, 2, 1, 0]] {
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        for (place, worker) in round.into_iter().enumerate() {
+            workers[worker].order("go").await;
+            queued(&admin, place + 1).await;
+            expected.push(worker as u64);
+        }
+        guard.unlock().await.unwrap();
+        for worker in &mut workers {
+            assert_eq!(worker.hear().await, "done");
+        }
+    }
+    assert_eq!(numbers(&admin, "order").await, expected);
+    let tokens = numbers(&admin, "tokens").await;
+    assert!(grow_strictly(&tokens), "{tokens:?}");
+}
+
+#[tokio::test]
+async fn tasks_of_one_client_and_of_another_are_one_queue() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let clients = [client(&server).await, client(&server).await];
+    let first = clients[0].fair_lock("a").lock().await.unwrap();
+    let (mut tokens, mut waiters) = (vec![first.token().get()], Vec::new());
+    for place in 0..30 {
+        // Not simply in turn: some come in twos and threes from one client.
+        waiters.push(next_in_queue(&clients[place * place % 5 % 2], &admin).await);
+    }
+    let places = queue(&admin).await;
+    first.unlock().await.unwrap();
+    for (place, waiter) in waiters.into_iter().enumerate() {
+        let guard = granted(waiter).await;
+        assert_eq!(queue(&admin).await, places[place + 1..], "somebody came out of turn");
+        tokens.push(guard.token().get());
+        guard.unlock().await.unwrap();
+    }
+    assert!(grow_strictly(&tokens), "{tokens:?}");
+    is_clean(&admin).await;
+}
+
+#[tokio::test]
+async fn who_asks_without_waiting_does_not_overtake_and_leaves_no_trace() {
+    let server = Server::start().await;
+    let (admin, ours, theirs) =
+        (server.admin().await, client_with(&server, patient()).await, client(&server).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let keys = admin.keys().await;
+    let before = scripts(&admin).await;
+
+    assert!(theirs.fair_lock("a").try_lock().await.unwrap().is_none());
+
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(scripts(&admin).await, before + 1, "one question is enough");
+    assert_eq!(admin.keys().await, keys);
+    let waiter = stuck(&ours, &admin).await;
+    guard.unlock().await.unwrap();
+    assert!(theirs.fair_lock("a").try_lock().await.unwrap().is_none(), "it is the waiter's turn");
+    soon(waiter).await.unwrap().unlock().await.unwrap();
+    assert!(theirs.fair_lock("a").try_lock().await.unwrap().is_some());
+}
+
+// --- The grant that a release sends ---------------------------------------------------------------------------------
+
+/// Nobody asks again: the release grants it, and the next holder has it confirmed.
+#[tokio::test]
+async fn the_next_holder_has_it_without_asking() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    proxy.name_script("renew", include_str!("../../lua/queue/renew.lua"));
+    let ours = client_with(&server, patient()).await;
+    let theirs = comes_in(proxy.url(), patient()).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let waiter = next_in_queue(&theirs, &admin).await;
+    let before = scripts(&admin).await;
+    let (asked, confirmed) = (proxy.script("acquire").count(), proxy.script("renew").count());
+
+    guard.unlock().await.unwrap();
+    let next = granted(waiter).await;
+
+    confirmed.happened().await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!((asked.fired(), confirmed.fired()), (0, 1));
+    assert_eq!(scripts(&admin).await - before, 2, "a release and its confirmation");
+    assert!(next.is_valid());
+    nothing_is_eternal(&admin).await;
+}
+
+/// From the moment of the grant, not only when it was confirmed.
+#[tokio::test]
+async fn what_a_message_grants_has_a_ttl_at_once() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) =
+        (client_with(&server, patient()).await, client_with(&server, patient()).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let _waiter = stuck(&theirs, &admin).await;
+
+    guard.unlock().await.unwrap();
+
+    assert_eq!(queue(&admin).await, Vec::<String>::new(), "it was let in");
+    nothing_is_eternal(&admin).await;
+}
+
+#[tokio::test]
+async fn a_grant_that_nobody_takes_up_goes_to_the_next() {
+    let server = Server::start().await;
+    let (admin, ours, theirs) =
+        (server.admin().await, client(&server).await, client(&server).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let mut stuck = stuck(&theirs, &admin).await;
+    let next = waiting(&ours);
+    queued(&admin, 2).await;
+
+    let started = Instant::now();
+    guard.unlock().await.unwrap();
+    let next = granted(next).await;
+
+    assert!(started.elapsed() < 3 * CLAIM, "{:?}", started.elapsed());
+    assert!(is_pending(&mut stuck).await, "two hold it at once");
+    assert!(next.is_valid());
+    let earlier = next.token();
+    next.unlock().await.unwrap();
+    let last = soon(stuck).await.unwrap();
+    assert!(last.token() > earlier);
+}
+
+#[tokio::test]
+async fn a_process_that_sleeps_through_its_grant_does_not_believe_it_when_it_wakes() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let mut workers = workers(&server, 1).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    workers[0].order("keep").await;
+    queued(&admin, 1).await;
+    listened_to(&admin).await;
+    let next = waiting(&ours);
+    queued(&admin, 2).await;
+
+    workers[0].stop_process();
+    let asleep = async || threads(workers[0].pid()).iter().all(|stat| stat.contains(") T "));
+    eventually(SOON, "every thread of it sleeps", asleep).await;
+    guard.unlock().await.unwrap();
+    let next = granted(next).await;
+    workers[0].continue_process();
+
+    tokio::time::sleep(CLAIM).await;
+    assert_eq!(numbers(&admin, "order").await, Vec::<u64>::new(), "two hold it at once");
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+    assert_eq!(workers[0].hear().await, "held");
+    assert_eq!(workers[0].ask("go on").await, "done");
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_too_late_is_not_believed() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    let theirs = Client::connect(proxy.url()).await.unwrap();
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let mut late = next_in_queue(&theirs, &admin).await;
+    let next = waiting(&ours);
+    queued(&admin, 2).await;
+
+    let messages = proxy.messages().hold_reply();
+    let asked = proxy.script("acquire").hold_request(); // it cannot look either
+    asked.happened().await;
+    guard.unlock().await.unwrap();
+    messages.happened().await;
+    let next = granted(next).await;
+    messages.lift();
+
+    assert!(is_pending(&mut late).await, "two hold it at once");
+    assert!(next.is_valid());
+    asked.lift();
+    assert!(is_pending(&mut late).await, "two hold it at once");
+    next.unlock().await.unwrap();
+    granted(late).await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+#[tokio::test]
+async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let proxy = Proxy::before(&server).await;
+    let claim = Duration::from_secs(6);
+    let config = Config::default().claim_timeout(claim);
+    let theirs = comes_in(proxy.url(), config).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let waiter = next_in_queue(&theirs, &admin).await;
+    let lost = proxy.messages().swallow_reply();
+
+    let started = Instant::now();
+    guard.unlock().await.unwrap();
+    lost.happened().await;
+    let next = granted(waiter).await;
+
+    assert!(started.elapsed() < claim / 3 + CLAIM, "{:?}", started.elapsed());
+    assert!(next.is_valid());
+}
+
+/// It may have been let in by what it was not told of: it does not wait under that name any more.
+#[tokio::test]
+async fn an_acquire_without_an_answer_gives_up_its_place() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    let theirs = Client::connect(proxy.url()).await.unwrap();
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let lost = proxy.script("acquire").nth(1).cut_after();
+    let waiter = waiting(&theirs);
+    lost.happened().await;
+    let first = queue(&admin).await;
+
+    let another = async || {
+        let now = queue(&admin).await;
+        now.len() == 1 && first.first() != now.first()
+    };
+    eventually(SOON, "it stands there under another name", another).await;
+    guard.unlock().await.unwrap();
+    granted(waiter).await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+/// One lost answer is no outage: what is answered afterwards counts.
+#[tokio::test]
+async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
+    let server = Server::start().await;
+    let ours = client(&server).await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    let theirs = Client::connect(proxy.url()).await.unwrap();
+    let _guard = ours.fair_lock("a").lock().await.unwrap();
+    let lost = proxy.script("acquire").nth(1).cut_after();
+    let outcome = theirs.fair_lock("a").try_lock_for(Duration::from_secs(2)).await;
+    lost.happened().await;
+    assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+}
+
+/// Each lost answer is a new place, but all of them are one outage.
+#[tokio::test]
+async fn who_is_never_answered_gives_up_after_the_ride_out() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    let config = quick().ride_out(Duration::from_secs(2));
+    let theirs = comes_in(proxy.url(), config).await;
+    let _lost = proxy.script("acquire").cut_after();
+    let outcome = soon(theirs.fair_lock("a").lock()).await;
+    assert!(
+        matches!(outcome, Err(Error::Unavailable { .. } | Error::Indeterminate { .. })),
+        "{outcome:?}"
+    );
+}
+
+/// Messages are believed, but not those that no script of ours can have sent.
+#[tokio::test]
+async fn a_message_that_makes_no_sense_is_no_grant() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let mut waiter = next_in_queue(&theirs, &admin).await;
+    let field = queue(&admin).await.remove(0);
+    for word in
+        ["", "=", "=@", "=1", "=1@", "=@1", "=-1@0", "=x@y", "=1@4294967295", "=1@4294967296"]
+    {
+        assert!(admin.publish(&channel("a"), &format!("somebody {field}{word}")).await > 0);
+    }
+    for number in [u64::MAX, 1 << 53].repeat(10) {
+        // What its last sign of life was: with a number that can be, it would be believed.
+        let place: String = admin.cmd(&["HGET", "lock_notes:{a}", &format!("place:{field}")]).await;
+        let beat = place.split(' ').nth(1).expect("its last sign of life");
+        let word = format!("somebody {field}={number}@{beat}");
+        assert!(admin.publish(&channel("a"), &word).await > 0);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(is_pending(&mut waiter).await, "somebody else holds it");
+    guard.unlock().await.unwrap();
+    granted(waiter).await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+/// A plain lock of that name is a hash.
+#[tokio::test]
+async fn a_plain_lock_of_that_name_is_a_conflict() {
+    let (server, ours) = common::fixture::server_and_client().await;
+    let plain = ours.lock("a").lock().await.unwrap();
+    let asked = soon(ours.fair_lock("a").lock()).await;
+    assert!(matches!(asked, Err(Error::Conflict { .. })), "{asked:?}");
+    plain.unlock().await.unwrap();
+    let fair = ours.fair_lock("a").lock().await.unwrap();
+    let asked = soon(ours.lock("a").lock()).await;
+    assert!(matches!(asked, Err(Error::Conflict { .. })), "{asked:?}");
+    fair.unlock().await.unwrap();
+    is_clean(&server.admin().await).await;
+}
+
+/// It was let in before it went, and is let in once more by a request that runs when that was given back already.
+#[tokio::test]
+async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    let config = Config::default().response_timeout(Duration::from_millis(500));
+    let theirs = comes_in(proxy.url(), config).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let waiter = next_in_queue(&theirs, &admin).await;
+
+    let ghost = proxy.script("acquire").nth(1).hold_request();
+    ghost.happened().await;
+    guard.unlock().await.unwrap();
+    queued(&admin, 0).await; // it was let in
+    waiter.abort();
+    assert!(waiter.await.unwrap_err().is_cancelled());
+    is_clean(&admin).await; // given back, on another connection
+    let before = scripts(&admin).await;
+    ghost.lift();
+
+    let ran = async || scripts(&admin).await > before;
+    eventually(SOON, "the old request runs", ran).await;
+    is_clean(&admin).await; // long before a lease is over
+}
+
+// --- Those who go ---------------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn three_waiters_that_are_killed_cost_less_than_a_claim_each() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let mut workers = workers(&server, 3).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    for (place, worker) in workers.iter_mut().enumerate() {
+        worker.order("go").await;
+        queued(&admin, place + 1).await;
+    }
+    let next = waiting(&ours);
+    queued(&admin, 4).await;
+    for worker in &mut workers {
+        worker.kill9();
+    }
+
+    let started = Instant::now();
+    guard.unlock().await.unwrap();
+    let next = granted(next).await;
+
+    let took = started.elapsed();
+    println!("three dead waiters cost {took:?}");
+    assert!(took < 3 * CLAIM, "{took:?}");
+    assert_eq!(numbers(&admin, "order").await, Vec::<u64>::new());
+    next.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+#[tokio::test]
+async fn a_dead_head_is_passed_over_before_it_is_its_turn() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let mut workers = workers(&server, 1).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    workers[0].order("go").await;
+    queued(&admin, 1).await;
+    let next = waiting(&ours);
+    queued(&admin, 2).await;
+    workers[0].kill9();
+    queued(&admin, 1).await;
+
+    let started = Instant::now();
+    guard.unlock().await.unwrap();
+    granted(next).await.unlock().await.unwrap();
+    assert!(started.elapsed() < CLAIM, "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn who_gives_up_leaves_the_queue_at_once() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let ours = client_with(&server, patient()).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let cancelled = next_in_queue(&ours, &admin).await;
+    let next = next_in_queue(&ours, &admin).await;
+
+    cancelled.abort();
+    queued(&admin, 1).await;
+    let limit = Duration::from_millis(200);
+    assert!(ours.fair_lock("a").try_lock_for(limit).await.unwrap().is_none());
+    queued(&admin, 1).await;
+
+    guard.unlock().await.unwrap();
+    granted(next).await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+/// It was let in, and goes without having looked: the next is let in by that, and not by the end of a place.
+#[tokio::test]
+async fn who_gives_up_what_it_was_granted_lets_the_next_in() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let ours = client_with(&server, patient()).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let stuck = stuck(&ours, &admin).await;
+    let mut next = next_in_queue(&ours, &admin).await;
+    guard.unlock().await.unwrap();
+    queued(&admin, 1).await;
+    assert!(is_pending(&mut next).await, "it is the other one's turn");
+
+    drop(stuck);
+
+    granted(next).await.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_first_attempt_leaves_nothing() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let lock = ours.fair_lock("a");
+    for _ in 0..50 {
+        let mut attempt = pin!(lock.lock());
+        assert!(poll!(attempt.as_mut()).is_pending());
+    }
+    is_clean(&admin).await;
+    let guard = soon(lock.lock()).await.unwrap();
+    for _ in 0..50 {
+        let mut attempt = pin!(lock.lock());
+        assert!(poll!(attempt.as_mut()).is_pending());
+    }
+    queued(&admin, 0).await;
+    tokio::time::sleep(A_WHILE).await;
+    queued(&admin, 0).await;
+    guard.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+// --- Leases and ends ------------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn a_fixed_lease_ends_and_the_next_is_let_in() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let lock = ours.fair_lock("a");
+    let lease = Duration::from_millis(1500);
+    let guard = lock.clone().lease(lease).lock().await.unwrap();
+    let next = waiting(&ours);
+    queued(&admin, 1).await;
+    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    granted(next).await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+/// Fixed leases are as long as they were asked for, whoever granted them: shorter or longer than a place.
+#[tokio::test]
+async fn a_lease_that_a_message_began_is_as_long_as_any() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    for lease in [Duration::from_millis(300), LONG * 2] {
+        let guard = soon(ours.fair_lock("a").lock()).await.unwrap();
+        let lock = ours.fair_lock("a").lease(lease);
+        let waiter = tokio::spawn(async move { lock.lock().await });
+        queued(&admin, 1).await;
+        listened_to(&admin).await;
+        guard.unlock().await.unwrap();
+        let leased = granted(waiter).await;
+        assert!(leased.remaining() <= lease, "{:?}", leased.remaining());
+        let most = i64::try_from(lease.as_millis()).unwrap();
+        let written =
+            async || (most / 2..=most).contains(&(until(&admin).await - now(&admin).await));
+        if lease > LONG {
+            eventually(SOON, "it is confirmed", written).await;
+            assert!(leased.remaining() > lease / 2);
+            leased.unlock().await.unwrap();
+        } else {
+            assert!(until(&admin).await - now(&admin).await <= most);
+            assert_eq!(soon(leased.lost()).await, Ended::Lost);
+        }
+    }
+}
+
+/// When the holder's lease is over, by the server's clock, in ms.
+async fn until(admin: &Admin) -> i64 {
+    let held: Vec<(String, f64)> = admin.cmd(&["ZRANGE", &key("a"), "0", "-1", "WITHSCORES"]).await;
+    held.first().map_or(0, |(_, score)| *score as i64)
+}
+
+async fn now(admin: &Admin) -> i64 {
+    let (seconds, micros): (i64, i64) = admin.cmd(&["TIME"]).await;
+    seconds * 1000 + micros / 1000
+}
+
+/// The key of the holders goes with the last lease; what else is known of them may stay, since others wait.
+#[tokio::test]
+async fn a_lease_that_ran_out_with_its_key_keeps_nobody_out() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let next = next_in_queue(&ours, &admin).await;
+    std::mem::forget(guard);
+    assert_eq!(admin.cmd::<u32>(&["DEL", &key("a")]).await, 1); // as if it had expired
+
+    let guard = soon(ours.fair_lock("a").try_lock()).await.unwrap();
+    assert!(guard.is_none(), "somebody waits for it");
+    granted(next).await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+/// Each in its order, though none of them gives it back.
+#[tokio::test]
+async fn eight_leases_that_run_out_are_granted_in_order() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let first = ours.fair_lock("a").lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for place in 0..8 {
+        let lock = ours.fair_lock("a").lease(Duration::from_millis(400));
+        waiters.push(tokio::spawn(async move { lock.lock().await }));
+        queued(&admin, place + 1).await;
+    }
+    first.unlock().await.unwrap();
+    let mut tokens = Vec::new();
+    for waiter in waiters {
+        let guard = granted(waiter).await;
+        tokens.push(guard.token().get());
+        std::mem::forget(guard);
+    }
+    assert!(grow_strictly(&tokens), "{tokens:?}");
+}
+
+#[tokio::test]
+async fn a_watched_lease_that_a_message_began_is_renewed() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let ours = client_with(&server, quick()).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let waiter = next_in_queue(&ours, &admin).await;
+    guard.unlock().await.unwrap();
+    let held = granted(waiter).await;
+    let ended = timeout(Duration::from_secs(5), held.lost()).await;
+    assert!(ended.is_err(), "{ended:?}");
+    held.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_closes_leaves_the_queue_and_what_it_holds() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) =
+        (client_with(&server, patient()).await, client_with(&server, patient()).await);
+    let guard = theirs.fair_lock("a").lock().await.unwrap();
+    let sent_away = next_in_queue(&theirs, &admin).await;
+    let next = next_in_queue(&ours, &admin).await;
+
+    soon(theirs.close()).await;
+
+    assert!(matches!(sent_away.await.unwrap(), Err(Error::Closed)));
+    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    granted(next).await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+/// It has had to wait, and so still listens; whoever does it, its own client too.
+#[tokio::test]
+async fn whoever_loses_it_by_force_is_told_at_once() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) =
+        (client_with(&server, patient()).await, client_with(&server, patient()).await);
+    for by in [&ours, &theirs] {
+        let first = ours.fair_lock("a").lock().await.unwrap();
+        let holder = next_in_queue(&ours, &admin).await;
+        first.unlock().await.unwrap();
+        let holder = granted(holder).await;
+        let next = next_in_queue(&theirs, &admin).await;
+
+        assert!(by.fair_lock("a").force_unlock().await.unwrap());
+
+        assert_eq!(soon(holder.lost()).await, Ended::Lost);
+        assert!(matches!(holder.unlock().await, Err(Error::Lost)));
+        granted(next).await.unlock().await.unwrap();
+        assert!(!by.fair_lock("a").force_unlock().await.unwrap());
+    }
+}
+
+// --- The server -----------------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn waiters_outlive_the_loss_of_scripts_and_connections() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(next_in_queue(&ours, &admin).await);
+    }
+    let mut waiters = waiters.into_iter();
+    let mut next = async || granted(waiters.next().expect("three of them")).await;
+    admin.script_flush().await;
+    soon(guard.unlock()).await.unwrap();
+    let guard = next().await;
+    assert!(admin.client_kill("pubsub").await > 0);
+    soon(guard.unlock()).await.unwrap();
+    let guard = next().await;
+    assert!(admin.client_kill("normal").await > 0);
+    soon(guard.unlock()).await.unwrap();
+    next().await.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
+#[tokio::test]
+async fn waiters_outlive_a_restart_of_the_server() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let before = guard.token();
+    let waiters = [next_in_queue(&ours, &admin).await, next_in_queue(&ours, &admin).await];
+    server.restart().await;
+    let admin = server.admin().await;
+    let mut last = before;
+    // In any order: the server has forgotten who was first.
+    for waiter in futures_util::future::join_all(waiters.map(|waiter| async {
+        let guard = granted(waiter).await;
+        let token = guard.token();
+        guard.unlock().await.unwrap();
+        token
+    }))
+    .await
+    {
+        assert!(waiter > before && waiter != last);
+        last = waiter;
+    }
+    drop(guard);
+    is_clean(&admin).await;
+}
+
+#[tokio::test]
+async fn with_a_full_memory_it_is_renewed_given_back_and_granted_on() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let ours = client_with(&server, patient()).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let next = next_in_queue(&ours, &admin).await;
+    admin.config_set("maxmemory", "1").await;
+
+    guard.extend(LONG * 8).await.unwrap();
+    soon(guard.unlock()).await.unwrap();
+    let next = granted(next).await;
+    let confirmed = async || next.remaining() > LONG * 2;
+    eventually(SOON, "it is confirmed", confirmed).await;
+
+    let refused = ours.fair_lock("b").try_lock().await;
+    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+    next.unlock().await.unwrap();
+    admin.config_set("maxmemory", "0").await;
+    is_clean(&admin).await;
+}
+
+/// Whoever comes is refused, but whoever stands in the queue shows that it lives, and stays there.
+#[tokio::test]
+async fn with_a_full_memory_those_who_wait_keep_their_places() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let ours = client_with(&server, Config::default().max_park(LONG)).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let first = next_in_queue(&ours, &admin).await;
+    let second = next_in_queue(&ours, &admin).await;
+    let before = queue(&admin).await;
+    admin.config_set("maxmemory", "1").await;
+
+    // Longer than a place lasts without a sign of life.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(queue(&admin).await, before);
+    soon(guard.unlock()).await.unwrap();
+    soon(granted(first).await.unlock()).await.unwrap();
+    soon(granted(second).await.unlock()).await.unwrap();
+    admin.config_set("maxmemory", "0").await;
+    is_clean(&admin).await;
+}
+
+#[tokio::test]
+async fn a_replica_is_not_believed() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client(&server).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    admin.cmd::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await;
+
+    let lock = ours.fair_lock("a");
+    let asked = soon(lock.try_lock()).await;
+    assert!(matches!(asked, Err(Error::Unavailable { .. })), "{asked:?}");
+    let asked = soon(lock.is_locked()).await;
+    assert!(matches!(asked, Err(Error::Unavailable { .. })), "{asked:?}");
+    let extended = soon(guard.extend(LONG)).await;
+    assert!(!matches!(extended, Ok(()) | Err(Error::Lost)), "{extended:?}");
+    assert!(guard.is_valid());
+
+    admin.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+    soon(guard.unlock()).await.unwrap();
+    is_clean(&admin).await;
+}

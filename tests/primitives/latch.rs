@@ -1,0 +1,388 @@
+//! A latch opens once it was counted down to zero, each call counted once, and whoever waits is answered.
+
+use crate::common;
+
+use std::time::Duration;
+
+use common::fixture::{
+    LONG, SOON, client, comes_in, is_pending, lock_keys, scripts, server_and_client,
+};
+use common::{Admin, Proxy, Server, eventually};
+use parklock::{Client, Config, CountDownLatch, Error, Layout, Result};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
+
+async fn client_of(url: &str, layout: Layout) -> Client {
+    let config = Config::default().layout(layout).max_park(LONG);
+    comes_in(url, config).await
+}
+
+fn channel(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Redisson => "redisson_countdownlatch__channel__{a}",
+        _ => "lock_channel:{a}",
+    }
+}
+
+fn waiter(client: &Client) -> JoinHandle<Result<()>> {
+    let latch = client.count_down_latch("a");
+    tokio::spawn(async move { latch.wait().await })
+}
+
+/// Waits until so many clients listen, so that what comes next is told to them and not seen.
+async fn awaited(admin: &Admin, layout: Layout, clients: usize) {
+    let listen = async || admin.subscribers(channel(layout)).await == clients;
+    eventually(SOON, &format!("{clients} clients listen"), listen).await;
+    tokio::time::sleep(common::fixture::A_WHILE).await;
+}
+
+async fn answered(waiter: JoinHandle<Result<()>>) -> Result<()> {
+    timeout(SOON, waiter).await.expect("it is told").expect("no panic")
+}
+
+async fn nothing_is_eternal(admin: &Admin) {
+    for key in lock_keys(admin).await {
+        assert_ne!(admin.pttl(&key).await, -1, "{key} never expires");
+    }
+}
+
+#[tokio::test]
+async fn all_who_wait_pass_when_it_was_counted_down_to_zero() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let url = server.url();
+        let (a, b, c) =
+            tokio::join!(client_of(&url, layout), client_of(&url, layout), client_of(&url, layout));
+        assert!(a.count_down_latch("a").set(3).await.unwrap());
+        let mut waiters: Vec<_> = [&b, &b, &c, &c].map(waiter).into();
+        awaited(&admin, layout, 2).await;
+
+        assert_eq!(c.count_down_latch("a").count_down().await.unwrap(), 2);
+        assert_eq!(a.count_down_latch("a").count_down().await.unwrap(), 1);
+        assert!(is_pending(&mut waiters[0]).await && !waiters[2].is_finished());
+        nothing_is_eternal(&admin).await;
+        assert_eq!(a.count_down_latch("a").count_down().await.unwrap(), 0);
+
+        for waiter in waiters {
+            answered(waiter).await.unwrap();
+        }
+        assert_eq!(a.count_down_latch("a").count_down().await.unwrap(), 0, "not below zero");
+        answered(waiter(&c)).await.expect("who comes late passes");
+        nothing_is_eternal(&admin).await;
+    }
+}
+
+#[tokio::test]
+async fn a_count_whose_answer_is_lost_counts_once() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+        proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
+        let latch = client_of(&proxy.url(), layout).await.count_down_latch("a");
+        latch.set(5).await.unwrap();
+
+        let lost = proxy.script("count_down").first(2).cut_after();
+        assert_eq!(latch.count_down().await.unwrap(), 4);
+        assert_eq!(lost.fired(), 2, "it was carried out and the answer lost, twice");
+        lost.lift();
+
+        let unsent = proxy.script("count_down").nth(1).cut_before();
+        assert_eq!(latch.count_down().await.unwrap(), 3);
+        assert_eq!(unsent.fired(), 1);
+        assert_eq!(latch.count().await.unwrap(), Some(3));
+        nothing_is_eternal(&admin).await;
+    }
+}
+
+/// The first copy of a request is kept on the way until the second was answered.
+#[tokio::test]
+async fn a_count_that_arrives_twice_counts_once() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
+        let config = Config::default().layout(layout).response_timeout(Duration::from_millis(500));
+        let client = comes_in(proxy.url(), config).await;
+        let latch = client.count_down_latch("a");
+        latch.set(5).await.unwrap();
+
+        let kept = proxy.script("count_down").nth(1).hold_request();
+        assert_eq!(latch.count_down().await.unwrap(), 4);
+        kept.happened().await;
+        let admin = server.admin().await;
+        let before = scripts(&admin).await;
+        kept.lift();
+        let arrived = async || scripts(&admin).await > before;
+        eventually(SOON, "the first copy arrives", arrived).await;
+
+        assert_eq!(latch.count().await.unwrap(), Some(4));
+    }
+}
+
+/// A client remembers for as long as it repeats what it asked. Another that gives up sooner does not forget that for it.
+#[tokio::test]
+async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
+    for (layout, requests) in
+        [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
+    {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let config = |ride_out| Config::default().layout(layout).ride_out(ride_out);
+        let patient = comes_in(server.url(), config(LONG * 100)).await;
+        let hasty = comes_in(server.url(), config(Duration::ZERO)).await;
+        assert!(hasty.count_down_latch("a").set(5).await.unwrap());
+        assert_eq!(admin.cmd::<usize>(&["DEL", requests]).await, 1);
+        assert_eq!(patient.count_down_latch("a").count_down().await.unwrap(), 4);
+
+        // Two minutes go by.
+        let [request] = admin.cmd::<[String; 1]>(&["ZRANGE", requests, "0", "-1"]).await;
+        admin.cmd::<String>(&["ZINCRBY", requests, "-120000", &request]).await;
+        assert_eq!(hasty.count_down_latch("a").count_down().await.unwrap(), 3);
+
+        let known: Option<String> = admin.cmd(&["ZSCORE", requests, &request]).await;
+        assert!(known.is_some(), "{layout:?}: it may come again, and would be counted twice");
+    }
+}
+
+/// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. What was counted is no permit.
+#[tokio::test]
+async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
+    let server = Server::start().await;
+    let client = client_of(&server.url(), Layout::Redisson).await;
+    let latch = client.count_down_latch("a");
+    assert!(latch.set(2).await.unwrap());
+    latch.count_down().await.unwrap();
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+
+    let permits = client.semaphore("a", 3);
+    let all = permits.try_acquire_many(3).await.unwrap().expect("nobody has any");
+    all.unlock().await.unwrap();
+    assert_eq!(permits.available().await.unwrap(), 3);
+}
+
+/// What was set and what was deleted is said by the request that did it, however often it is sent.
+#[tokio::test]
+async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("set", include_str!("../../lua/latch/set.lua"));
+        proxy.name_script("delete", include_str!("../../lua/latch/delete.lua"));
+        let latch = client_of(&proxy.url(), layout).await.count_down_latch("a");
+
+        let lost = proxy.script("set").nth(1).cut_after();
+        assert!(latch.set(5).await.unwrap());
+        assert_eq!(lost.fired(), 1);
+        let lost = proxy.script("delete").nth(1).cut_after();
+        assert!(latch.delete().await.unwrap());
+        assert_eq!(lost.fired(), 1);
+    }
+}
+
+#[tokio::test]
+async fn who_waits_so_long_learns_whether_it_is_open() {
+    for layout in LAYOUTS {
+        let (server, moment) = (Server::start().await, Duration::from_secs(1));
+        let client = client_of(&server.url(), layout).await;
+        let latch = client.count_down_latch("a");
+        latch.set(1).await.unwrap();
+        assert!(!latch.wait_for(moment).await.unwrap());
+        assert!(!latch.wait_for(Duration::ZERO).await.unwrap());
+        let waiting = tokio::spawn({
+            let latch = latch.clone();
+            async move { latch.wait_for(LONG).await }
+        });
+        awaited(&server.admin().await, layout, 1).await;
+
+        latch.count_down().await.unwrap();
+
+        assert!(timeout(SOON, waiting).await.expect("it is told").unwrap().unwrap());
+        assert!(latch.wait_for(Duration::ZERO).await.unwrap());
+        assert!(latch.wait_for(moment).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn deleting_it_answers_who_waits() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let (client, other) =
+            (client_of(&server.url(), layout).await, client_of(&server.url(), layout).await);
+        let latch = client.count_down_latch("a");
+        latch.set(1).await.unwrap();
+        let waiters = [&client, &other].map(waiter);
+        awaited(&admin, layout, 2).await;
+
+        assert!(latch.delete().await.unwrap());
+
+        for waiter in waiters {
+            unset(layout, answered(waiter).await);
+        }
+        assert!(!latch.delete().await.unwrap());
+        assert_eq!(latch.count().await.unwrap(), None);
+    }
+}
+
+/// In Redisson's layout, what is not there is open.
+fn unset(layout: Layout, answer: Result<()>) {
+    match (layout, answer) {
+        (Layout::Redisson, Ok(())) | (Layout::Native, Err(Error::Unset)) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_its_lease_answers_who_waits() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let client = client_of(&server.url(), layout).await;
+        let latch = client.count_down_latch("a").lease(Duration::from_millis(300));
+        latch.set(1).await.unwrap();
+        unset(layout, answered(waiter(&client)).await);
+    }
+}
+
+/// F78.
+#[tokio::test]
+async fn it_cannot_be_set_while_it_is_closed() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let client = client_of(&server.url(), layout).await;
+        let latch = client.count_down_latch("a");
+        assert!(latch.set(1).await.unwrap());
+        let mut waiting = waiter(&client);
+        awaited(&server.admin().await, layout, 1).await;
+
+        assert!(!latch.set(7).await.unwrap());
+
+        assert!(is_pending(&mut waiting).await);
+        assert_eq!(latch.count().await.unwrap(), Some(1));
+        latch.count_down().await.unwrap();
+        answered(waiting).await.unwrap();
+        assert!(latch.set(2).await.unwrap(), "it is open");
+        assert_eq!(latch.count().await.unwrap(), Some(2));
+        assert!(!latch.wait_for(Duration::from_secs(1)).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_set_to_zero_is_open() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let latch = client_of(&server.url(), layout).await.count_down_latch("a");
+        assert!(latch.set(0).await.unwrap());
+        latch.wait().await.unwrap();
+        assert!(latch.set(1).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_was_never_set_is_not_taken_for_open() {
+    let (_server, client) = server_and_client().await;
+    let latch = client.count_down_latch("a");
+    assert!(matches!(latch.wait().await, Err(Error::Unset)));
+    assert!(matches!(latch.wait_for(Duration::ZERO).await, Err(Error::Unset)));
+    assert!(matches!(latch.wait_for(LONG).await, Err(Error::Unset)));
+    assert!(matches!(latch.count_down().await, Err(Error::Unset)));
+    assert_eq!(latch.count().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn in_redissons_layout_what_is_not_there_is_open() {
+    let server = Server::start().await;
+    let latch = client_of(&server.url(), Layout::Redisson).await.count_down_latch("a");
+    latch.wait().await.unwrap();
+    assert!(latch.wait_for(Duration::ZERO).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert_eq!(latch.count().await.unwrap(), None);
+    assert!(lock_keys(&server.admin().await).await.is_empty());
+}
+
+/// Each asks once, after the one before it.
+#[tokio::test]
+async fn thousands_in_one_client_pass_one_after_the_other() {
+    const CROWD: usize = 3_000;
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let (admin, client) = (server.admin().await, client_of(&server.url(), layout).await);
+        let latch = client.count_down_latch("a");
+        latch.set(1).await.unwrap();
+        let mut crowd = JoinSet::new();
+        for _ in 0..CROWD {
+            let latch = latch.clone();
+            crowd.spawn(async move { latch.wait().await });
+        }
+        awaited(&admin, layout, 1).await;
+        let before = scripts(&admin).await;
+
+        latch.count_down().await.unwrap();
+
+        let all = async { crowd.join_all().await.into_iter().collect::<Result<Vec<()>>>() };
+        timeout(LONG, all).await.expect("all pass").unwrap();
+        let asked = scripts(&admin).await - before;
+        assert!(asked <= 2 * CROWD as u64, "{asked} scripts for {CROWD}");
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn who_stops_waiting_leaves_nothing_behind_and_holds_up_nobody() {
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let client = client_of(&server.url(), layout).await;
+        let latch = client.count_down_latch("a");
+        latch.set(1).await.unwrap();
+        let keys = lock_keys(&admin).await;
+        let (first, second) = (waiter(&client), waiter(&client));
+        awaited(&admin, layout, 1).await;
+
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+
+        assert_eq!(lock_keys(&admin).await, keys);
+        latch.count_down().await.unwrap();
+        answered(second).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_another_kind_is_a_conflict() {
+    let (server, client) = server_and_client().await;
+    let _guard = client.lock("a").lock().await.unwrap();
+    let latch: CountDownLatch = client.count_down_latch("a");
+    assert!(matches!(latch.set(1).await, Err(Error::Conflict { .. })));
+    assert!(matches!(latch.wait().await, Err(Error::Conflict { .. })));
+    client.count_down_latch("b").set(1).await.unwrap();
+    assert!(matches!(client.lock("b").lock().await, Err(Error::Conflict { .. })));
+    let admin = server.admin().await;
+    admin.cmd::<()>(&["SET", "lock:{c}", "text"]).await;
+    assert!(matches!(client.count_down_latch("c").count_down().await, Err(Error::Conflict { .. })));
+}
+
+#[tokio::test]
+async fn what_it_cannot_count_to_is_said() {
+    let (_server, client) = server_and_client().await;
+    let latch = client.count_down_latch("a");
+    assert!(matches!(latch.set(1 << 53).await, Err(Error::InvalidCount { .. })));
+    let endless = latch.clone().lease(Duration::from_secs(25 * 60 * 60));
+    assert!(matches!(endless.set(1).await, Err(Error::InvalidLease { .. })));
+    assert!(latch.set((1 << 53) - 1).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), (1 << 53) - 2);
+}
+
+#[tokio::test]
+async fn a_client_that_is_closed_answers_who_waits() {
+    let server = Server::start().await;
+    let (admin, client) = (server.admin().await, client(&server).await);
+    client.count_down_latch("a").set(1).await.unwrap();
+    let waiting = waiter(&client);
+    awaited(&admin, Layout::Native, 1).await;
+    client.close().await;
+    assert!(matches!(answered(waiting).await, Err(Error::Closed)));
+    assert!(matches!(client.count_down_latch("a").count_down().await, Err(Error::Closed)));
+}

@@ -1,0 +1,17 @@
+//! The other primitives: fair, re-entrant and read-write locks, semaphores, latches, several locks as one.
+//!
+//! A test has its server and its clients for itself: it may run beside all others.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod fair_clients;
+mod fair_lock;
+mod kinds;
+mod latch;
+mod multi_lock;
+mod queue_model;
+mod red_lock;
+mod reentrance;
+mod rw_lock;
+mod semaphore;

@@ -1,0 +1,864 @@
+//! Several locks at once, all or none: F48, F49, and what holds for every exclusive lock.
+
+use crate::common;
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use common::fixture::{
+    A_WHILE, LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
+    scripts, server_and_client,
+};
+use common::{Admin, Proxy, Server, eventually};
+use parklock::{Client, Config, Ended, Error, Layout, MultiGuard, MultiLock};
+use redis::Value;
+use tokio::task::{JoinHandle, JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+
+const ABC: [&str; 3] = ["a", "b", "c"];
+
+/// The script as the server has it.
+const ACQUIRE_ALL: &str = concat!(
+    include_str!("../../lua/lock/grant.lua"),
+    include_str!("../../lua/lock/take.lua"),
+    include_str!("../../lua/lock/acquire_all.lua"),
+);
+
+fn wait(lock: &MultiLock) -> JoinHandle<Result<MultiGuard, Error>> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.lock().await })
+}
+
+async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    timeout(SOON, work).await.expect("it takes less")
+}
+
+async fn is_free(admin: &Admin) {
+    let free = async || lock_keys(admin).await.is_empty();
+    eventually(SOON, "nothing is held or waited for", free).await;
+}
+
+/// That the lock is held by nobody, however often one looks for a while.
+async fn stays_free(client: &Client, name: &str) {
+    let lock = client.lock(name);
+    let looked = timeout(A_WHILE, async { while !lock.is_locked().await.expect("an answer") {} });
+    assert!(looked.await.is_err(), "{name} was held");
+}
+
+#[tokio::test]
+async fn it_excludes_whoever_locks_any_of_its_names() {
+    let (server, one) = server_and_client().await;
+    let (other, admin) = (client(&server).await, server.admin().await);
+
+    let guard = one.multi_lock(ABC).lock().await.unwrap();
+    assert!(guard.is_valid());
+    assert_eq!(lock_keys(&admin).await.len(), 3);
+    for name in ABC {
+        for client in [&one, &other] {
+            assert!(client.lock(name).try_lock().await.unwrap().is_none());
+            assert!(client.reentrant_lock(name).try_lock().await.unwrap().is_none());
+            assert!(client.multi_lock([name, "z"]).try_lock().await.unwrap().is_none());
+        }
+    }
+    let waiting = wait(&other.multi_lock(["c", "d"]));
+    parked(&admin, "c", 1).await;
+    guard.unlock().await.unwrap();
+    // The lease is thirty seconds: what comes sooner was told.
+    in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
+    is_free(&admin).await;
+}
+
+#[tokio::test]
+async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
+    let (server, one) = server_and_client().await;
+    let (other, admin) = (client(&server).await, server.admin().await);
+    for holder in [&one, &other] {
+        let held = holder.lock("b").lock().await.unwrap();
+        let multi = one.multi_lock(ABC);
+        assert!(multi.try_lock().await.unwrap().is_none());
+        assert_eq!(lock_keys(&admin).await, [key("b")], "nothing was taken, nobody lined up");
+        assert!(multi.is_locked().await.unwrap());
+        held.unlock().await.unwrap();
+        assert!(!multi.is_locked().await.unwrap());
+        in_time(multi.lock()).await.unwrap().unlock().await.unwrap();
+    }
+    is_free(&admin).await;
+}
+
+/// Whoever finds that somebody of its own client is there first asks nobody else.
+#[tokio::test]
+async fn an_attempt_that_its_own_client_can_answer_needs_no_request() {
+    let (server, client) = server_and_client().await;
+    let admin = server.admin().await;
+    let guard = client.multi_lock(ABC).lock().await.unwrap();
+    let before = scripts(&admin).await;
+    assert!(client.multi_lock(["x", "c"]).try_lock().await.unwrap().is_none());
+    assert_eq!(scripts(&admin).await, before);
+    guard.unlock().await.unwrap();
+    let before = scripts(&admin).await;
+    let guard = client.multi_lock(ABC).lock().await.unwrap();
+    assert_eq!(scripts(&admin).await, before + 1, "free locks cost one round trip");
+    drop(guard);
+}
+
+/// Counters that are right only if nobody else touches them meanwhile, and the last token of each.
+#[derive(Default)]
+struct Counters(Mutex<BTreeMap<String, (u64, u64)>>);
+
+impl Counters {
+    fn read(&self, name: &str) -> (u64, u64) {
+        self.0.lock().expect("no panic under it").get(name).copied().unwrap_or_default()
+    }
+
+    /// Counts each name up by one, as slowly as others could come in between.
+    async fn count(&self, turns: &[(String, u64)]) {
+        let seen: Vec<_> = turns.iter().map(|(name, _)| self.read(name)).collect();
+        match fastrand::u8(0..3) {
+            0 => yield_now().await,
+            1 => sleep(Duration::from_micros(fastrand::u64(0..500))).await,
+            _ => {}
+        }
+        let mut counters = self.0.lock().expect("no panic under it");
+        for ((name, token), (count, last)) in turns.iter().zip(seen) {
+            assert!(*token > last, "the tokens of {name} grow: {token} after {last}");
+            counters.insert(name.clone(), (count + 1, *token));
+        }
+    }
+}
+
+/// Dining philosophers: overlapping names in every order, alone and together, of several clients and tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_want_overlapping_names_take_turns_and_never_two_at_once() {
+    const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+    const TURNS: usize = 40;
+    let server = Server::start().await;
+    let (counters, turns) = (Arc::new(Counters::default()), Arc::new(AtomicU64::new(0)));
+    let mut guests = JoinSet::new();
+    for number in 0..3 {
+        let client = client(&server).await;
+        for task in 0..4 {
+            let (client, counters, turns) =
+                (client.clone(), Arc::clone(&counters), Arc::clone(&turns));
+            guests.spawn(async move {
+                for _ in 0..TURNS {
+                    let mut names = NAMES;
+                    fastrand::shuffle(&mut names);
+                    let names = &names[..fastrand::usize(1..=3)];
+                    turns.fetch_add(names.len() as u64, Ordering::Relaxed);
+                    if let ([name], true) = (names, fastrand::bool()) {
+                        let guard = client.lock(*name).lock().await.unwrap();
+                        counters.count(&[((*name).to_owned(), guard.token().get())]).await;
+                        guard.unlock().await.unwrap();
+                        continue;
+                    }
+                    let multi = client.multi_lock(names.iter().copied());
+                    let multi = if task == 0 { multi.lease(SOON) } else { multi };
+                    let guard = multi.lock().await.unwrap();
+                    let named = names.iter().map(|name| (*name).to_owned());
+                    let tokens = guard.tokens().into_iter().map(|token| token.get());
+                    counters.count(&named.zip(tokens).collect::<Vec<_>>()).await;
+                    assert!(guard.is_valid());
+                    if number == 0 { drop(guard) } else { guard.unlock().await.unwrap() }
+                }
+            });
+        }
+    }
+    timeout(SOON * 6, guests.join_all()).await.expect("nobody blocks nobody");
+    let counted: u64 = NAMES.iter().map(|name| counters.read(name).0).sum();
+    assert_eq!(counted, turns.load(Ordering::Relaxed));
+    is_free(&server.admin().await).await;
+}
+
+#[tokio::test]
+async fn two_who_name_them_in_opposite_orders_both_go_on() {
+    const ROUNDS: u64 = 1_000;
+    let server = Server::start().await;
+    let (total, mut rivals) = (Arc::new(AtomicU64::new(0)), Vec::new());
+    for names in [["a", "b"], ["b", "a"]] {
+        let (multi, total) = (client(&server).await.multi_lock(names), Arc::clone(&total));
+        rivals.push(tokio::spawn(async move {
+            let mut won = 0;
+            while total.load(Ordering::SeqCst) < ROUNDS {
+                let guard = multi.lock().await.unwrap();
+                let seen = total.load(Ordering::SeqCst);
+                yield_now().await;
+                total.store(seen + 1, Ordering::SeqCst);
+                won += 1;
+                guard.unlock().await.unwrap();
+            }
+            won
+        }));
+    }
+    let mut won = Vec::new();
+    for rival in rivals {
+        won.push(timeout(SOON * 6, rival).await.expect("nobody blocks nobody").unwrap());
+    }
+    assert_eq!(won.iter().sum::<u64>(), total.load(Ordering::SeqCst), "never two at once");
+    assert!(won.iter().all(|won| *won >= ROUNDS / 20), "both go on: {won:?}");
+}
+
+#[tokio::test]
+async fn who_waits_holds_nothing() {
+    let (server, one) = server_and_client().await;
+    let (other, admin) = (client(&server).await, server.admin().await);
+    let (b, c) = (other.lock("b").lock().await.unwrap(), other.lock("c").lock().await.unwrap());
+
+    let waiting = wait(&one.multi_lock(ABC));
+    parked(&admin, "b", 1).await;
+    stays_free(&other, "a").await;
+
+    // What it waited for is not enough: it is given back, and the next one is waited for.
+    b.unlock().await.unwrap();
+    parked(&admin, "c", 1).await;
+    eventually(SOON, "b is given back", async || !other.lock("b").is_locked().await.unwrap()).await;
+    stays_free(&other, "a").await;
+    stays_free(&other, "b").await;
+
+    c.unlock().await.unwrap();
+    in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
+    is_free(&admin).await;
+}
+
+/// A free lock whose line has a head is that one's, unless who asks will not wait.
+#[tokio::test]
+async fn it_does_not_overtake_those_who_stand_in_line() {
+    let (server, one) = server_and_client().await;
+    let admin = server.admin().await;
+    // A client that was told of a release, and has not come yet.
+    let line = "lock_turn:{b}";
+    admin.cmd::<i64>(&["ZADD", line, "1", "another client"]).await;
+    admin.cmd::<i64>(&["PEXPIRE", line, "600000"]).await;
+    let reply = admin.try_cmd::<Value>(&call("look", &["a", "b"], "x").as_words()).await.unwrap();
+    assert_eq!(reply, Value::Array(vec![Value::Int(2), Value::Int(2), Value::Int(0)]));
+    assert_eq!(lock_keys(&admin).await, [line]);
+
+    one.multi_lock(["a", "b"])
+        .try_lock()
+        .await
+        .unwrap()
+        .expect("now or never")
+        .unlock()
+        .await
+        .unwrap();
+    // Who waits is let in when the head had its time and did not come.
+    in_time(one.multi_lock(["a", "b"]).lock()).await.unwrap().unlock().await.unwrap();
+    is_free(&admin).await;
+}
+
+/// A call of the script, by hand.
+struct Call(Vec<String>);
+
+impl Call {
+    fn as_words(&self) -> Vec<&str> {
+        self.0.iter().map(String::as_str).collect()
+    }
+}
+
+fn call(manner: &str, names: &[&str], field: &str) -> Call {
+    let mut words = vec!["EVAL".into(), ACQUIRE_ALL.into(), (1 + names.len() * 2).to_string()];
+    words.push("lock:grants".into());
+    for name in names {
+        words.extend([key(name), format!("lock_turn:{{{name}}}")]);
+    }
+    words.extend(["1", "20000", "somebody", manner].map(String::from));
+    for name in names {
+        words.extend([format!("{field}:{name}"), "60000".into()]);
+    }
+    Call(words)
+}
+
+#[tokio::test]
+async fn the_script_is_harmless_when_it_runs_twice() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let run = async |names: &[&str], field: &str| {
+        let reply: Value = admin.cmd(&call("look", names, field).as_words()).await;
+        let Value::Array(items) = reply else { panic!("{reply:?}") };
+        match items.as_slice() {
+            [Value::Int(code), Value::Int(which), _] => (*code, *which),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(run(&ABC, "x").await, (1, 0));
+    admin.cmd::<i64>(&["PEXPIRE", &key("a"), "500000"]).await;
+    assert_eq!(run(&ABC, "x").await, (1, 0), "it finds its own work");
+    for name in ABC {
+        assert_eq!(
+            admin.hgetall(&key(name)).await,
+            BTreeMap::from([(format!("x:{name}"), "1".into())])
+        );
+        assert!(admin.pttl(&key(name)).await > 50_000);
+    }
+    assert!(admin.pttl(&key("a")).await > 400_000, "a TTL is never shortened");
+
+    // One of them is another's meanwhile: a late duplicate takes none of them.
+    for name in ABC {
+        admin.cmd::<i64>(&["DEL", &key(name)]).await;
+    }
+    // And whoever is granted a lock stands in its line no more.
+    admin.cmd::<i64>(&["ZADD", "lock_turn:{b}", "1", "somebody"]).await;
+    assert_eq!(run(&["b"], "y").await, (1, 0));
+    assert_eq!(run(&ABC, "x").await, (0, 2));
+    assert_eq!(lock_keys(&admin).await, [key("b")]);
+}
+
+/// Whatever goes wrong on the way, what was done is undone.
+#[tokio::test]
+async fn a_refusal_in_the_middle_takes_none() {
+    let (server, client) = server_and_client().await;
+    let admin = server.admin().await;
+    admin.cmd::<i64>(&["RPUSH", &key("b"), "no lock"]).await;
+    for told in [
+        client.multi_lock(ABC).try_lock().await.map(drop),
+        in_time(client.multi_lock(ABC).lock()).await.map(drop),
+    ] {
+        let Err(Error::Conflict { key: at, kind }) = told else { panic!("{told:?}") };
+        assert_eq!((at, kind.as_str()), (key("b"), "list"));
+    }
+    assert_eq!(lock_keys(&admin).await, [key("b")]);
+
+    admin.cmd::<i64>(&["DEL", &key("b")]).await;
+    // An expiry that cannot be set: the third field cannot be kept, and the first two go with it.
+    let mut words = call("look", &ABC, "x");
+    *words.0.last_mut().unwrap() = "60000.5".into();
+    let reply: Value = admin.cmd(&words.as_words()).await;
+    let Value::Array(items) = &reply else { panic!("{reply:?}") };
+    assert_eq!(items[..2], [Value::Int(-1), Value::Int(3)], "{items:?}");
+    is_free(&admin).await;
+}
+
+/// F49: nobody knows whether they were granted: all are given back.
+#[tokio::test]
+async fn a_lost_reply_gives_all_of_them_back() {
+    let server = Server::start().await;
+    let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
+    proxy.name_script("acquire_all", include_str!("../../lua/lock/acquire_all.lua"));
+    let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON);
+    let client = comes_in(proxy.url(), config).await;
+    let multi = client.multi_lock(ABC);
+
+    let lost = proxy.script("acquire_all").first(1).cut_after();
+    let told = in_time(multi.try_lock()).await;
+    assert!(matches!(told, Err(Error::Indeterminate { .. })), "{told:?}");
+    lost.happened().await;
+    is_free(&admin).await;
+
+    // Who may wait asks again.
+    let lost = proxy.script("acquire_all").first(1).cut_after();
+    let guard = in_time(multi.lock()).await.unwrap();
+    lost.happened().await;
+    assert_eq!(lock_keys(&admin).await.len(), 3);
+    guard.unlock().await.unwrap();
+
+    // Nobody waits for the reply any more.
+    let held = proxy.script("acquire_all").first(1).hold_reply();
+    let waiting = wait(&multi);
+    held.happened().await;
+    assert_eq!(lock_keys(&admin).await.len(), 3);
+    waiting.abort();
+    held.lift();
+    is_free(&admin).await;
+
+    // The request itself arrives when it is over.
+    let held = proxy.script("acquire_all").first(1).hold_request();
+    let waiting = wait(&multi);
+    held.happened().await;
+    waiting.abort();
+    let _ = waiting.await;
+    held.lift();
+    is_free(&admin).await;
+}
+
+/// Polls a future so many times, each time when it asks for it, and then drops it; its output if it was done by then.
+async fn polled<F: Future>(times: usize, future: F) -> Option<F::Output> {
+    let (mut future, mut left) = (pin!(future), times);
+    poll_fn(move |context| match left {
+        0 => Poll::Ready(None),
+        _ => {
+            left -= 1;
+            let output = future.as_mut().poll(context).map(Some);
+            if left == 0 && output.is_pending() { Poll::Ready(None) } else { output }
+        }
+    })
+    .await
+}
+
+/// Drops a call after each number of polls, until it is done before that.
+async fn dropped_at_each_poll<T>(
+    server: &Server,
+    clients: &[&Client],
+    what: &str,
+    mut call: impl AsyncFnMut() -> T,
+) {
+    let admin = server.admin().await;
+    for polls in 0.. {
+        let done = polled(polls, call()).await;
+        let is_done = done.is_some();
+        drop(done);
+        for client in clients {
+            let guard = client.multi_lock(ABC).try_lock_for(SOON).await.expect("an answer");
+            let guard = guard.unwrap_or_else(|| panic!("{what}, {polls} polls: still held"));
+            guard.unlock().await.expect("they are ours");
+        }
+        is_free(&admin).await;
+        if is_done {
+            assert!(polls > 1, "{what} never waited");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_at_any_poll_leaves_nothing() {
+    let (server, ours) = server_and_client().await;
+    let theirs = client(&server).await;
+    let (both, multi) = ([&theirs, &ours], ours.multi_lock(ABC));
+    let dropped = async |what: &str, call: &mut dyn FnMut() -> Boxed| {
+        dropped_at_each_poll(&server, &both, what, async || call().await).await;
+    };
+    let free = multi.clone();
+    dropped("lock", &mut || boxed(free.clone(), None)).await;
+    let leased = multi.clone().lease(LONG);
+    dropped("lease", &mut || boxed(leased.clone(), None)).await;
+    for holder in both {
+        for name in ABC {
+            let (holder, multi) = (holder.clone(), multi.clone());
+            dropped("wait", &mut || boxed(multi.clone(), Some((holder.clone(), name)))).await;
+        }
+    }
+    let in_order = MultiLock::new([ours.lock("c"), theirs.lock("a"), ours.lock("b")]);
+    dropped("in order", &mut || boxed(in_order.clone(), None)).await;
+    let holder = theirs.clone();
+    dropped("in order, wait", &mut || boxed(in_order.clone(), Some((holder.clone(), "b")))).await;
+}
+
+type Boxed = std::pin::Pin<Box<dyn Future<Output = MultiGuard>>>;
+
+/// Locks them, perhaps while somebody holds one for some milliseconds.
+fn boxed(multi: MultiLock, held: Option<(Client, &'static str)>) -> Boxed {
+    Box::pin(async move {
+        if let Some((holder, name)) = held {
+            let held = holder.lock(name).lock().await.expect("it is free");
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(3)).await;
+                held.unlock().await.expect("it is held");
+            });
+        }
+        multi.lock().await.expect("the locks")
+    })
+}
+
+#[tokio::test]
+async fn an_unlock_that_is_dropped_at_any_poll_still_gives_them_back() {
+    let (server, ours) = server_and_client().await;
+    let multi = ours.multi_lock(ABC);
+    let unlock = async || multi.lock().await.unwrap().unlock().await.unwrap();
+    dropped_at_each_poll(&server, &[&ours], "unlock", unlock).await;
+}
+
+#[tokio::test]
+async fn one_that_is_lost_is_a_loss_of_all_and_ends_the_work() {
+    let server = Server::start().await;
+    let (client, admin) = (client_with(&server, quick()).await, server.admin().await);
+    for name in ABC {
+        let (began, started) = tokio::sync::oneshot::channel();
+        let multi = client.multi_lock(ABC);
+        let working = tokio::spawn(async move {
+            let work = |hold: parklock::MultiHold| async move {
+                began.send(hold).unwrap();
+                std::future::pending::<()>().await;
+            };
+            multi.run(work).await
+        });
+        let hold = started.await.unwrap();
+        assert!(hold.is_valid());
+        admin.cmd::<i64>(&["DEL", &key(name)]).await;
+        assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost)));
+        assert_eq!(in_time(hold.lost()).await, Ended::Lost);
+        assert!(!hold.is_valid());
+        is_free(&admin).await;
+    }
+    let guard = client.multi_lock(ABC).lock().await.unwrap();
+    admin.cmd::<i64>(&["DEL", &key("b")]).await;
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    is_free(&admin).await;
+}
+
+#[tokio::test]
+async fn a_given_back_guard_was_released_and_not_lost() {
+    let (server, client) = server_and_client().await;
+    let guard = client.multi_lock(ABC).lock().await.unwrap();
+    let lost = guard.lost();
+    drop(guard);
+    assert_eq!(in_time(lost).await, Ended::Released);
+    let done = client.multi_lock(ABC).run(|hold| async move { hold.tokens().len() }).await.unwrap();
+    assert_eq!(done, 3);
+    is_free(&server.admin().await).await;
+}
+
+#[tokio::test]
+async fn the_watchdog_keeps_all_of_them() {
+    let server = Server::start().await;
+    let (one, other) = (client_with(&server, quick()).await, client(&server).await);
+    let guard = one.multi_lock(ABC).lock().await.unwrap();
+    sleep(Duration::from_secs(4)).await; // longer than the lease
+    assert!(guard.is_valid());
+    assert!(other.multi_lock(ABC).try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+}
+
+/// Redisson's read-write lock is a hash too. It is no holder that will go away.
+#[tokio::test]
+async fn a_name_of_another_kind_is_a_conflict_as_for_a_lock_alone() {
+    let server = Server::start().await;
+    let ours = client_with(&server, Config::default().layout(Layout::Redisson)).await;
+    let reading = ours.rw_lock("b").read().await.unwrap();
+
+    let tried = in_time(ours.multi_lock(ABC).try_lock()).await;
+    assert!(matches!(tried, Err(Error::Conflict { .. })), "{tried:?}");
+    assert!(!ours.lock("a").is_locked().await.unwrap());
+    reading.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn taken_away_by_force_all_are_free() {
+    let server = Server::start().await;
+    let (one, other) = (client_with(&server, quick()).await, client(&server).await);
+    let guard = one.multi_lock(ABC).lock().await.unwrap();
+    assert!(other.multi_lock(ABC).force_unlock().await.unwrap());
+    assert!(lock_keys(&server.admin().await).await.is_empty());
+    assert!(!other.multi_lock(ABC).force_unlock().await.unwrap());
+    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+}
+
+#[tokio::test]
+async fn a_fixed_lease_ends_and_can_be_made_longer() {
+    let (server, client) = server_and_client().await;
+    let multi = client.multi_lock(ABC).lease(Duration::from_secs(1));
+    let guard = multi.lock().await.unwrap();
+    assert!(guard.remaining() < Duration::from_secs(1));
+    guard.extend(Duration::from_secs(60)).await.unwrap();
+    assert!(guard.remaining() > Duration::from_secs(50));
+    guard.unlock().await.unwrap();
+
+    let guard = multi.lock().await.unwrap();
+    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert!(matches!(guard.extend(Duration::from_secs(60)).await, Err(Error::Lost)));
+    is_free(&server.admin().await).await;
+}
+
+/// What was waited for first has as much time left as what came with it.
+#[tokio::test]
+async fn a_lease_is_whole_however_slowly_the_others_came() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("acquire_all", include_str!("../../lua/lock/acquire_all.lua"));
+    let client = comes_in(proxy.url(), Config::default()).await;
+    let holder = common::fixture::client(&server).await;
+    let held = holder.lock("b").lock().await.unwrap();
+    let waiting = wait(&client.multi_lock(ABC).lease(LEASE));
+    parked(&server.admin().await, "b", 1).await;
+    // The request for the others takes a while on its way, after b has become ours.
+    let late = proxy.script("acquire_all").first(1).delay_request(LEASE / 4, Duration::ZERO);
+    held.unlock().await.unwrap();
+    let guard = in_time(waiting).await.unwrap().unwrap();
+    late.happened().await;
+    let ttls = [key("a"), key("b"), key("c")];
+    for key in ttls {
+        let ttl = server.admin().await.pttl(&key).await;
+        assert!(ttl > 3_300, "{key}: {ttl}");
+    }
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_attempt_leaves_no_trace_and_neither_does_a_time_out() {
+    let server = Server::start().await;
+    let config = Config::default().subscription_linger(Duration::from_millis(20));
+    let (one, other) = (client_with(&server, config).await, client(&server).await);
+    let admin = server.admin().await;
+    let held = other.lock("b").lock().await.unwrap();
+    let multi = one.multi_lock(ABC);
+    assert!(multi.try_lock().await.unwrap().is_none());
+    assert!(admin.channels().await.is_empty());
+    assert!(multi.try_lock_for(Duration::ZERO).await.unwrap().is_none());
+    assert!(in_time(multi.try_lock_for(A_WHILE)).await.unwrap().is_none());
+    let clean = async || lock_keys(&admin).await == [key("b")] && admin.channels().await.is_empty();
+    eventually(SOON, "no place in line and no channel is left", clean).await;
+    held.unlock().await.unwrap();
+    in_time(multi.try_lock_for(LONG)).await.unwrap().expect("it is free").unlock().await.unwrap();
+    is_free(&admin).await;
+}
+
+/// Out of time without an answer, nobody knows whether they are held.
+#[tokio::test]
+async fn a_server_that_is_gone_is_no_other_holder() {
+    let server = Server::start().await;
+    let config = quick().response_timeout(Duration::from_millis(500));
+    let patient = client_with(&server, config.clone().ride_out(LONG)).await;
+    let impatient = client_with(&server, config.ride_out(Duration::from_secs(1))).await;
+    server.kill();
+    let told = in_time(patient.multi_lock(ABC).try_lock_for(Duration::from_secs(1))).await;
+    let unknown =
+        |error: &Error| matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
+    assert!(told.as_ref().is_err_and(unknown), "{told:?}");
+    let told = in_time(impatient.multi_lock(ABC).lock()).await;
+    assert!(told.as_ref().is_err_and(unknown), "{told:?}");
+
+    server.start_again().await;
+    in_time(patient.multi_lock(ABC).lock()).await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_locked_is_refused_before_any_request() {
+    let (server, client) = server_and_client().await;
+    let (admin, none) = (server.admin().await, Vec::<String>::new());
+    let before = scripts(&admin).await;
+    let told = client.multi_lock(none).lock().await;
+    assert!(matches!(told, Err(Error::Config { .. })), "{told:?}");
+    let told = client.multi_lock((0..1001).map(|n| n.to_string())).try_lock().await;
+    assert!(matches!(told, Err(Error::Config { .. })), "{told:?}");
+    let told = client.multi_lock(["a", ""]).is_locked().await;
+    assert!(matches!(told, Err(Error::InvalidName { .. })), "{told:?}");
+    let told = client.multi_lock(ABC).lease(Duration::from_millis(1)).lock().await;
+    assert!(matches!(told, Err(Error::InvalidLease { .. })), "{told:?}");
+    assert_eq!(scripts(&admin).await, before);
+
+    let most = client.multi_lock((0..1000).map(|n| n.to_string()));
+    let guard = most.lock().await.unwrap();
+    assert_eq!(lock_keys(&admin).await.len(), 1000);
+    guard.unlock().await.unwrap();
+    is_free(&admin).await;
+}
+
+#[tokio::test]
+async fn a_name_counts_once_and_its_token_stands_where_it_was_named() {
+    let (server, client) = server_and_client().await;
+    let guard = client.multi_lock(["b", "a", "b", "c", "a"]).lock().await.unwrap();
+    assert_eq!(lock_keys(&server.admin().await).await.len(), 3);
+    let tokens = guard.tokens();
+    assert_eq!(tokens.len(), 3);
+    guard.unlock().await.unwrap();
+    // They are drawn in the order of the names.
+    assert!(tokens[1] < tokens[0] && tokens[0] < tokens[2], "{tokens:?}");
+    for (name, token) in ["b", "a", "c"].into_iter().zip(tokens) {
+        let guard = client.lock(name).lock().await.unwrap();
+        assert!(guard.token() > token);
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// F48: whatever is in the names.
+#[tokio::test]
+async fn names_with_braces_and_percent_signs_are_names() {
+    let (server, one) = server_and_client().await;
+    let other = client(&server).await;
+    let names = ["{a}", "a", "a}b{", "%7Ba%7D", "%", "{", "}", "{}", "ü \n"];
+    let guard = one.multi_lock(names).lock().await.unwrap();
+    assert_eq!(lock_keys(&server.admin().await).await.len(), names.len());
+    for name in names {
+        assert!(other.lock(name).try_lock().await.unwrap().is_none(), "{name:?}");
+    }
+    guard.unlock().await.unwrap();
+    is_free(&server.admin().await).await;
+}
+
+#[tokio::test]
+async fn a_closed_client_loses_all_and_sends_its_waiters_away() {
+    let (server, one) = server_and_client().await;
+    let (other, admin) = (client(&server).await, server.admin().await);
+    let guard = one.multi_lock(ABC).lock().await.unwrap();
+    let held = other.lock("z").lock().await.unwrap();
+    let waiting = wait(&one.multi_lock(["y", "z"]));
+    parked(&admin, "z", 1).await;
+    one.close().await;
+    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert!(matches!(in_time(waiting).await.unwrap(), Err(Error::Closed)));
+    assert!(matches!(one.multi_lock(ABC).lock().await, Err(Error::Closed)));
+    assert!(matches!(one.multi_lock(ABC).try_lock().await, Err(Error::Closed)));
+    assert_eq!(lock_keys(&admin).await, [key("z")], "what was held is given back");
+    drop((guard, held));
+}
+
+/// Two servers that know nothing of each other.
+struct Two {
+    servers: [Server; 2],
+    admins: [Admin; 2],
+}
+
+impl Two {
+    async fn set() -> Self {
+        let servers = [Server::start().await, Server::start().await];
+        let admins = [servers[0].admin().await, servers[1].admin().await];
+        Self { servers, admins }
+    }
+
+    /// `a`, `c` and `z` on the first, `b` and `c` on the second.
+    async fn lock(&self, config: &Config) -> MultiLock {
+        let here = client_with(&self.servers[0], config.clone()).await;
+        let there = client_with(&self.servers[1], config.clone()).await;
+        // Nobody names them in the same order, but for the servers of one name.
+        let mut locks = [here.lock("a"), there.lock("b"), here.lock("z")];
+        fastrand::shuffle(&mut locks);
+        MultiLock::new(locks.into_iter().chain([here.lock("c"), there.lock("c")]))
+    }
+
+    async fn is_free(&self) {
+        is_free(&self.admins[0]).await;
+        is_free(&self.admins[1]).await;
+    }
+}
+
+#[tokio::test]
+async fn locks_of_several_servers_are_held_together() {
+    let two = Two::set().await;
+    let (one, other) = (two.lock(&Config::default()).await, two.lock(&Config::default()).await);
+    let guard = one.lock().await.unwrap();
+    assert_eq!(guard.tokens().len(), 5);
+    for (admin, held) in two.admins.iter().zip([3, 2]) {
+        assert_eq!(lock_keys(admin).await.len(), held);
+    }
+    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(in_time(other.try_lock_for(A_WHILE)).await.unwrap().is_none());
+    let waiting = wait(&other);
+    parked(&two.admins[0], "a", 1).await;
+    guard.unlock().await.unwrap();
+    in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
+    two.is_free().await;
+}
+
+#[tokio::test]
+async fn many_take_turns_on_several_servers_and_never_two_at_once() {
+    const TURNS: u64 = 25;
+    let two = Two::set().await;
+    let total = Arc::new(AtomicU64::new(0));
+    let mut workers = Vec::new();
+    for _ in 0..4 {
+        let (lock, total) = (two.lock(&Config::default()).await, Arc::clone(&total));
+        workers.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.lock().await.unwrap();
+                let seen = total.load(Ordering::SeqCst);
+                yield_now().await;
+                total.store(seen + 1, Ordering::SeqCst);
+                guard.unlock().await.unwrap();
+            }
+        }));
+    }
+    for worker in workers {
+        timeout(SOON * 6, worker).await.expect("nobody blocks nobody").unwrap();
+    }
+    assert_eq!(total.load(Ordering::SeqCst), 4 * TURNS);
+    two.is_free().await;
+}
+
+/// F49: one of the servers is down, before and meanwhile.
+#[tokio::test]
+async fn without_one_of_the_servers_nothing_is_held_on_the_others() {
+    let two = Two::set().await;
+    let moment = Duration::from_millis(500);
+    let config = quick().response_timeout(moment).ride_out(moment * 2).max_park(moment);
+    let lock = two.lock(&config).await;
+    let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
+    let waiting = wait(&lock);
+    parked(&two.admins[1], "b", 1).await;
+    assert_eq!(lock_keys(&two.admins[0]).await, [key("a")], "what comes before it is held");
+    two.servers[1].kill();
+
+    let unknown =
+        |error: &Error| matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
+    let told = in_time(waiting).await.unwrap();
+    assert!(told.as_ref().is_err_and(unknown), "{told:?}");
+    is_free(&two.admins[0]).await;
+    // "Somebody is there" is an answer as long as our own lock is on its way back.
+    let refused = async || match lock.try_lock().await {
+        Ok(told) => told.is_some_and(|guard| panic!("{guard:?}")),
+        Err(error) => unknown(&error),
+    };
+    eventually(SOON, "an attempt is told", refused).await;
+    let told = in_time(lock.lock()).await;
+    assert!(told.as_ref().is_err_and(unknown), "{told:?}");
+    is_free(&two.admins[0]).await;
+    drop(blocker);
+}
+
+/// What is held while another server is waited for may be lost meanwhile: then all begins anew.
+#[tokio::test]
+async fn what_is_lost_while_another_is_waited_for_is_taken_again() {
+    let two = Two::set().await;
+    let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
+    let waiting = wait(&two.lock(&quick()).await);
+    parked(&two.admins[1], "b", 1).await;
+    let before = two.admins[0].hgetall(&key("a")).await;
+    two.admins[0].cmd::<i64>(&["DEL", &key("a")]).await;
+    let again = async || {
+        let now = two.admins[0].hgetall(&key("a")).await;
+        !now.is_empty() && now != before
+    };
+    eventually(SOON, "it is taken again", again).await;
+    parked(&two.admins[1], "b", 1).await;
+    blocker.unlock().await.unwrap();
+    let guard = in_time(waiting).await.unwrap().unwrap();
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    two.is_free().await;
+}
+
+/// What was taken first has as much time left as what came last.
+#[tokio::test]
+async fn a_lease_is_whole_however_slow_the_other_server_was() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let two = Two::set().await;
+    let slow = Proxy::before(&two.servers[1]).await;
+    slow.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
+    let here = client(&two.servers[0]).await;
+    let there = comes_in(slow.url(), Config::default()).await;
+    let late = slow.script("acquire").first(1).delay_request(LEASE / 4, Duration::ZERO);
+    let multi = MultiLock::new([here.lock("a"), there.lock("b")]).lease(LEASE);
+    let guard = in_time(multi.lock()).await.unwrap();
+    late.happened().await;
+    let ttl = two.admins[0].pttl(&key("a")).await;
+    assert!(ttl > 3_300, "{ttl}");
+    guard.unlock().await.unwrap();
+}
+
+/// A fixed lease does not run out while another server is waited for, and is whole in the end.
+#[tokio::test]
+async fn a_lease_is_kept_while_another_server_is_waited_for() {
+    const LEASE: Duration = Duration::from_millis(1500);
+    let two = Two::set().await;
+    let lock = two.lock(&Config::default()).await.lease(LEASE);
+    let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
+    let waiting = wait(&lock);
+    parked(&two.admins[1], "b", 1).await;
+    let before = two.admins[0].hgetall(&key("a")).await;
+    sleep(LEASE * 2).await;
+    assert_eq!(two.admins[0].hgetall(&key("a")).await, before, "it has been ours all the time");
+    blocker.unlock().await.unwrap();
+    let guard = in_time(waiting).await.unwrap().unwrap();
+    assert!(guard.remaining() > LEASE / 2, "{:?}", guard.remaining());
+    guard.unlock().await.unwrap();
+    two.is_free().await;
+}
+
+/// Kinds of which no script takes several are taken one after the other.
+#[tokio::test]
+async fn other_kinds_of_locks_are_held_together_too() {
+    let (server, one) = server_and_client().await;
+    let admin = server.admin().await;
+    let both = MultiLock::new([one.fair_lock("f"), one.lock("a")]);
+    let held = client(&server).await.fair_lock("f").lock().await.unwrap();
+    assert!(both.try_lock().await.unwrap().is_none());
+    let waiting = wait(&both);
+    eventually(SOON, "it waits", async || admin.subscribers(&channel("f")).await == 1).await;
+    held.unlock().await.unwrap();
+    in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
+    is_free(&admin).await;
+}

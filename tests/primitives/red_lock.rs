@@ -1,0 +1,385 @@
+//! One lock on a majority of servers: F50, and what holds for every exclusive lock.
+
+use crate::common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::fixture::{A_WHILE, LONG, SOON, channel, client, comes_in, key, lock_keys, parked};
+use common::{Admin, Proxy, Server, eventually};
+use parklock::{Config, Ended, Error, RedGuard, RedLock};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// Several servers that know nothing of each other, each behind a proxy.
+struct Stage {
+    servers: Vec<Server>,
+    proxies: Vec<Proxy>,
+    admins: Vec<Admin>,
+}
+
+impl Stage {
+    async fn set(servers: usize) -> Self {
+        let mut stage = Self { servers: Vec::new(), proxies: Vec::new(), admins: Vec::new() };
+        for _ in 0..servers {
+            let server = Server::start().await;
+            let proxy = Proxy::before(&server).await;
+            proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
+            stage.proxies.push(proxy);
+            stage.admins.push(server.admin().await);
+            stage.servers.push(server);
+        }
+        stage
+    }
+
+    /// A client of each server, as one process has them.
+    async fn lock_with(&self, config: Config) -> RedLock {
+        let mut locks = Vec::new();
+        for proxy in &self.proxies {
+            locks.push(comes_in(proxy.url(), config.clone()).await.lock("a"));
+        }
+        RedLock::new(locks)
+    }
+
+    async fn lock(&self) -> RedLock {
+        self.lock_with(Config::default()).await
+    }
+
+    /// On how many of these servers the lock is held.
+    async fn held(&self) -> usize {
+        let mut held = 0;
+        for admin in &self.admins {
+            held += usize::from(!lock_keys(admin).await.is_empty());
+        }
+        held
+    }
+
+    async fn is_free(&self) {
+        eventually(SOON, "it is free everywhere", async || self.held().await == 0).await;
+    }
+}
+
+/// With a lease of three seconds, and an end of patience that a test can wait for.
+fn quick() -> Config {
+    Config::default()
+        .watchdog_timeout(Duration::from_secs(3))
+        .response_timeout(Duration::from_millis(500))
+        .ride_out(Duration::from_secs(1))
+}
+
+/// Waits for a server that does not answer for longer than a test does.
+fn patient() -> Config {
+    Config::default().watchdog_timeout(LONG).response_timeout(LONG / 10)
+}
+
+fn wait(lock: &RedLock) -> JoinHandle<Result<RedGuard, Error>> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.lock().await })
+}
+
+async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    timeout(SOON, work).await.expect("it takes less")
+}
+
+#[tokio::test]
+async fn one_holds_it_and_who_waits_is_told_of_its_end() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock().await, stage.lock().await);
+
+    let guard = one.lock().await.unwrap();
+    assert!(guard.is_valid());
+    assert_eq!((guard.servers(), stage.held().await), (3, 3));
+    assert!(one.is_locked().await.unwrap());
+    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(other.try_lock_for(A_WHILE).await.unwrap().is_none());
+    assert_eq!(stage.held().await, 3, "who did not get it took nothing away");
+
+    let waiting = wait(&other);
+    parked(&stage.admins[0], "a", 1).await;
+    guard.unlock().await.unwrap();
+    // The lease is thirty seconds: what comes sooner was told.
+    in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
+    stage.is_free().await;
+    assert!(!one.is_locked().await.unwrap());
+}
+
+#[tokio::test]
+async fn many_take_turns_and_never_two_at_once() {
+    const TURNS: u64 = 20;
+    let stage = Arc::new(Stage::set(3).await);
+    let counter = Arc::new(AtomicU64::new(0));
+    let mut workers = Vec::new();
+    for _ in 0..6 {
+        let (lock, counter) = (stage.lock().await, Arc::clone(&counter));
+        workers.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.lock().await.unwrap();
+                let seen = counter.load(Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                counter.store(seen + 1, Ordering::SeqCst);
+                guard.unlock().await.unwrap();
+            }
+        }));
+    }
+    for worker in workers {
+        timeout(SOON * 6, worker).await.expect("nobody blocks nobody").unwrap();
+    }
+    assert_eq!(counter.load(Ordering::SeqCst), 6 * TURNS);
+    stage.is_free().await;
+}
+
+/// F50: a minority is down before, and goes down meanwhile.
+#[tokio::test]
+async fn a_minority_that_is_down_is_not_missed() {
+    let stage = Stage::set(5).await;
+    let (one, other) = (stage.lock_with(quick()).await, stage.lock_with(quick()).await);
+    stage.servers[0].kill();
+
+    let guard = in_time(one.lock()).await.unwrap();
+    assert!(guard.servers() >= 3);
+    assert!(other.try_lock().await.unwrap().is_none());
+    stage.servers[4].kill();
+    sleep(Duration::from_secs(4)).await; // longer than the lease: renewed on a majority
+    assert!(guard.is_valid());
+    assert_eq!(guard.servers(), 3);
+
+    let waiting = wait(&other);
+    guard.unlock().await.unwrap();
+    in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
+    for admin in &stage.admins[1..4] {
+        eventually(SOON, "it is free", async || lock_keys(admin).await.is_empty()).await;
+    }
+}
+
+/// F50: without a majority nobody gets it, and who has it loses it by its deadline.
+#[tokio::test]
+async fn without_a_majority_it_is_lost_and_not_to_be_had() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock_with(quick()).await, stage.lock_with(quick()).await);
+    let guard = one.lock().await.unwrap();
+    stage.servers[0].kill();
+    stage.servers[2].kill();
+
+    // The first request on a connection that has just been cut may have run.
+    for answer in [in_time(other.try_lock()).await, in_time(other.lock()).await.map(Some)] {
+        let told = matches!(answer, Err(Error::Unavailable { .. } | Error::Indeterminate { .. }));
+        assert!(told, "{answer:?}");
+    }
+    let asked = in_time(other.is_locked()).await;
+    assert!(matches!(asked, Err(Error::Unavailable { .. })), "{asked:?}");
+
+    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert!(!guard.is_valid());
+    assert!(in_time(guard.unlock()).await.is_err());
+}
+
+/// F50: a server that answers too late is passed over, and given back what it granted.
+#[tokio::test]
+async fn a_slow_server_costs_little_and_keeps_nothing() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock_with(patient()).await;
+    let slow = stage.proxies[1].script("acquire").first(1).hold_reply();
+
+    let guard = in_time(lock.lock()).await.unwrap();
+    slow.happened().await;
+    assert_eq!(guard.servers(), 2);
+    guard.unlock().await.unwrap();
+    slow.lift();
+    stage.is_free().await;
+}
+
+/// F50: a majority answers too late: that is known long before the lease or the patience with one server is over.
+#[tokio::test]
+async fn a_slow_majority_is_no_majority_and_keeps_nothing() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock_with(patient()).await.lease(Duration::from_secs(30));
+    let slow = [0, 2].map(|at| stage.proxies[at].script("acquire").first(1).hold_reply());
+
+    let attempt = in_time(lock.try_lock()).await;
+    assert!(matches!(attempt, Err(Error::Unavailable { .. })), "{attempt:?}");
+    for slow in slow {
+        slow.happened().await;
+        slow.lift();
+    }
+    stage.is_free().await;
+}
+
+/// F50: one server frees the lock early, as if its clock ran ahead.
+#[tokio::test]
+async fn one_server_that_frees_it_early_lets_nobody_in() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock().await, stage.lock().await);
+    let guard = one.lock().await.unwrap();
+    assert_eq!(stage.admins[1].cmd::<i64>(&["DEL", &key("a")]).await, 1);
+
+    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(guard.is_valid());
+    eventually(SOON, "the one that it took is given back", async || stage.held().await == 2).await;
+    guard.unlock().await.unwrap();
+    stage.is_free().await;
+}
+
+/// F50: what a majority confirmed is given back, though one server has just gone.
+#[tokio::test]
+async fn an_unlock_does_not_wait_for_a_minority() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock_with(patient().ride_out(LONG)).await;
+    let guard = lock.lock().await.unwrap();
+    stage.servers[2].kill();
+    in_time(guard.unlock()).await.unwrap();
+    for admin in &stage.admins[..2] {
+        assert!(lock_keys(admin).await.is_empty());
+    }
+}
+
+/// With nobody there, the limit of a call does not mean that somebody holds the lock.
+#[tokio::test]
+async fn out_of_time_without_an_answer_is_no_word_of_another_holder() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock_with(quick().ride_out(LONG)).await;
+    stage.servers.iter().for_each(Server::kill);
+    let waited = in_time(lock.try_lock_for(Duration::from_secs(1))).await;
+    let told = matches!(waited, Err(Error::Unavailable { .. } | Error::Indeterminate { .. }));
+    assert!(told, "{waited:?}");
+}
+
+/// A server that refuses us is as good as one that is down.
+#[tokio::test]
+async fn one_server_that_refuses_us_is_not_missed() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock().await;
+    stage.admins[1].cmd::<i64>(&["RPUSH", &key("a"), "no lock"]).await;
+    let guard = in_time(lock.lock()).await.unwrap();
+    assert_eq!(guard.servers(), 2);
+    guard.unlock().await.unwrap();
+    stage.admins[2].cmd::<i64>(&["RPUSH", &key("a"), "no lock"]).await;
+    let refused = in_time(lock.lock()).await;
+    assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+}
+
+/// A client that lets nobody wait says so, and does not have its caller ask for ever.
+#[tokio::test]
+async fn whoever_may_not_wait_is_told() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock().await, stage.lock_with(quick().max_waiters(1)).await);
+    let _guard = one.lock().await.unwrap();
+    let _waiting = wait(&other);
+    parked(&stage.admins[0], "a", 1).await;
+    let told = in_time(other.lock()).await;
+    assert!(matches!(told, Err(Error::TooManyWaiters { limit: 1 })), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock_with(quick()).await;
+    let (began, started) = tokio::sync::oneshot::channel();
+    let runs = lock.clone();
+    let working = tokio::spawn(async move {
+        let work = |hold: parklock::RedHold| async move {
+            began.send(hold).unwrap();
+            std::future::pending::<()>().await;
+        };
+        runs.run(work).await
+    });
+    let hold = started.await.unwrap();
+    stage.admins[0].cmd::<i64>(&["DEL", &key("a")]).await;
+    sleep(Duration::from_millis(1500)).await; // a renewal is due each second
+    assert!(hold.is_valid(), "a minority is no loss");
+    stage.admins[1].cmd::<i64>(&["DEL", &key("a")]).await;
+
+    assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost)));
+    assert_eq!(in_time(hold.lost()).await, Ended::Lost);
+    stage.is_free().await;
+}
+
+#[tokio::test]
+async fn taken_away_by_force_it_is_free_everywhere() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock_with(quick()).await, stage.lock().await);
+    let guard = one.lock().await.unwrap();
+    assert!(other.force_unlock().await.unwrap());
+    assert_eq!(stage.held().await, 0);
+    assert!(!other.force_unlock().await.unwrap());
+    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+}
+
+/// Dropped at every moment of its way, a call leaves nothing behind.
+#[tokio::test]
+async fn a_dropped_call_gives_everything_back() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock().await, stage.lock().await);
+    for round in 0..40_u64 {
+        let _ = timeout(Duration::from_micros(round * 50), one.lock()).await.map(drop);
+    }
+    stage.is_free().await;
+
+    let guard = other.lock().await.unwrap();
+    for _ in 0..3 {
+        assert!(one.try_lock_for(A_WHILE).await.unwrap().is_none());
+    }
+    guard.unlock().await.unwrap();
+    in_time(other.lock()).await.unwrap().unlock().await.unwrap();
+    stage.is_free().await;
+}
+
+#[tokio::test]
+async fn a_dropped_guard_gives_it_back() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock().await;
+    let lost = {
+        let guard = lock.lock().await.unwrap();
+        guard.lost()
+    };
+    assert_eq!(in_time(lost).await, Ended::Released);
+    stage.is_free().await;
+}
+
+/// With a fixed lease it is valid as long as the majority's part with the least time.
+#[tokio::test]
+async fn a_fixed_lease_ends_and_can_be_made_longer() {
+    let stage = Stage::set(3).await;
+    let lock = stage.lock().await.lease(Duration::from_secs(2));
+    let guard = lock.lock().await.unwrap();
+    assert!(guard.remaining() < Duration::from_secs(2));
+    guard.extend(Duration::from_secs(60)).await.unwrap();
+    assert!(guard.remaining() > Duration::from_secs(50));
+    guard.unlock().await.unwrap();
+
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert!(guard.extend(Duration::from_secs(60)).await.is_err());
+    stage.is_free().await;
+}
+
+/// What was held while another server was waited for has its whole lease again.
+#[tokio::test]
+async fn a_lease_is_whole_however_long_it_was_waited_for() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let stage = Stage::set(3).await;
+    let lock = stage.lock().await.lease(LEASE);
+    // Somebody else's, on all but the first server.
+    for (admin, lease) in stage.admins[1..].iter().zip(["2500", "600000"]) {
+        admin.cmd::<i64>(&["HSET", &key("a"), "somebody", "1"]).await;
+        admin.cmd::<i64>(&["PEXPIRE", &key("a"), lease]).await;
+    }
+    let guard = in_time(lock.lock()).await.unwrap();
+    assert_eq!(guard.servers(), 2);
+    assert!(guard.remaining() > Duration::from_millis(2500), "{:?}", guard.remaining());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_that_makes_no_majority_is_refused() {
+    let (server, stage) = (Server::start().await, Stage::set(1).await);
+    let one = client(&server).await;
+    let none = RedLock::new([]).lock().await;
+    assert!(matches!(none, Err(Error::Config { .. })), "{none:?}");
+    let twice = RedLock::new([one.lock("a"), one.lock("b")]).try_lock().await;
+    assert!(matches!(twice, Err(Error::Config { .. })), "{twice:?}");
+    let short = stage.lock().await.lease(Duration::from_millis(1)).lock().await;
+    assert!(matches!(short, Err(Error::InvalidLease { .. })), "{short:?}");
+    assert_eq!(stage.admins[0].subscribers(&channel("a")).await, 0);
+}

@@ -1,0 +1,773 @@
+//! Many read or one writes: what holds in both layouts, and what the queue of the native one adds.
+
+use crate::common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
+use common::{Admin, Server, Worker, WorkerSide, eventually};
+use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, RwLock, WriteGuard};
+use tokio::sync::Barrier;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
+
+/// The default watchdog: whatever comes much sooner was told and not waited for.
+const USUAL: Duration = Duration::from_secs(30);
+
+/// A watchdog whose lease is worth waiting for.
+const QUICK: Duration = Duration::from_secs(2);
+
+const LEASE: Duration = Duration::from_millis(600);
+
+/// What a wake-up may take on a machine that has other things to do.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// Redis counts whole milliseconds, from when it woke up for a request: a lease may end so much before its time.
+const COARSE: Duration = Duration::from_millis(5);
+
+struct Scene {
+    layout: Layout,
+    watchdog: Duration,
+    server: Server,
+    admin: Admin,
+    client: Client,
+}
+
+/// Has the same hold in both layouts, side by side.
+async fn in_both(watchdog: Duration, test: impl AsyncFn(Scene)) {
+    let [native, redisson] = LAYOUTS.map(|layout| Scene::begin(layout, watchdog));
+    let (native, redisson) = tokio::join!(native, redisson);
+    tokio::join!(test(native), test(redisson));
+}
+
+async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
+    let config = Config::default().layout(layout).watchdog_timeout(watchdog);
+    comes_in(url, config).await
+}
+
+impl Scene {
+    async fn begin(layout: Layout, watchdog: Duration) -> Self {
+        let server = Server::start().await;
+        let (admin, client) =
+            (server.admin().await, connect(&server.url(), layout, watchdog).await);
+        Self { layout, watchdog, server, admin, client }
+    }
+
+    async fn another_client(&self) -> Client {
+        connect(&self.server.url(), self.layout, self.watchdog).await
+    }
+
+    /// The lock, for an owner whom nobody else knows.
+    fn somebody(&self) -> RwLock {
+        somebody(&self.client)
+    }
+
+    async fn somebody_else(&self) -> RwLock {
+        somebody(&self.another_client().await)
+    }
+
+    /// Waits until so many clients listen, and gives them a while to look once more and to park.
+    async fn awaited_by(&self, clients: usize) {
+        let channel = match self.layout {
+            Layout::Native => "lock_channel:{a}",
+            _ => "redisson_rwlock:{a}",
+        };
+        let listen = async || self.admin.subscribers(channel).await == clients;
+        eventually(SOON, &format!("{clients} clients listen"), listen).await;
+        sleep(A_WHILE).await;
+    }
+
+    /// That nothing is left of a lock but the counter of its tokens.
+    async fn is_clean(&self) {
+        let clean = async || self.admin.keys().await.iter().all(|key| key == "lock:grants");
+        eventually(SOON, "no key is left", clean).await;
+    }
+
+    async fn nothing_is_eternal(&self) {
+        for key in self.admin.keys().await {
+            assert!(key == "lock:grants" || self.admin.pttl(&key).await != -1, "{key}");
+        }
+    }
+}
+
+fn somebody(client: &Client) -> RwLock {
+    client.rw_lock("a").owned_by(&Owner::new())
+}
+
+fn reading(lock: RwLock) -> JoinHandle<parklock::Result<Guard>> {
+    tokio::spawn(async move { lock.read().await })
+}
+
+fn writing(lock: RwLock) -> JoinHandle<parklock::Result<WriteGuard>> {
+    tokio::spawn(async move { lock.write().await })
+}
+
+/// What somebody was waiting for is there soon.
+async fn granted<T>(waiting: JoinHandle<parklock::Result<T>>) -> T {
+    let granted = timeout(AT_ONCE, waiting).await.expect("the wake-up comes");
+    granted.expect("no panic").expect("it is granted")
+}
+
+#[tokio::test]
+async fn readers_share_and_a_writer_is_alone() {
+    in_both(USUAL, async |scene| {
+        let (here, there) = (scene.somebody(), scene.somebody_else().await);
+        let one = here.read().await.unwrap();
+        let other = there.read().await.unwrap();
+        let third = scene.somebody().try_read().await.unwrap().expect("readers share");
+        assert!(scene.somebody().try_write().await.unwrap().is_none());
+        one.unlock().await.unwrap();
+        third.unlock().await.unwrap();
+        assert!(scene.somebody().try_write().await.unwrap().is_none(), "one reads on");
+        other.unlock().await.unwrap();
+
+        let alone = here.write().await.unwrap();
+        assert!(there.try_read().await.unwrap().is_none());
+        assert!(there.try_write_for(A_WHILE).await.unwrap().is_none());
+        assert!(scene.somebody().try_read_for(A_WHILE).await.unwrap().is_none());
+        alone.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The scenario `testWriteReadReentrancy` of Redisson, and F79. Redisson lets the readers wait for a lease.
+#[tokio::test]
+async fn who_stops_writing_and_goes_on_reading_lets_the_readers_in_and_no_writer() {
+    in_both(USUAL, async |scene| {
+        let write = scene.somebody().write().await.unwrap();
+        let (reader, writer) = (scene.somebody_else().await, scene.somebody_else().await);
+        let (reader, writer) = (reading(reader), writing(writer));
+        scene.awaited_by(2).await;
+        assert!(!reader.is_finished() && !writer.is_finished());
+
+        let read = write.downgrade().await.unwrap();
+
+        let reader = granted(reader).await;
+        sleep(A_WHILE).await;
+        assert!(!writer.is_finished(), "two read");
+        reader.unlock().await.unwrap();
+        sleep(A_WHILE).await;
+        assert!(!writer.is_finished(), "one reads");
+        assert!(read.is_valid());
+        scene.nothing_is_eternal().await;
+        read.unlock().await.unwrap();
+        granted(writer).await.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_write_beneath_a_write_is_not_given_up_by_a_downgrade() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.somebody();
+        let (outer, inner) = (lock.write().await.unwrap(), lock.write().await.unwrap());
+        let read = inner.downgrade().await.unwrap();
+        assert!(scene.somebody_else().await.try_read().await.unwrap().is_none());
+        outer.unlock().await.unwrap();
+        assert!(scene.somebody_else().await.try_read().await.unwrap().is_some());
+        assert!(read.is_valid());
+    })
+    .await;
+}
+
+/// A reader of the same client that waits for the writer must not be in its way when that begins to read.
+#[tokio::test]
+async fn a_writer_does_not_stand_behind_those_who_wait_for_it() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.somebody();
+        let write = lock.write().await.unwrap();
+        let waiting: Vec<_> = (0..3).map(|_| reading(scene.somebody())).collect();
+        scene.awaited_by(1).await;
+
+        let tried = timeout(AT_ONCE, lock.try_read()).await.expect("nobody is in its way");
+        let tried = tried.unwrap().expect("it writes");
+        let read = timeout(AT_ONCE, write.downgrade()).await.expect("nobody is in its way");
+
+        for reader in waiting {
+            granted(reader).await.unlock().await.unwrap();
+        }
+        tried.unlock().await.unwrap();
+        read.unwrap().unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_write_that_was_lost_cannot_become_a_read_and_does_not_wait_to_find_out() {
+    in_both(USUAL, async |scene| {
+        let write = scene.somebody().lease(LEASE).write().await.unwrap();
+        let next = writing(scene.somebody_else().await);
+        let next = timeout(SOON, next).await.expect("the lease ends").unwrap().unwrap();
+        let downgraded = timeout(AT_ONCE, write.downgrade()).await.expect("no reason to wait");
+        assert!(matches!(downgraded, Err(Error::Lost)));
+        assert!(next.is_valid());
+    })
+    .await;
+}
+
+/// F79. It would wait for itself for ever, as Redisson does.
+#[tokio::test]
+async fn to_write_while_one_reads_is_an_error_and_no_deadlock() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.somebody();
+        let read = lock.read().await.unwrap();
+        let upgraded = timeout(SOON, lock.write()).await.expect("no deadlock");
+        assert!(matches!(upgraded, Err(Error::Upgrade)));
+        assert!(matches!(lock.try_write().await, Err(Error::Upgrade)));
+        assert!(matches!(lock.try_write_for(SOON).await, Err(Error::Upgrade)));
+        assert!(read.is_valid());
+        let nested = lock.read().await.unwrap();
+        read.unlock().await.unwrap();
+        assert!(matches!(lock.write().await, Err(Error::Upgrade)), "it still reads");
+        nested.unlock().await.unwrap();
+        lock.write().await.unwrap().unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// Futures that one owner polls side by side: each has got a hold of its own, and none of them is forgotten.
+#[tokio::test]
+async fn whichever_of_its_reads_an_owner_ends_first_it_still_reads() {
+    in_both(USUAL, async |scene| {
+        for first in [0, 1] {
+            let lock = scene.somebody();
+            let (one, other) = tokio::join!(lock.read(), lock.read());
+            let mut reads = vec![one.unwrap(), other.unwrap()];
+            reads.remove(first).unlock().await.unwrap();
+            let upgraded = timeout(AT_ONCE, lock.write()).await.expect("no deadlock");
+            assert!(matches!(upgraded, Err(Error::Upgrade)), "{:?}", scene.layout);
+            reads.remove(0).unlock().await.unwrap();
+            lock.write().await.unwrap().unlock().await.unwrap();
+        }
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The scenario `testWriteRead` of Redisson.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_blocked_readers_are_all_in_as_soon_as_the_writer_has_left() {
+    in_both(USUAL, async |scene| {
+        let write = scene.somebody().write().await.unwrap();
+        let clients = [scene.another_client().await, scene.another_client().await];
+        let together = Arc::new(Barrier::new(20));
+        let mut readers = JoinSet::new();
+        for n in 0..20 {
+            let (lock, together) = (somebody(&clients[n % 2]), Arc::clone(&together));
+            readers.spawn(async move {
+                let guard = lock.read().await.expect("it is granted");
+                let in_at = Instant::now();
+                together.wait().await; // nobody leaves before all are in
+                guard.unlock().await.expect("it was ours");
+                in_at
+            });
+        }
+        scene.awaited_by(2).await;
+        let left = Instant::now();
+        write.unlock().await.unwrap();
+        let last = timeout(SOON, readers.join_all()).await.expect("all are in");
+        let took = last.into_iter().max().expect("twenty") - left;
+        assert!(took < AT_ONCE, "{:?}: {took:?}", scene.layout);
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// Redisson stops the watchdog of the write with that of the read.
+#[tokio::test]
+async fn a_nested_read_that_ends_leaves_the_watchdog_of_the_write_alone() {
+    in_both(QUICK, async |scene| {
+        let lock = scene.somebody();
+        let write = lock.write().await.unwrap();
+        lock.read().await.unwrap().unlock().await.unwrap();
+
+        let other = scene.somebody_else().await;
+        assert!(other.try_write_for(QUICK * 2).await.unwrap().is_none());
+
+        assert!(write.is_valid());
+        write.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// F79.
+#[tokio::test]
+async fn a_reader_whose_lease_is_over_takes_no_other_with_it() {
+    in_both(QUICK, async |scene| {
+        let short = scene.somebody().lease(LEASE).read().await.unwrap();
+        let long = scene.somebody_else().await.read().await.unwrap();
+        let writer = writing(scene.somebody_else().await);
+        let ended = timeout(SOON, short.lost()).await;
+        assert_eq!(ended, Ok(Ended::Lost));
+
+        sleep(QUICK * 2).await; // long after it, and twice what a silent one is given
+
+        assert!(long.is_valid());
+        assert!(!writer.is_finished(), "one reads");
+        long.unlock().await.unwrap();
+        granted(writer).await.unlock().await.unwrap();
+        assert!(matches!(short.unlock().await, Err(Error::Lost)));
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The scenarios `testReadLockLeaseTimeout` of Redisson.
+#[tokio::test]
+async fn a_writer_enters_when_the_longest_lease_of_the_readers_is_over() {
+    in_both(USUAL, async |scene| {
+        let _short = scene.somebody().lease(LEASE / 2).read().await.unwrap();
+        let asked = Instant::now();
+        let long = scene.somebody_else().await.lease(LEASE).read().await.unwrap();
+        let _third = scene.somebody().lease(LEASE / 3).read().await.unwrap();
+        let had = Instant::now();
+
+        let write = scene.somebody_else().await.try_write_for(SOON).await.unwrap();
+
+        let write = write.expect("the leases are over");
+        assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
+        assert!(had.elapsed() < LEASE + AT_ONCE, "{:?}: too late", had.elapsed());
+        assert!(!long.is_valid());
+        write.unlock().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
+    in_both(USUAL, async |scene| {
+        let asked = Instant::now();
+        let write = scene.somebody().lease(LEASE).write().await.unwrap();
+        let read = scene.somebody_else().await.try_read_for(SOON).await.unwrap();
+        let read = read.expect("the lease is over");
+        assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
+        assert!(matches!(write.unlock().await, Err(Error::Lost)));
+        assert!(read.is_valid());
+        read.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The longest reader leaves, and one that is dead stays: whoever waits must not wait for the lease of the one that
+/// left.
+#[tokio::test]
+async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
+    in_both(QUICK, async |scene| {
+        let asked = Instant::now();
+        let mut worker = worker_of(&scene).await;
+        worker.kill9();
+        let long = scene.somebody().lease(LONG).read().await.unwrap();
+        let writer = writing(scene.somebody_else().await);
+        scene.awaited_by(1).await;
+        assert!(asked.elapsed() < QUICK, "the machine is too slow for this test");
+
+        long.unlock().await.unwrap();
+
+        let write = timeout(QUICK + AT_ONCE, writer).await.expect("its lease is over");
+        assert!(asked.elapsed() + COARSE >= QUICK, "{:?}: too early", asked.elapsed());
+        write.unwrap().unwrap().unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn each_owner_counts_its_reads_and_its_writes() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.somebody();
+        let (outer, inner) = (lock.write().await.unwrap(), lock.write().await.unwrap());
+        let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+        assert_eq!((outer.hold_count(), two.hold_count()), (2, 2));
+        assert_eq!((one.token(), outer.token()), (two.token(), inner.token()));
+        assert!(one.token() > outer.token());
+
+        outer.unlock().await.unwrap();
+        assert_eq!(inner.hold_count(), 1);
+        assert!(scene.somebody().try_read().await.unwrap().is_none(), "it still writes");
+        inner.unlock().await.unwrap();
+        one.unlock().await.unwrap();
+        assert_eq!(two.hold_count(), 1);
+        assert!(scene.somebody().try_read().await.unwrap().is_some());
+        assert!(scene.somebody().try_write().await.unwrap().is_none(), "it still reads");
+        two.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The scenario `testReadLockIsLocked` of Redisson.
+#[tokio::test]
+async fn anybody_can_see_how_it_is_held() {
+    in_both(USUAL, async |scene| {
+        let (lock, seen) = (scene.somebody(), scene.somebody_else().await);
+        let state = async || {
+            let ttl = seen.ttl().await.unwrap();
+            assert!(ttl.is_none_or(|ttl| ttl <= USUAL), "{ttl:?}");
+            let (held, written) = (seen.is_locked().await, seen.is_write_locked().await);
+            assert_eq!(ttl.is_some(), held.clone().unwrap());
+            (held.unwrap(), written.unwrap())
+        };
+        assert_eq!(state().await, (false, false));
+        let write = lock.write().await.unwrap();
+        assert_eq!(state().await, (true, true));
+        let read = lock.read().await.unwrap();
+        assert_eq!(state().await, (true, true));
+        write.unlock().await.unwrap();
+        assert_eq!(state().await, (true, false));
+        read.unlock().await.unwrap();
+        assert_eq!(state().await, (false, false));
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The scenario `testReadWriteTTL` of Redisson.
+#[tokio::test]
+async fn the_watchdog_keeps_both_a_write_and_the_read_within_it() {
+    in_both(QUICK, async |scene| {
+        let (lock, seen) = (scene.somebody(), scene.somebody_else().await);
+        let lives_on = async || {
+            let start = Instant::now();
+            while start.elapsed() < QUICK * 3 / 2 {
+                let ttl = seen.ttl().await.unwrap().expect("it is held");
+                assert!(ttl > QUICK / 4, "{:?}: {ttl:?} left", scene.layout);
+                sleep(A_WHILE).await;
+            }
+        };
+        let write = lock.write().await.unwrap();
+        let read = lock.read().await.unwrap();
+        lives_on().await;
+        assert!(write.is_valid() && read.is_valid());
+        write.unlock().await.unwrap();
+        lives_on().await;
+        assert!(read.is_valid());
+        read.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lock_taken_by_force_is_lost_for_all_readers_and_goes_to_who_waits() {
+    in_both(QUICK, async |scene| {
+        let readers = [
+            scene.somebody().read().await.unwrap(),
+            scene.somebody_else().await.read().await.unwrap(),
+        ];
+        let writer = writing(scene.somebody_else().await);
+        scene.awaited_by(1).await;
+
+        assert!(scene.somebody_else().await.force_unlock().await.unwrap());
+
+        let write = granted(writer).await;
+        for reader in readers {
+            assert_eq!(timeout(SOON, reader.lost()).await, Ok(Ended::Lost));
+            assert!(matches!(reader.unlock().await, Err(Error::Lost)));
+        }
+        assert!(write.is_valid());
+        write.unlock().await.unwrap();
+        assert!(!scene.somebody().force_unlock().await.unwrap(), "it is free");
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lock_taken_by_force_is_lost_for_its_writer_and_goes_to_who_waits() {
+    in_both(USUAL, async |scene| {
+        let write = scene.somebody().write().await.unwrap();
+        let reader = reading(scene.somebody_else().await);
+        scene.awaited_by(1).await;
+
+        assert!(scene.somebody_else().await.force_unlock().await.unwrap());
+
+        let read = granted(reader).await;
+        assert!(matches!(write.unlock().await, Err(Error::Lost)));
+        assert!(read.is_valid());
+        read.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// It hears itself, and has to look as everybody else.
+#[tokio::test]
+async fn who_takes_a_lock_by_force_from_its_own_client_tells_it_too() {
+    in_both(USUAL, async |scene| {
+        let write = scene.somebody().write().await.unwrap();
+        let next = reading(scene.somebody());
+        let other = writing(scene.somebody_else().await);
+        scene.awaited_by(2).await;
+        assert!(scene.somebody().force_unlock().await.unwrap());
+        assert_eq!(timeout(AT_ONCE, write.lost()).await, Ok(Ended::Lost), "{:?}", scene.layout);
+        let [next, other] = [
+            tokio::spawn(async move { granted(next).await.unlock().await }),
+            tokio::spawn(async move { granted(other).await.unlock().await }),
+        ];
+        next.await.unwrap().and(other.await.unwrap()).unwrap();
+    })
+    .await;
+}
+
+/// Nobody is in anybody's way, so that none of them may be told that somebody is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_one_client_who_try_at_once_all_read() {
+    in_both(USUAL, async |scene| {
+        let mut readers = JoinSet::new();
+        for _ in 0..20 {
+            let lock = scene.somebody();
+            readers.spawn(async move { lock.try_read().await });
+        }
+        for tried in readers.join_all().await {
+            let read = tried.unwrap().expect("nobody writes");
+            read.unlock().await.unwrap();
+        }
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_reads() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let layout = LAYOUTS[usize::from(boss.variable("LAYOUT") == "Redisson")];
+    let client = connect(&boss.variable("URL"), layout, QUICK).await;
+    let _guard = somebody(&client).read().await.expect("it is granted");
+    boss.tell("reading");
+    boss.order().await;
+}
+
+async fn worker_of(scene: &Scene) -> Worker {
+    let (url, layout) = (scene.server.url(), format!("{:?}", scene.layout));
+    let mut worker =
+        Worker::start("rw_lock::worker_that_reads", &[("URL", &url), ("LAYOUT", &layout)]);
+    assert_eq!(worker.hear().await, "reading");
+    worker
+}
+
+/// The scenario `testMultiInstanceReadLockZombieCleanup` of Redisson, and F79.
+#[tokio::test]
+async fn a_reader_that_is_dead_is_not_kept_alive_by_another() {
+    in_both(QUICK, async |scene| {
+        let mut worker = worker_of(&scene).await;
+        let alive = scene.somebody().read().await.unwrap();
+        worker.kill9();
+        let writer = writing(scene.somebody_else().await);
+        sleep(QUICK * 2).await;
+        assert!(alive.is_valid());
+        assert!(!writer.is_finished());
+
+        alive.unlock().await.unwrap();
+
+        granted(writer).await.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_plain_lock_and_a_read_write_lock_of_one_name_are_a_conflict() {
+    in_both(USUAL, async |scene| {
+        let is_conflict = |error: Error| matches!(error, Error::Conflict { .. });
+        let lock = scene.another_client().await.lock("a");
+        let guard = lock.lock().await.unwrap();
+        let rw = scene.somebody();
+        assert!(rw.read().await.is_err_and(is_conflict));
+        assert!(rw.write().await.is_err_and(is_conflict));
+        assert!(rw.is_locked().await.is_err_and(is_conflict));
+        assert!(rw.force_unlock().await.is_err_and(is_conflict));
+        assert!(guard.is_valid());
+        guard.unlock().await.unwrap();
+        scene.is_clean().await;
+
+        let read = rw.read().await.unwrap();
+        assert!(lock.try_lock().await.is_err_and(is_conflict));
+        assert!(lock.lock().await.is_err_and(is_conflict));
+        read.unlock().await.unwrap();
+        let write = rw.write().await.unwrap();
+        assert!(lock.lock().await.is_err_and(is_conflict));
+        write.unlock().await.unwrap();
+
+        let key = if scene.layout == Layout::Native { "lock:{a}" } else { "a" };
+        scene.admin.cmd::<()>(&["SET", key, "a string"]).await;
+        assert!(rw.read().await.is_err_and(is_conflict));
+        assert!(rw.write().await.is_err_and(is_conflict));
+        assert!(rw.force_unlock().await.is_err_and(is_conflict));
+        assert_eq!(scene.admin.cmd::<String>(&["GET", key]).await, "a string");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_gives_up_waiting_is_not_waited_for() {
+    in_both(USUAL, async |scene| {
+        let read = scene.somebody().read().await.unwrap();
+        let other = scene.somebody_else().await;
+        assert!(other.try_write_for(A_WHILE).await.unwrap().is_none());
+        let cancelled = writing(scene.somebody_else().await);
+        scene.awaited_by(2).await;
+        cancelled.abort();
+        let next = timeout(AT_ONCE, scene.somebody_else().await.read()).await;
+        next.expect("no writer is in the way").unwrap().unlock().await.unwrap();
+        read.unlock().await.unwrap();
+        let write = timeout(AT_ONCE, scene.somebody().write()).await;
+        write.expect("nobody is in the way").unwrap().unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn work_under_the_lock_has_it_and_gives_it_back() {
+    in_both(USUAL, async |scene| {
+        let (lock, other) = (scene.somebody(), scene.somebody_else().await);
+        let seen = lock.run_read(async |hold| {
+            assert!(hold.is_valid());
+            other.is_locked().await.unwrap() && !other.is_write_locked().await.unwrap()
+        });
+        assert!(seen.await.unwrap());
+        assert!(lock.run_write(async |_| other.is_write_locked().await.unwrap()).await.unwrap());
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// Who is in, as all tasks of this process see it.
+#[derive(Default)]
+struct Room {
+    readers: AtomicUsize,
+    writers: AtomicUsize,
+    most_readers: AtomicUsize,
+}
+
+impl Room {
+    async fn read(&self) {
+        let readers = self.readers.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_readers.fetch_max(readers, Ordering::SeqCst);
+        assert_eq!(self.writers.load(Ordering::SeqCst), 0, "somebody writes");
+        tokio::task::yield_now().await;
+        assert_eq!(self.writers.load(Ordering::SeqCst), 0, "somebody writes");
+        self.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    async fn write(&self) {
+        assert_eq!(self.writers.fetch_add(1, Ordering::SeqCst), 0, "somebody writes");
+        assert_eq!(self.readers.load(Ordering::SeqCst), 0, "somebody reads");
+        tokio::task::yield_now().await;
+        assert_eq!(self.readers.load(Ordering::SeqCst), 0, "somebody reads");
+        self.writers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The scenarios `testConcurrency...` of Redisson: whoever comes, in whatever order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_in_beside_a_writer_whoever_comes() {
+    in_both(USUAL, async |scene| {
+        let clients = [scene.another_client().await, scene.another_client().await];
+        let (room, mut tasks) = (Arc::<Room>::default(), JoinSet::new());
+        for n in 0..12 {
+            let (lock, room) = (somebody(&clients[n % 2]), Arc::clone(&room));
+            tasks.spawn(async move {
+                for _ in 0..60 {
+                    match fastrand::u8(0..6) {
+                        0 => {
+                            let write = lock.write().await.expect("it is granted");
+                            room.write().await;
+                            let read = write.downgrade().await.expect("it writes");
+                            room.read().await;
+                            read.unlock().await.expect("it was ours");
+                        }
+                        1 => {
+                            let write = lock.write().await.expect("it is granted");
+                            room.write().await;
+                            write.unlock().await.expect("it was ours");
+                        }
+                        _ => {
+                            let read = lock.read().await.expect("it is granted");
+                            room.read().await;
+                            read.unlock().await.expect("it was ours");
+                        }
+                    }
+                }
+            });
+        }
+        tasks.join_all().await;
+        assert!(room.most_readers.load(Ordering::SeqCst) > 1, "nobody read beside another");
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// F79, the policy: a writer waits only for the readers that were in before it came.
+#[tokio::test]
+async fn readers_that_come_later_stand_behind_a_writer_that_waits() {
+    let scene = Scene::begin(Layout::Native, USUAL).await;
+    let read = scene.somebody().read().await.unwrap();
+    let writer = writing(scene.somebody_else().await);
+    scene.awaited_by(1).await;
+    let late = reading(scene.somebody_else().await);
+    scene.awaited_by(2).await;
+    assert!(!late.is_finished(), "the writer is first");
+    assert!(scene.somebody_else().await.try_read().await.unwrap().is_none());
+
+    read.unlock().await.unwrap();
+
+    let write = granted(writer).await;
+    sleep(A_WHILE).await;
+    assert!(!late.is_finished());
+    write.unlock().await.unwrap();
+    granted(late).await.unlock().await.unwrap();
+    scene.is_clean().await;
+}
+
+/// F79, the policy: the readers that waited while somebody wrote go before the next writer.
+#[tokio::test]
+async fn readers_that_waited_go_before_the_next_writer() {
+    let scene = Scene::begin(Layout::Native, USUAL).await;
+    let write = scene.somebody().write().await.unwrap();
+    let next = writing(scene.somebody_else().await);
+    scene.awaited_by(1).await;
+    let readers = [reading(scene.somebody_else().await), reading(scene.somebody_else().await)];
+    scene.awaited_by(3).await;
+
+    write.unlock().await.unwrap();
+
+    let [one, two] = readers;
+    let (one, two) = (granted(one).await, granted(two).await);
+    assert!(!next.is_finished(), "two read");
+    one.unlock().await.unwrap();
+    sleep(A_WHILE).await;
+    assert!(!next.is_finished(), "one reads");
+    two.unlock().await.unwrap();
+    granted(next).await.unlock().await.unwrap();
+    scene.is_clean().await;
+}
+
+/// A reader that reads already is not a newcomer: behind the writer, it would wait for itself.
+#[tokio::test]
+async fn who_reads_may_read_again_though_a_writer_waits() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.somebody();
+        let read = lock.read().await.unwrap();
+        let writer = writing(scene.somebody_else().await);
+        scene.awaited_by(1).await;
+        let nested = timeout(AT_ONCE, lock.read()).await.expect("it reads already").unwrap();
+        assert!(!writer.is_finished());
+        assert!(is_pending(nested.lost()).await);
+        nested.unlock().await.unwrap();
+        read.unlock().await.unwrap();
+        granted(writer).await.unlock().await.unwrap();
+    })
+    .await;
+}

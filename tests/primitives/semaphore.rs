@@ -1,0 +1,666 @@
+//! So many permits and no more: of a name, of all or nothing, and back when their holder is gone.
+//!
+//! Three of them are tested side by side: our own, and those of Redisson's two semaphores.
+
+use crate::common;
+
+use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick};
+use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
+use futures_util::StreamExt;
+use parklock::{Client, Config, Ended, Error, Guard, Layout, Result, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// Ours.
+    Native,
+    /// `RSemaphore`.
+    Plain,
+    /// `RPermitExpirableSemaphore`.
+    Expirable,
+}
+
+use Of::{Expirable, Native, Plain};
+
+const ALL: [Of; 3] = [Native, Plain, Expirable];
+
+impl Of {
+    async fn client(self, url: &str, config: Config) -> Client {
+        let layout = if self == Native { Layout::Native } else { Layout::Redisson };
+        let config = config.layout(layout);
+        comes_in(url, config).await
+    }
+
+    fn permits(self, client: &Client, permits: u32) -> Semaphore {
+        match self {
+            Expirable => client.expirable_semaphore("a", permits),
+            Native | Plain => client.semaphore("a", permits),
+        }
+    }
+
+    fn named(word: &str) -> Self {
+        ALL.into_iter().find(|of| format!("{of:?}") == word).expect("one of them")
+    }
+
+    fn script(self, native: &'static str, redissons: &'static str) -> &'static str {
+        if self == Native { native } else { redissons }
+    }
+
+    /// What is there for good in Redisson's layout, as Redisson has it: the number of the permits that are free, and the
+    /// permits that Java could have.
+    fn is_redissons(self, key: &str) -> bool {
+        self != Native && key == "a" || self == Expirable && key == "{a}:timeout"
+    }
+}
+
+/// A server, a client with these settings, and its semaphore.
+struct Scene {
+    of: Of,
+    server: Server,
+    admin: Admin,
+    client: Client,
+}
+
+impl Scene {
+    async fn with(of: Of, config: Config) -> Self {
+        let server = Server::start().await;
+        let (admin, client) = (server.admin().await, of.client(&server.url(), config).await);
+        Self { of, server, admin, client }
+    }
+
+    /// Nothing is told by a lease that ends, or by a park.
+    async fn of(of: Of) -> Self {
+        Self::with(of, Config::default().max_park(LONG)).await
+    }
+
+    fn permits(&self, permits: u32) -> Semaphore {
+        self.of.permits(&self.client, permits)
+    }
+
+    async fn another(&self) -> Client {
+        self.of.client(&self.server.url(), Config::default().max_park(LONG)).await
+    }
+
+    /// Waits until so many clients listen.
+    async fn awaited_by(&self, clients: usize) {
+        let channel = if self.of == Native { "lock_channel:{a}" } else { "redisson_sc:{a}" };
+        let listen = async || self.admin.subscribers(channel).await == clients;
+        eventually(SOON, &format!("{clients} clients listen"), listen).await;
+        sleep(common::fixture::A_WHILE).await;
+    }
+
+    async fn frees(&self, permits: &Semaphore, free: u32) {
+        let freed = async || permits.available().await.expect("an answer") == free;
+        eventually(SOON, &format!("{free} are free, {:?}", self.of), freed).await;
+    }
+
+    async fn nothing_is_eternal(&self) {
+        for key in lock_keys(&self.admin).await {
+            let known = self.of.is_redissons(&key);
+            assert!(known || self.admin.pttl(&key).await != -1, "{key} never expires");
+        }
+    }
+
+    /// The keys of those who hold or wait.
+    async fn traces(&self) -> Vec<String> {
+        let keys = lock_keys(&self.admin).await;
+        keys.into_iter().filter(|key| self.of == Native || key != "a").collect()
+    }
+}
+
+fn waiting(permits: &Semaphore, part: u32) -> JoinHandle<Result<Guard>> {
+    let permits = permits.clone();
+    tokio::spawn(async move { permits.acquire_many(part).await })
+}
+
+async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
+    timeout(SOON, waiter).await.expect("it is told").expect("no panic").expect("it is granted")
+}
+
+#[tokio::test]
+async fn never_do_more_hold_it_than_there_are_permits() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let (holding, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (mut tasks, others) = (JoinSet::new(), [scene.another().await, scene.another().await]);
+        for client in others.iter().chain([&scene.client]).cycle().take(12) {
+            let permits = of.permits(client, 4);
+            let (holding, most) = (Arc::clone(&holding), Arc::clone(&most));
+            tasks.spawn(async move {
+                for turn in 0..40 {
+                    let part = 1 + turn % 3;
+                    let guard = permits.acquire_many(part).await.unwrap();
+                    let part = part as usize;
+                    most.fetch_max(
+                        holding.fetch_add(part, Ordering::SeqCst) + part,
+                        Ordering::SeqCst,
+                    );
+                    tokio::task::yield_now().await;
+                    holding.fetch_sub(part, Ordering::SeqCst);
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+        timeout(LONG / 10, tasks.join_all()).await.expect("all get their turns");
+        assert!(most.load(Ordering::SeqCst) <= 4, "{of:?}");
+        assert_eq!(scene.permits(4).available().await.unwrap(), 4);
+        assert!(scene.traces().await.is_empty(), "{of:?}");
+        scene.nothing_is_eternal().await;
+    }
+}
+
+#[tokio::test]
+async fn so_many_are_taken_at_once_or_none() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(4);
+        let (one, another) = (permits.acquire().await.unwrap(), permits.acquire().await.unwrap());
+        assert!(permits.try_acquire_many(3).await.unwrap().is_none());
+        let mut three = waiting(&of.permits(&scene.another().await, 4), 3);
+        scene.awaited_by(1).await;
+        assert!(is_pending(&mut three).await);
+        assert_eq!(permits.available().await.unwrap(), 2, "{of:?}: none of them is taken");
+        scene.nothing_is_eternal().await;
+
+        one.unlock().await.unwrap();
+
+        let three = granted(three).await;
+        assert_eq!(permits.available().await.unwrap(), 0);
+        three.unlock().await.unwrap();
+        another.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 4);
+    }
+}
+
+#[tokio::test]
+async fn more_than_there_are_is_refused_at_once() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let refused = |answer| matches!(answer, Err(Error::InvalidPermits { .. }));
+        assert!(refused(scene.permits(4).acquire_many(5).await));
+        assert!(refused(scene.permits(4).acquire_many(0).await));
+        assert!(refused(scene.permits(0).acquire().await));
+        assert!(lock_keys(&scene.admin).await.is_empty());
+    }
+}
+
+/// Ours alone: Redisson's have no queue.
+#[tokio::test]
+async fn a_large_request_is_not_overtaken_by_small_ones() {
+    let scene = Scene::of(Native).await;
+    let permits = scene.permits(3);
+    let (held, other) = (permits.acquire_many(2).await.unwrap(), scene.another().await);
+    let all = waiting(&permits, 3);
+    scene.awaited_by(1).await;
+    let mut one = waiting(&Native.permits(&other, 3), 1);
+    scene.awaited_by(2).await;
+    assert!(is_pending(&mut one).await, "one is free, but not for those who came later");
+    assert!(permits.try_acquire().await.unwrap().is_none());
+
+    held.unlock().await.unwrap();
+
+    let all = granted(all).await;
+    assert!(is_pending(&mut one).await);
+    all.unlock().await.unwrap();
+    granted(one).await.unlock().await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_takes_two() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let of = Of::named(&boss.variable("OF"));
+    let client = of.client(&boss.variable("URL"), quick()).await;
+    let _guard = of.permits(&client, 3).acquire_many(2).await.unwrap();
+    boss.tell("granted");
+    boss.order().await;
+}
+
+#[tokio::test]
+async fn the_permits_of_a_process_that_was_killed_come_back() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let (permits, url) = (scene.permits(3), scene.server.url());
+        let variables = [("URL", &*url), ("OF", &format!("{of:?}"))];
+        let mut worker = Worker::start("semaphore::worker_that_takes_two", &variables);
+        assert_eq!(worker.hear().await, "granted");
+        let mut two = waiting(&permits, 2);
+        scene.awaited_by(1).await;
+        assert!(is_pending(&mut two).await, "{of:?}");
+
+        worker.kill9();
+
+        let two = granted(two).await;
+        assert_eq!(permits.available().await.unwrap(), 1, "{of:?}: neither more nor less");
+        two.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 3);
+        assert!(scene.traces().await.is_empty());
+    }
+}
+
+/// Its client is cut off, and nobody asks before the lease is long over.
+#[tokio::test]
+async fn a_lease_that_ended_long_ago_is_still_known_of() {
+    for of in [Plain, Expirable] {
+        let scene = Scene::of(of).await;
+        let proxy = Proxy::before(&scene.server).await;
+        let permits = of.permits(&of.client(&proxy.url(), Config::default()).await, 2);
+        let lost = permits.lease(Duration::from_secs(1)).acquire_many(2).await.unwrap();
+        let _cut_off = proxy.blackhole(None);
+        assert_eq!(timeout(SOON, lost.lost()).await, Ok(Ended::Lost));
+        sleep(Duration::from_millis(100)).await;
+
+        assert_eq!(scene.admin.cmd::<i64>(&["GET", "a"]).await, 0, "{of:?}: nobody came by");
+        assert_eq!(scene.permits(2).available().await.unwrap(), 2, "{of:?}");
+        scene.nothing_is_eternal().await;
+    }
+}
+
+#[tokio::test]
+async fn the_watchdog_keeps_permits_for_longer_than_its_timeout() {
+    let [native, plain, expirable] = ALL.map(are_kept);
+    tokio::join!(native, plain, expirable);
+}
+
+async fn are_kept(of: Of) {
+    let scene = Scene::with(of, quick()).await;
+    let permits = scene.permits(3);
+    let two = permits.acquire_many(2).await.expect("they are free");
+    let until = Instant::now() + Duration::from_millis(4_500);
+    while Instant::now() < until {
+        assert_eq!(permits.available().await.expect("an answer"), 1, "{of:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(two.is_valid());
+    two.unlock().await.expect("they were ours");
+    assert_eq!(permits.available().await.expect("an answer"), 3);
+}
+
+/// F78. A semaphore that is made larger lets in who waits.
+#[tokio::test]
+async fn permits_that_are_added_while_it_is_held_let_in_who_waits() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(1);
+        let held = permits.acquire().await.unwrap();
+        let waiter = waiting(&of.permits(&scene.another().await, 1), 1);
+        scene.awaited_by(1).await;
+
+        let larger = permits.set_permits(2).await.unwrap();
+
+        let second = granted(waiter).await;
+        assert_eq!(larger.available().await.unwrap(), 0);
+        held.unlock().await.unwrap();
+        second.unlock().await.unwrap();
+        if of != Native {
+            assert_eq!(larger.available().await.unwrap(), 2, "{of:?}: it stays as it was set");
+        }
+    }
+}
+
+/// F78. Below what is held: it takes nothing away, and gives out nothing before enough came back.
+#[tokio::test]
+async fn permits_that_are_taken_away_while_they_are_held_are_missed_later() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(3);
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(permits.acquire().await.unwrap());
+        }
+        let fewer = permits.set_permits(1).await.unwrap();
+        assert!(held.iter().all(Guard::is_valid));
+        let mut waiter = waiting(&of.permits(&scene.another().await, 1), 1);
+        scene.awaited_by(1).await;
+
+        for guard in held.drain(1..) {
+            guard.unlock().await.unwrap();
+            assert!(is_pending(&mut waiter).await, "{of:?}");
+            assert_eq!(fewer.available().await.unwrap(), 0);
+        }
+        held.remove(0).unlock().await.unwrap();
+
+        let last = granted(waiter).await;
+        assert_eq!(fewer.available().await.unwrap(), 0, "{of:?}");
+        last.unlock().await.unwrap();
+        assert_eq!(fewer.available().await.unwrap(), 1);
+    }
+}
+
+/// Several processes are told of the same new number, and each says it.
+#[tokio::test]
+async fn to_set_the_same_number_again_changes_nothing() {
+    for of in [Plain, Expirable] {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(3);
+        let held = permits.acquire_many(2).await.unwrap();
+        for _ in 0..3 {
+            let _ = permits.set_permits(5).await.unwrap();
+        }
+        let larger = of.permits(&scene.another().await, 5);
+        assert_eq!(larger.available().await.unwrap(), 3, "{of:?}");
+        let _ = larger.set_permits(4).await.unwrap();
+        held.unlock().await.unwrap();
+        assert_eq!(scene.permits(4).available().await.unwrap(), 4);
+        scene.nothing_is_eternal().await;
+    }
+}
+
+#[tokio::test]
+async fn who_disagrees_about_the_number_is_told() {
+    for of in [Native, Expirable] {
+        let scene = Scene::of(of).await;
+        let _held = scene.permits(3).acquire().await.unwrap();
+        let others = of.permits(&scene.another().await, 4);
+        assert!(matches!(others.acquire().await, Err(Error::Conflict { .. })), "{of:?}");
+        assert!(matches!(others.try_acquire().await, Err(Error::Conflict { .. })));
+        assert_eq!(scene.permits(3).available().await.unwrap(), 2);
+    }
+}
+
+/// Of Redisson's plain semaphore nobody knows how many there are in all.
+#[tokio::test]
+async fn of_a_plain_one_the_first_to_come_says_the_number() {
+    let scene = Scene::of(Plain).await;
+    let held = scene.permits(3).acquire_many(3).await.unwrap();
+    assert!(scene.permits(4).try_acquire().await.unwrap().is_none());
+    held.unlock().await.unwrap();
+    assert_eq!(scene.permits(4).available().await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn who_gives_up_leaves_nothing_behind() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(2);
+        let held = permits.acquire().await.unwrap();
+        let keys = lock_keys(&scene.admin).await;
+        let other = of.permits(&scene.another().await, 2);
+        let moment = Duration::from_secs(1);
+
+        assert!(other.try_acquire_many(2).await.unwrap().is_none());
+        let waiters = ["ZCARD", "lock_queue:{a}"];
+        assert_eq!(scene.admin.cmd::<usize>(&waiters).await, 0, "it does not wait");
+        assert!(other.try_acquire_many_for(2, moment).await.unwrap().is_none());
+        let cancelled = waiting(&other, 2);
+        scene.awaited_by(1).await;
+        cancelled.abort();
+        let _ = cancelled.await;
+
+        let gone = async || scene.admin.cmd::<usize>(&waiters).await == 0;
+        eventually(SOON, "nobody waits", gone).await;
+        assert_eq!(lock_keys(&scene.admin).await, keys, "{of:?}");
+        let second = other.try_acquire().await.unwrap().expect("nobody is before us");
+        held.unlock().await.unwrap();
+        second.unlock().await.unwrap();
+        assert!(scene.traces().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn by_force_all_permits_are_given_back() {
+    for of in ALL {
+        let scene = Scene::with(of, quick().max_park(LONG)).await;
+        let permits = scene.permits(3);
+        let two = permits.acquire_many(2).await.unwrap();
+        let one = permits.acquire().await.unwrap();
+        let other = scene.another().await;
+        let waiter = waiting(&of.permits(&other, 3), 3);
+        scene.awaited_by(1).await;
+
+        assert!(of.permits(&other, 3).force_unlock().await.unwrap());
+
+        let all = granted(waiter).await;
+        for guard in [two, one] {
+            assert_eq!(timeout(SOON, guard.lost()).await, Ok(Ended::Lost), "{of:?}");
+            assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+        }
+        assert_eq!(permits.available().await.unwrap(), 0, "who lost them gives nothing back");
+        all.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 3);
+        assert!(!permits.force_unlock().await.unwrap());
+    }
+}
+
+/// The answer is lost, so that it is asked again: the same permits are not given back twice.
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_gives_back_once() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let proxy = Proxy::before(&scene.server).await;
+        let text = of.script(
+            include_str!("../../lua/queue/release.lua"),
+            include_str!("../../lua/redisson/semaphore/release.lua"),
+        );
+        proxy.name_script("release", text);
+        let permits = of.permits(&of.client(&proxy.url(), Config::default()).await, 5);
+        let (_one, three) = (permits.acquire().await.unwrap(), permits.acquire_many(3).await);
+
+        let lost = proxy.script("release").first(2).cut_after();
+        three.unwrap().unlock().await.unwrap();
+
+        assert_eq!(lost.fired(), 2);
+        assert_eq!(scene.permits(5).available().await.unwrap(), 4, "{of:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_acquire_took_whose_answer_is_lost_comes_back() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let proxy = Proxy::before(&scene.server).await;
+        let text = of.script(
+            include_str!("../../lua/queue/acquire.lua"),
+            include_str!("../../lua/redisson/semaphore/acquire.lua"),
+        );
+        proxy.name_script("acquire", text);
+        let permits = of.permits(&of.client(&proxy.url(), Config::default()).await, 5);
+
+        let lost = proxy.script("acquire").nth(1).cut_after();
+        let two = permits.acquire_many(2).await.unwrap();
+
+        assert_eq!(lost.fired(), 1);
+        scene.frees(&scene.permits(5), 3).await;
+        two.unlock().await.unwrap();
+        assert_eq!(scene.permits(5).available().await.unwrap(), 5);
+    }
+}
+
+/// One whose question was not answered comes again under another name. It is still the one that waited.
+#[tokio::test]
+async fn who_waits_goes_on_waiting_though_the_number_changed_and_an_answer_is_lost() {
+    let scene = Scene::of(Native).await;
+    let proxy = Proxy::before(&scene.server).await;
+    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    let held = scene.permits(2).acquire_many(2).await.unwrap();
+    let behind = Native.client(&proxy.url(), Config::default().max_park(LONG)).await;
+    let mut waiter = waiting(&Native.permits(&behind, 2), 1);
+    scene.awaited_by(1).await;
+    let fewer = scene.permits(2).set_permits(1).await.unwrap();
+
+    let queue =
+        async || -> Vec<String> { scene.admin.cmd(&["ZRANGE", "lock_queue:{a}", "0", "-1"]).await };
+    let before = queue().await;
+
+    let lost = proxy.script("acquire").first(1).cut_after();
+    lost.happened().await;
+    let as_another = async || matches!(&queue().await[..], [who] if *who != before[0]);
+    eventually(SOON, "it waits as another", as_another).await;
+    assert!(is_pending(&mut waiter).await);
+    held.unlock().await.unwrap();
+
+    let last = granted(waiter).await;
+    assert_eq!(fewer.available().await.unwrap(), 0);
+    last.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn permits_come_back_although_the_server_is_full() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(3);
+        let two = permits.acquire_many(2).await.unwrap();
+        let third = permits.acquire().await.unwrap();
+        scene.admin.config_set("maxmemory", "1").await;
+
+        third.extend(LONG).await.unwrap();
+        assert!(matches!(permits.try_acquire().await, Ok(None) | Err(Error::Unavailable { .. })));
+        two.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 2, "{of:?}");
+        assert!(matches!(permits.try_acquire().await, Err(Error::Unavailable { .. })));
+        assert_eq!(permits.available().await.unwrap(), 2, "{of:?}: what is refused takes nothing");
+
+        scene.admin.config_set("maxmemory", "0").await;
+        third.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 3);
+    }
+}
+
+/// What a script of Redisson's semaphores answers to a client `c`: `code, ...`.
+async fn runs(admin: &Admin, kind: &str, script: &str, further: &[&str]) -> Vec<i64> {
+    let text = [
+        include_str!("../../lua/lock/grant.lua"),
+        include_str!("../../lua/redisson/semaphore/semaphore.lua"),
+        script,
+    ];
+    let leases = if kind == "expirable" { "{a}:timeout" } else { "lock_permits:{a}" };
+    let (text, floor) = (text.concat(), "1000");
+    let keys = ["lock:grants", "a", leases, "lock_notes:{a}"];
+    let mut words = vec!["EVAL", &text, "4"];
+    words.extend(keys);
+    words.extend([floor, kind, "5", "redisson_sc:{a}", "0", "1000"]);
+    words.extend(further);
+    admin.cmd(&words).await
+}
+
+/// Under the same owner field: the network may deliver a request twice.
+#[tokio::test]
+async fn a_script_that_runs_twice_takes_and_gives_back_once() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let acquire = include_str!("../../lua/redisson/semaphore/acquire.lua");
+    let release = include_str!("../../lua/redisson/semaphore/release.lua");
+    for kind in ["semaphore", "expirable"] {
+        let free = async || admin.cmd::<i64>(&["GET", "a"]).await;
+        for _ in 0..2 {
+            let taken = runs(&admin, kind, acquire, &["c:1", "3", "60000", "wait", "", "0"]).await;
+            assert_eq!(taken[0], 1);
+            assert_eq!(free().await, 2, "{kind}");
+        }
+        assert_eq!(runs(&admin, kind, release, &["c:1"]).await, [1]);
+        assert_eq!(runs(&admin, kind, release, &["c:1"]).await, [0]);
+        assert_eq!(free().await, 5, "{kind}");
+        admin.cmd::<()>(&["FLUSHALL"]).await;
+    }
+}
+
+/// Java deletes it, or it is evicted: what is held is not given out anew.
+#[tokio::test]
+async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
+    for of in [Plain, Expirable] {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(3);
+        let two = permits.acquire_many(2).await.unwrap();
+        scene.admin.cmd::<()>(&["DEL", "a"]).await;
+        assert_eq!(permits.available().await.unwrap(), 1, "{of:?}");
+        let one = permits.acquire().await.unwrap();
+        assert!(permits.try_acquire().await.unwrap().is_none(), "{of:?}");
+        scene.admin.cmd::<()>(&["DEL", "a"]).await;
+        two.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 2);
+        one.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 3);
+    }
+}
+
+/// Its client is cut off; its keys outlive it, since another one had held for longer.
+#[tokio::test]
+async fn who_is_gone_has_no_say_about_the_number() {
+    let scene = Scene::of(Native).await;
+    let proxy = Proxy::before(&scene.server).await;
+    let other = Native.permits(&Native.client(&proxy.url(), Config::default()).await, 2);
+    let long = scene.permits(2).lease(LONG).acquire().await.unwrap();
+    let lost = other.lease(Duration::from_secs(1)).acquire().await.unwrap();
+    let _cut_off = proxy.blackhole(None);
+    long.unlock().await.unwrap();
+    assert_eq!(timeout(SOON, lost.lost()).await, Ok(Ended::Lost));
+    sleep(Duration::from_millis(100)).await;
+
+    let all = scene.permits(3).try_acquire_many(3).await;
+
+    assert!(all.unwrap().is_some(), "nobody holds, nobody waits");
+}
+
+/// It could wait for ever, and with it all who came after it.
+#[tokio::test]
+async fn who_waits_for_more_than_there_will_be_is_told() {
+    for of in [Native, Expirable] {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(3);
+        let held = permits.acquire().await.unwrap();
+        let other = scene.another().await;
+        let (three, permits) = (waiting(&of.permits(&other, 3), 3), permits);
+        scene.awaited_by(1).await;
+
+        let two = permits.set_permits(2).await.unwrap();
+        held.unlock().await.unwrap();
+
+        let answer = timeout(SOON, three).await.expect("it is told").unwrap();
+        assert!(matches!(answer, Err(Error::Conflict { .. })), "{of:?}");
+        let both = timeout(SOON, two.acquire_many(2)).await.expect("nobody is before us");
+        both.unwrap().unlock().await.unwrap();
+    }
+}
+
+/// Redisson's subscribers read a number and fail on anything else; on one below zero, those of semaphores do too.
+#[tokio::test]
+async fn what_redisson_is_told_is_how_many_are_free() {
+    for of in [Plain, Expirable] {
+        let scene = Scene::of(of).await;
+        let told = redis::Client::open(scene.server.url()).unwrap();
+        let mut told = told.get_async_pubsub().await.unwrap();
+        told.psubscribe("*").await.unwrap();
+        let permits = scene.permits(3);
+
+        let one = permits.acquire().await.unwrap(); // 2 are free, of a semaphore that is new
+        let two = permits.acquire_many(2).await.unwrap();
+        let fewer = permits.set_permits(1).await.unwrap(); // -2
+        two.unlock().await.unwrap(); // 0
+        one.unlock().await.unwrap(); // 1
+        let more = fewer.set_permits(4).await.unwrap(); // 4
+        let _held = more.acquire_many(4).await.unwrap();
+        assert!(more.force_unlock().await.unwrap()); // 4
+        scene.admin.publish("end", "end").await;
+
+        let messages = told.on_message();
+        let messages = messages.map(|message| message.get_payload::<String>().unwrap());
+        let messages: Vec<String> =
+            messages.take_while(|text| ready(text != "end")).collect().await;
+        assert_eq!(messages, ["2", "1", "4", "4"], "{of:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_another_kind_is_a_conflict() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let _lock = scene.client.lock("a").lock().await.unwrap();
+        assert!(matches!(scene.permits(1).acquire().await, Err(Error::Conflict { .. })), "{of:?}");
+        assert!(matches!(scene.permits(1).available().await, Err(Error::Conflict { .. })));
+    }
+    let scene = Scene::of(Native).await;
+    let read = scene.client.rw_lock("a").read().await.unwrap();
+    assert!(matches!(scene.permits(1).acquire().await, Err(Error::Conflict { .. })));
+    assert!(matches!(scene.permits(1).available().await, Err(Error::Conflict { .. })));
+    assert!(matches!(scene.permits(1).force_unlock().await, Err(Error::Conflict { .. })));
+    read.unlock().await.unwrap();
+    let scene = Scene::of(Plain).await;
+    scene.admin.cmd::<()>(&["SET", "a", "text"]).await;
+    assert!(matches!(scene.permits(1).acquire().await, Err(Error::Conflict { .. })));
+}
