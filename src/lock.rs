@@ -177,7 +177,7 @@ impl Lock {
     }
 
     pub(crate) fn is_plain(&self) -> bool {
-        self.handle.kind() == Some(Kind::Lock)
+        self.handle.is_plain()
     }
 
     /// Whether both are the same lock, as far as one client can tell.
