@@ -131,11 +131,12 @@ impl Inboxes {
 
 impl Jvm {
     /// `None`, having said so, where nobody could build it.
-    pub(crate) async fn start(url: &str, watchdog: Duration) -> Option<Self> {
+    pub(crate) async fn start(url: &str, watchdog: Duration, fair_wait: Duration) -> Option<Self> {
         let program = PROGRAM.as_ref()?;
         let mut command = child::command("java");
         command.args(JVM).arg("-jar").arg(program);
-        command.args([url, &watchdog.as_millis().to_string()]);
+        let [watchdog, fair_wait] = [watchdog, fair_wait].map(|time| time.as_millis().to_string());
+        command.args([url, &watchdog, &fair_wait]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Child::start(command);
         let (orders, lines) = process.pipes();
