@@ -29,11 +29,32 @@ async fn main() -> Result<()> {
     println!("{:.1?}: written, and being checked", since.elapsed());
     waiting.await.expect("the task does not panic")?;
 
-    // The other way round, it would wait for itself. That is an error, not a deadlock.
-    if let Err(error) = prices.write().await {
-        println!("a reader that asks to write: {error}");
+    // Each guard is its own owner: a reader that asks to write has to wait until all readers have
+    // unlocked, itself among them.
+    if prices.try_write().await?.is_none() {
+        println!("{:.1?}: nobody can write while the prices are being checked", since.elapsed());
     }
     reading.unlock().await?;
+
+    // So two futures of one task take turns.
+    let write = async |who| {
+        let guard = prices.write().await?;
+        println!("{:.1?}: the {who} of two futures writes", since.elapsed());
+        sleep(Duration::from_millis(100)).await;
+        guard.unlock().await
+    };
+    tokio::try_join!(write("first"), write("second"))?;
+
+    // A handle that is `reentrant()` may be locked again by the same task, but a read lock is never
+    // upgraded: it would wait for itself. That is an error, not a deadlock.
+    let nesting = prices.clone().reentrant();
+    let outer = nesting.read().await?;
+    let inner = nesting.read().await?;
+    if let Err(error) = nesting.write().await {
+        println!("a task that reads, and asks to write: {error}");
+    }
+    inner.unlock().await?;
+    outer.unlock().await?;
 
     // `run_write` and `run_read` unlock by themselves, and stop the work if the lock is lost.
     let token = prices.run_write(|hold| async move { hold.token() }).await?;
@@ -43,7 +64,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Holds are owned by tasks here too, so each reader is a task of its own.
+/// Reads for a while.
 async fn read(prices: RwLock, who: &str, since: Instant) -> Result<()> {
     let guard = prices.read().await?;
     println!("{:.1?}: the {who} reader reads", since.elapsed());

@@ -85,10 +85,9 @@ impl Client {
     /// and the clients in turn. This one asks the server for the order of all, and never hands the lock
     /// from task to task without it: each turn costs requests, where a plain lock needs none.
     ///
-    /// Whoever waits has a place in the queue, which it confirms three times within
-    /// [`Config::claim_timeout`](crate::Config::claim_timeout); who does not is passed over, and comes
-    /// last when it asks again. A release grants the lock to the head of the queue in the same step, and
-    /// tells it.
+    /// A waiter renews its place three times per [`Config::claim_timeout`](crate::Config::claim_timeout);
+    /// one that stops is skipped, and rejoins at the tail. A release grants the lock to the head of the
+    /// queue in the same step, and tells it.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the queue is Redisson's, with its rules: a
     /// waiter of Java that died holds up the others for minutes, one of ours for seconds.
@@ -115,8 +114,8 @@ impl Client {
 
     /// A lock that many may hold to read, or one to write. Making the handle does no I/O.
     ///
-    /// Its holds are owned as those of a [`reentrant_lock`](Self::reentrant_lock): by the current task,
-    /// or by an [`Owner`](crate::Owner).
+    /// Each guard is its own owner, as with [`lock`](Self::lock). [`RwLock::reentrant`] and
+    /// [`RwLock::owned_by`] make a handle whose owner may lock again.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
     pub fn rw_lock(&self, name: impl Into<String>) -> RwLock {

@@ -72,7 +72,7 @@ pub enum Error {
         lease: Duration,
     },
 
-    /// Nobody can hold so many permits of so many.
+    /// Zero permits, or more than the semaphore has.
     #[error("invalid number of permits: {asked} of {of}")]
     InvalidPermits {
         /// How many were asked for.
@@ -93,8 +93,9 @@ pub enum Error {
     #[error("the latch is not set, or not any more")]
     Unset,
 
-    /// Its owner holds the lock to read, and asked to write: it would wait for itself.
-    #[error("who holds a lock to read cannot lock it to write: it would wait for itself")]
+    /// The owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) reads, and asked to write. It would
+    /// wait for itself: release the read lock first.
+    #[error("a read lock cannot be upgraded to a write lock: release it first")]
     Upgrade,
 
     /// A setting that cannot work, or a URL that cannot be understood.
@@ -111,7 +112,7 @@ pub enum Error {
         limit: usize,
     },
 
-    /// One owner has locked a re-entrant or a read-write lock too often without unlocking it.
+    /// One owner has locked a re-entrant lock too often without unlocking it.
     #[error("the lock is held {limit} times by one owner already")]
     TooManyHolds {
         /// The limit that was reached.

@@ -49,13 +49,19 @@ impl Guard {
         Self { hold: Hold { stint }, engine, left: false, span }
     }
 
-    /// Does the work while the lock is held, and not a step further.
+    /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, the work is
+    /// dropped.
     pub(crate) async fn run<T, F>(self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
     {
         let (lost, work) = (self.lost(), work(self.hold()));
         while_held(lost, work, self.unlock()).await
+    }
+
+    /// The hold as the engine knows it.
+    pub(crate) fn stint(&self) -> &Stint {
+        &self.hold.stint
     }
 
     /// A view of this hold that does not keep it.
@@ -135,8 +141,8 @@ impl Guard {
     }
 
     /// How many holds its owner has of this lock: more than one only for a
-    /// [`ReentrantLock`](crate::ReentrantLock) or an [`RwLock`](crate::RwLock), where reading and
-    /// writing are counted apart. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
+    /// [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock), where
+    /// reading and writing are counted apart. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.hold.stint.tenure.holds()
@@ -186,6 +192,9 @@ impl Hold {
     }
 
     /// As [`Guard::lost`].
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again at any time.
     pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.stint.end()
     }
@@ -205,8 +214,8 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// Does the work until it is lost what the work needs, and gives that back after it. Until then, the
-/// future that gives back keeps the guard.
+/// Runs `work` until it is done or the lock is lost, then unlocks. Until it is polled, the future that
+/// unlocks keeps the guard.
 pub(crate) async fn while_held<T>(
     lost: impl Future<Output = Ended>,
     work: impl Future<Output = T>,

@@ -205,6 +205,10 @@ impl Handle {
         self.keys.as_ref().map_or(Cow::Borrowed(""), |keys| keys.name())
     }
 
+    pub(crate) fn is_plain(&self) -> bool {
+        self.keys.as_ref().is_ok_and(|keys| keys.is_plain())
+    }
+
     pub(crate) fn kind(&self) -> Option<Kind> {
         self.keys.as_ref().ok().map(|keys| keys.kind)
     }

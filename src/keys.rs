@@ -219,14 +219,20 @@ impl Keys {
         )
     }
 
-    /// Whether it lies in Redis as a plain lock does.
+    /// Whether it is a plain lock: a client finds its entry by name, re-entrant holders among them, sends
+    /// what is asked of several in one request, and hands it from task to task.
     pub(crate) fn is_plain(&self) -> bool {
+        self.kind == Kind::Lock
+    }
+
+    /// Whether it lies in Redis as a plain lock does, so that the scripts of a plain lock serve it.
+    pub(crate) fn lies_as_plain(&self) -> bool {
         matches!(self.kind, Kind::Lock | Kind::Fenced)
     }
 
     /// Whether those who wait for a plain lock stand in its line.
     pub(crate) fn has_line(&self) -> bool {
-        self.kind == Kind::Lock && self.layout.has_lines()
+        self.is_plain() && self.layout.has_lines()
     }
 
     /// How much of it there is, and what its kind is called.

@@ -17,8 +17,8 @@ const MOST: u64 = (1 << 53) - 1;
 /// A number that is counted down to zero, and that others wait for, in all processes that share the
 /// server.
 ///
-/// It is set once, and can be set again when it is open: who has waited for it and has not looked by then
-/// waits for the next opening, so let all pass before. It has a lease, 24 h unless
+/// It is set once, and can be set again when it is open. Set it again only after every waiter has returned:
+/// one that has not looked by then waits for the next opening. It has a lease, 24 h unless
 /// [`lease`](Self::lease) says otherwise: closed or open, it is there no longer than that.
 ///
 /// ```
@@ -130,6 +130,9 @@ impl CountDownLatch {
 
     /// How much is left to count: 0 if the latch is open, and `None` if it is not there. In
     /// [`Layout::Redisson`](crate::Layout::Redisson), an open one is not there.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).

@@ -23,9 +23,10 @@
 //! | work that must stop when the lock is lost | [`Lock::run`] |
 //! | a time limit for the holder instead of renewal | [`Lock::lease`] |
 //! | strictly first come, first served, across all processes and tasks | [`Client::fair_lock`] |
-//! | many readers or one writer | [`RwLock`] |
+//! | many readers or one writer, as with `tokio::sync::RwLock` | [`RwLock`] |
+//! | the same, locked again in nested calls | [`ReentrantRwLock`] |
 //! | so many at a time | [`Semaphore`] |
-//! | many who wait until so many have come | [`CountDownLatch`] |
+//! | tasks that wait for N completions | [`CountDownLatch`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
@@ -50,9 +51,9 @@ mod lock;
 mod multi_lock;
 mod red_lock;
 mod reentrant_lock;
+mod reentrant_rw_lock;
 mod rw_lock;
 mod semaphore;
-mod write_guard;
 
 mod guard;
 mod handle;
@@ -60,6 +61,8 @@ mod multi_guard;
 mod parts;
 mod progress;
 mod red_guard;
+mod rw_handle;
+mod write_guard;
 
 mod engine;
 mod wire;
@@ -89,6 +92,7 @@ pub use owner::Owner;
 pub use red_guard::{RedGuard, RedHold};
 pub use red_lock::RedLock;
 pub use reentrant_lock::ReentrantLock;
+pub use reentrant_rw_lock::ReentrantRwLock;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 #[cfg(feature = "tls")]

@@ -102,6 +102,9 @@ impl Lock {
 
     /// Whether anybody holds the lock, at the moment of the server's answer.
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// [`Error::Unavailable`](crate::Error::Unavailable),
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
@@ -113,6 +116,9 @@ impl Lock {
     /// How long the lock is held if nobody renews it or gives it back; `None` if nobody holds it,
     /// [`Duration::MAX`] if its key has no TTL.
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// As [`is_locked`](Self::is_locked).
     pub async fn ttl(&self) -> Result<Option<Duration>> {
@@ -123,6 +129,9 @@ impl Lock {
     ///
     /// The holder is told that it is lost, at its next renewal at the latest. For operators: work
     /// that is being done under the lock goes on, unprotected.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the lock may or may not have been taken away.
     ///
     /// # Errors
     /// As [`is_locked`](Self::is_locked).
@@ -177,7 +186,7 @@ impl Lock {
     }
 
     pub(crate) fn is_plain(&self) -> bool {
-        self.handle.kind() == Some(Kind::Lock)
+        self.handle.is_plain()
     }
 
     /// Whether both are the same lock, as far as one client can tell.
@@ -190,6 +199,11 @@ impl Lock {
     /// How long one attempt may take if others do not depend on it.
     pub(crate) fn moment(&self) -> Duration {
         self.handle.moment()
+    }
+
+    /// The lease that each of its guards begins with; nothing if it is wrong.
+    pub(crate) fn whole_lease(&self) -> Duration {
+        self.handle.checked_lease().unwrap_or_default()
     }
 
     pub(crate) fn fixed_lease(&self) -> Option<Duration> {

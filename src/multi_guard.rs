@@ -115,6 +115,9 @@ impl MultiHold {
     }
 
     /// As [`MultiGuard::lost`].
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again at any time.
     pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.view.lost()
     }

@@ -182,6 +182,9 @@ impl MultiLock {
 
     /// Whether anybody holds any of them, and so whether they cannot be had now.
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// As [`Lock::is_locked`], if none of those that could be asked is held.
     pub async fn is_locked(&self) -> Result<bool> {
@@ -190,6 +193,10 @@ impl MultiLock {
     }
 
     /// Takes all of them away from whoever holds them: as [`Lock::force_unlock`]. Whether anybody held any.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, any of the locks may have been taken away: call it
+    /// again to be sure of all.
     ///
     /// # Errors
     /// As [`Lock::force_unlock`], if any of them could not be taken away; the others are.

@@ -24,7 +24,7 @@ impl Progress {
         *self = Self { held: true, failing: None };
     }
 
-    /// Waits until another try makes sense, unless that has failed for so long, or always will.
+    /// Sleeps before a retry. Returns a permanent error at once, and any other after `ride_out`.
     pub(crate) async fn failed(&mut self, error: Error, ride_out: Duration) -> Result<()> {
         if !error.is_passing() {
             return Err(error);

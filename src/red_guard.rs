@@ -104,6 +104,9 @@ impl RedHold {
     }
 
     /// As [`RedGuard::lost`].
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again at any time.
     pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.view.lost()
     }

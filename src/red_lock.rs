@@ -18,19 +18,29 @@ use crate::progress::{Progress, in_time};
 use crate::red_guard::{RedGuard, RedHold};
 
 /// How long the rest of the servers are given when a majority has answered: as long again as that
-/// took, and at least this.
+/// took, and at least this. A holder gives all servers back at once, so a waiter that was granted one
+/// gives the others as long.
 const STRAGGLERS: Duration = Duration::from_millis(5);
 
-/// How long a call waits for one server before it looks at the others again.
+/// How long a call waits for servers that are held before it asks all others again.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
 
 /// One lock on several independent servers: held by whoever holds it on a majority of them.
 ///
 /// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
-/// Redlock (redis.io, *Distributed locks with Redis*), with three differences: a waiting call parks
-/// as a [`Lock`] does instead of trying again and again; who has to wait holds only servers before the
-/// one that it waits for, so that nobody blocks another for ever; and each part is renewed and told
-/// of as lost for itself. It is not fair: a newcomer may overtake those who wait.
+/// Redlock (redis.io, *Distributed locks with Redis*), with these differences:
+/// - A waiting call parks as a [`Lock`] does instead of trying again and again. It parks at so many of
+///   the held servers that no majority can become free without its being told.
+/// - While it waits, a call holds only servers that come before the first one that is held, so that
+///   nobody blocks another for ever.
+/// - Each part is renewed for itself, and its loss is told for itself.
+///
+/// Redlock grants a lock for its lease, less the time that it took to collect the majority, less the
+/// drift of clocks, and only if that leaves any. Here a part counts only while more than half of its
+/// lease is left: a call that had to wait extends the parts that it kept meanwhile, and gives back and
+/// takes anew those that it cannot extend.
+///
+/// It is not fair: a newcomer may overtake those who wait.
 ///
 /// # When not to use it
 /// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
@@ -76,8 +86,8 @@ pub struct RedLock {
 #[derive(Default)]
 struct Round {
     won: BTreeMap<usize, Guard>,
-    /// Held by somebody else: the first of them.
-    held: Option<usize>,
+    /// Held by somebody else.
+    held: BTreeSet<usize>,
     /// Did not answer, or not to the point.
     failed: Vec<Error>,
 }
@@ -86,7 +96,7 @@ impl Round {
     fn heard(&mut self, at: usize, answer: Result<Option<Guard>>) {
         match answer {
             Ok(Some(guard)) => drop(self.won.insert(at, guard)),
-            Ok(None) => self.held = Some(self.held.map_or(at, |first| first.min(at))),
+            Ok(None) => drop(self.held.insert(at)),
             Err(error) => self.failed.push(error),
         }
     }
@@ -129,9 +139,9 @@ impl RedLock {
         loop {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
-                Judged::Held(first, kept) => {
+                Judged::Held(held, kept) => {
                     progress.is_held();
-                    self.wait_for(first, kept).await?
+                    self.wait_for(&held, kept).await?
                 }
                 Judged::Failed(error) => {
                     progress.failed(error, self.ride_out()).await?;
@@ -195,6 +205,9 @@ impl RedLock {
 
     /// Whether a majority of the servers says that somebody holds it.
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// [`Error::Unavailable`] if too few servers answered to tell; otherwise as
     /// [`Lock::is_locked`].
@@ -212,6 +225,10 @@ impl RedLock {
 
     /// Takes the lock away on all servers, whoever holds it: as [`Lock::force_unlock`]. Whether it
     /// was held on any.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the lock may have been taken away on any of the
+    /// servers: call it again to be sure of all.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if fewer than a majority could be told; otherwise as
@@ -268,48 +285,80 @@ impl RedLock {
 
     fn judge(&self, round: Round) -> Judged {
         let Round { mut won, held, failed } = round;
-        // What was won first may have run out while we waited for the others.
-        won.retain(|_, guard| guard.is_valid());
+        won.retain(|at, guard| self.is_fresh(*at, guard));
         if won.len() >= self.majority() {
             return Judged::Won(RedGuard::new(won.into_values().collect(), self.majority()));
         }
         let reachable = self.locks.len() - failed.len() >= self.majority();
-        match held {
+        match held.first() {
             Some(first) if reachable => {
-                // The later ones are given back: who waits for one server holds only servers before
-                // it, so that nobody waits in a circle.
-                drop(won.split_off(&first));
-                Judged::Held(first, won)
+                // The later ones are given back: a waiter holds only servers before the first one that is
+                // held, so that nobody waits in a circle.
+                drop(won.split_off(first));
+                Judged::Held(held, won)
             }
             _ => Judged::Failed(worst(failed.into_iter())),
         }
     }
 
-    /// Waits for one server, holding those before it.
+    /// Whether a part counts: more than half of its lease is left. One that was asked for in this round has
+    /// far more, since a round takes a small part of the lease.
+    fn is_fresh(&self, at: usize, guard: &Guard) -> bool {
+        guard.remaining() > self.locks[at].whole_lease() / 2
+    }
+
+    /// Waits until a server that is held may have become free, holding those before the first of them. What
+    /// is won with it, and what was kept and has a whole lease again.
     async fn wait_for(
         &self,
-        at: usize,
+        held: &BTreeSet<usize>,
         mut kept: BTreeMap<usize, Guard>,
     ) -> Result<BTreeMap<usize, Guard>> {
-        match self.locks[at].try_lock_for(LOOK_ROUND).await {
-            Ok(Some(guard)) => {
-                self.refresh(&mut kept).await;
-                kept.insert(at, guard);
-            }
-            // Our own client does not let us wait.
-            Err(error) if !error.is_passing() => return Err(error),
-            // The next round finds out what the others say.
-            Ok(None) | Err(_) => {}
-        }
+        let mut won = self.park(held, self.majority() - kept.len()).await?;
+        kept.append(&mut won);
+        self.refresh(&mut kept).await;
         Ok(kept)
     }
 
-    /// Gives those that were held while we waited for another their whole lease again.
+    /// Parks at held servers until one of them grants its lock, and takes what the others grant with it, so
+    /// many at the most.
+    ///
+    /// A majority is out of reach as long as `blocking` servers are held. So whichever servers become free,
+    /// the first `blocking` of the held ones have one among them that does.
+    async fn park(&self, held: &BTreeSet<usize>, wanted: usize) -> Result<BTreeMap<usize, Guard>> {
+        let blocking = self.locks.len() - self.majority() + 1;
+        let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
+        let mut parked: FuturesUnordered<_> =
+            held.iter().take(blocking).map(|at| wait(*at)).collect();
+        let (mut won, mut until) = (BTreeMap::new(), None);
+        while let Some((at, answer)) = in_time(until, parked.next()).await.flatten() {
+            match answer {
+                Ok(Some(guard)) => {
+                    won.insert(at, guard);
+                    until.get_or_insert_with(|| Instant::now() + STRAGGLERS);
+                }
+                // Our own client does not let us wait.
+                Err(error) if !error.is_passing() => return Err(error),
+                // The next round finds out what the others say.
+                Ok(None) | Err(_) => {}
+            }
+            if won.len() >= wanted {
+                break;
+            }
+        }
+        Ok(won)
+    }
+
+    /// Gives the parts that were held while we waited their whole lease again. Those for which that fails are
+    /// given back, and asked for anew in the next round.
     async fn refresh(&self, kept: &mut BTreeMap<usize, Guard>) {
-        let Some(lease) = self.locks.first().and_then(Lock::fixed_lease) else { return };
         let extended = kept.iter().map(|(at, guard)| async move {
-            let extended = timeout(self.locks[*at].moment(), guard.extend(lease)).await;
-            matches!(extended, Ok(Ok(()))).then_some(*at)
+            let (lock, lease) = (&self.locks[*at], self.locks[*at].whole_lease());
+            // What the watchdog renews in time need not be extended.
+            let enough = if lock.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
+            let is_whole = guard.remaining() > enough;
+            let extend = timeout(lock.moment(), guard.extend(lease));
+            (is_whole || matches!(extend.await, Ok(Ok(())))).then_some(*at)
         });
         let fresh: BTreeSet<_> = join_all(extended).await.into_iter().flatten().collect();
         kept.retain(|at, _| fresh.contains(at));
@@ -319,8 +368,8 @@ impl RedLock {
 /// What a round means.
 enum Judged {
     Won(RedGuard),
-    /// Somebody else holds too many: the first of them, and what we keep meanwhile.
-    Held(usize, BTreeMap<usize, Guard>),
+    /// Somebody else holds too many: which, and what we keep meanwhile.
+    Held(BTreeSet<usize>, BTreeMap<usize, Guard>),
     /// Too few servers answered.
     Failed(Error),
 }

@@ -104,6 +104,9 @@ impl ReentrantLock {
 
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// As there.
     pub async fn is_locked(&self) -> Result<bool> {
@@ -112,6 +115,9 @@ impl ReentrantLock {
 
     /// As [`Lock::ttl`](crate::Lock::ttl).
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// As there.
     pub async fn ttl(&self) -> Result<Option<Duration>> {
@@ -119,6 +125,9 @@ impl ReentrantLock {
     }
 
     /// As [`Lock::force_unlock`](crate::Lock::force_unlock): all holds of the owner are lost.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Errors
     /// As there.

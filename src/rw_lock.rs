@@ -1,4 +1,4 @@
-//! The lock that many may hold to read, or one to write.
+//! The lock that many may hold to read, or one to write: each guard is its own owner.
 
 use std::fmt;
 use std::future::Future;
@@ -8,29 +8,25 @@ use std::time::Duration;
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
-use crate::keys::Kind;
-use crate::owner::{Owner, OwnerId};
+use crate::owner::Owner;
+use crate::reentrant_rw_lock::ReentrantRwLock;
+use crate::rw_handle::RwHandle;
 use crate::write_guard::WriteGuard;
 
 /// A lock that any number of readers hold at once, or one writer alone, in all processes that share
 /// the server.
 ///
-/// Each reader has a lease of its own: the death of one ends its hold and no other's. Everybody waits
-/// in one queue, first come, first served, with one exception: the readers that waited while somebody
-/// wrote go before the next writer. So a writer waits for the readers that were in before it came, and
-/// readers for one writer at the most; neither can starve. (In
-/// [`Layout::Redisson`](crate::Layout::Redisson) there is no queue: whoever is quickest gets it, and
-/// readers that keep coming can keep a writer out.)
+/// As with `tokio::sync::RwLock`, **each guard is its own owner**: of two futures that one task polls
+/// side by side, the second waits until the first has unlocked, and a task that asks to write while it
+/// reads waits for itself. For nested calls of one piece of work there is
+/// [`reentrant`](Self::reentrant); both forms exclude each other.
 ///
-/// # Who may nest
-/// As with [`ReentrantLock`](crate::ReentrantLock) the owner is the current Tokio task, or an explicit
-/// [`Owner`], with the same caution for futures that one task polls side by side: of two that ask before
-/// either holds, and not both to read, one waits for the other. An owner may
-/// - read again while it reads, even if a writer waits, and write again while it writes;
-/// - read while it writes; when it then stops writing, it goes on reading
-///   ([`WriteGuard::downgrade`] does both in one step);
-/// - not begin to write while it reads: it would wait for itself, so that is an [`Error::Upgrade`].
+/// Each reader has a lease of its own: a reader that dies ends its own hold and no other's. Everybody
+/// waits in one queue, first come, first served, with one exception: readers that waited while somebody
+/// wrote go before the next writer. So a writer waits only for the readers that came before it, and a
+/// reader for one writer at the most; neither can starve. (In
+/// [`Layout::Redisson`](crate::Layout::Redisson) there is no queue: the quickest gets the lock, and
+/// readers that keep coming can keep a writer out.)
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -44,44 +40,64 @@ use crate::write_guard::WriteGuard;
 /// reading.unlock().await?;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
+///
+/// Two futures of one task take turns:
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let (stock, written) = (client.rw_lock("doc:stock"), std::cell::Cell::new(0));
+/// let add_one = async || {
+///     let guard = stock.write().await?;
+///     let before = written.get();
+///     tokio::task::yield_now().await; // the other future runs, and waits for the lock
+///     written.set(before + 1);
+///     guard.unlock().await
+/// };
+/// tokio::try_join!(add_one(), add_one())?;
+/// assert_eq!(written.get(), 2);
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
 pub struct RwLock {
-    read: Handle,
-    write: Handle,
-    owner: Option<OwnerId>,
+    handle: RwHandle,
 }
 
 impl RwLock {
     pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
-        let read = Handle::new(Arc::clone(&engine), Kind::Read, name.clone());
-        Self { read, write: Handle::new(engine, Kind::Write, name), owner: None }
+        Self { handle: RwHandle::new(engine, name) }
+    }
+
+    /// The same lock, for owners that lock it again: the owner is the current Tokio task.
+    pub fn reentrant(self) -> ReentrantRwLock {
+        ReentrantRwLock::new(self.handle, None)
+    }
+
+    /// The same lock, for this owner, which may lock it again from whatever task calls.
+    pub fn owned_by(self, owner: &Owner) -> ReentrantRwLock {
+        self.reentrant().owned_by(owner)
     }
 
     /// Holds the lock for a fixed time instead of having it renewed: as
     /// [`Lock::lease`](crate::Lock::lease).
     pub fn lease(self, lease: Duration) -> Self {
-        Self { read: self.read.lease(lease), write: self.write.lease(lease), ..self }
+        Self { handle: self.handle.lease(lease) }
     }
 
-    /// Locks for this owner instead of the current task.
-    pub fn owned_by(self, owner: &Owner) -> Self {
-        Self { owner: Some(owner.into()), ..self }
-    }
-
-    /// Waits until it may read: until nobody writes, and no writer was there first.
+    /// Waits until it may read: until nobody writes, and no writer that came earlier waits.
     ///
     /// # Cancel safety
     /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`Lock::lock`](crate::Lock::lock). Nested, [`Error::Lost`] if the owner's hold turns out to
-    /// be lost, and [`Error::TooManyHolds`].
+    /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn read(&self) -> Result<Guard> {
-        self.reading(Patience::Endless).await?.ok_or(Error::Closed)
+        self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// Reads if that is possible now, in one attempt.
@@ -90,9 +106,9 @@ impl RwLock {
     /// As [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`read`](Self::read).
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
     pub async fn try_read(&self) -> Result<Option<Guard>> {
-        self.reading(Patience::None).await
+        self.handle.read(None, Patience::None).await
     }
 
     /// Waits until it may read, but not longer than this.
@@ -101,23 +117,23 @@ impl RwLock {
     /// As [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`read`](Self::read).
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn try_read_for(&self, limit: Duration) -> Result<Option<Guard>> {
-        self.reading(Patience::limited(limit)).await
+        self.handle.read(None, Patience::limited(limit)).await
     }
 
-    /// Waits until it may write: until nobody reads or writes, and nobody was there first.
+    /// Waits until it may write: until nobody reads or writes, and nobody that came earlier waits.
     ///
     /// # Cancel safety
     /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`Error::Upgrade`] if its owner reads.
+    /// As [`read`](Self::read).
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn write(&self) -> Result<WriteGuard> {
-        self.writing(Patience::Endless).await?.ok_or(Error::Closed)
+        self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// Writes if that is possible now, in one attempt.
@@ -126,9 +142,9 @@ impl RwLock {
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`write`](Self::write).
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        self.writing(Patience::None).await
+        self.handle.write(None, Patience::None).await
     }
 
     /// Waits until it may write, but not longer than this.
@@ -137,18 +153,19 @@ impl RwLock {
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`write`](Self::write).
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn try_write_for(&self, limit: Duration) -> Result<Option<WriteGuard>> {
-        self.writing(Patience::limited(limit)).await
+        self.handle.write(None, Patience::limited(limit)).await
     }
 
-    /// Does some work while it may read: as [`Lock::run`](crate::Lock::run).
+    /// Runs some work while it reads, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// The work must not lock this lock again: it would wait for itself.
     ///
     /// # Cancel safety
-    /// As there.
+    /// Dropping the future drops the work and gives the lock back in the background.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`Error::Lost`] if the hold was lost before the work was done.
+    /// As [`read`](Self::read), and [`Error::Lost`] if the lock was lost before the work was done.
     pub async fn run_read<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -156,14 +173,14 @@ impl RwLock {
         self.read().await?.run(work).await
     }
 
-    /// Does some work while it may write: as [`Lock::run`](crate::Lock::run). The work may
-    /// [`read`](Self::read), but not [`downgrade`](WriteGuard::downgrade).
+    /// Runs some work while it writes, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// The work must not lock this lock again: it would wait for itself.
     ///
     /// # Cancel safety
-    /// As there.
+    /// Dropping the future drops the work and gives the lock back in the background.
     ///
     /// # Errors
-    /// As [`write`](Self::write), and [`Error::Lost`] if the hold was lost before the work was done.
+    /// As [`write`](Self::write), and [`Error::Lost`] if the lock was lost before the work was done.
     pub async fn run_write<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -173,6 +190,9 @@ impl RwLock {
 
     /// Whether anybody reads or writes, at the moment of the server's answer.
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
@@ -181,53 +201,42 @@ impl RwLock {
 
     /// Whether anybody writes, at the moment of the server's answer.
     ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_write_locked(&self) -> Result<bool> {
-        let status = self.write.status().await?;
-        Ok(status.ttl >= -1 && status.used >= status.capacity)
+        self.handle.is_write_locked().await
     }
 
-    /// As [`Lock::ttl`](crate::Lock::ttl), of the one who holds it longest.
+    /// How long the lock stays held if nobody renews it or gives it back: until the last lease ends. As
+    /// [`Lock::ttl`](crate::Lock::ttl).
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn ttl(&self) -> Result<Option<Duration>> {
-        self.write.ttl().await
+        self.handle.ttl().await
     }
 
     /// Takes the lock away from all who hold it, to read or to write: as
     /// [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
+    /// # Cancel safety
+    /// As [`Lock::force_unlock`](crate::Lock::force_unlock).
+    ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool> {
-        self.write.force_unlock().await
-    }
-
-    async fn reading(&self, patience: Patience) -> Result<Option<Guard>> {
-        let owner = self.owner();
-        let within = self.write.held_by(owner)?;
-        self.read.acquire_within(within, Some(owner), patience).await
-    }
-
-    async fn writing(&self, patience: Patience) -> Result<Option<WriteGuard>> {
-        let owner = self.owner();
-        if self.write.held_by(owner)?.is_none() && self.read.held_by(owner)?.is_some() {
-            return Err(Error::Upgrade);
-        }
-        let guard = self.write.acquire(Some(owner), patience).await?;
-        let lock = || Self { owner: Some(owner), ..self.clone() };
-        Ok(guard.map(|guard| WriteGuard::new(guard, lock())))
-    }
-
-    fn owner(&self) -> OwnerId {
-        self.owner.unwrap_or_else(OwnerId::current)
+        self.handle.force_unlock().await
     }
 }
 
 impl fmt::Debug for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write.described(f.debug_struct("RwLock"))
+        self.handle.described(f.debug_struct("RwLock"))
     }
 }

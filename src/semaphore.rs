@@ -117,6 +117,9 @@ impl Semaphore {
 
     /// As [`try_acquire`](Self::try_acquire), for so many permits at once.
     ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
     /// # Errors
     /// As there.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
@@ -135,6 +138,9 @@ impl Semaphore {
     }
 
     /// As [`try_acquire_for`](Self::try_acquire_for), for so many permits at once.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
     ///
     /// # Errors
     /// As there.
@@ -161,8 +167,13 @@ impl Semaphore {
         self.part(1)?.run(None, work).await
     }
 
-    /// How many permits nobody holds, at the moment of the server's answer. None may be free for
-    /// those who come now, if others wait for more of them than there are.
+    /// How many permits nobody holds, at the moment of the server's answer.
+    ///
+    /// [`try_acquire`](Self::try_acquire) may fail even if this is positive: callers that wait in the
+    /// queue go first.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
@@ -183,6 +194,10 @@ impl Semaphore {
     /// to within a day, or else to the number of this handle. So several who all set the same number
     /// change it once; but if Java has changed it in between, theirs is added to ours.
     ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the number may or may not have been changed: call
+    /// it again to be sure.
+    ///
     /// # Errors
     /// [`Error::InvalidPermits`] if it is none, or more than 2^30 - 1. [`Error::Conflict`] if the name
     /// is another kind's. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
@@ -197,6 +212,9 @@ impl Semaphore {
     /// [`Lock::force_unlock`](crate::Lock::force_unlock), but in
     /// [`Layout::Redisson`](crate::Layout::Redisson) only what a lease is known of, and those who lose it
     /// learn of it at their next renewal.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the permits may or may not have been taken away.
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).

@@ -3,21 +3,26 @@
 use std::fmt;
 use std::ops::Deref;
 
+use crate::engine::Patience;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::rw_lock::RwLock;
+use crate::handle::Handle;
+use crate::owner::OwnerId;
 
-/// An [`RwLock`] that is held to write: a [`Guard`] that can become one to read.
+/// The proof that an [`RwLock`](crate::RwLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock) is
+/// held to write: a [`Guard`] that can become one to read.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct WriteGuard {
     guard: Guard,
-    lock: RwLock,
+    /// The same lock, to read.
+    read: Handle,
+    owner: Option<OwnerId>,
 }
 
 impl WriteGuard {
-    pub(crate) fn new(guard: Guard, lock: RwLock) -> Self {
-        Self { guard, lock }
+    pub(crate) fn new(guard: Guard, read: Handle, owner: Option<OwnerId>) -> Self {
+        Self { guard, read, owner }
     }
 
     /// Gives the lock back, and tells how it went.
@@ -31,26 +36,30 @@ impl WriteGuard {
         self.guard.unlock().await
     }
 
-    /// Goes on reading instead of writing: nobody else writes in between, and the readers that wait
-    /// may read too from then on.
+    /// Goes on reading instead of writing. Nobody else writes in between; readers that wait are let in
+    /// from then on.
     ///
-    /// If the lock was locked for writing more than once, it stays so until the others are given back.
+    /// If the owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) has locked it to write more than
+    /// once, the lock stays locked to write until the other guards are given back too.
     ///
     /// # Cancel safety
-    /// If the future is dropped, so is the lock, in the background.
+    /// If the future is dropped, the lock is given back in the background.
     ///
     /// # Errors
     /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more. Otherwise as
-    /// [`RwLock::read`] and [`Guard::unlock`]; then the lock is given back.
+    /// [`RwLock::read`](crate::RwLock::read) and [`Guard::unlock`]; then the lock is given back.
     pub async fn downgrade(self) -> Result<Guard> {
+        // Within the write hold, the read needs no room and waits for nobody. Both are held for a
+        // moment, so that there is none in which another writer could enter.
+        let within = Some(self.guard.stint().clone());
         let reading = tokio::select! {
-            // It may have been granted to others, for whom the reading would wait.
+            // If the write is lost, others may hold the lock, and the read would wait for them.
             biased;
             _ = self.guard.lost() => return Err(Error::Lost),
-            reading = self.lock.read() => reading?,
+            reading = self.read.acquire_within(within, self.owner, Patience::Endless) => reading?,
         };
         self.guard.unlock().await?;
-        Ok(reading)
+        reading.ok_or(Error::Closed)
     }
 
     /// The same hold as a plain guard, which cannot become one to read.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::engine::releaser::Job;
 use crate::engine::tenure::{Grant, deadline};
-use crate::keys::{Kind, TenureId};
+use crate::keys::TenureId;
 use crate::wire::{Acquire, Acquired, Fault, Landed};
 
 /// The answer to an attempt.
@@ -54,7 +54,7 @@ impl Drop for Claim<'_> {
 pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
     let _open = engine.claims.token();
     let acquires = &engine.requests.acquires;
-    if acquire.keys.kind != Kind::Lock {
+    if !acquire.keys.is_plain() {
         return ask(engine, acquire).await;
     }
     let Some(_in_the_air) = acquires.take_off() else {

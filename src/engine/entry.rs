@@ -36,7 +36,7 @@ impl Table {
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
     pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>) -> Result<Visit, Fault> {
-        if keys.kind != Kind::Lock {
+        if !keys.is_plain() {
             return self.at(keys, keys.channel.clone(), Spot::Shared(keys.kind, keys.braced));
         }
         self.open(self.entered(keys))
@@ -485,6 +485,20 @@ mod tests {
         assert_eq!(table.len(), 1);
         drop(third);
         assert_eq!(table.len(), 0);
+    }
+
+    /// Where `Engine::held_by` looks for what an owner holds.
+    #[test]
+    fn exactly_the_plain_locks_are_found_by_their_name() {
+        for layout in [Layout::Native, Layout::Redisson] {
+            for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Read, Kind::Latch] {
+                let table = Arc::new(Table::default());
+                let keys = Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap());
+                let visit = table.visit(&keys).unwrap();
+                let found = table.find(keys.id()).is_some_and(|e| Arc::ptr_eq(&e, &visit.entry));
+                assert_eq!(found, keys.is_plain(), "{kind:?} in {layout:?}");
+            }
+        }
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl Engine {
         let Some(job) = unsaid.job() else { return Ok(true) };
         let (releases, request) = (&self.requests.releases, job.request());
         let mut _in_the_air = None;
-        if request.keys.is_plain() {
+        if request.keys.lies_as_plain() {
             _in_the_air = releases.take_off();
             if _in_the_air.is_none() {
                 return releases.join(request).await?.answer.result;

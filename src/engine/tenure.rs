@@ -343,7 +343,7 @@ impl Tenure {
             return Left::Nested;
         }
         let left = match state.turn.take() {
-            Some(turn) if self.keys.kind == Kind::Lock && turn.entry().is_awaited() => {
+            Some(turn) if self.keys.is_plain() && turn.entry().is_awaited() => {
                 state.since = now.into();
                 Left::HandedOn(turn)
             }

@@ -89,7 +89,7 @@ pub(crate) struct Renewal<'a> {
 
 impl Connection<'_> {
     pub(crate) async fn acquire(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        if !acquire.keys.is_plain() {
+        if !acquire.keys.lies_as_plain() {
             return self.enter(acquire).await;
         }
         let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
@@ -180,7 +180,7 @@ impl Connection<'_> {
         &mut self,
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        if releases.iter().all(|release| release.keys.is_plain()) {
+        if releases.iter().all(|release| release.keys.lies_as_plain()) {
             self.release_plain(releases).await
         } else {
             Ok(self.leave_each(releases).await)
@@ -214,7 +214,7 @@ impl Connection<'_> {
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        if renewals.iter().all(|renewal| renewal.keys.is_plain()) {
+        if renewals.iter().all(|renewal| renewal.keys.lies_as_plain()) {
             self.renew_plain(renewals).await
         } else {
             Ok(self.renew_each(renewals).await)
@@ -248,7 +248,7 @@ impl Connection<'_> {
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
-        if !keys.is_plain() {
+        if !keys.lies_as_plain() {
             return self.renew_one(Renewal { keys, id, ttl: lease }).await;
         }
         let terms = self.terms();
@@ -276,7 +276,7 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(1).arg(keys.lock());
         };
-        let ttl = if keys.is_plain() {
+        let ttl = if keys.lies_as_plain() {
             number(self.call(&STATUS, fill).await?)?
         } else {
             self.status(keys).await?.ttl
@@ -289,7 +289,7 @@ impl Connection<'_> {
 
     /// Whether there was anything to take away.
     pub(crate) async fn force_unlock(&mut self, keys: &Keys) -> Result<bool, Fault> {
-        if !keys.is_plain() {
+        if !keys.lies_as_plain() {
             return Ok(self.force_out(keys).await? > 0);
         }
         // Not in our name: if we are the holder, we have to look as everybody else.

@@ -138,7 +138,7 @@ impl Connection<'_> {
     pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
         let leave = async |release: &Release| {
             let Release { keys, id } = release;
-            if keys.is_plain() {
+            if keys.lies_as_plain() {
                 return only(self.again().release_plain(std::slice::from_ref(release)).await);
             }
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client));
@@ -151,7 +151,7 @@ impl Connection<'_> {
     pub(crate) async fn renew_each(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
         let renew = async |renewal: &Renewal<'_>| {
             let Renewal { keys, id, ttl } = *renewal;
-            if keys.is_plain() {
+            if keys.lies_as_plain() {
                 return only(self.again().renew_plain(std::slice::from_ref(renewal)).await);
             }
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(ttl));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::fixture::{LONG, SOON, key, lock_keys};
 use common::rights::{commands_in_scripts, rules};
 use common::{Admin, Server, eventually};
-use parklock::{Client, Config, Error, Layout};
+use parklock::{Client, Config, Error, Layout, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -124,7 +124,8 @@ async fn everything_together(url: &str, layout: Layout, admin: &Admin) {
 /// Everything there is to do with what has a queue, or would have one.
 async fn everything_queued(url: &str, layout: Layout, admin: &Admin) {
     let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
-    let (fair, rw, semaphore) = (ours.fair_lock("c"), ours.rw_lock("d"), ours.semaphore("e", 2));
+    let (fair, semaphore) = (ours.fair_lock("c"), ours.semaphore("e", 2));
+    let rw = ours.rw_lock("d").owned_by(&Owner::new());
     let expirable = ours.expirable_semaphore("f", 2);
     let guards = [
         fair.lock().await.expect("it is free"),

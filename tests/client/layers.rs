@@ -4,11 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 14] = [
     &["lib"],
     &["client"],
     &["multi_lock", "red_lock"],
-    &["lock", "reentrant_lock", "rw_lock", "latch", "semaphore", "write_guard"],
+    &["lock", "reentrant_lock", "rw_lock", "latch", "semaphore"],
+    &["reentrant_rw_lock"],
+    &["rw_handle"],
+    &["write_guard"],
     &["handle"],
     &["multi_guard", "red_guard"],
     &["parts", "progress"],

@@ -111,12 +111,14 @@ tested! {
     native_reentrant
     native_fair
     native_write
+    native_reentrant_write
     native_semaphore
     redisson_lock
     redisson_reentrant
     redisson_fenced
     redisson_fair
     redisson_write
+    redisson_reentrant_write
     redisson_semaphore
     redisson_expirable
 }

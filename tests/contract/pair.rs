@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::common::fixture::comes_in;
 use parklock::{
-    Client, Config, Guard, Layout, Lock, Owner, ReentrantLock, Result, RwLock, Semaphore,
+    Client, Config, Guard, Layout, Lock, Owner, ReentrantLock, ReentrantRwLock, Result, RwLock,
+    Semaphore, WriteGuard,
 };
 
 /// What is made of a name.
@@ -15,8 +16,10 @@ enum Kind {
     Reentrant,
     Fenced,
     Fair,
-    /// To write, with an owner for each holder.
+    /// To write.
     Write,
+    /// To write, with an owner for each holder.
+    ReentrantWrite,
     /// Of one permit.
     Semaphore,
     /// Of one permit.
@@ -76,12 +79,14 @@ table! {
     native_reentrant = Native Reentrant PLAIN,
     native_fair = Native Fair QUEUE,
     native_write = Native Write QUEUE,
+    native_reentrant_write = Native ReentrantWrite QUEUE,
     native_semaphore = Native Semaphore QUEUE,
     redisson_lock = Redisson Plain PLAIN,
     redisson_reentrant = Redisson Reentrant PLAIN,
     redisson_fenced = Redisson Fenced PLAIN,
     redisson_fair = Redisson Fair REDISSON_FAIR,
     redisson_write = Redisson Write REDISSON_WRITE,
+    redisson_reentrant_write = Redisson ReentrantWrite REDISSON_WRITE,
     redisson_semaphore = Redisson Semaphore REDISSON_SEMAPHORE,
     redisson_expirable = Redisson Expirable REDISSON_SEMAPHORE,
     // A lock made of several and one on several servers are mutexes too: a line each, a `Mutex` each.
@@ -103,7 +108,10 @@ impl Pair {
             }
             Kind::Fenced => Mutex::Lock(client.fenced_lock(name)),
             Kind::Fair => Mutex::Lock(client.fair_lock(name)),
-            Kind::Write => Mutex::Write(client.rw_lock(name).owned_by(&Owner::new())),
+            Kind::Write => Mutex::Write(client.rw_lock(name)),
+            Kind::ReentrantWrite => {
+                Mutex::ReentrantWrite(client.rw_lock(name).owned_by(&Owner::new()))
+            }
             Kind::Semaphore => Mutex::Semaphore(client.semaphore(name, 1)),
             Kind::Expirable => Mutex::Semaphore(client.expirable_semaphore(name, 1)),
         }
@@ -147,6 +155,7 @@ pub(crate) enum Mutex {
     Lock(Lock),
     Reentrant(ReentrantLock),
     Write(RwLock),
+    ReentrantWrite(ReentrantRwLock),
     Semaphore(Semaphore),
 }
 
@@ -156,6 +165,7 @@ impl Mutex {
             Self::Lock(lock) => lock.lock().await,
             Self::Reentrant(lock) => lock.lock().await,
             Self::Write(lock) => Ok(lock.write().await?.into_guard()),
+            Self::ReentrantWrite(lock) => Ok(lock.write().await?.into_guard()),
             Self::Semaphore(semaphore) => semaphore.acquire().await,
         }
     }
@@ -164,7 +174,8 @@ impl Mutex {
         match self {
             Self::Lock(lock) => lock.try_lock().await,
             Self::Reentrant(lock) => lock.try_lock().await,
-            Self::Write(lock) => Ok(lock.try_write().await?.map(|guard| guard.into_guard())),
+            Self::Write(lock) => Ok(lock.try_write().await?.map(WriteGuard::into_guard)),
+            Self::ReentrantWrite(lock) => Ok(lock.try_write().await?.map(WriteGuard::into_guard)),
             Self::Semaphore(semaphore) => semaphore.try_acquire().await,
         }
     }
@@ -173,8 +184,9 @@ impl Mutex {
         match self {
             Self::Lock(lock) => lock.try_lock_for(limit).await,
             Self::Reentrant(lock) => lock.try_lock_for(limit).await,
-            Self::Write(lock) => {
-                Ok(lock.try_write_for(limit).await?.map(|guard| guard.into_guard()))
+            Self::Write(lock) => Ok(lock.try_write_for(limit).await?.map(WriteGuard::into_guard)),
+            Self::ReentrantWrite(lock) => {
+                Ok(lock.try_write_for(limit).await?.map(WriteGuard::into_guard))
             }
             Self::Semaphore(semaphore) => semaphore.try_acquire_for(limit).await,
         }
@@ -185,6 +197,7 @@ impl Mutex {
             Self::Lock(lock) => Self::Lock(lock.lease(lease)),
             Self::Reentrant(lock) => Self::Reentrant(lock.lease(lease)),
             Self::Write(lock) => Self::Write(lock.lease(lease)),
+            Self::ReentrantWrite(lock) => Self::ReentrantWrite(lock.lease(lease)),
             Self::Semaphore(semaphore) => Self::Semaphore(semaphore.lease(lease)),
         }
     }
@@ -194,6 +207,7 @@ impl Mutex {
             Self::Lock(lock) => lock.force_unlock().await,
             Self::Reentrant(lock) => lock.force_unlock().await,
             Self::Write(lock) => lock.force_unlock().await,
+            Self::ReentrantWrite(lock) => lock.force_unlock().await,
             Self::Semaphore(semaphore) => semaphore.force_unlock().await,
         }
     }
@@ -203,6 +217,7 @@ impl Mutex {
             Self::Lock(lock) => lock.is_locked().await,
             Self::Reentrant(lock) => lock.is_locked().await,
             Self::Write(lock) => lock.is_write_locked().await,
+            Self::ReentrantWrite(lock) => lock.is_write_locked().await,
             Self::Semaphore(semaphore) => Ok(semaphore.available().await? == 0),
         }
     }

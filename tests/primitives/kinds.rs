@@ -196,10 +196,7 @@ async fn a_name_whose_holder_fell_silent_is_any_kinds_when_its_lease_is_over() {
 async fn who_holds_is_alone_when_the_notes_are_gone() {
     let (server, ours) = server_and_client().await;
     let (admin, lock) = (server.admin().await, ours.rw_lock("a"));
-    let readers = [
-        lock.clone().owned_by(&parklock::Owner::new()).read().await.unwrap(),
-        lock.clone().owned_by(&parklock::Owner::new()).read().await.unwrap(),
-    ];
+    let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
     assert_eq!(admin.cmd::<usize>(&["DEL", "lock_notes:{a}"]).await, 1);
     let [first, second] = readers;
     first.unlock().await.unwrap();

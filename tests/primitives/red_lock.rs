@@ -4,13 +4,16 @@ use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, channel, client, comes_in, key, lock_keys, parked};
 use common::{Admin, Proxy, Server, eventually};
 use parklock::{Config, Ended, Error, RedGuard, RedLock};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+
+/// What a wake-up may take on a machine that has other things to do: far less than the round in which a waiter looks.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Several servers that know nothing of each other, each behind a proxy.
 struct Stage {
@@ -89,11 +92,16 @@ async fn one_holds_it_and_who_waits_is_told_of_its_end() {
 
     let guard = one.lock().await.unwrap();
     assert!(guard.is_valid());
-    assert_eq!((guard.servers(), stage.held().await), (3, 3));
+    // On a busy machine the third server may answer too late, and is given back.
+    let servers = guard.servers();
+    assert!(servers >= 2, "{servers}");
+    let held = async || stage.held().await == servers;
+    eventually(SOON, "it is held where it was granted", held).await;
     assert!(one.is_locked().await.unwrap());
     assert!(other.try_lock().await.unwrap().is_none());
     assert!(other.try_lock_for(A_WHILE).await.unwrap().is_none());
-    assert_eq!(stage.held().await, 3, "who did not get it took nothing away");
+    assert!(guard.is_valid());
+    eventually(SOON, "who did not get it took nothing away, and keeps nothing", held).await;
 
     let waiting = wait(&other);
     parked(&stage.admins[0], "a", 1).await;
@@ -369,6 +377,82 @@ async fn a_lease_is_whole_however_long_it_was_waited_for() {
     assert_eq!(guard.servers(), 2);
     assert!(guard.remaining() > Duration::from_millis(2500), "{:?}", guard.remaining());
     guard.unlock().await.unwrap();
+}
+
+/// Has somebody hold one server's lock for so long.
+async fn occupy(admin: &Admin, lease: Duration) {
+    admin.cmd::<i64>(&["HSET", &key("a"), "somebody", "1"]).await;
+    admin.cmd::<i64>(&["PEXPIRE", &key("a"), &lease.as_millis().to_string()]).await;
+}
+
+/// The first of the servers that are held stays held: the other one ends by its lease, and makes a majority.
+#[tokio::test]
+async fn a_majority_that_is_free_is_taken_at_once_and_for_the_whole_lease() {
+    const LEASE: Duration = Duration::from_secs(6);
+    let stage = Stage::set(3).await;
+    let lock = stage.lock().await.lease(LEASE);
+    occupy(&stage.admins[1], LONG * 10).await;
+    occupy(&stage.admins[2], LEASE / 2).await;
+    let asked = Instant::now();
+
+    let guard = in_time(lock.lock()).await.unwrap();
+
+    let (took, left) = (asked.elapsed(), guard.remaining());
+    println!("granted after {took:?}, with {left:?} of {LEASE:?} left");
+    assert!(took < LEASE / 2 + AT_ONCE, "a majority was free long before {took:?}");
+    assert!(left > LEASE * 3 / 4, "{left:?} of {LEASE:?} is about to end");
+    assert_eq!(guard.servers(), 2);
+    guard.unlock().await.unwrap();
+}
+
+/// A majority is given back while the first server stays held: the waiter is told, whichever servers those are.
+#[tokio::test]
+async fn who_waits_is_told_of_a_majority_that_is_given_back_beside_a_server_that_stays_held() {
+    let stage = Stage::set(5).await;
+    let (one, other) = (stage.lock().await, stage.lock().await);
+    for stuck in [0, 2] {
+        occupy(&stage.admins[stuck], LONG * 10).await;
+    }
+    let guard = one.lock().await.unwrap();
+    assert_eq!(guard.servers(), 3);
+    let waiting = wait(&other);
+    sleep(A_WHILE * 5).await;
+    let left = Instant::now();
+    guard.unlock().await.unwrap();
+    let next = in_time(waiting).await.unwrap().unwrap();
+    assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
+    next.unlock().await.unwrap();
+}
+
+/// With the first server stuck, nobody can collect the others from the first one on: each takes what it is told of
+/// and gives it back if that makes no majority.
+#[tokio::test]
+async fn many_take_turns_beside_a_server_that_stays_held() {
+    const TURNS: u32 = 10;
+    let stage = Stage::set(3).await;
+    occupy(&stage.admins[0], LONG * 10).await;
+    let inside = Arc::new(AtomicU64::new(0));
+    let (mut workers, began) = (Vec::new(), Instant::now());
+    for _ in 0..4 {
+        let (lock, inside) = (stage.lock().await, Arc::clone(&inside));
+        workers.push(tokio::spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.lock().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold it");
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                guard.unlock().await.unwrap();
+            }
+        }));
+    }
+    for worker in workers {
+        timeout(SOON * 3, worker).await.expect("nobody blocks nobody").unwrap();
+    }
+    println!("{} turns took {:?}", 4 * TURNS, began.elapsed());
+    let free = async || {
+        lock_keys(&stage.admins[1]).await.is_empty() && lock_keys(&stage.admins[2]).await.is_empty()
+    };
+    eventually(SOON, "it is free where it can be", free).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
 use common::{Admin, Server, Worker, WorkerSide, eventually};
-use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, RwLock, WriteGuard};
+use parklock::{
+    Client, Config, Ended, Error, Guard, Layout, Owner, ReentrantRwLock, RwLock, WriteGuard,
+};
 use tokio::sync::Barrier;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -61,13 +63,17 @@ impl Scene {
         connect(&self.server.url(), self.layout, self.watchdog).await
     }
 
-    /// The lock, for an owner whom nobody else knows.
     fn somebody(&self) -> RwLock {
-        somebody(&self.client)
+        self.client.rw_lock("a")
+    }
+
+    /// The lock, for an owner that may lock it again and whom nobody else knows.
+    fn owner(&self) -> ReentrantRwLock {
+        self.somebody().owned_by(&Owner::new())
     }
 
     async fn somebody_else(&self) -> RwLock {
-        somebody(&self.another_client().await)
+        self.another_client().await.rw_lock("a")
     }
 
     /// Waits until so many clients listen, and gives them a while to look once more and to park.
@@ -92,10 +98,6 @@ impl Scene {
             assert!(key == "lock:grants" || self.admin.pttl(&key).await != -1, "{key}");
         }
     }
-}
-
-fn somebody(client: &Client) -> RwLock {
-    client.rw_lock("a").owned_by(&Owner::new())
 }
 
 fn reading(lock: RwLock) -> JoinHandle<parklock::Result<Guard>> {
@@ -165,7 +167,7 @@ async fn who_stops_writing_and_goes_on_reading_lets_the_readers_in_and_no_writer
 #[tokio::test]
 async fn a_write_beneath_a_write_is_not_given_up_by_a_downgrade() {
     in_both(USUAL, async |scene| {
-        let lock = scene.somebody();
+        let lock = scene.owner();
         let (outer, inner) = (lock.write().await.unwrap(), lock.write().await.unwrap());
         let read = inner.downgrade().await.unwrap();
         assert!(scene.somebody_else().await.try_read().await.unwrap().is_none());
@@ -180,7 +182,7 @@ async fn a_write_beneath_a_write_is_not_given_up_by_a_downgrade() {
 #[tokio::test]
 async fn a_writer_does_not_stand_behind_those_who_wait_for_it() {
     in_both(USUAL, async |scene| {
-        let lock = scene.somebody();
+        let lock = scene.owner();
         let write = lock.write().await.unwrap();
         let waiting: Vec<_> = (0..3).map(|_| reading(scene.somebody())).collect();
         scene.awaited_by(1).await;
@@ -216,7 +218,7 @@ async fn a_write_that_was_lost_cannot_become_a_read_and_does_not_wait_to_find_ou
 #[tokio::test]
 async fn to_write_while_one_reads_is_an_error_and_no_deadlock() {
     in_both(USUAL, async |scene| {
-        let lock = scene.somebody();
+        let lock = scene.owner();
         let read = lock.read().await.unwrap();
         let upgraded = timeout(SOON, lock.write()).await.expect("no deadlock");
         assert!(matches!(upgraded, Err(Error::Upgrade)));
@@ -238,7 +240,7 @@ async fn to_write_while_one_reads_is_an_error_and_no_deadlock() {
 async fn whichever_of_its_reads_an_owner_ends_first_it_still_reads() {
     in_both(USUAL, async |scene| {
         for first in [0, 1] {
-            let lock = scene.somebody();
+            let lock = scene.owner();
             let (one, other) = tokio::join!(lock.read(), lock.read());
             let mut reads = vec![one.unwrap(), other.unwrap()];
             reads.remove(first).unlock().await.unwrap();
@@ -261,7 +263,7 @@ async fn twenty_blocked_readers_are_all_in_as_soon_as_the_writer_has_left() {
         let together = Arc::new(Barrier::new(20));
         let mut readers = JoinSet::new();
         for n in 0..20 {
-            let (lock, together) = (somebody(&clients[n % 2]), Arc::clone(&together));
+            let (lock, together) = (clients[n % 2].rw_lock("a"), Arc::clone(&together));
             readers.spawn(async move {
                 let guard = lock.read().await.expect("it is granted");
                 let in_at = Instant::now();
@@ -285,7 +287,7 @@ async fn twenty_blocked_readers_are_all_in_as_soon_as_the_writer_has_left() {
 #[tokio::test]
 async fn a_nested_read_that_ends_leaves_the_watchdog_of_the_write_alone() {
     in_both(QUICK, async |scene| {
-        let lock = scene.somebody();
+        let lock = scene.owner();
         let write = lock.write().await.unwrap();
         lock.read().await.unwrap().unlock().await.unwrap();
 
@@ -384,7 +386,7 @@ async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
 #[tokio::test]
 async fn each_owner_counts_its_reads_and_its_writes() {
     in_both(USUAL, async |scene| {
-        let lock = scene.somebody();
+        let lock = scene.owner();
         let (outer, inner) = (lock.write().await.unwrap(), lock.write().await.unwrap());
         let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
         assert_eq!((outer.hold_count(), two.hold_count()), (2, 2));
@@ -409,7 +411,7 @@ async fn each_owner_counts_its_reads_and_its_writes() {
 #[tokio::test]
 async fn anybody_can_see_how_it_is_held() {
     in_both(USUAL, async |scene| {
-        let (lock, seen) = (scene.somebody(), scene.somebody_else().await);
+        let (lock, seen) = (scene.owner(), scene.somebody_else().await);
         let state = async || {
             let ttl = seen.ttl().await.unwrap();
             assert!(ttl.is_none_or(|ttl| ttl <= USUAL), "{ttl:?}");
@@ -435,7 +437,7 @@ async fn anybody_can_see_how_it_is_held() {
 #[tokio::test]
 async fn the_watchdog_keeps_both_a_write_and_the_read_within_it() {
     in_both(QUICK, async |scene| {
-        let (lock, seen) = (scene.somebody(), scene.somebody_else().await);
+        let (lock, seen) = (scene.owner(), scene.somebody_else().await);
         let lives_on = async || {
             let start = Instant::now();
             while start.elapsed() < QUICK * 3 / 2 {
@@ -543,7 +545,7 @@ async fn worker_that_reads() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let layout = LAYOUTS[usize::from(boss.variable("LAYOUT") == "Redisson")];
     let client = connect(&boss.variable("URL"), layout, QUICK).await;
-    let _guard = somebody(&client).read().await.expect("it is granted");
+    let _guard = client.rw_lock("a").read().await.expect("it is granted");
     boss.tell("reading");
     boss.order().await;
 }
@@ -677,7 +679,7 @@ async fn nobody_is_in_beside_a_writer_whoever_comes() {
         let clients = [scene.another_client().await, scene.another_client().await];
         let (room, mut tasks) = (Arc::<Room>::default(), JoinSet::new());
         for n in 0..12 {
-            let (lock, room) = (somebody(&clients[n % 2]), Arc::clone(&room));
+            let (lock, room) = (clients[n % 2].rw_lock("a"), Arc::clone(&room));
             tasks.spawn(async move {
                 for _ in 0..60 {
                     match fastrand::u8(0..6) {
@@ -758,7 +760,7 @@ async fn readers_that_waited_go_before_the_next_writer() {
 #[tokio::test]
 async fn who_reads_may_read_again_though_a_writer_waits() {
     in_both(USUAL, async |scene| {
-        let lock = scene.somebody();
+        let lock = scene.owner();
         let read = lock.read().await.unwrap();
         let writer = writing(scene.somebody_else().await);
         scene.awaited_by(1).await;
@@ -768,6 +770,108 @@ async fn who_reads_may_read_again_though_a_writer_waits() {
         nested.unlock().await.unwrap();
         read.unlock().await.unwrap();
         granted(writer).await.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// The owner is the current task, or the one that is named; another task is another owner.
+#[tokio::test]
+async fn a_task_may_nest_where_it_asks_for_that_and_another_task_waits() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.somebody().reentrant();
+        let outer = lock.write().await.unwrap();
+        let inner = scene.somebody().reentrant().write().await.unwrap();
+        let read = lock.try_read().await.unwrap().expect("the task writes");
+        assert_eq!((outer.hold_count(), read.hold_count()), (2, 1));
+        assert_eq!(outer.token(), inner.token());
+        assert!(scene.somebody().try_read().await.unwrap().is_none(), "a guard of its own");
+        let other = lock.clone();
+        let other = tokio::spawn(async move { other.try_read().await });
+        assert!(other.await.unwrap().unwrap().is_none(), "another task");
+
+        let owner = Owner::new();
+        let named = lock.clone().owned_by(&owner);
+        assert!(named.try_read().await.unwrap().is_none(), "another owner");
+        outer.unlock().await.unwrap();
+        inner.unlock().await.unwrap();
+        assert!(matches!(lock.write().await, Err(Error::Upgrade)));
+        assert!(scene.somebody().try_write().await.unwrap().is_none(), "it waits, as tokio's does");
+        read.unlock().await.unwrap();
+
+        let write = named.write().await.unwrap();
+        let again = scene.somebody().owned_by(&owner);
+        let again = tokio::spawn(async move { again.write().await });
+        let again = granted(again).await;
+        assert_eq!(write.hold_count(), 2);
+        write.unlock().await.unwrap();
+        again.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+// --- Each guard is its own owner ------------------------------------------------------------------------------------
+
+/// As with `tokio::sync::RwLock`: the second waits until the first has unlocked, though one task polls both.
+#[tokio::test]
+async fn two_writes_in_one_join_take_turns() {
+    in_both(USUAL, async |scene| {
+        let (lock, inside) = (scene.client.rw_lock("a"), AtomicUsize::new(0));
+        let first_writes = tokio::sync::Notify::new();
+        let work = async || {
+            let write = lock.write().await.unwrap();
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two write at once");
+            first_writes.notify_one();
+            sleep(A_WHILE).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            assert_eq!(write.hold_count(), 1);
+            write.unlock().await.unwrap();
+        };
+        let later = async {
+            first_writes.notified().await;
+            work().await;
+        };
+        timeout(SOON, async { tokio::join!(work(), later) }).await.expect("they take turns");
+        timeout(SOON, async { tokio::join!(work(), work()) }).await.expect("they take turns");
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// As with `tokio::sync::RwLock`: it is no upgrade, since the other future may unlock while this one waits.
+#[tokio::test]
+async fn a_write_beside_a_read_of_the_same_task_waits_for_it() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.client.rw_lock("a");
+        let read = lock.read().await.unwrap();
+        assert!(lock.try_write().await.unwrap().is_none());
+        assert!(lock.try_write_for(A_WHILE).await.unwrap().is_none());
+        let stop = async {
+            sleep(A_WHILE).await;
+            assert!(read.is_valid());
+            read.unlock().await.unwrap();
+        };
+        let both = async { tokio::join!(lock.write(), stop).0 };
+        let write = timeout(SOON, both).await.expect("the reader has left").unwrap();
+        assert!(lock.try_read().await.unwrap().is_none(), "a task does not nest by itself");
+        write.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_reads_of_one_task_are_two_holds() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.client.rw_lock("a");
+        let (one, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+        assert_eq!((one.hold_count(), other.hold_count()), (1, 1));
+        assert_ne!(one.token(), other.token());
+        one.unlock().await.unwrap();
+        assert!(lock.try_write().await.unwrap().is_none(), "the other reads on");
+        other.unlock().await.unwrap();
+        lock.try_write().await.unwrap().expect("nobody reads").unlock().await.unwrap();
+        scene.is_clean().await;
     })
     .await;
 }

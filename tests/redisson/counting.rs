@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use parklock::{Client, Guard, Owner, Result, RwLock, WriteGuard};
+use parklock::{Client, Guard, Result, RwLock, WriteGuard};
 use tokio::task::JoinSet;
 
 use crate::common::{Admin, Worker, WorkerSide};
 use crate::peer::{Jvm, Thread};
-use crate::scene::{Scene, USUAL, client};
+use crate::scene::{FIVE_MINUTES, Scene, USUAL, client};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 4;
@@ -48,7 +48,7 @@ async fn alone(client: &Client, kind: &str) -> Result<Guard> {
 }
 
 fn book(client: &Client) -> RwLock {
-    client.rw_lock("a").owned_by(&Owner::new())
+    client.rw_lock("a")
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ fn threads(jvm: &Jvm) -> impl Iterator<Item = Thread> {
 async fn lose_no_increment(kind: &str, each: Each) {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let url = scene.server.url();
-    let second = Jvm::start(&url, USUAL).await.expect("as the first one");
+    let second = Jvm::start(&url, USUAL, FIVE_MINUTES).await.expect("as the first one");
     // The first to come says how many permits there are: that is one of ours.
     let ours = scene.client().await;
     alone(&ours, kind).await.expect("it is granted").unlock().await.expect("it was ours");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parklock::{Ended, Error, Guard, Lock, Result};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::common::fixture::SOON;
 use crate::common::{Worker, WorkerSide, eventually};
@@ -22,6 +22,9 @@ const CLAIM: Duration = Duration::from_secs(1);
 
 /// What Redisson's clients wait for it beyond that.
 const SKEW: Duration = Duration::from_secs(5);
+
+/// A `fairLockWaitTimeout` that a few turns exceed.
+const SHORT_WAIT: Duration = Duration::from_secs(2);
 
 /// How long Redisson waits for each in its queue, in ms.
 const FIVE_MINUTES: f64 = 300_000.0;
@@ -279,6 +282,74 @@ async fn a_long_wait_of_java_costs_nobody_its_place() {
     assert_eq!(scene.queue().await, places[2..]);
     rust.unlock().await;
     last.granted().await.unlock().await;
+}
+
+/// Java waits two seconds for each that stands before it, and the ten of ours hold the lock for twelve.
+#[tokio::test]
+async fn a_thread_of_java_keeps_its_place_behind_tasks_of_rust_however_long_they_hold() {
+    const WORK: Duration = Duration::from_millis(1200);
+    let Some(scene) = Scene::begin_impatient(USUAL, SHORT_WAIT).await else { return };
+    let lock = scene.fair_lock().await;
+    let (first, mut waiters) = (lock.lock().await.unwrap(), Vec::new());
+    for place in 0..13 {
+        waiters.push(match place {
+            10 | 11 => scene.java_comes(scene.thread(&format!("t{place}"))).await,
+            _ => scene.rust_comes(&lock).await,
+        });
+    }
+    let (places, mut holder) = (scene.queue().await, Holder::Rust(first));
+    for (place, waiter) in waiters.into_iter().enumerate() {
+        // Java's own clients take off its deadline what they hold.
+        if matches!(holder, Holder::Rust(_)) {
+            sleep(WORK).await;
+        }
+        holder.unlock().await;
+        holder = waiter.granted().await;
+        assert_eq!(scene.queue().await, places[place + 1..], "somebody came out of turn");
+    }
+    holder.unlock().await;
+    scene.is_clean().await;
+}
+
+/// The holder is renewed three times before it unlocks: nobody is thrown out for that.
+#[tokio::test]
+async fn a_thread_of_java_keeps_its_place_while_rust_renews() {
+    let Some(scene) = Scene::begin_impatient(QUICK, SHORT_WAIT).await else { return };
+    let lock = scene.fair_lock().await;
+    let first = lock.lock().await.unwrap();
+    let java = scene.java_comes(scene.thread("java")).await;
+    let rust = scene.rust_comes(&lock).await;
+    let places = scene.queue().await;
+    sleep(QUICK * 3).await;
+    assert_eq!(scene.queue().await, places, "somebody was thrown out");
+    first.unlock().await.unwrap();
+    let java = java.granted().await;
+    assert_eq!(scene.queue().await, places[1..]);
+    java.unlock().await;
+    rust.granted().await.unlock().await;
+    scene.is_clean().await;
+}
+
+/// What is added to its deadline for the lease of the holder is taken off when that unlocks before its time.
+#[tokio::test]
+async fn a_jvm_that_was_killed_while_it_waited_costs_rust_its_wait_and_no_lease() {
+    let Some(mut scene) = Scene::begin_impatient(USUAL, SHORT_WAIT).await else { return };
+    let lock = scene.fair_lock().await;
+    let first = lock.lock().await.unwrap();
+    let second = scene.rust_comes(&lock).await;
+    let _java = scene.java_comes(scene.thread("java")).await;
+    let last = scene.rust_comes(&lock).await;
+    scene.jvm.kill9();
+    first.unlock().await.unwrap();
+    let second = second.granted().await;
+    second.unlock().await;
+    let Waiter::Rust(last) = last else { return };
+    let unlocked = Instant::now();
+    let guard = timeout(SOON, last).await.expect("Java is not waited for").unwrap().unwrap();
+    let took = unlocked.elapsed();
+    println!("a dead Java waiter cost Rust {took:?}");
+    assert!(took < SHORT_WAIT + CLAIM + SKEW + FURTHER, "{took:?}");
+    guard.unlock().await.unwrap();
 }
 
 // --- Those who die --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::common::{Worker, WorkerSide};
 use crate::peer::{Jvm, Thread};
-use crate::scene::{AT_ONCE, Scene, USUAL, client};
+use crate::scene::{AT_ONCE, FIVE_MINUTES, Scene, USUAL, client};
 
 const CHANNEL: &str = "redisson_countdownlatch__channel__{a}";
 
@@ -150,7 +150,7 @@ async fn worker_that_counts_down() {
 async fn two_jvms_and_two_rust_processes_count_exactly() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let url = scene.server.url();
-    let second = Jvm::start(&url, USUAL).await.expect("as the first one");
+    let second = Jvm::start(&url, USUAL, FIVE_MINUTES).await.expect("as the first one");
     let mut workers: Vec<Worker> =
         (0..2).map(|_| Worker::start("latch::worker_that_counts_down", &[("URL", &url)])).collect();
     let latch = scene.client().await.count_down_latch("a");

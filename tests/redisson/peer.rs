@@ -97,7 +97,7 @@ fn built(url: &str) -> Program {
 fn archive_classes(program: &Program, url: &str) {
     let archive = format!("-XX:ArchiveClassesAtExit={}", program.classes.display());
     let mut command = child::command("java");
-    command.args(JVM).arg(archive).arg("-jar").arg(&program.jar).args([url, "30000"]);
+    command.args(JVM).arg(archive).arg("-jar").arg(&program.jar).args([url, "30000", "300000"]);
     let said = command.stdin(Stdio::null()).output().expect("java starts");
     assert!(said.status.success(), "the classes cannot be archived: {said:?}");
 }
@@ -165,7 +165,7 @@ impl Inboxes {
 
 impl Jvm {
     /// `None`, having said so, where nobody could build it.
-    pub(crate) async fn start(url: &str, watchdog: Duration) -> Option<Self> {
+    pub(crate) async fn start(url: &str, watchdog: Duration, fair_wait: Duration) -> Option<Self> {
         let build = async || {
             let url = url.to_owned();
             spawn_blocking(move || program(&url)).await.expect("no panic")
@@ -175,7 +175,8 @@ impl Jvm {
         let mut command = child::command("java");
         command.args(JVM).arg(format!("-XX:SharedArchiveFile={}", classes.display()));
         command.arg("-jar").arg(jar);
-        command.args([url, &watchdog.as_millis().to_string()]);
+        let [watchdog, fair_wait] = [watchdog, fair_wait].map(|time| time.as_millis().to_string());
+        command.args([url, &watchdog, &fair_wait]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Child::start(command);
         let (orders, lines) = process.pipes();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Ended, Error, Guard, Owner, RwLock, WriteGuard};
+use parklock::{Client, Ended, Error, Guard, Owner, ReentrantRwLock, RwLock, WriteGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -15,9 +15,8 @@ const WORK: Duration = QUICK.saturating_mul(2);
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// The lock, for an owner whom nobody else knows.
 pub(crate) fn somebody(client: &Client) -> RwLock {
-    client.rw_lock("a").owned_by(&Owner::new())
+    client.rw_lock("a")
 }
 
 pub(crate) fn reading(lock: RwLock) -> JoinHandle<parklock::Result<Guard>> {
@@ -43,6 +42,11 @@ impl Scene {
         somebody(&self.client().await)
     }
 
+    /// The lock, for an owner that may lock it again and whom nobody else knows.
+    async fn owner(&self) -> ReentrantRwLock {
+        self.somebody().await.owned_by(&Owner::new())
+    }
+
     async fn holds_of(&self, name: &str, owner: &str) -> Option<u32> {
         self.admin.cmd(&["HGET", name, owner]).await
     }
@@ -57,7 +61,7 @@ async fn woken(thread: &mut Thread, since: Instant) {
 #[tokio::test]
 async fn java_waits_for_rust_and_is_woken() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
+    let (lock, mut java) = (scene.owner().await, scene.thread("java"));
 
     let write = lock.write().await.unwrap();
     java.order("readlock a").await;
@@ -228,7 +232,7 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
 #[tokio::test]
 async fn a_writer_of_java_that_goes_on_reading_lets_ours_in() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
+    let (lock, mut java) = (scene.owner().await, scene.thread("java"));
     java.ask("writelock a").await;
     java.ask("readlock a").await;
     assert!(lock.try_read().await.unwrap().is_none());
@@ -245,7 +249,7 @@ async fn a_writer_of_java_that_goes_on_reading_lets_ours_in() {
 #[tokio::test]
 async fn what_java_counts_is_not_touched_by_rust() {
     let Some(scene) = Scene::begin(QUICK).await else { return };
-    let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
+    let (lock, mut java) = (scene.owner().await, scene.thread("java"));
     let owner = java.result("owner").await;
     let key = |hold: u32| format!("{{a}}:{owner}:rwlock_timeout:{hold}");
     let lease = USUAL.as_millis();
@@ -288,7 +292,7 @@ async fn what_java_counts_is_not_touched_by_rust() {
 #[tokio::test]
 async fn what_rust_holds_is_not_touched_by_java() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
+    let (lock, mut java) = (scene.owner().await, scene.thread("java"));
     let (write, read) = (lock.write().await.unwrap(), lock.read().await.unwrap());
     assert_eq!(java.result("writeislocked a").await, "true");
     assert_eq!(java.result("readislocked a").await, "true");
@@ -380,7 +384,7 @@ async fn both_sides_call_the_keys_of_readers_the_same() {
         java.ask(&format!("readlock {name}")).await;
         java.ask(&format!("readunlock {name}")).await;
         // Redisson has looked for our key: without it, the lock would be free.
-        let other = client.rw_lock(name).owned_by(&Owner::new());
+        let other = client.rw_lock(name);
         assert!(other.is_locked().await.unwrap(), "{name}");
         assert_eq!(java.result(&format!("writetrylock {name}")).await, "false", "{name}");
         java.ask(&format!("readlock {name}")).await;

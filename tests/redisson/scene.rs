@@ -12,6 +12,9 @@ use crate::peer::{Jvm, Thread};
 /// The default of both sides.
 pub(crate) const USUAL: Duration = Duration::from_secs(30);
 
+/// How long Redisson waits for each in the queue of a fair lock, if nobody tells it otherwise.
+pub(crate) const FIVE_MINUTES: Duration = Duration::from_secs(300);
+
 /// A watchdog whose lease is worth waiting for.
 pub(crate) const QUICK: Duration = Duration::from_secs(3);
 
@@ -33,9 +36,14 @@ pub(crate) struct Scene {
 impl Scene {
     /// `None`, having said so, where there is no Redisson.
     pub(crate) async fn begin(watchdog: Duration) -> Option<Self> {
+        Self::begin_impatient(watchdog, FIVE_MINUTES).await
+    }
+
+    /// A Redisson that waits no longer than this for each in the queue of a fair lock.
+    pub(crate) async fn begin_impatient(watchdog: Duration, fair_wait: Duration) -> Option<Self> {
         let server = Server::start().await;
         let admin = server.admin().await;
-        let jvm = Jvm::start(&server.url(), watchdog).await?;
+        let jvm = Jvm::start(&server.url(), watchdog, fair_wait).await?;
         Some(Self { jvm, admin, server, watchdog })
     }
 

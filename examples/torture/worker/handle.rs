@@ -59,9 +59,7 @@ impl Handle {
                 (Kind::Plain(leased(lock, lease, Lock::lease)), (1, 1))
             }
             settings::Kind::Rw => {
-                // Whoever asks is nobody who holds.
-                let lock = client.rw_lock(name).owned_by(&Owner::new());
-                let lock = leased(lock, lease, RwLock::lease);
+                let lock = leased(client.rw_lock(name), lease, RwLock::lease);
                 let writes = rng.u32(..3) == 0;
                 if writes { (Kind::Write(lock), (ALL, ALL)) } else { (Kind::Read(lock), (1, ALL)) }
             }

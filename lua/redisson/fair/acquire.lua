@@ -14,13 +14,15 @@ local field, lease, manner = ARGV[7], tonumber(ARGV[9]), ARGV[10]
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
 if redis.call('hexists', lock, 'mode') == 1 then return redis.error_reply('CONFLICT rw') end
 
-local function take(least)
+-- So long it has been granted it before.
+local function take(before)
   local number, err = draw(1)
   if not number then return redis.error_reply(err) end
-  local code, value = put(lock, field, math.max(lease, least), number)
+  local code, value = put(lock, field, math.max(lease, before), number)
   if code == REFUSED then return redis.error_reply(value) end
-  redis.call('lrem', queue, 1, field) -- it stands at the head, if it does
-  redis.call('zrem', deadlines, field)
+  if before > 0 then pcall(move, 0, math.max(lease, before) - before) end
+  leave(field)
+  pcall(keep)
   return { GRANTED, number }
 end
 
@@ -39,21 +41,22 @@ end
 local function queue_up(ttl)
   local place = redis.call('lpos', queue, field)
   local deadline = now + patience + SKEW + taken_off(place or redis.call('llen', queue), ttl)
+  local before = redis.call('zscore', deadlines, field)
   redis.call('zadd', deadlines, string.format('%.0f', deadline), field)
   if not place then redis.call('rpush', queue, field) end
+  if place and before then pcall(move, place + 1, deadline - before) end
   local kept = redis.pcall('pttl', queue)
   local fine, err = pcall(keep)
   if not fine and kept == -1 then
     -- No key of ours is ever left without a TTL.
-    redis.call('lrem', queue, 1, field)
-    redis.call('zrem', deadlines, field)
+    leave(field)
     error(err)
   end
 end
 
 local function attempt()
   local ttl = redis.call('pttl', lock)
-  if redis.call('hexists', lock, field) == 1 then return take(ttl) end
+  if redis.call('hexists', lock, field) == 1 then return take(math.max(0, ttl)) end
   local head = head_of_queue()
   if ttl == -2 and (not head or head == field) then return take(0) end
   if manner ~= 'wait' then

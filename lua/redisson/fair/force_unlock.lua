@@ -6,10 +6,11 @@
 
 redis.call('hdel', lock, 'parklock:nobody') -- only a hash, and only on a primary
 if redis.call('hexists', lock, 'mode') == 1 then return redis.error_reply('CONFLICT rw') end
-local holders = redis.call('hkeys', lock)
+local holders, rest = redis.call('hkeys', lock), redis.call('pttl', lock)
 local gone = redis.call('del', lock)
--- A holder of ours that has had to wait still listens there; nobody else does.
 for _, field in ipairs(holders) do
+  if is_ours(field) and rest > 0 then pcall(move, 0, -rest) end
+  -- A holder of ours that has had to wait still listens there; nobody else does.
   tell(field)
 end
 local head = head_of_queue()

@@ -9,15 +9,18 @@
 
 local field = ARGV[7]
 
+local rest = redis.call('pttl', lock)
 local held = redis.pcall('hdel', lock, field)
-local waited = redis.call('zrem', deadlines, field)
-if held ~= 1 or waited == 1 then waited = waited + redis.call('lrem', queue, 0, field) end
+local waits = redis.call('zscore', deadlines, field)
+local waited = (held ~= 1 or waits) and leave(field)
 
 local function tell_next()
+  -- The rest of the lease is nobody's: the first in the queue is waited for from now on.
+  if held == 1 and rest > 0 and redis.call('exists', lock) == 0 then move(0, -rest) end
   local head = head_of_queue()
   if head and redis.call('exists', lock) == 0 then tell(head) end
   keep()
 end
 
-if held == 1 or waited > 0 then pcall(tell_next) end
+if held == 1 or waited then pcall(tell_next) end
 return type(held) == 'table' and held or { held }

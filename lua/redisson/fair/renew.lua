@@ -11,6 +11,8 @@ if redis.call('hexists', lock, field) == 0 then
   redis.call('hdel', lock, 'parklock:nobody') -- a replica refuses it, so "gone" is always a primary's word
   return { 0 }
 end
-redis.call('pexpire', lock, math.max(wanted, redis.call('pttl', lock)))
+local before = math.max(0, redis.call('pttl', lock))
+redis.call('pexpire', lock, math.max(wanted, before))
+pcall(move, 0, math.max(wanted, before) - before)
 pcall(keep)
 return { 1 }

@@ -13,7 +13,8 @@ import org.redisson.Redisson;
 import org.redisson.config.Config;
 
 /**
- * Plays Redisson at the word of a test: {@code Main <redis address> <lockWatchdogTimeout in ms>}.
+ * Plays Redisson at the word of a test: {@code Main <redis address> <lockWatchdogTimeout in ms>
+ * <fairLockWaitTimeout in ms>}.
  *
  * <p>One order a line on stdin, one answer a line on stdout. An order may begin with the thread that is to carry it
  * out, and its answer then does too: {@code @t1 lock orders} is answered by {@code @t1 ok 12}. Threads are made when
@@ -35,6 +36,7 @@ public final class Main {
     public static void main(String[] args) throws IOException {
         Config config = new Config();
         config.setLockWatchdogTimeout(Long.parseLong(args[1]));
+        config.setFairLockWaitTimeout(Long.parseLong(args[2]));
         // Connections are made when they are needed: it starts sooner.
         config.useSingleServer().setAddress(args[0]).setConnectionMinimumIdleSize(1);
         Main main = new Main(new Orders(Redisson.create(config)));
