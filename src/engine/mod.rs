@@ -251,11 +251,10 @@ impl Engine {
 
     fn count_waiter(&self) -> Result<Counted<'_>> {
         let limit = self.config.max_waiters;
-        let counted = Counted(&self.waiters);
-        if self.waiters.fetch_add(1, Ordering::Relaxed) < limit {
-            Ok(counted)
-        } else {
-            Err(Error::TooManyWaiters { limit })
+        let counted = |waiters| (waiters < limit).then_some(waiters + 1);
+        match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
+            Ok(_) => Ok(Counted(&self.waiters)),
+            Err(_) => Err(Error::TooManyWaiters { limit }),
         }
     }
 }
