@@ -268,7 +268,7 @@ impl<'a> Caller<'a> {
                 Ok(Attempt::Reserved) => {
                     count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
-                    insisting = self.let_pass(&entry, listening).await?;
+                    insisting = self.let_pass(&entry).await?;
                 }
                 Err(fault) => {
                     if fault.is_open() && entry.waits_as().is_some() {
@@ -338,18 +338,15 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Lets another client have a lock that is free.
-    async fn let_pass(&self, entry: &Entry, listening: bool) -> Result<bool> {
+    /// Lets another client have a lock that is free; whether to insist then. That client may have died, and then
+    /// nobody publishes anything. So this does not wait for a message, and needs no channel.
+    async fn let_pass(&self, entry: &Entry) -> Result<bool> {
         if !entry.keys.has_line() {
             // Our own message must not end this: everybody else hears it at the same time.
             tokio::time::sleep(SIT_OUT).await;
             return Ok(false);
         }
-        if listening {
-            self.park(entry, grace(), true).await
-        } else {
-            self.listen(entry, DEAF).await
-        }
+        self.park(entry, grace(), true).await
     }
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
@@ -457,7 +454,7 @@ fn manner(entry: &Entry, listening: bool, insisting: bool) -> Manner {
     match (listening || entry.keys.is_queued(), insisting) {
         (true, true) => Manner::Insist,
         (true, false) => Manner::Wait,
-        (false, true) => Manner::Once,
+        (false, true) => Manner::Overtake,
         (false, false) => Manner::Look,
     }
 }
