@@ -106,6 +106,9 @@ impl Engine {
     fn gone(&self, stint: &Stint) -> Result<()> {
         stint.tenure.lose("the server has it no more");
         self.timetable.leave(stint.tenure.place());
+        if let Some(job) = Job::tell_of_loss(&stint.tenure) {
+            self.later(job);
+        }
         match stint.ended() {
             Some(Ended::Released) => Ok(()),
             _ => Err(Error::Lost),

@@ -294,6 +294,7 @@ fn listener(
     client: String,
 ) -> impl Fn(&str, Heard<'_>) + Send + Sync {
     move |channel, heard| {
+        // Live, or out of reach: either way those who wait have to look.
         let Heard::Message(message) = heard else {
             let locks = ids_of(channel).filter_map(|id| table.find(id));
             locks.chain(table.all_at(channel)).for_each(|entry| entry.gate.open(false));
