@@ -227,11 +227,11 @@ async fn a_release_while_the_subscriber_stays_without_a_connection() {
 
 /// How a holder learns that its lock has gone.
 #[derive(Debug, Clone, Copy)]
-enum Learns {
-    ByExtending,
-    ByNesting,
-    ByUnnesting,
-    ByUnlocking,
+enum LearnsBy {
+    Extending,
+    Nesting,
+    Unnesting,
+    Unlocking,
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn a_holder_that_learns_of_its_loss_tells_those_who_wait() {
     let admin = server.admin().await;
     let (holder, sleepy) =
         (client_with(&server, sleeper()).await, client_with(&server, sleeper()).await);
-    let ways = [Learns::ByExtending, Learns::ByNesting, Learns::ByUnnesting, Learns::ByUnlocking];
+    let ways = [LearnsBy::Extending, LearnsBy::Nesting, LearnsBy::Unnesting, LearnsBy::Unlocking];
     for (way, forgets) in ways.into_iter().flat_map(|way| [(way, "DEL"), (way, "FLUSHDB")]) {
         let lock = holder.reentrant_lock("a");
         let guard = lock.lock().await.unwrap();
@@ -255,10 +255,10 @@ async fn a_holder_that_learns_of_its_loss_tells_those_who_wait() {
         };
 
         let lost = match way {
-            Learns::ByExtending => guard.extend(LONG).await,
-            Learns::ByNesting => lock.lock().await.map(drop),
-            Learns::ByUnnesting => inner.unlock().await,
-            Learns::ByUnlocking => {
+            LearnsBy::Extending => guard.extend(LONG).await,
+            LearnsBy::Nesting => lock.lock().await.map(drop),
+            LearnsBy::Unnesting => inner.unlock().await,
+            LearnsBy::Unlocking => {
                 drop(inner);
                 guard.unlock().await
             }
