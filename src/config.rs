@@ -136,7 +136,7 @@ impl Config {
     /// Default 10 s.
     ///
     /// It bounds the delay if an unlock message is lost. The price is one request per client and
-    /// awaited lock in this time.
+    /// awaited lock in this time. A client that looks often takes nothing from those that look seldom.
     #[must_use]
     pub fn max_park(mut self, time: Duration) -> Self {
         self.max_park = time;
@@ -175,8 +175,10 @@ impl Config {
 
     /// How long the watchdog renews one lock at the most. Default: as long as it is held.
     ///
-    /// Past this time the lock is no longer renewed and is lost with its running lease. It ends a
-    /// guard that was forgotten; it also ends work that merely takes longer.
+    /// Past this time the lock is no longer renewed and is lost with its running lease, also if its holder
+    /// takes it again and again. It ends a guard that was forgotten; it also ends work that merely takes
+    /// longer. What a caller asks for itself, by [`Guard::extend`](crate::Guard::extend) or a fixed lease, is
+    /// given all the same.
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.max_hold = Some(time);
@@ -250,7 +252,8 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Layout {
-    /// Our own: `lock:{name}` and `lock_channel:{name}`, for every name.
+    /// Our own: `lock:{name}` and `lock_channel:{name}`, for every name. In another database than 0 the
+    /// channel has its number: `lock_channel:3:{name}`.
     #[default]
     Native,
     /// That of Redisson (Java), so that both fleets share locks: `name` and

@@ -28,7 +28,7 @@ pub(crate) struct Handle {
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
-        let keys = Keys::new(engine.config.layout, kind, name).map(Arc::new);
+        let keys = engine.keys(kind, name).map(Arc::new);
         // Who writes takes all that others could read.
         let part = if kind == Kind::Write { ALL } else { 1 };
         Self { engine, keys, lease: Ok(Lease::Watched), part }
@@ -36,8 +36,7 @@ impl Handle {
 
     /// The same name, as another kind.
     pub(crate) fn of_kind(self, kind: Kind) -> Self {
-        let keys =
-            self.keys.and_then(|keys| Keys::new(keys.layout, kind, keys.name().into_owned()));
+        let keys = self.keys.and_then(|keys| self.engine.keys(kind, keys.name().into_owned()));
         Self { keys: keys.map(Arc::new), ..self }
     }
 

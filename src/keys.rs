@@ -22,10 +22,15 @@ const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 /// The [`Keys::id`]s of the locks that a channel may be of. Redisson's locks `a` and `{a}` share one.
 pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     let named = channel.strip_prefix(REDISSON_CHANNEL);
-    let tag = channel.strip_prefix(CHANNEL).or(named);
+    let tag = channel.strip_prefix(CHANNEL).map(tag_in).or(named);
     let bare =
         named.and_then(|name| name.strip_prefix('{')).and_then(|name| name.strip_suffix('}'));
     tag.into_iter().chain(bare)
+}
+
+/// The name with its braces, at the end of a native channel: before it stands no brace but its own.
+fn tag_in(channel: &str) -> &str {
+    channel.find('{').map_or("", |brace| &channel[brace..])
 }
 
 /// What a name is the name of: one name, one kind.
@@ -93,17 +98,34 @@ impl fmt::Display for Field<'_> {
 }
 
 impl Keys {
+    /// The keys of a name in database 0.
+    #[cfg(test)]
+    pub(crate) fn new(layout: Layout, kind: Kind, name: String) -> Result<Self> {
+        Self::in_database(0, layout, kind, name)
+    }
+
     /// # Errors
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
-    pub(crate) fn new(layout: Layout, kind: Kind, name: String) -> Result<Self> {
+    pub(crate) fn in_database(
+        database: i64,
+        layout: Layout,
+        kind: Kind,
+        name: String,
+    ) -> Result<Self> {
         check(layout, &name)?;
         // Redisson's rule: a name that brings a brace is taken to bring its own hash tag, but not by
         // its latches.
         let braced = layout == Layout::Native || kind == Kind::Latch || !name.contains('{');
         let name = if layout == Layout::Native { escaped(&name) } else { name };
         let prefix = prefix(layout, kind);
-        let channel =
-            if braced { format!("{prefix}{{{name}}}") } else { format!("{prefix}{name}") };
+        // Keys belong to a database, channels to the whole server: without its number, a release would wake those
+        // who wait for the same name in another database. Redisson's channels do not have it.
+        let database = match (layout, database) {
+            (Layout::Native, 1..) => format!("{database}:"),
+            _ => String::new(),
+        };
+        let tag = if braced { format!("{{{name}}}") } else { name };
+        let channel = format!("{prefix}{database}{tag}");
         Ok(Self { channel: channel.into(), layout, kind, braced })
     }
 
@@ -123,7 +145,10 @@ impl Keys {
 
     /// The name as it stands in the channel, with its braces.
     fn tag(&self) -> &str {
-        &self.channel[prefix(self.layout, self.kind).len()..]
+        match self.layout {
+            Layout::Native => tag_in(&self.channel),
+            Layout::Redisson => &self.channel[prefix(self.layout, self.kind).len()..],
+        }
     }
 
     /// The key that says who holds it, or how much of it is left.
@@ -134,9 +159,13 @@ impl Keys {
         }
     }
 
-    /// The clients that wait for a lock, in their order; native only.
+    /// The clients that wait for a lock, in their order. Redisson's layout has no lines: there the lock's own key
+    /// stands in, so that a script touches no key that might be somebody else's lock.
     pub(crate) fn line(&self) -> Key<'_> {
-        Key("lock_turn:", self.tag(), "")
+        match self.layout {
+            Layout::Native => Key("lock_turn:", self.tag(), ""),
+            Layout::Redisson => self.lock(),
+        }
     }
 
     /// Those who wait for themselves, in their order; in Redisson's layout also the leases of those
@@ -171,9 +200,10 @@ impl Keys {
     /// Every key, and the type that it has.
     pub(crate) fn types(&self) -> [(Key<'_>, &'static str); 4] {
         let (lock, queue, notes) = match (self.layout, self.kind) {
-            (_, Kind::Lock | Kind::Fenced) => {
-                let line = (self.line(), "zset");
-                return [(self.lock(), "hash"), line, line, (self.tokens(), "string")];
+            (layout, Kind::Lock | Kind::Fenced) => {
+                let lock = (self.lock(), "hash");
+                let line = if layout.has_lines() { (self.line(), "zset") } else { lock };
+                return [lock, line, line, (self.tokens(), "string")];
             }
             (Layout::Native, Kind::Latch) => ("string", "zset", "hash"),
             (Layout::Native, _) => ("zset", "zset", "hash"),
@@ -343,8 +373,22 @@ mod tests {
             Keys::new(layout, Kind::Lock, name.to_owned()).unwrap().line().to_string()
         };
         assert_eq!(line(Layout::Native, "a{"), "lock_turn:{a%7B}");
-        assert_eq!(line(Layout::Redisson, "a"), "lock_turn:{a}");
-        assert_eq!(line(Layout::Redisson, "a{b}"), "lock_turn:a{b}");
+        assert_eq!(line(Layout::Redisson, "a"), "a");
+        assert_eq!(line(Layout::Redisson, "a{b}"), "a{b}");
+    }
+
+    #[test]
+    fn a_native_channel_names_its_database_unless_it_is_the_first() {
+        let in_database = |database, layout, name: &str| {
+            Keys::in_database(database, layout, Kind::Lock, name.to_owned()).unwrap()
+        };
+        assert_eq!(&*in_database(0, Layout::Native, "3:a").channel, "lock_channel:{3:a}");
+        let other = in_database(3, Layout::Native, "a}b");
+        assert_eq!(&*other.channel, "lock_channel:3:{a%7Db}");
+        assert_eq!(other.lock().to_string(), "lock:{a%7Db}");
+        assert_eq!(other.name(), "a}b");
+        assert!(ids_of(&other.channel).eq([other.id()]));
+        assert_eq!(&*in_database(3, Layout::Redisson, "a").channel, "redisson_lock__channel:{a}");
     }
 
     /// The slot of a cluster in which a key or channel lies: CRC-16/XMODEM of its hash tag, if it has one.

@@ -35,6 +35,7 @@ local function obstacle(i)
     found[i] = ttl
     return
   end
+  if client == '' then return end
   local head = redis.call('zrange', line, 0, 0)[1]
   if head and head ~= client and manner ~= 'once' then return RESERVED, 0 end
 end

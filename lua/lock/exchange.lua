@@ -5,6 +5,8 @@
 --        always wait), the old owner field, the new one, its lease in ms, manner (see take.lua),
 --        channel, message
 -- Reply  as acquire.lua, for one lock. Whatever the answer but a refusal, the old field is gone.
+--
+-- If it was gone before, nobody has told those who wait: see release.lua.
 
 local lock, line, old, new, lease, manner = KEYS[2], KEYS[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
@@ -31,6 +33,7 @@ local function exchange()
   local err = refusal(lock)
   if err then return REFUSED, err end
   if redis.call('hexists', lock, old) == 0 then
+    if redis.call('exists', lock, line) ~= 2 then redis.pcall('publish', ARGV[8], ARGV[9]) end
     return attempt(lock, line, new, lease, manner)
   end
   local head = successor()

@@ -1,7 +1,7 @@
 -- What acquire.lua and exchange.lua go on with: how a lock is taken that others may hold or wait for.
 --
 -- ARGV   after the floor: how long a line outlives its last sign of life, in ms; our client ('': there
---        are no lines)
+--        are no lines, and what stands in the place of a line's key is not looked at)
 
 local client = ARGV[3]
 
@@ -24,7 +24,9 @@ local function line_up(line)
   if time.err then return false end
   local added = redis.pcall('zadd', line, 'NX', time[1] * 1000000 + time[2], client)
   if type(added) == 'table' then return false end
-  if redis.pcall('pexpire', line, ARGV[2]) == 1 then return true end
+  -- Each client brings a TTL of its own. A shorter one must not end the line of those who look less often.
+  local ttl = math.max(ARGV[2], redis.call('pttl', line))
+  if redis.pcall('pexpire', line, ttl) == 1 then return true end
   redis.pcall('zrem', line, client)
   return false
 end
@@ -32,18 +34,21 @@ end
 -- A free lock that others wait for: the head of the line may have it, and whoever has waited for a
 -- head that did not come, which then leaves the line.
 local function take_in_line(lock, line, field, lease, manner)
+  if client == '' then return grant(lock, field, lease) end
   local head = redis.call('zrange', line, 0, 0)[1]
-  if head and head ~= client and manner ~= 'insist' and manner ~= 'once' then return RESERVED, 0 end
+  local yields = manner == 'look' or manner == 'wait'
+  if head and head ~= client and yields then return RESERVED, 0 end
   local code, value = grant(lock, field, lease)
   if code == GRANTED then
     redis.pcall('zrem', line, client)
-    if head and manner == 'insist' then redis.pcall('zrem', line, head) end
+    if head and (manner == 'insist' or manner == 'overtake') then redis.pcall('zrem', line, head) end
   end
   return code, value
 end
 
--- Manner: 'look' | 'wait': line up if it is not ours yet | 'insist': as wait, but do not let the
--- head of the line go first | 'once': as insist, without lining up and without a claim on the head.
+-- Manner: 'look' | 'wait': line up if it is not ours yet | 'insist': as wait, but the head of the line was
+-- given its time and did not come | 'overtake': as insist, without lining up | 'once': as overtake, but the
+-- head was not given any time, and so keeps its place.
 local function attempt(lock, line, field, lease, manner)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   if redis.call('exists', lock, line) == 0 then return grant(lock, field, lease) end

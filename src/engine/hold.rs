@@ -70,7 +70,7 @@ impl Engine {
             (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
             (None, holds) => holds + 1,
         };
-        let (ttl, sent) = (tenure.at_least(self.lease(lease)), Instant::now());
+        let (ttl, sent) = (tenure.for_nested(lease, self.lease(lease)), Instant::now());
         // The request may run although its answer does not arrive.
         let unsaid = Unsaid::new(self, Job::count(tenure));
         let written = self.write_count(tenure, holds, ttl).await?;
@@ -106,6 +106,9 @@ impl Engine {
     fn gone(&self, stint: &Stint) -> Result<()> {
         stint.tenure.lose("the server has it no more");
         self.timetable.leave(stint.tenure.place());
+        if let Some(job) = Job::tell_of_loss(&stint.tenure) {
+            self.later(job);
+        }
         match stint.ended() {
             Some(Ended::Released) => Ok(()),
             _ => Err(Error::Lost),

@@ -40,7 +40,7 @@ use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
-use crate::keys::{Keys, TenureId, ids_of};
+use crate::keys::{Keys, Kind, TenureId, ids_of};
 use crate::owner::OwnerId;
 use crate::wire::{
     Acquired, Acquires, Address, Commands, Connection, Fault, Heard, Landed, Requests, Subscriber,
@@ -56,6 +56,7 @@ const SPREAD: Duration = Duration::from_micros(50);
 /// All that the handles of one client share.
 pub(crate) struct Engine {
     pub(crate) config: Config,
+    database: i64,
     pub(crate) commands: Commands,
     requests: Requests,
     pub(crate) client: String,
@@ -81,6 +82,7 @@ impl Engine {
     pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
         config.check()?;
         let address = Arc::new(Address::new(url, &config)?);
+        let database = address.database();
         let (table, started) = (Arc::new(Table::default()), Instant::now());
         let timetable = Arc::new(Timetable::new(started));
         let client = client_id();
@@ -131,6 +133,7 @@ impl Engine {
 
         Ok(Arc::new(Self {
             config,
+            database,
             commands,
             requests,
             client,
@@ -172,6 +175,14 @@ impl Engine {
         if let Some(turn) = tenure.close() {
             self.later(Job::release(tenure, turn));
         }
+    }
+
+    /// Where something of this name lies.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`].
+    pub(crate) fn keys(&self, kind: Kind, name: String) -> Result<Keys> {
+        Keys::in_database(self.database, self.config.layout, kind, name)
     }
 
     /// The request's lease, in time.
@@ -251,11 +262,10 @@ impl Engine {
 
     fn count_waiter(&self) -> Result<Counted<'_>> {
         let limit = self.config.max_waiters;
-        let counted = Counted(&self.waiters);
-        if self.waiters.fetch_add(1, Ordering::Relaxed) < limit {
-            Ok(counted)
-        } else {
-            Err(Error::TooManyWaiters { limit })
+        let counted = |waiters| (waiters < limit).then_some(waiters + 1);
+        match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
+            Ok(_) => Ok(Counted(&self.waiters)),
+            Err(_) => Err(Error::TooManyWaiters { limit }),
         }
     }
 }
@@ -284,6 +294,7 @@ fn listener(
     client: String,
 ) -> impl Fn(&str, Heard<'_>) + Send + Sync {
     move |channel, heard| {
+        // Live, or out of reach: either way those who wait have to look.
         let Heard::Message(message) = heard else {
             let locks = ids_of(channel).filter_map(|id| table.find(id));
             locks.chain(table.all_at(channel)).for_each(|entry| entry.gate.open(false));

@@ -183,27 +183,31 @@ impl<'a> Caller<'a> {
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
-        let turn = match visit.try_turn() {
-            Some(turn) => turn,
-            None => self.queue(visit).await?,
+        let (turn, counted) = match visit.try_turn() {
+            Some(turn) => (turn, None),
+            None => {
+                let (turn, counted) = self.queue(visit).await?;
+                (turn, Some(counted))
+            }
         };
         match self.pick_up(turn) {
             Coming::Held(stint) => Ok(stint),
             // Boxed, since all the others in the queue have room for it too.
-            Coming::Turn(turn, offer) => Box::pin(self.contend(turn, offer)).await,
+            Coming::Turn(turn, offer) => Box::pin(self.contend(turn, offer, counted)).await,
         }
     }
 
-    /// Waits for the turn, within this client.
-    async fn queue(&self, visit: &Visit) -> Result<Turn> {
-        let _counted = self.engine.count_waiter()?;
+    /// Waits for the turn, within this client. It stays counted among those who wait: given up and taken again, its
+    /// place could go to a newcomer in between, and it would be one too many although it has waited all the time.
+    async fn queue(&self, visit: &Visit) -> Result<(Turn, Counted<'a>)> {
+        let counted = self.engine.count_waiter()?;
         let queued = Queued { engine: self.engine, waiting: Some(visit.wait()) };
         if let Some(tenure) = visit.entry.tenure() {
             tenure.warn_of_deadlock(OwnerId::current());
         }
         let turn = visit.turn().await.map_err(|fault| fault.into_error(""))?;
         queued.arrived();
-        Ok(turn)
+        Ok((turn, counted))
     }
 
     /// Takes up what the last holder of this client has left, if it has left anything.
@@ -223,10 +227,15 @@ impl<'a> Caller<'a> {
     }
 
     /// Contends for the lock with the other clients.
-    async fn contend(&mut self, turn: Turn, mut offer: Option<Offer<'_>>) -> Result<Stint> {
+    async fn contend(
+        &mut self,
+        turn: Turn,
+        mut offer: Option<Offer<'_>>,
+        mut counted: Option<Counted<'a>>,
+    ) -> Result<Stint> {
         let mut contender = Contender { engine: self.engine, turn: Some(turn) };
         let mut entry = contender.entry();
-        let (mut seat, mut counted): (Option<Seat>, Option<Counted<'_>>) = (None, None);
+        let mut seat: Option<Seat> = None;
         let mut insisting = false;
         loop {
             entry.gate.shut();
@@ -259,7 +268,7 @@ impl<'a> Caller<'a> {
                 Ok(Attempt::Reserved) => {
                     count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
-                    insisting = self.let_pass(&entry, listening).await?;
+                    insisting = self.let_pass(&entry).await?;
                 }
                 Err(fault) => {
                     if fault.is_open() && entry.waits_as().is_some() {
@@ -329,18 +338,15 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Lets another client have a lock that is free.
-    async fn let_pass(&self, entry: &Entry, listening: bool) -> Result<bool> {
+    /// Lets another client have a lock that is free; whether to insist then. That client may have died, and then
+    /// nobody publishes anything. So this does not wait for a message, and needs no channel.
+    async fn let_pass(&self, entry: &Entry) -> Result<bool> {
         if !entry.keys.has_line() {
             // Our own message must not end this: everybody else hears it at the same time.
             tokio::time::sleep(SIT_OUT).await;
             return Ok(false);
         }
-        if listening {
-            self.park(entry, grace(), true).await
-        } else {
-            self.listen(entry, DEAF).await
-        }
+        self.park(entry, grace(), true).await
     }
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
@@ -448,7 +454,7 @@ fn manner(entry: &Entry, listening: bool, insisting: bool) -> Manner {
     match (listening || entry.keys.is_queued(), insisting) {
         (true, true) => Manner::Insist,
         (true, false) => Manner::Wait,
-        (false, true) => Manner::Once,
+        (false, true) => Manner::Overtake,
         (false, false) => Manner::Look,
     }
 }

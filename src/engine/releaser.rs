@@ -79,6 +79,12 @@ impl Job {
         Self { turn, ..job }
     }
 
+    /// Tells those who wait for a lock that was lost without a release: a release that finds nothing does so. The
+    /// waiters of other kinds look by themselves three times within `claim_timeout`.
+    pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
+        tenure.keys.is_plain().then(|| Self::release(tenure, None))
+    }
+
     /// Clears away what an unanswered acquire may have done, or may do yet.
     pub(crate) fn ghost(acquire: &Acquire, sent_on: u64) -> Self {
         let Acquire { keys, id, lease, .. } = acquire;
@@ -155,6 +161,8 @@ pub(crate) struct Releaser {
     /// What is still to be done, by the time at which it is due.
     open: BTreeMap<(Instant, u64), Job>,
     jobs_seen: u64,
+    /// The newest connection on which the open jobs were tried.
+    tried_on: u64,
 }
 
 impl Releaser {
@@ -165,7 +173,8 @@ impl Releaser {
         claims: TaskTracker,
         patience: Duration,
     ) -> Self {
-        Self { jobs, commands, table, claims, patience, open: BTreeMap::new(), jobs_seen: 0 }
+        let open = BTreeMap::new();
+        Self { jobs, commands, table, claims, patience, open, jobs_seen: 0, tried_on: 0 }
     }
 
     /// Runs until the client is closed or nobody is left who could send a job, and then does what
@@ -186,13 +195,14 @@ impl Releaser {
 
     async fn serve(&mut self, closing: &CancellationToken) {
         while !closing.is_cancelled() {
-            let due = self.next_due();
+            let (due, connected) = (self.next_due(), self.next_connection());
             tokio::select! {
                 job = self.jobs.recv() => match job {
                     Some(job) => self.put(job),
                     None => break,
                 },
                 () = due => {}
+                () = connected => self.hasten(),
                 () = closing.cancelled() => {}
             }
             self.work().await;
@@ -209,9 +219,11 @@ impl Releaser {
                 return;
             }
             let (due, claims) = (self.next_due(), self.claims.clone());
+            let connected = self.next_connection();
             tokio::select! {
                 Some(job) = self.jobs.recv() => self.put(job),
                 () = due => {}
+                () = connected => self.hasten(),
                 () = claims.wait(), if !claims.is_empty() => {}
             }
         }
@@ -239,8 +251,33 @@ impl Releaser {
         }
     }
 
+    /// Until there is a connection on which nothing that is open was tried.
+    fn next_connection(&self) -> impl Future<Output = ()> + use<> {
+        let (commands, tried_on) = (self.commands.clone(), self.tried_on);
+        let open = !self.open.is_empty();
+        async move {
+            if !open {
+                std::future::pending::<()>().await;
+            }
+            commands.newer_than(tried_on).await;
+        }
+    }
+
+    /// Has everything done at once. A job that found no connection sleeps for up to a second and a half. By then the
+    /// next connection may have come and gone, while others wait for a lock that nobody holds.
+    fn hasten(&mut self) {
+        let now = Instant::now();
+        for ((_, number), mut job) in std::mem::take(&mut self.open) {
+            job.due = now;
+            self.open.insert((now, number), job);
+        }
+    }
+
     /// Does what is due: first what others may wait for.
     async fn work(&mut self) {
+        if let Ok(connection) = self.commands.connection() {
+            self.tried_on = connection.generation();
+        }
         self.gather();
         let (mut releases, mut others) = (Vec::new(), Vec::new());
         for job in self.due(Instant::now()) {

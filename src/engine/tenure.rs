@@ -112,6 +112,8 @@ struct State {
     /// The most that we have asked for: Redis may keep the lock until then, and a little longer.
     expiry: Moment,
     watched: bool,
+    /// It was renewed for `max_hold`, and is not renewed again.
+    overdue: bool,
     /// Redis has granted it for no longer than a waiter's place: it is renewed until that is more.
     unconfirmed: bool,
     renew_at: Moment,
@@ -179,6 +181,7 @@ impl Tenure {
             deadline: deadline(grant.sent, grant.lease).into(),
             expiry: (grant.sent + grant.lease).into(),
             watched: holder.lease == Lease::Watched,
+            overdue: false,
             unconfirmed: false,
             renew_at: renew_at.into(),
             doubted: false,
@@ -270,9 +273,10 @@ impl Tenure {
         self.state().look_at <= moment.into()
     }
 
-    /// From now on the watchdog renews it; whether that is new.
+    /// From now on the watchdog renews it, unless it has done so for `max_hold`; whether that is new.
     pub(crate) fn watch(&self) -> bool {
-        !std::mem::replace(&mut self.state().watched, true)
+        let mut state = self.state();
+        !state.overdue && !std::mem::replace(&mut state.watched, true)
     }
 
     /// When the watchdog has to look next, if nothing happens.
@@ -295,6 +299,13 @@ impl Tenure {
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
         let expiry = self.state().expiry.instant();
         wanted.max(expiry.saturating_duration_since(Instant::now()))
+    }
+
+    /// What a nested hold of this lease, which is so long, asks for. The lease of one that is watched is the
+    /// watchdog's: after `max_hold` it gives no more of it, or a holder that nests would never end.
+    pub(crate) fn for_nested(&self, lease: Lease, length: Duration) -> Duration {
+        let overdue = lease == Lease::Watched && self.state().overdue;
+        self.at_least(if overdue { Duration::ZERO } else { length })
     }
 
     /// What the watchdog asks for.
@@ -449,7 +460,7 @@ impl Tenure {
         }
         let too_long = max_hold.is_some_and(|most| now - state.since.instant() >= most);
         if state.holds > 0 && state.watched && too_long {
-            state.watched = false;
+            (state.watched, state.overdue) = (false, true);
             drop(state);
             let name = self.keys.name();
             tracing::warn!(?name, "held for max_hold: no longer renewed");

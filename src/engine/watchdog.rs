@@ -171,6 +171,9 @@ impl Watchdog {
             Ok(false) => {
                 tenure.lose("the server has it no more");
                 self.timetable.leave(tenure.place());
+                if let Some(job) = Job::tell_of_loss(tenure) {
+                    self.later(job);
+                }
             }
             Err(fault) => {
                 let name = tenure.keys.name();

@@ -65,6 +65,11 @@ impl Address {
         })
     }
 
+    /// The number of the database.
+    pub(crate) fn database(&self) -> i64 {
+        self.client.get_connection_info().redis_settings().db()
+    }
+
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout
     }

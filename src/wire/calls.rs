@@ -24,7 +24,9 @@ pub(crate) enum Manner {
     Wait,
     /// As `Wait`, but the head of the line was given its time and did not come.
     Insist,
-    /// Now or never.
+    /// As `Insist`, by somebody who hears nothing and therefore does not stand in line.
+    Overtake,
+    /// Now or never. The head of the line was not given any time, and keeps its place.
     Once,
 }
 
@@ -39,6 +41,7 @@ impl Manner {
             Self::Look => "look",
             Self::Wait => "wait",
             Self::Insist => "insist",
+            Self::Overtake => "overtake",
             Self::Once => "once",
         }
     }

@@ -78,6 +78,11 @@ impl Commands {
         self.link.up().await;
     }
 
+    /// Waits until there is a newer connection than that of this generation.
+    pub(crate) async fn newer_than(&self, generation: u64) {
+        self.link.newer_than(generation).await;
+    }
+
     /// A fault as the error of a call about this lock. If a key is of another type, the server is
     /// asked which one that is.
     pub(crate) async fn explained(&self, fault: Fault, keys: &Keys) -> Error {

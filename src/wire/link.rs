@@ -7,6 +7,7 @@
 //! 2. Each connection has a generation of its own; what an older one still says is told apart by it.
 //! 3. Nobody but the keeper ends a connection, and it ends it by dropping it for good.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,14 @@ use crate::wire::address::Address;
 use crate::wire::fault::Fault;
 
 /// The first pause after a connection failed. It doubles up to the longest, until a connection has
-/// lived for that long.
+/// lived for longer than the next pause would be: a server that takes connections and drops them at once
+/// is not asked a hundred times a second, and one that drops them now and then is not left alone for long.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a connection may be gone before its duty is told that nothing comes in. Mostly it is back in a few
+/// milliseconds.
+const NOTICED: Duration = Duration::from_millis(250);
 
 /// The longest that a stopped server goes unnoticed is this and one response timeout.
 const LONGEST_BEAT: Duration = Duration::from_secs(1);
@@ -55,6 +61,9 @@ pub(crate) trait Duty: Send + Sync + 'static {
 
     /// The connection is gone.
     fn down(&self);
+
+    /// The connection has been gone for a while.
+    fn stays_down(&self) {}
 }
 
 /// A live connection.
@@ -89,6 +98,18 @@ impl Link {
         };
         // An error means that the keeper has ended.
         let _ = self.state.clone().wait_for(settled).await;
+    }
+
+    /// Waits until there is a newer connection than that of this generation: for ever, if there never will be one.
+    pub(crate) async fn newer_than(&self, generation: u64) {
+        let newer = |state: &State| match state {
+            Ok(live) => live.generation > generation,
+            Err(_) => false,
+        };
+        if self.state.clone().wait_for(newer).await.is_err() {
+            // The keeper has ended.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Has a connection replaced whose server must not be believed.
@@ -151,7 +172,7 @@ impl<D: Duty> Keeper<D> {
             loop {
                 let fresh = match self.first.take() {
                     Some(first) => first,
-                    None => self.establish_again().await,
+                    None => self.establish_or_tell().await,
                 };
                 self.keep(fresh).await;
             }
@@ -176,6 +197,20 @@ impl<D: Duty> Keeper<D> {
         let mut conn = self.address.connect(hear).await?;
         self.duty.greet(&mut conn, generation).await?;
         Ok(Fresh { live: Live { generation, conn }, broken })
+    }
+
+    /// As [`establish_again`](Self::establish_again). The duty hears of it if that takes a while.
+    async fn establish_or_tell(&mut self) -> Fresh {
+        let duty = Arc::clone(&self.duty);
+        let tell = async move {
+            sleep(NOTICED).await;
+            duty.stays_down();
+            std::future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            fresh = self.establish_again() => fresh,
+            never = tell => match never {},
+        }
     }
 
     /// Tries until it succeeds. Callers are told each time why there is no connection.
@@ -207,7 +242,7 @@ impl<D: Duty> Keeper<D> {
         tracing::info!(link = D::NAME, generation, server = %self.address, ?fault, "disconnected");
         self.show(Err(unsent(fault)));
         self.duty.down();
-        if since.elapsed() > LONGEST_PAUSE {
+        if since.elapsed() > self.pause {
             self.pause = SHORTEST_PAUSE;
         }
     }

@@ -41,6 +41,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(5);
 pub(crate) enum Heard<'a> {
     /// From now on nothing is missed.
     Live,
+    /// Nothing comes in for now: there is no connection.
+    Deaf,
     /// Somebody published this.
     Message(&'a [u8]),
 }
@@ -351,6 +353,18 @@ impl Duty for Channels {
 
     fn down(&self) {
         self.generation.store(0, Ordering::Release);
+    }
+
+    /// Whoever parks until it is told must not sleep until the TTL of a lock that may be free by now.
+    fn stays_down(&self) {
+        let awaited: Vec<_> = {
+            let table = self.table();
+            let awaited = table.channels.iter().filter(|(_, channel)| channel.seats > 0);
+            awaited.map(|(name, _)| Arc::clone(name)).collect()
+        };
+        for name in awaited {
+            (self.listener)(&name, Heard::Deaf);
+        }
     }
 }
 

@@ -362,6 +362,36 @@ async fn what_is_exchanged_while_another_client_waits_goes_to_that_client() {
     is_clean(&admin).await;
 }
 
+/// One place for waiters: whoever has it keeps it from the queue of its client into the line of the clients.
+#[tokio::test]
+async fn a_caller_that_waits_already_is_not_one_too_many() {
+    let server = Server::start().await;
+    let (proxy, admin) = (proxy(&server).await, server.admin().await);
+    let client = connect(&proxy.url(), patient(0).max_waiters(1)).await;
+    let other = connect(&server.url(), patient(0)).await;
+    let (lock, others, another) = (client.lock("a"), other.lock("a"), client.lock("b"));
+    let (first, beside) = (taken(&lock).await, taken(&another).await);
+    let waiting = tokio::spawn(async move { others.lock().await });
+    in_line(&admin, 1).await;
+    let second = Caller::queued(&lock);
+    let late = proxy.script("exchange").hold_reply();
+    first.unlock().await.unwrap();
+    let second = second.spawn();
+    late.happened().await; // the server has given the lock to the other client
+
+    let too_many = tokio::spawn(async move { another.lock().await });
+    sleep(Duration::from_millis(50)).await; // it asks nobody before it has a place
+    late.lift();
+    let theirs = timeout(SOON, waiting).await.expect("it is called").unwrap().unwrap();
+    theirs.unlock().await.unwrap();
+    let guard = timeout(SOON, second).await.expect("its turn comes").unwrap();
+    guard.expect("it has waited all the time").unlock().await.unwrap();
+    let too_many = timeout(SOON, too_many).await.expect("an answer at once").unwrap();
+    assert!(matches!(too_many, Err(Error::TooManyWaiters { limit: 1 })), "{too_many:?}");
+    beside.unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
 async fn in_line(admin: &Admin, clients: usize) {
     let waits = async || admin.cmd::<usize>(&["ZCARD", "lock_turn:{a}"]).await == clients;
     eventually(SOON, "others wait in line", waits).await;

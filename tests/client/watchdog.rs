@@ -218,6 +218,30 @@ async fn nothing_is_renewed_beyond_max_hold() {
 }
 
 #[tokio::test]
+async fn max_hold_ends_a_holder_that_nests_again_and_again() {
+    let server = Server::start().await;
+    let limit = Duration::from_secs(1);
+    let client =
+        client_with(&server, Config::default().watchdog_timeout(limit).max_hold(limit)).await;
+    let lock = client.reentrant_lock("a");
+    let (granted, guard) = (Instant::now(), lock.lock().await.unwrap());
+    let nests = async {
+        loop {
+            // Once the lock is lost, this says so, or takes it anew.
+            let nested = lock.lock().await;
+            sleep(Duration::from_millis(20)).await;
+            drop(nested);
+        }
+    };
+    let ended = tokio::select! {
+        ended = told(guard.lost()) => ended,
+        () = nests => unreachable!("it goes on for ever"),
+    };
+    assert_eq!(ended, Ended::Lost);
+    assert!(granted.elapsed() >= limit, "lost after {:?}", granted.elapsed());
+}
+
+#[tokio::test]
 async fn a_fixed_lease_is_not_renewed_and_lost_at_its_deadline() {
     let (server, client) = quick_client().await;
     let (lease, asked) = (Duration::from_millis(500), Instant::now());

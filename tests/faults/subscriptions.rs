@@ -8,7 +8,8 @@ use parklock::Error;
 
 /// How often somebody has looked at a lock that is held, in however many requests.
 async fn looks(scene: &Scene) -> usize {
-    usize::try_from(scene.admin.command_calls("pttl").await).expect("not that many")
+    // Each look makes sure that it asks a primary, by one HDEL that changes nothing.
+    usize::try_from(scene.admin.command_calls("hdel").await).expect("not that many")
 }
 
 async fn looked(scene: &Scene, times: usize) {
@@ -40,6 +41,7 @@ async fn thousands_of_channels_come_back_in_a_few_requests() {
 
     assert!(subscribes.fired() <= 2 * NAMES / 1000, "{} SUBSCRIBEs", subscribes.fired());
     let looks = looks(&scene).await;
+    // One if the subscriber stays away for long, which it does on a busy machine; one when it is back.
     assert!(looks <= 2 * NAMES, "{looks} looks for {NAMES} locks");
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     for waiter in waiters {

@@ -377,6 +377,30 @@ async fn a_client_leaves_the_line_with_its_last_waiter() {
     held.unlock().await.unwrap();
 }
 
+/// A client that looks often keeps its own place for a short time only. The others keep theirs for as long as they need.
+#[tokio::test]
+async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let clients = connects(&server, 2, counted).await;
+    let held = clients[0].lock("a").lock().await.unwrap();
+    let waiter = waiting(&clients[1]);
+    in_line(&admin, 1).await;
+    let before = admin.pttl(LINE).await;
+    let started = Instant::now();
+
+    let visitor = connect(&server.url(), counted().max_park(Duration::from_millis(50))).await;
+    let limit = Duration::from_millis(200);
+    assert!(visitor.lock("a").try_lock_for(limit).await.unwrap().is_none());
+
+    in_line(&admin, 1).await;
+    let after = admin.pttl(LINE).await;
+    let passed = i64::try_from(started.elapsed().as_millis()).unwrap();
+    assert!(after >= before - passed - 1, "{before} ms became {after} ms in {passed} ms");
+    held.unlock().await.unwrap();
+    soon(waiter).await.unwrap().unlock().await.unwrap();
+}
+
 // What is published.
 
 /// Everything that is published on a channel, from now on.
@@ -461,6 +485,33 @@ async fn an_exchange_names_the_head_of_the_line_and_goes_behind_it() {
     theirs.unlock().await.unwrap();
     assert_eq!(said(&mut messages).await, format!("{} {}", ids[1], ids[0]));
     soon(here).await.unwrap().unlock().await.unwrap();
+}
+
+/// That layout has no line, so whatever lies where ours would be is none of its business.
+#[tokio::test]
+async fn in_redissons_layout_a_lock_may_have_the_name_of_a_line() {
+    let server = Server::start().await;
+    let config = || {
+        counted().layout(Layout::Redisson).hand_off(HandOff { max_consecutive: 0, max_time: LONG })
+    };
+    let clients = connects(&server, 2, config).await;
+    let odd = clients[0].lock("lock_turn:{a}").lock().await.unwrap();
+
+    let held = soon(clients[0].lock("a").lock()).await.unwrap();
+    assert!(clients[1].lock("a").try_lock().await.unwrap().is_none());
+    let mut turns = JoinSet::new();
+    for waiter in clients.iter().map(waiting) {
+        turns.spawn(async move { waiter.await.expect("no panic").unlock().await });
+    }
+    yield_now().await;
+    held.unlock().await.unwrap();
+    while let Some(turn) = soon(turns.join_next()).await {
+        turn.unwrap().unwrap();
+    }
+    let both = clients[1].multi_lock(["a", "b"]);
+    soon(both.lock()).await.unwrap().unlock().await.unwrap();
+
+    odd.unlock().await.unwrap();
 }
 
 #[tokio::test]
