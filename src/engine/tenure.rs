@@ -533,6 +533,12 @@ impl State {
     }
 }
 
+/// A tenure that has just begun, and the table that its turn comes from.
+#[cfg(test)]
+pub(crate) fn begun() -> (Arc<crate::engine::entry::Table>, Stint) {
+    tests::stint(Lease::Watched, Instant::now() + Duration::from_secs(10))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,7 +571,7 @@ mod tests {
     }
 
     /// A tenure with this deadline.
-    fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
+    pub(super) fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
         let table = Arc::new(Table::default());
         let now = Instant::now();
         let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now };

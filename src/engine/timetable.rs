@@ -123,3 +123,26 @@ async fn sleep_until(wake: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tenure::begun;
+
+    const A_WHILE: Duration = Duration::from_millis(50);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_watchdog_has_in_hand_is_there_for_closing() {
+        let timetable = Timetable::new(Instant::now());
+        let tenures = [(); 3].map(|()| begun().1.tenure);
+        assert!(timetable.enter(&tenures[0], Instant::now() + A_WHILE));
+        assert!(timetable.enter(&tenures[1], Instant::now() + A_WHILE));
+        assert!(timetable.enter(&tenures[2], Instant::now() + A_WHILE * 100));
+
+        let in_hand = timetable.next().await;
+        assert_eq!(in_hand.len(), 2);
+
+        assert_eq!(timetable.close().len(), 3);
+        assert!(!timetable.enter(&in_hand[0], Instant::now()), "closed");
+    }
+}
