@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engine::debts::Debt;
 use crate::engine::entry::Turn;
 use crate::engine::moment::Moment;
 use crate::engine::stint::Stint;
@@ -60,6 +61,7 @@ pub(crate) struct Grant {
     pub(crate) lease: Duration,
     /// Before the request was sent.
     pub(crate) sent: Instant,
+    pub(crate) debt: Debt,
 }
 
 /// Who holds, and for how long.
@@ -121,8 +123,10 @@ struct State {
     place: Option<Place>,
     /// When the watchdog will look.
     look_at: Moment,
-    /// The server may still have a lock that we gave up for lost.
-    unswept: bool,
+    /// While the server may have the lock: also when its lease has run out, and it is to be swept.
+    debt: Option<Debt>,
+    /// The hold count is about to be told in the background.
+    telling: bool,
     warned_of_deadlock: bool,
 }
 
@@ -185,7 +189,8 @@ impl Tenure {
             turn: keeps_turn.then_some(turn),
             place: None,
             look_at: now,
-            unswept: false,
+            debt: held.then_some(grant.debt),
+            telling: false,
             warned_of_deadlock: false,
         };
         let tenure = Arc::new(Self {
@@ -253,12 +258,45 @@ impl Tenure {
         self.state().holds
     }
 
+    /// What Redis should count. Idle, the tenure is about to have its next holder.
+    pub(crate) fn holds_to_tell(&self) -> u32 {
+        self.holds().max(1)
+    }
+
+    /// Takes note that the hold count is to be told in the background; whether that is new.
+    pub(crate) fn will_tell(&self) -> bool {
+        !std::mem::replace(&mut self.state().telling, true)
+    }
+
+    /// Redis counts so many holds. `false` if that has changed meanwhile, and is to be told again.
+    pub(crate) fn told(&self, holds: u32) -> bool {
+        // Under one lock: a hold that is left after this has its own word.
+        let mut state = self.state();
+        state.telling = state.holds.max(1) != holds;
+        !state.telling
+    }
+
+    /// Nobody tells the hold count any more.
+    pub(crate) fn stop_telling(&self) {
+        self.state().telling = false;
+    }
+
+    /// One more count of its debt, while it has one.
+    pub(crate) fn debt(&self) -> Option<Debt> {
+        self.state().debt.clone()
+    }
+
+    /// Hands its debt over to whoever gives it back.
+    pub(crate) fn take_debt(&self) -> Option<Debt> {
+        self.state().debt.take()
+    }
+
     /// Takes note of where the tenure stands in the wheel; `false` if it is over and well.
     pub(crate) fn placed(&self, place: Place, look_at: Instant) -> bool {
         let mut state = self.state();
         state.place = Some(place);
         state.look_at = look_at.into();
-        state.ended.is_none() || state.unswept
+        state.ended.is_none() || state.is_unswept()
     }
 
     pub(crate) fn place(&self) -> Option<Place> {
@@ -391,23 +429,27 @@ impl Tenure {
 
     /// The lock is not ours any more.
     pub(crate) fn lose(&self, why: &str) {
-        self.end_lost(why, false);
+        self.end_lost(why);
+        let mut state = self.state();
+        // One that was released is counted until its release is answered.
+        let settled = if state.ended == Some(Ended::Lost) { state.debt.take() } else { None };
+        drop(state);
+        drop(settled);
     }
 
     /// Past its deadline the lock is lost, whatever the server thinks and may still have.
     fn expire(&self) {
         if self.deadline() <= Instant::now() {
-            self.end_lost("its lease ran out", true);
+            self.end_lost("its lease ran out");
         }
     }
 
-    fn end_lost(&self, why: &str, unswept: bool) {
+    fn end_lost(&self, why: &str) {
         let mut state = self.state();
         if state.ended.is_some() {
             return;
         }
         state.ended = Some(Ended::Lost);
-        state.unswept = unswept;
         let (turn, token, held) = (state.turn.take(), self.token(state.turns), state.holds > 0);
         drop(state);
         if held {
@@ -418,9 +460,12 @@ impl Tenure {
     }
 
     /// The client is closed: the guards are told, and the turn comes along to be given back with
-    /// the lock. `None` if the tenure had ended.
+    /// the lock. `None` if there is nothing to give back.
     pub(crate) fn close(&self) -> Option<Option<Turn>> {
         let mut state = self.state();
+        if state.is_unswept() {
+            return Some(None);
+        }
         if state.ended.is_some() {
             return None;
         }
@@ -436,10 +481,7 @@ impl Tenure {
         self.expire();
         let mut state = self.state();
         match state.ended {
-            Some(Ended::Lost) if state.unswept => {
-                state.unswept = false;
-                return Due::Sweep;
-            }
+            Some(_) if state.is_unswept() => return Due::Sweep,
             Some(_) => return Due::Ended,
             None => {}
         }
@@ -509,6 +551,11 @@ impl State {
         if left { Some(Ended::Released) } else { self.ended }
     }
 
+    /// Whether the server may still have a lock that we gave up for lost.
+    fn is_unswept(&self) -> bool {
+        self.ended == Some(Ended::Lost) && self.debt.is_some()
+    }
+
     fn next_look(&self, claim: Duration) -> Instant {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
@@ -543,6 +590,7 @@ pub(crate) fn begun() -> (Arc<crate::engine::entry::Table>, Stint) {
 mod tests {
     use super::*;
     use crate::config::Layout;
+    use crate::engine::debts::Debts;
     use crate::engine::entry::{Table, Waiting};
 
     const LEASE: Duration = Duration::from_secs(10);
@@ -574,7 +622,8 @@ mod tests {
     pub(super) fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
         let table = Arc::new(Table::default());
         let now = Instant::now();
-        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now };
+        let debt = Debts::default().tidying();
+        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now, debt };
         let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
         stint.tenure.state().deadline = deadline.into();
         (table, stint)
@@ -637,6 +686,7 @@ mod tests {
     fn a_lost_tenure_gives_up_its_turn_and_is_swept_once() {
         let (table, stint) = stint(Lease::Watched, Instant::now());
         assert_eq!(due(&stint, None), Due::Sweep);
+        assert!(stint.tenure.take_debt().is_some());
         assert_eq!(due(&stint, None), Due::Ended);
         assert_eq!(table.len(), 0, "the turn keeps the entry");
         assert!(matches!(stint.tenure.leave(), Left::Lost));
