@@ -17,8 +17,8 @@ use crate::engine::job::Job;
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure, deadline};
 use crate::engine::{Counted, Engine, PAUSE};
-use crate::error::{Error, Result, said};
-use crate::keys::{Keys, TenureId};
+use crate::error::{Error, Result};
+use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Seat};
 
@@ -138,8 +138,11 @@ impl Offer<'_> {
         self.tenure.as_ref().map(|tenure| tenure.id)
     }
 
+    /// Whatever the answer was, Redis has the tenure no more.
     fn answered(mut self) {
-        self.tenure = None;
+        if let Some(tenure) = self.tenure.take() {
+            drop(tenure.take_debt());
+        }
     }
 }
 
@@ -180,12 +183,9 @@ impl<'a> Caller<'a> {
             Ok(stint) => stint.map(Some),
             // To say "held by somebody else" would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
-                let source = said(format!("no answer within the caller's limit of {limit:?}"));
-                Err(if self.open {
-                    Error::Indeterminate { source }
-                } else {
-                    Error::Unavailable { source }
-                })
+                // To ask about a latch changes nothing.
+                let may_have_run = self.open && visit.entry.keys.kind != Kind::Latch;
+                Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
         }

@@ -125,9 +125,18 @@ struct State {
     look_at: Moment,
     /// While the server may have the lock: also when its lease has run out, and it is to be swept.
     debt: Option<Debt>,
-    /// The hold count is about to be told in the background.
-    telling: bool,
+    /// Whether the hold count is about to be told in the background.
+    telling: Telling,
     warned_of_deadlock: bool,
+}
+
+/// How far the background is with telling Redis the hold count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    No,
+    Once,
+    /// Something was said meanwhile that may arrive later: once more after this.
+    Again,
 }
 
 /// What a holder finds when it leaves.
@@ -190,7 +199,7 @@ impl Tenure {
             place: None,
             look_at: now,
             debt: held.then_some(grant.debt),
-            telling: false,
+            telling: Telling::No,
             warned_of_deadlock: false,
         };
         let tenure = Arc::new(Self {
@@ -265,20 +274,24 @@ impl Tenure {
 
     /// Takes note that the hold count is to be told in the background; whether that is new.
     pub(crate) fn will_tell(&self) -> bool {
-        !std::mem::replace(&mut self.state().telling, true)
+        let mut state = self.state();
+        let is_new = state.telling == Telling::No;
+        state.telling = if is_new { Telling::Once } else { Telling::Again };
+        is_new
     }
 
     /// Redis counts so many holds. `false` if that has changed meanwhile, and is to be told again.
     pub(crate) fn told(&self, holds: u32) -> bool {
         // Under one lock: a hold that is left after this has its own word.
         let mut state = self.state();
-        state.telling = state.holds.max(1) != holds;
-        !state.telling
+        let done = state.holds.max(1) == holds && state.telling != Telling::Again;
+        state.telling = if done { Telling::No } else { Telling::Once };
+        done
     }
 
     /// Nobody tells the hold count any more.
     pub(crate) fn stop_telling(&self) {
-        self.state().telling = false;
+        self.state().telling = Telling::No;
     }
 
     /// One more count of its debt, while it has one.
@@ -691,6 +704,35 @@ mod tests {
         assert_eq!(table.len(), 0, "the turn keeps the entry");
         assert!(matches!(stint.tenure.leave(), Left::Lost));
         assert_eq!(stint.ended(), Some(Ended::Lost));
+    }
+
+    #[test]
+    fn a_hold_count_is_told_by_one_word_at_a_time_until_it_is_the_latest() {
+        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        assert_eq!(stint.tenure.enter(0), Some(2));
+        assert!(stint.tenure.will_tell());
+        assert!(!stint.tenure.told(1), "there are two");
+        assert!(!stint.tenure.will_tell(), "the same word will do");
+        assert!(!stint.tenure.told(2), "another word may arrive after this one");
+        assert!(stint.tenure.told(2));
+        assert!(stint.tenure.will_tell());
+    }
+
+    #[test]
+    fn the_debt_of_a_tenure_is_handed_over_once_and_ends_with_a_loss() {
+        let (_table, released) = stint(Lease::Watched, Instant::now() + LEASE);
+        assert!(matches!(released.tenure.leave(), Left::Last(..)));
+        assert!(released.tenure.close().is_none(), "it is being given back");
+        assert!(released.tenure.take_debt().is_some());
+        assert!(released.tenure.take_debt().is_none());
+
+        let (_table, gone) = stint(Lease::Watched, Instant::now() + LEASE);
+        gone.tenure.lose("the server has it no more");
+        assert!(gone.tenure.debt().is_none());
+
+        let (_table, over) = stint(Lease::Watched, Instant::now());
+        assert!(matches!(over.tenure.leave(), Left::Lost));
+        assert!(over.tenure.close().is_some(), "the server may still have it");
     }
 
     #[test]
