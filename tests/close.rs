@@ -194,7 +194,8 @@ async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
         tokio::spawn(async move { lock.try_lock().await })
     };
     let mut attempts = (0..6).map(attempt).collect::<Vec<_>>().into_iter();
-    assert!(attempts.next().unwrap().await.unwrap().unwrap().is_none());
+    let alone = attempts.next().expect("the first").await.expect("no panic");
+    assert!(alone.expect("an answer").is_none());
     held.happened().await;
     for attempt in attempts {
         attempt.abort();
