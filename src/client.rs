@@ -166,8 +166,15 @@ impl Client {
     /// Closes the client, for all of its clones.
     ///
     /// Waiters end with [`Error::Closed`](crate::Error::Closed). What is held is given back and its
-    /// guards report lost. The background tasks end; all within one response timeout. What could
-    /// not be given back in this time is left to its lease.
+    /// guards report lost: none calls itself valid after this. Then everything is waited for that may have
+    /// taken something in Redis or is giving something back: unlocks on their way, which end as always,
+    /// dropped guards, calls that were cancelled before they were answered. So when this returns, nothing
+    /// of this client is held, and its background tasks have ended.
+    ///
+    /// It takes one response timeout at the most ([`Config::response_timeout`]). What the server has not
+    /// confirmed by then is left to its lease.
+    ///
+    /// [`Config::response_timeout`]: crate::Config::response_timeout
     ///
     /// # Cancel safety
     /// The client is closed when the future is first polled; the rest goes on without it.

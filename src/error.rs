@@ -134,6 +134,11 @@ impl Error {
         Self::Unavailable { source: said(format!("no answer within the limit of {limit:?}")) }
     }
 
+    /// A limit of time that ran out while a request was on its way.
+    pub(crate) fn cut_off(limit: impl fmt::Debug) -> Self {
+        Self::Indeterminate { source: said(format!("no answer within the limit of {limit:?}")) }
+    }
+
     /// Whether a later try may help.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Indeterminate { .. })

@@ -73,15 +73,28 @@ impl Guard {
     ///
     /// A nested hold only counts down; the last one frees the lock and wakes a waiter.
     ///
+    /// # What `Ok` means
+    /// The lock was ours until this call, by its lease, and is not ours any more:
+    /// - Mostly Redis has found our hold and removed it.
+    /// - If another caller of this client waits for the lock, it may get the hold as it is, without a word
+    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. Whether
+    ///   somebody has removed the key by force is not asked: the next holder is told of that.
+    /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
+    ///   first request has removed it. Only the key's removal by force within that moment (`DEL`,
+    ///   `force_unlock`, a failover that forgot it) looks the same.
+    ///
     /// # Cancel safety
     /// Once polled, the lock is given back whatever happens: if the future is dropped, in the
     /// background. Dropped before it was polled, it is a dropped guard.
     ///
     /// # Errors
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched. Also if
+    /// no answer came before the lease was over, and then the lock was gone: it may have been ours to the
+    /// end, but nobody can tell.
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release
-    /// within [`Config::ride_out`](crate::Config::ride_out): it is repeated in the background, and
-    /// the lease ends the lock at the latest.
+    /// within [`Config::ride_out`](crate::Config::ride_out), or before
+    /// [`Client::close`](crate::Client::close) ran out of time beside it: the lease ends the lock at the
+    /// latest, and until then the release is repeated in the background, unless the client was closed.
     /// [`Error::Permission`](crate::Error::Permission) if Redis does not let us any more.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;

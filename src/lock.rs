@@ -74,7 +74,8 @@ impl Lock {
     }
 
     /// Takes the lock if it is free, in one attempt; `None` if somebody holds it. If somebody of
-    /// this client holds it or waits for it, the answer needs no I/O.
+    /// this client holds it or waits for it, the answer needs no I/O. If this client is giving the
+    /// lock back in the background, after a guard was dropped, the attempt follows that.
     ///
     /// # Cancel safety
     /// What Redis may have granted to a dropped future is given back in the background.
@@ -94,8 +95,9 @@ impl Lock {
     /// As [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and [`Error::Unavailable`](crate::Error::Unavailable) if Redis did
-    /// not answer within the limit: then nobody knows whether the lock was free.
+    /// As [`lock`](Self::lock). If Redis did not answer within the limit, nobody knows whether the lock
+    /// was free: [`Error::Indeterminate`](crate::Error::Indeterminate) if the request may have run, and
+    /// is being cleaned up; [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::limited(limit)).await
     }

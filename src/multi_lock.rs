@@ -156,7 +156,8 @@ impl MultiLock {
     /// As [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and [`Error::Unavailable`] if Redis did not answer within the limit.
+    /// As [`lock`](Self::lock). If Redis did not answer within the limit, [`Error::Indeterminate`] if a
+    /// request may have run, and is being cleaned up; otherwise [`Error::Unavailable`].
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<MultiGuard>> {
         if limit.is_zero() {
             return self.try_lock().await;

@@ -42,7 +42,8 @@ impl Progress {
     pub(crate) fn out_of_time<T>(self, limit: Duration) -> Result<Option<T>> {
         match self {
             Self { failing: Some((_, error)), .. } => Err(error),
-            Self { held: false, .. } => Err(Error::unanswered(limit)),
+            // The limit cut off the first request, which may have run.
+            Self { held: false, .. } => Err(Error::cut_off(limit)),
             Self { held: true, .. } => Ok(None),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
-use crate::engine::releaser::Job;
+use crate::engine::job::Job;
 use crate::engine::tenure::{Grant, deadline};
 use crate::keys::TenureId;
 use crate::wire::{Acquire, Acquired, Fault, Landed};
@@ -31,7 +31,8 @@ pub(crate) enum AttemptAll {
     Refused(usize, Fault),
 }
 
-/// An attempt on its way. Dropped without an answer, it gives back what it may have got.
+/// An attempt on its way. Dropped without an answer, it gives back what it may have got. Its debt is
+/// counted in the acquire: from before it is sent until the tenure, or the job, has it.
 struct Claim<'a> {
     engine: &'a Engine,
     acquire: Acquire,
@@ -52,7 +53,6 @@ impl Drop for Claim<'_> {
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
 pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
-    let _open = engine.claims.token();
     let acquires = &engine.requests.acquires;
     if !acquire.keys.is_plain() {
         return ask(engine, acquire).await;
@@ -83,7 +83,6 @@ pub(crate) async fn exchange(
     old: TenureId,
     acquire: Acquire,
 ) -> Result<Attempt, Fault> {
-    let _open = engine.claims.token();
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
     let mut claim = Claim { engine, acquire, open_on };
@@ -100,7 +99,6 @@ pub(crate) async fn attempt_all(
     engine: &Engine,
     acquires: Vec<Acquire>,
 ) -> Result<AttemptAll, Fault> {
-    let _open = engine.claims.token();
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
     let claim = |acquire| Claim { engine, acquire, open_on };
@@ -123,8 +121,8 @@ fn granted(acquires: &[&Acquire], first: u64, sent: Instant) -> Result<Vec<Grant
         return Err(Fault::late("the grants arrived when a lease was over"));
     }
     let grant = |(acquire, number): (&&Acquire, u64)| {
-        let Acquire { id, lease, .. } = **acquire;
-        Grant { id, number, lease, sent }
+        let Acquire { id, lease, ref debt, .. } = **acquire;
+        Grant { id, number, lease, sent, debt: debt.clone() }
     };
     Ok(acquires.iter().zip(first..).map(grant).collect())
 }
@@ -138,8 +136,14 @@ impl Claim<'_> {
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
             Ok(Acquired::Granted(number)) => {
-                let Acquire { id, lease, .. } = self.acquire;
-                Ok(Attempt::Granted(Grant { id, number, lease, sent }))
+                let Acquire { id, lease, ref debt, .. } = self.acquire;
+                Ok(Attempt::Granted(Grant { id, number, lease, sent, debt: debt.clone() }))
+            }
+            // `close` has given up the places of those who waited then; this one came after.
+            Ok(_) if self.has_place() && self.engine.debts.is_closed() => {
+                let Acquire { keys, id, debt, .. } = &self.acquire;
+                self.engine.later(Job::leave_queue(keys, *id, debt.clone()));
+                Err(Fault::Closed)
             }
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Unheard(ttl)) => Ok(Attempt::Unheard(ttl)),
@@ -149,5 +153,10 @@ impl Claim<'_> {
         };
         self.open_on = None;
         attempt
+    }
+
+    /// Whether it has a place in a queue if it is not granted.
+    fn has_place(&self) -> bool {
+        self.acquire.keys.is_queued() && self.acquire.manner.lines_up()
     }
 }

@@ -11,8 +11,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::config::checked_lease;
 use crate::engine::entry::{Turn, Visit};
+use crate::engine::job::{Job, Outcome};
 use crate::engine::park::Patience;
-use crate::engine::releaser::{Job, Outcome};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Ended, Lease, Left, Tenure};
 use crate::engine::unsaid::Unsaid;
@@ -188,7 +188,7 @@ impl Engine {
 
     /// Gives up our client's place in the lock's line.
     pub(crate) fn leave_line(&self, keys: &Arc<Keys>) {
-        self.later(Job::leave_line(keys));
+        self.later(Job::leave_line(keys, self.debts.tidying()));
     }
 
     async fn tell_count(&self, stint: &Stint) -> Result<()> {
@@ -222,18 +222,18 @@ impl Engine {
             Err(Fault::Permission(source)) => return Err(Error::Permission { source }),
             Err(fault) => fault,
         };
-        let Some(outcome) = unsaid.later(&fault) else { return Ok(()) };
+        let Some(outcome) = unsaid.later(&fault) else { return Err(fault.into_unconfirmed()) };
         match timeout(self.config.riding_out(), outcome).await {
             Ok(Ok(Ok(true))) => Ok(()),
             Ok(Ok(Ok(false))) => Err(Error::Lost),
             Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => Err(fault.into_unconfirmed()),
+            // The client was closed, and its patience or ours is over.
+            Ok(Err(_)) | Err(_) => Err(fault.into_unconfirmed()),
         }
     }
 
     async fn release_once(&self, unsaid: &Unsaid<'_>) -> Outcome {
-        let Some(job) = unsaid.job() else { return Ok(true) };
+        let Some(job) = unsaid.job() else { return Err(Fault::Closed) };
         let (releases, request) = (&self.requests.releases, job.request());
         let mut _in_the_air = None;
         if request.keys.lies_as_plain() {
@@ -243,7 +243,7 @@ impl Engine {
             }
         }
         let answers = self.commands.connection()?.release(&[request]).await?;
-        answers.into_iter().next().unwrap_or(Ok(true))
+        answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
     }
 
     /// Keeps a tenure at least so long from now.

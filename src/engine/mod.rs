@@ -1,13 +1,17 @@
 //! What moves, and knows no primitive: waiting, ownership, renewal, giving back.
 
+mod backlog;
 mod claim;
+mod debts;
 mod entry;
 mod hold;
 mod insist;
+mod job;
 mod moment;
 mod owned;
 mod park;
 mod releaser;
+mod returns;
 mod stint;
 mod tenure;
 mod timetable;
@@ -33,9 +37,12 @@ pub(crate) use tenure::Lease;
 pub(crate) use together::{Together, acquire_all};
 
 use crate::config::{Config, HandOff};
+use crate::engine::debts::Debts;
 use crate::engine::entry::{Called, Entry, Table, Turn, Visit};
+use crate::engine::job::Job;
 use crate::engine::owned::Owned;
-use crate::engine::releaser::{Job, Releaser};
+use crate::engine::releaser::Releaser;
+use crate::engine::returns::Returns;
 use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
@@ -71,8 +78,8 @@ pub(crate) struct Engine {
     orphaned: AtomicBool,
     tenures: AtomicU64,
     waiters: AtomicUsize,
-    /// Attempts on their way: the client is not closed before they are settled.
-    claims: TaskTracker,
+    debts: Debts,
+    returns: Arc<Returns>,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
@@ -106,19 +113,19 @@ impl Engine {
         let watchdog = Watchdog {
             timetable: Arc::clone(&timetable),
             commands: commands.clone(),
-            releaser: releaser.downgrade(),
+            releaser: releaser.clone(),
             rhythm,
             started,
         };
-        let claims = TaskTracker::new();
-        let give_back = Releaser::new(
+        let debts = Debts::default();
+        let give_back = Releaser {
             jobs,
-            commands.clone(),
-            Arc::clone(&table),
-            claims.clone(),
-            config.response(),
-        );
-        let orphans = orphanage(releaser.downgrade());
+            commands: commands.clone(),
+            table: Arc::clone(&table),
+            debts: debts.clone(),
+            patience: config.response(),
+        };
+        let orphans = orphanage(releaser.clone());
         let requests = Requests::new(&commands, orphans);
 
         let tasks = TaskTracker::new();
@@ -148,7 +155,8 @@ impl Engine {
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
-            claims,
+            debts,
+            returns: Arc::default(),
             closing,
             tasks,
         }))
@@ -157,15 +165,21 @@ impl Engine {
     /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
     /// the client's tasks to end.
     pub(crate) async fn close(&self) {
+        // A debt of its own: the releaser goes on until all that ends here has been handed over to it.
+        let handing_over = self.debts.tidying();
+        self.debts.close();
         for entry in self.table.close() {
             match entry.waits_as() {
-                Some(id) => self.later(Job::leave_queue(&entry.keys, id)),
+                Some(id) => {
+                    self.later(Job::leave_queue(&entry.keys, id, self.debts.tidying()));
+                }
                 None => self.leave_line(&entry.keys),
             }
         }
         for tenure in self.timetable.close() {
             self.give_up(&tenure);
         }
+        drop(handing_over);
         self.closing.cancel();
         self.tasks.wait().await;
     }
@@ -248,8 +262,21 @@ impl Engine {
         self.commands.connection()
     }
 
+    /// The turn, if nobody of this client has it or waits for it. What this client has given up itself is
+    /// waited for until the server has answered.
+    async fn turn_now(&self, visit: &Visit) -> Option<Turn> {
+        let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
+        if !is_held() && !visit.entry.is_awaited() {
+            self.returns.ended(&visit.entry.keys).await;
+        }
+        visit.try_turn()
+    }
+
     /// Has something done in the background.
-    fn later(&self, job: Job) {
+    fn later(&self, mut job: Job) {
+        if !job.is_new(&self.returns) {
+            return;
+        }
         if self.releaser.send(job).is_err() && !self.orphaned.swap(true, Ordering::Relaxed) {
             tracing::warn!("the client is closed: what it still held is left to its lease");
         }
@@ -358,11 +385,17 @@ impl Word {
     }
 }
 
+/// Without handles and guards, what is being given back is given back, and the tasks end.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.debts.close();
+    }
+}
+
 /// What was done for a caller that has gone is undone: the lock is given back, and the place in line,
 /// which it may have been given after it said that it leaves.
-fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
+fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
     move |Landed { question, answer }| {
-        let Some(releaser) = releaser.upgrade() else { return };
         let granted = matches!(answer.result, Ok(Acquired::Granted(_)));
         let open = answer.result.is_err_and(|fault| fault.is_open());
         // A failure means that the client is closed: then the TTL does it.
@@ -370,7 +403,8 @@ fn orphanage(releaser: mpsc::WeakUnboundedSender<Job>) -> impl Fn(Landed<Acquire
             let _ = releaser.send(Job::ghost(&question, answer.sent_on));
         }
         if !granted && question.keys.has_line() && question.manner.lines_up() {
-            let _ = releaser.send(Job::leave_line(&question.keys));
+            let debt = question.debt.clone();
+            let _ = releaser.send(Job::leave_line(&question.keys, debt));
         }
     }
 }

@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use crate::engine::claim::{Attempt, attempt, exchange};
 use crate::engine::entry::{Call, Called, Entry, Turn, Visit, Waiting};
-use crate::engine::releaser::Job;
+use crate::engine::job::Job;
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure, deadline};
 use crate::engine::{Counted, Engine, PAUSE};
-use crate::error::{Error, Result, said};
-use crate::keys::{Keys, TenureId};
+use crate::error::{Error, Result};
+use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Seat};
 
@@ -85,8 +85,16 @@ pub(crate) async fn acquire(
     let once = matches!(wish.patience, Patience::None);
     let visit = engine.visit(keys, wish.beneath.is_some() || once && keys.is_shared())?;
     let started = Instant::now();
-    let mut caller =
-        Caller { engine, wish, started, asked: false, answered: false, failing: false, beat: None };
+    let mut caller = Caller {
+        engine,
+        wish,
+        started,
+        asked: false,
+        answered: false,
+        open: false,
+        failing: false,
+        beat: None,
+    };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
@@ -102,6 +110,8 @@ struct Caller<'a> {
     /// Redis was asked, and whether it ever answered.
     asked: bool,
     answered: bool,
+    /// A request of this call was not answered: it may have run.
+    open: bool,
     /// The last attempt failed, for now.
     failing: bool,
     /// The last sign of life that was answered, and when it was sent.
@@ -128,8 +138,11 @@ impl Offer<'_> {
         self.tenure.as_ref().map(|tenure| tenure.id)
     }
 
+    /// Whatever the answer was, Redis has the tenure no more.
     fn answered(mut self) {
-        self.tenure = None;
+        if let Some(tenure) = self.tenure.take() {
+            drop(tenure.take_debt());
+        }
     }
 }
 
@@ -144,7 +157,7 @@ impl Drop for Offer<'_> {
 impl<'a> Caller<'a> {
     /// One attempt, and none if somebody of this client is there first.
     async fn once(&mut self, visit: Visit) -> Result<Option<Stint>> {
-        let Some(turn) = visit.try_turn() else {
+        let Some(turn) = self.engine.turn_now(&visit).await else {
             return Ok(None);
         };
         let (turn, offer) = match self.pick_up(turn) {
@@ -170,8 +183,9 @@ impl<'a> Caller<'a> {
             Ok(stint) => stint.map(Some),
             // To say "held by somebody else" would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
-                let source = said(format!("no answer within the caller's limit of {limit:?}"));
-                Err(Error::Unavailable { source })
+                // To ask about a latch changes nothing.
+                let may_have_run = self.open && visit.entry.keys.kind != Kind::Latch;
+                Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
         }
@@ -179,7 +193,12 @@ impl<'a> Caller<'a> {
 
     /// Whether nobody knows how it stands: who has asked for itself need not look at others.
     fn is_failing(&self, entry: &Entry) -> bool {
-        if self.asked { self.failing || !self.answered } else { entry.is_failing() }
+        if self.asked {
+            self.failing || !self.answered
+        } else {
+            // What we ourselves are giving back is not somebody else's.
+            entry.is_failing() || self.engine.returns.is_under_way(&entry.keys)
+        }
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
@@ -295,6 +314,7 @@ impl<'a> Caller<'a> {
     /// for instead.
     fn answer(&self, called: Called, contender: &mut Contender<'_>) -> Result<Option<Stint>> {
         let Some((beat, sent)) = self.beat else { return Ok(None) };
+        let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
         let lease = self.engine.config.claim().min(self.engine.lease(self.wish.lease));
         if called.beat != beat || deadline(sent, lease) <= Instant::now() + lease / 3 {
             return Ok(None);
@@ -302,7 +322,7 @@ impl<'a> Caller<'a> {
         let Some(turn) = contender.turn.take() else { return Ok(None) };
         self.engine.commands.granted(called.number);
         let Some(id) = turn.entry().waits_as() else { return Ok(None) };
-        let stint = self.begin(turn, Grant { id, number: called.number, lease, sent })?;
+        let stint = self.begin(turn, Grant { id, number: called.number, lease, sent, debt })?;
         stint.tenure.is_to_last(self.engine.lease(self.wish.lease));
         self.engine.timetable.hasten(&stint.tenure);
         Ok(Some(stint))
@@ -381,25 +401,30 @@ impl<'a> Caller<'a> {
             part: self.wish.part,
             beneath: self.wish.beneath,
             beat,
+            debt: self.engine.debts.incur()?,
         };
+        // Also if the future is dropped in between.
+        let open = std::mem::replace(&mut self.open, true);
         let attempted = match offer.as_ref().and_then(Offer::id) {
             None => attempt(self.engine, acquire).await,
             Some(old) => exchange(self.engine, old, acquire).await,
         };
         match &attempted {
             Ok(_) => {
-                (self.answered, self.failing) = (true, false);
+                (self.answered, self.failing, self.open) = (true, false, false);
                 self.beat = Some((beat, sent));
                 entry.answered();
                 if let Some(offer) = offer {
                     offer.answered();
                 }
             }
-            Err(fault) if fault.is_passing() => {
-                self.failing = true;
-                entry.failed(Instant::now());
+            Err(fault) => {
+                self.open = open || fault.is_open();
+                if fault.is_passing() {
+                    self.failing = true;
+                    entry.failed(Instant::now());
+                }
             }
-            Err(_) => {}
         }
         attempted
     }
@@ -494,8 +519,8 @@ pub(crate) struct Contender<'a> {
 impl<'a> Contender<'a> {
     /// Contends at once, or not at all if somebody of this client is there first. What was left for others
     /// with the turn still holds the lock in Redis: for us it is somebody else's.
-    pub(crate) fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let turn = engine.visit(keys, false)?.try_turn();
+    pub(crate) async fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
+        let turn = engine.turn_now(&engine.visit(keys, false)?).await;
         Ok(turn.map(|turn| Self { engine, turn: Some(turn) }))
     }
 
@@ -529,7 +554,8 @@ impl Drop for Contender<'_> {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
             if let Some(id) = turn.entry().waits_as() {
-                self.engine.later(Job::leave_queue(&turn.entry().keys, id));
+                let debt = self.engine.debts.tidying();
+                self.engine.later(Job::leave_queue(&turn.entry().keys, id, debt));
                 return;
             }
             // Only when the turn has gone on is it certain whether anybody comes for it.

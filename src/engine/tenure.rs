@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engine::debts::Debt;
 use crate::engine::entry::Turn;
 use crate::engine::moment::Moment;
 use crate::engine::stint::Stint;
@@ -60,6 +61,7 @@ pub(crate) struct Grant {
     pub(crate) lease: Duration,
     /// Before the request was sent.
     pub(crate) sent: Instant,
+    pub(crate) debt: Debt,
 }
 
 /// Who holds, and for how long.
@@ -123,9 +125,20 @@ struct State {
     place: Option<Place>,
     /// When the watchdog will look.
     look_at: Moment,
-    /// The server may still have a lock that we gave up for lost.
-    unswept: bool,
+    /// While the server may have the lock: also when its lease has run out, and it is to be swept.
+    debt: Option<Debt>,
+    /// Whether the hold count is about to be told in the background.
+    telling: Telling,
     warned_of_deadlock: bool,
+}
+
+/// How far the background is with telling Redis the hold count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    No,
+    Once,
+    /// Something was said meanwhile that may arrive later: once more after this.
+    Again,
 }
 
 /// What a holder finds when it leaves.
@@ -188,7 +201,8 @@ impl Tenure {
             turn: keeps_turn.then_some(turn),
             place: None,
             look_at: now,
-            unswept: false,
+            debt: held.then_some(grant.debt),
+            telling: Telling::No,
             warned_of_deadlock: false,
         };
         let tenure = Arc::new(Self {
@@ -256,12 +270,49 @@ impl Tenure {
         self.state().holds
     }
 
+    /// What Redis should count. Idle, the tenure is about to have its next holder.
+    pub(crate) fn holds_to_tell(&self) -> u32 {
+        self.holds().max(1)
+    }
+
+    /// Takes note that the hold count is to be told in the background; whether that is new.
+    pub(crate) fn will_tell(&self) -> bool {
+        let mut state = self.state();
+        let is_new = state.telling == Telling::No;
+        state.telling = if is_new { Telling::Once } else { Telling::Again };
+        is_new
+    }
+
+    /// Redis counts so many holds. `false` if that has changed meanwhile, and is to be told again.
+    pub(crate) fn told(&self, holds: u32) -> bool {
+        // Under one lock: a hold that is left after this has its own word.
+        let mut state = self.state();
+        let done = state.holds.max(1) == holds && state.telling != Telling::Again;
+        state.telling = if done { Telling::No } else { Telling::Once };
+        done
+    }
+
+    /// Nobody tells the hold count any more.
+    pub(crate) fn stop_telling(&self) {
+        self.state().telling = Telling::No;
+    }
+
+    /// One more count of its debt, while it has one.
+    pub(crate) fn debt(&self) -> Option<Debt> {
+        self.state().debt.clone()
+    }
+
+    /// Hands its debt over to whoever gives it back.
+    pub(crate) fn take_debt(&self) -> Option<Debt> {
+        self.state().debt.take()
+    }
+
     /// Takes note of where the tenure stands in the wheel; `false` if it is over and well.
     pub(crate) fn placed(&self, place: Place, look_at: Instant) -> bool {
         let mut state = self.state();
         state.place = Some(place);
         state.look_at = look_at.into();
-        state.ended.is_none() || state.unswept
+        state.ended.is_none() || state.is_unswept()
     }
 
     pub(crate) fn place(&self) -> Option<Place> {
@@ -402,23 +453,27 @@ impl Tenure {
 
     /// The lock is not ours any more.
     pub(crate) fn lose(&self, why: &str) {
-        self.end_lost(why, false);
+        self.end_lost(why);
+        let mut state = self.state();
+        // One that was released is counted until its release is answered.
+        let settled = if state.ended == Some(Ended::Lost) { state.debt.take() } else { None };
+        drop(state);
+        drop(settled);
     }
 
     /// Past its deadline the lock is lost, whatever the server thinks and may still have.
     fn expire(&self) {
         if self.deadline() <= Instant::now() {
-            self.end_lost("its lease ran out", true);
+            self.end_lost("its lease ran out");
         }
     }
 
-    fn end_lost(&self, why: &str, unswept: bool) {
+    fn end_lost(&self, why: &str) {
         let mut state = self.state();
         if state.ended.is_some() {
             return;
         }
         state.ended = Some(Ended::Lost);
-        state.unswept = unswept;
         let (turn, token, held) = (state.turn.take(), self.token(state.turns), state.holds > 0);
         drop(state);
         if held {
@@ -429,9 +484,12 @@ impl Tenure {
     }
 
     /// The client is closed: the guards are told, and the turn comes along to be given back with
-    /// the lock. `None` if the tenure had ended.
+    /// the lock. `None` if there is nothing to give back.
     pub(crate) fn close(&self) -> Option<Option<Turn>> {
         let mut state = self.state();
+        if state.is_unswept() {
+            return Some(None);
+        }
         if state.ended.is_some() {
             return None;
         }
@@ -447,10 +505,7 @@ impl Tenure {
         self.expire();
         let mut state = self.state();
         match state.ended {
-            Some(Ended::Lost) if state.unswept => {
-                state.unswept = false;
-                return Due::Sweep;
-            }
+            Some(_) if state.is_unswept() => return Due::Sweep,
             Some(_) => return Due::Ended,
             None => {}
         }
@@ -520,6 +575,11 @@ impl State {
         if left { Some(Ended::Released) } else { self.ended }
     }
 
+    /// Whether the server may still have a lock that we gave up for lost.
+    fn is_unswept(&self) -> bool {
+        self.ended == Some(Ended::Lost) && self.debt.is_some()
+    }
+
     fn next_look(&self, claim: Duration) -> Instant {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
@@ -544,10 +604,17 @@ impl State {
     }
 }
 
+/// A tenure that has just begun, and the table that its turn comes from.
+#[cfg(test)]
+pub(crate) fn begun() -> (Arc<crate::engine::entry::Table>, Stint) {
+    tests::stint(Lease::Watched, Instant::now() + Duration::from_secs(10))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Layout;
+    use crate::engine::debts::Debts;
     use crate::engine::entry::{Table, Waiting};
 
     const LEASE: Duration = Duration::from_secs(10);
@@ -576,10 +643,11 @@ mod tests {
     }
 
     /// A tenure with this deadline.
-    fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
+    pub(super) fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
         let table = Arc::new(Table::default());
         let now = Instant::now();
-        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now };
+        let debt = Debts::default().tidying();
+        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now, debt };
         let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
         stint.tenure.state().deadline = deadline.into();
         (table, stint)
@@ -642,10 +710,40 @@ mod tests {
     fn a_lost_tenure_gives_up_its_turn_and_is_swept_once() {
         let (table, stint) = stint(Lease::Watched, Instant::now());
         assert_eq!(due(&stint, None), Due::Sweep);
+        assert!(stint.tenure.take_debt().is_some());
         assert_eq!(due(&stint, None), Due::Ended);
         assert_eq!(table.len(), 0, "the turn keeps the entry");
         assert!(matches!(stint.tenure.leave(), Left::Lost));
         assert_eq!(stint.ended(), Some(Ended::Lost));
+    }
+
+    #[test]
+    fn a_hold_count_is_told_by_one_word_at_a_time_until_it_is_the_latest() {
+        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        assert_eq!(stint.tenure.enter(0), Some(2));
+        assert!(stint.tenure.will_tell());
+        assert!(!stint.tenure.told(1), "there are two");
+        assert!(!stint.tenure.will_tell(), "the same word will do");
+        assert!(!stint.tenure.told(2), "another word may arrive after this one");
+        assert!(stint.tenure.told(2));
+        assert!(stint.tenure.will_tell());
+    }
+
+    #[test]
+    fn the_debt_of_a_tenure_is_handed_over_once_and_ends_with_a_loss() {
+        let (_table, released) = stint(Lease::Watched, Instant::now() + LEASE);
+        assert!(matches!(released.tenure.leave(), Left::Last(..)));
+        assert!(released.tenure.close().is_none(), "it is being given back");
+        assert!(released.tenure.take_debt().is_some());
+        assert!(released.tenure.take_debt().is_none());
+
+        let (_table, gone) = stint(Lease::Watched, Instant::now() + LEASE);
+        gone.tenure.lose("the server has it no more");
+        assert!(gone.tenure.debt().is_none());
+
+        let (_table, over) = stint(Lease::Watched, Instant::now());
+        assert!(matches!(over.tenure.leave(), Left::Lost));
+        assert!(over.tenure.close().is_some(), "the server may still have it");
     }
 
     #[test]

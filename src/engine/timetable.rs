@@ -22,6 +22,8 @@ pub(crate) struct Timetable {
 
 struct Plan {
     wheel: Wheel<Arc<Tenure>>,
+    /// What the watchdog was handed last. Until it asks for more, it may not have seen to all of it.
+    in_hand: Vec<Arc<Tenure>>,
     /// The tick until which the watchdog sleeps.
     asleep_until: Option<u64>,
     closed: bool,
@@ -29,7 +31,8 @@ struct Plan {
 
 impl Timetable {
     pub(crate) fn new(now: Instant) -> Self {
-        let plan = Plan { wheel: Wheel::new(), asleep_until: None, closed: false };
+        let plan =
+            Plan { wheel: Wheel::new(), in_hand: Vec::new(), asleep_until: None, closed: false };
         Self { started: now, plan: Mutex::new(plan), earlier: Notify::new() }
     }
 
@@ -73,11 +76,13 @@ impl Timetable {
         self.enter(tenure, Instant::now());
     }
 
-    /// Waits for the next tenures that are due.
+    /// Waits for the next tenures that are due. Whoever asks has seen to those before.
     ///
     /// # Cancel safety
     /// Nothing is taken out before the future is ready.
     pub(crate) async fn next(&self) -> Vec<Arc<Tenure>> {
+        let seen_to = std::mem::take(&mut self.plan().in_hand);
+        drop(seen_to);
         loop {
             let wake = self.next_wake();
             tokio::select! {
@@ -85,8 +90,11 @@ impl Timetable {
                 () = self.earlier.notified() => continue,
             }
             let now = self.passed(Instant::now());
-            let due = self.plan().wheel.advance(now);
+            let mut plan = self.plan();
+            let due = plan.wheel.advance(now);
             if !due.is_empty() {
+                // In the same step: `close` finds each of them, in the wheel or here.
+                plan.in_hand.clone_from(&due);
                 return due;
             }
         }
@@ -96,7 +104,9 @@ impl Timetable {
     pub(crate) fn close(&self) -> Vec<Arc<Tenure>> {
         let mut plan = self.plan();
         plan.closed = true;
-        plan.wheel.drain()
+        let mut all = plan.wheel.drain();
+        all.append(&mut plan.in_hand);
+        all
     }
 
     fn next_wake(&self) -> Option<Instant> {
@@ -121,5 +131,28 @@ async fn sleep_until(wake: Option<Instant>) {
     match wake {
         Some(wake) => tokio::time::sleep_until(wake).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tenure::begun;
+
+    const A_WHILE: Duration = Duration::from_millis(50);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_watchdog_has_in_hand_is_there_for_closing() {
+        let timetable = Timetable::new(Instant::now());
+        let tenures = [(); 3].map(|()| begun().1.tenure);
+        assert!(timetable.enter(&tenures[0], Instant::now() + A_WHILE));
+        assert!(timetable.enter(&tenures[1], Instant::now() + A_WHILE));
+        assert!(timetable.enter(&tenures[2], Instant::now() + A_WHILE * 100));
+
+        let in_hand = timetable.next().await;
+        assert_eq!(in_hand.len(), 2);
+
+        assert_eq!(timetable.close().len(), 3);
+        assert!(!timetable.enter(&in_hand[0], Instant::now()), "closed");
     }
 }

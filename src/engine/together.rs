@@ -38,12 +38,16 @@ pub(crate) async fn acquire_all(
     let _ = engine.connected().await;
     let mut contenders = Vec::with_capacity(wanted.len());
     for (at, (keys, _)) in wanted.iter().enumerate() {
-        match Contender::at_once(engine, keys)? {
+        match Contender::at_once(engine, keys).await? {
             Some(contender) => contenders.push(contender),
             None => return Ok(Together::Busy(at)),
         }
     }
-    let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience)).collect();
+    let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience));
+    let acquires = match acquires.collect() {
+        Ok(acquires) => acquires,
+        Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
+    };
     let grants = match attempt_all(engine, acquires).await {
         Ok(AttemptAll::Granted(grants)) => grants,
         Ok(AttemptAll::Busy(at)) => return Ok(Together::Busy(at)),
@@ -67,8 +71,12 @@ pub(crate) async fn acquire_all(
     Ok(Together::Held(begun.into_iter().collect::<Result<_>>()?))
 }
 
-fn asked(engine: &Engine, (keys, lease): &(Arc<Keys>, Lease), patience: Patience) -> Acquire {
-    Acquire {
+fn asked(
+    engine: &Engine,
+    (keys, lease): &(Arc<Keys>, Lease),
+    patience: Patience,
+) -> Result<Acquire, Fault> {
+    Ok(Acquire {
         keys: Arc::clone(keys),
         id: engine.next_tenure(),
         lease: engine.lease(*lease),
@@ -76,7 +84,8 @@ fn asked(engine: &Engine, (keys, lease): &(Arc<Keys>, Lease), patience: Patience
         part: 1,
         beneath: None,
         beat: 0,
-    }
+        debt: engine.debts.incur()?,
+    })
 }
 
 async fn explained(

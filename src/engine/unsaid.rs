@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::engine::Engine;
-use crate::engine::releaser::{Job, Outcome};
+use crate::engine::job::{Job, Outcome};
 use crate::wire::Fault;
 
 /// Dropped before it is known to have arrived, it is said in the background.

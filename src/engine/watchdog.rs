@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc::WeakUnboundedSender;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::releaser::Job;
+use crate::engine::job::Job;
 use crate::engine::tenure::{Due, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::wire::{Commands, Fault, Renewal};
@@ -68,8 +68,7 @@ impl Rhythm {
 pub(crate) struct Watchdog {
     pub(crate) timetable: Arc<Timetable>,
     pub(crate) commands: Commands,
-    /// Weak, since the releaser lives on for as long as anybody could send it anything.
-    pub(crate) releaser: WeakUnboundedSender<Job>,
+    pub(crate) releaser: UnboundedSender<Job>,
     pub(crate) rhythm: Rhythm,
     pub(crate) started: Instant,
 }
@@ -117,10 +116,8 @@ impl Watchdog {
     }
 
     fn later(&self, job: Job) {
-        if let Some(releaser) = self.releaser.upgrade() {
-            // A failure means that the client is closed: then the TTL does it.
-            let _ = releaser.send(job);
-        }
+        // A failure means that the client is closed: then the TTL does it.
+        let _ = self.releaser.send(job);
     }
 
     async fn renew(&self, batch: Vec<Arc<Tenure>>) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::keys::{Keys, Kind, TenureId};
 use crate::wire::commands::Connection;
@@ -60,6 +61,8 @@ pub(crate) struct Acquire {
     pub(crate) beneath: Option<TenureId>,
     /// Which sign of life of a waiter this is.
     pub(crate) beat: u32,
+    /// Counts what may have to be given back, for as long as this may be on its way.
+    pub(crate) debt: TaskTrackerToken,
 }
 
 /// The answer to an attempt to take a lock.

@@ -121,7 +121,7 @@ impl Connection<'_> {
     }
 
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner, part, beneath, beat } = acquire;
+        let Acquire { keys, id, lease, manner, part, beneath, beat, debt: _ } = acquire;
         let fill = |cmd: &mut Cmd, client: &str| {
             cmd.arg(id.of(client)).arg(part).arg(millis(*lease)).arg(manner.word());
             match beneath {

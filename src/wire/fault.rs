@@ -137,6 +137,10 @@ impl Fault {
             | Self::NotSent(source)
             | Self::Refused(source)
             | Self::Distrusted(source) => Error::Indeterminate { source },
+            Self::Closed => {
+                let source = said("the client was closed before redis confirmed the release");
+                Error::Indeterminate { source }
+            }
             fault => fault.into_error(""),
         }
     }

@@ -4,9 +4,9 @@ use crate::common;
 
 use std::time::Duration;
 
-use common::fixture::{SOON, client, comes_in, lock_keys, server_and_client};
+use common::fixture::{LONG, SOON, client, comes_in, key, lock_keys, server_and_client};
 use common::{Proxy, Server, eventually};
-use parklock::{Client, Config};
+use parklock::{Client, Config, MultiLock};
 use tokio::time::{sleep, timeout};
 
 #[tokio::test]
@@ -76,4 +76,66 @@ async fn an_attempt_that_runs_late_is_cleared_away() {
     let ran = async || admin.command_calls("hset").await == 1;
     eventually(SOON, "it runs after all", ran).await;
     eventually(SOON, "it is cleared away", async || lock_keys(&admin).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("count", include_str!("../lua/lock/count.lua"));
+    // A count without an answer occupies its task for longer than this test is willing to wait.
+    let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON * 2);
+    let client = Client::connect_with(proxy.url(), config).await.unwrap();
+    let nested = client.reentrant_lock("nested");
+    let (_outer, inner) = (nested.lock().await.unwrap(), nested.lock().await.unwrap());
+    let other = client.lock("other").lock().await.unwrap();
+    let held = proxy.script("count").hold_reply();
+    drop(inner);
+    held.happened().await;
+
+    drop(other);
+
+    let admin = server.admin().await;
+    let freed = async || lock_keys(&admin).await == [key("nested")];
+    eventually(SOON / 2, "the other lock is free", freed).await;
+}
+
+#[tokio::test]
+async fn many_dropped_holds_of_one_lock_are_told_in_a_few_words() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("count", include_str!("../lua/lock/count.lua"));
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let nested = client.reentrant_lock("nested");
+    let outer = nested.lock().await.unwrap();
+    let mut inner = Vec::new();
+    for _ in 0..200 {
+        inner.push(nested.lock().await.unwrap());
+    }
+    let (told, held) = (proxy.script("count").count(), proxy.script("count").nth(1).hold_reply());
+    drop(inner.pop());
+    held.happened().await;
+    drop(inner);
+    held.lift();
+
+    let admin = server.admin().await;
+    let one = async || admin.hgetall(&key("nested")).await.into_values().eq(["1".to_owned()]);
+    eventually(SOON, "Redis counts one hold", one).await;
+    assert!(told.fired() <= 3, "{} counts for one lock", told.fired());
+    outer.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guard_that_was_dropped_is_not_in_the_way_of_the_next_try() {
+    let (_server, client) = server_and_client().await;
+    let lock = client.lock("a");
+    let both = MultiLock::new([lock.clone(), client.lock("b")]);
+    for round in 0..100 {
+        let guard = lock.try_lock().await.unwrap();
+        drop(guard.unwrap_or_else(|| panic!("round {round}: a lock")));
+        let guards = both.try_lock().await.unwrap();
+        drop(guards.unwrap_or_else(|| panic!("round {round}: two locks")));
+        let guard = lock.try_lock_for(SOON).await.unwrap();
+        drop(guard.unwrap_or_else(|| panic!("round {round}: a lock, with patience")));
+    }
 }

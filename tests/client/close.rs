@@ -4,8 +4,9 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::fixture::{SOON, client, client_with, comes_in, lock_keys, parked, quick};
+use common::fixture::{A_WHILE, SOON, client, client_with, comes_in, lock_keys, parked, quick};
 use common::{Admin, Proxy, Server, eventually};
+use futures_util::future::join_all;
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
@@ -129,8 +130,149 @@ async fn an_unlock_on_its_way_survives_closing() {
     let (client, admin) = (client(&server).await, server.admin().await);
     let guard = client.lock("a").lock().await.unwrap();
     let (unlocked, ()) = tokio::join!(guard.unlock(), client.close());
-    assert!(matches!(unlocked, Ok(()) | Err(Error::Closed)), "{unlocked:?}");
-    eventually(SOON, "it is free", async || lock_keys(&admin).await.is_empty()).await;
+    assert!(unlocked.is_ok(), "{unlocked:?}");
+    assert!(lock_keys(&admin).await.is_empty());
+}
+
+#[tokio::test]
+async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("release", include_str!("../lua/lock/release.lua"));
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for number in 0..50 {
+        guards.push(client.lock(format!("{number}")).lock().await.unwrap());
+    }
+    // The first one travels alone; the others gather behind it.
+    let held = proxy.script("release").nth(1).hold_reply();
+    let unlocks = tokio::spawn(join_all(guards.into_iter().map(Guard::unlock)));
+    held.happened().await;
+
+    let closed = async {
+        client.close().await;
+        lock_keys(&server.admin().await).await
+    };
+    let lifted = async {
+        sleep(A_WHILE).await;
+        held.lift();
+    };
+    let (left, ()) = tokio::join!(closed, lifted);
+
+    assert_eq!(left, [""; 0], "held after close()");
+    for unlocked in unlocks.await.unwrap() {
+        assert!(unlocked.is_ok(), "{unlocked:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("release", include_str!("../lua/lock/release.lua"));
+    let config = Config::default().response_timeout(RESPONSE);
+    let client = Client::connect_with(proxy.url(), config).await.unwrap();
+    let guards = [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];
+    let held = proxy.script("release").hold_reply();
+    let unlocks = tokio::spawn(join_all(guards.into_iter().map(Guard::unlock)));
+    held.happened().await;
+
+    timeout(RESPONSE + SLACK, client.close()).await.unwrap();
+
+    for unlocked in timeout(SOON, unlocks).await.unwrap().unwrap() {
+        assert!(matches!(unlocked, Err(Error::Indeterminate { .. })), "{unlocked:?}");
+    }
+}
+
+/// Five calls that travelled together and were dropped before the server's answer came back. Somebody else holds `0`.
+async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
+    proxy.name_script("acquire", include_str!("../lua/lock/acquire.lua"));
+    // The first of the six travels alone, and finds that it is held: nothing has to be given back for it.
+    let held = proxy.script("acquire").nth(2).hold_reply();
+    let attempt = |number: usize| {
+        let lock = client.lock(format!("{number}"));
+        tokio::spawn(async move { lock.try_lock().await })
+    };
+    let mut attempts = (0..6).map(attempt).collect::<Vec<_>>().into_iter();
+    let alone = attempts.next().expect("the first").await.expect("no panic");
+    assert!(alone.expect("an answer").is_none());
+    held.happened().await;
+    for attempt in attempts {
+        attempt.abort();
+        let _ = attempt.await;
+    }
+    held
+}
+
+#[tokio::test]
+async fn closing_waits_for_the_answers_to_calls_that_were_cancelled() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let theirs = common::fixture::client(&server).await;
+    let _theirs = theirs.lock("0").lock().await.unwrap();
+    let held = cancelled_together(&proxy, &client).await;
+
+    let closed = async {
+        client.close().await;
+        lock_keys(&server.admin().await).await
+    };
+    let lifted = async {
+        sleep(A_WHILE).await;
+        held.lift();
+    };
+    let (left, ()) = tokio::join!(closed, lifted);
+
+    assert_eq!(left, [common::fixture::key("0")], "held after close()");
+}
+
+#[tokio::test]
+async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let theirs = common::fixture::client(&server).await;
+    let _theirs = theirs.lock("0").lock().await.unwrap();
+    let held = cancelled_together(&proxy, &client).await;
+    drop(client);
+    sleep(A_WHILE).await;
+    held.lift();
+    let admin = server.admin().await;
+    let only_theirs = async || lock_keys(&admin).await == [common::fixture::key("0")];
+    eventually(SOON, "ours are free", only_theirs).await;
+    let ended = async || admin.clients().await.len() == 1 + 2;
+    eventually(SOON, "the client disconnects", ended).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_acquire_at_the_edge_of_closing_leaves_no_key() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    for round in 0..150 {
+        let client = client(&server).await;
+        let take = |task: usize| {
+            let client = client.clone();
+            async move {
+                let mut held = Vec::new();
+                for number in 0.. {
+                    match client.lock(format!("{round}-{task}-{number}")).lock().await {
+                        Ok(guard) => held.push(guard),
+                        Err(Error::Closed) => return held,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                held
+            }
+        };
+        let takers: Vec<_> = (0..4).map(|task| tokio::spawn(take(task))).collect();
+        sleep(Duration::from_micros(fastrand::u64(0..4_000))).await;
+        client.close().await;
+        assert_eq!(lock_keys(&admin).await, [""; 0], "held after close() in round {round}");
+        for taker in takers {
+            let held = timeout(SOON, taker).await.unwrap().unwrap();
+            assert!(held.iter().all(|guard| !guard.is_valid()), "valid in round {round}");
+        }
+    }
 }
 
 #[tokio::test]

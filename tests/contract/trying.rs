@@ -37,3 +37,13 @@ pub(crate) async fn a_wait_with_a_limit_ends_in_time_and_holds_up_nobody(pair: P
     ours.and(theirs).unwrap();
     scene.is_clean().await;
 }
+
+/// Its own release that is on its way is not somebody else.
+pub(crate) async fn a_try_after_a_dropped_guard_of_the_same_client_gets_it(pair: Pair) {
+    let scene = Scene::with(pair, only_told()).await;
+    for round in 0..20 {
+        let guard = scene.ours().try_lock().await.unwrap();
+        drop(guard.unwrap_or_else(|| panic!("nobody else is there in round {round}")));
+    }
+    scene.is_clean().await;
+}

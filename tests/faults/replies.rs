@@ -40,6 +40,22 @@ async fn a_single_attempt_whose_reply_is_lost_is_indeterminate_and_leaves_nothin
     scene.is_clean().await;
 }
 
+/// F1: the caller's limit runs out while its request has run and nobody says so.
+#[tokio::test]
+async fn a_limit_that_runs_out_before_the_reply_is_indeterminate_and_leaves_nothing() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient()).await;
+    let held = scene.proxy.script("acquire").nth(1).hold_reply();
+
+    let limited = client.lock("a").try_lock_for(A_WHILE).await;
+
+    assert_eq!(held.fired(), 1);
+    assert_eq!(grants(&scene.admin).await, 1, "it ran");
+    assert_err!(limited, Error::Indeterminate { .. });
+    held.lift();
+    scene.is_clean().await;
+}
+
 /// F2: the connection breaks before an acquire reaches the server.
 #[tokio::test]
 async fn an_acquire_that_never_arrived_is_sent_again() {
@@ -69,6 +85,24 @@ async fn an_unlock_whose_reply_is_lost_is_a_release() {
     assert_eq!(lost.fired(), 1);
     assert!(unlocked.is_ok(), "{unlocked:?}");
     scene.is_clean().await;
+}
+
+/// F3: a release never reaches the server, and the lease ends before it is repeated.
+#[tokio::test]
+async fn an_unlock_that_was_cut_and_finds_nothing_after_the_lease_is_lost() {
+    let scene = Scene::new().await;
+    let client = scene.client(patient().response_timeout(SOON)).await;
+    let guard = client.lock("a").lease(Duration::from_secs(2)).lock().await.unwrap();
+    let cut = scene.proxy.script("release").nth(1).cut_before();
+    let late = scene.proxy.script("release").nth(2).hold_request();
+
+    let unlocked = tokio::spawn(guard.unlock());
+    late.happened().await;
+    scene.is_clean().await; // the lease is over
+    late.lift();
+
+    assert_err!(soon(unlocked).await.unwrap(), Error::Lost);
+    assert_eq!(cut.fired(), 1);
 }
 
 /// F3: the reply of a release is lost, and somebody else has the lock by the time it is repeated.

@@ -1,0 +1,271 @@
+//! What the releaser has to do, and when: plain state, which asks nobody and has no clock of its own.
+//!
+//! 1. A job waits for its time, is ready in its lane, or is with whoever asks the server.
+//! 2. Each lane goes on by itself: a release never waits for a hold count.
+//! 3. A job is asked for until the server answers it, or Redis itself has freed the lock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tokio::time::Instant;
+
+use crate::engine::job::{Job, Outcome};
+
+/// Jobs that are done by the same request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Releases,
+    Counts,
+    Lines,
+}
+
+impl Lane {
+    /// Jobs in one request.
+    fn batch(self) -> usize {
+        match self {
+            Self::Releases | Self::Lines => 128,
+            Self::Counts => 1,
+        }
+    }
+
+    /// Requests on their way at once. With one, client and server would take turns to idle; with
+    /// many, little would travel together.
+    fn several(self) -> usize {
+        match self {
+            Self::Releases => 3,
+            Self::Counts => 64,
+            Self::Lines => 1,
+        }
+    }
+}
+
+/// One request: what is asked, until [`Backlog::answered`].
+pub(crate) struct Ask {
+    pub(crate) lane: Lane,
+    pub(crate) jobs: Vec<Job>,
+}
+
+/// What came of a request.
+pub(crate) struct Answered {
+    pub(crate) lane: Lane,
+    pub(crate) jobs: Vec<(Job, Outcome)>,
+    /// The connection on which it was sent.
+    pub(crate) generation: u64,
+}
+
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<Job>,
+    /// Requests on their way.
+    asked: usize,
+}
+
+/// The jobs that are not done.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    releases: Queue,
+    counts: Queue,
+    lines: Queue,
+    /// By the time at which they are to be asked for again.
+    later: BTreeMap<(Instant, u64), Job>,
+    seen: u64,
+}
+
+impl Backlog {
+    pub(crate) fn put(&mut self, job: Job) {
+        self.queue(job.lane()).ready.push_back(job);
+    }
+
+    /// When a job comes ready, if any waits for its time.
+    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+        self.later.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Makes ready whatever waits for its time.
+    pub(crate) fn hasten(&mut self) {
+        for job in std::mem::take(&mut self.later).into_values() {
+            self.put(job);
+        }
+    }
+
+    /// What is to be asked for now: first what others may wait for.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Ask> {
+        let later = self.later.split_off(&(now, u64::MAX));
+        for job in std::mem::replace(&mut self.later, later).into_values() {
+            self.put(job);
+        }
+        [Lane::Releases, Lane::Counts, Lane::Lines].into_iter().find_map(|lane| self.ask(lane))
+    }
+
+    fn ask(&mut self, lane: Lane) -> Option<Ask> {
+        let queue = self.queue(lane);
+        if queue.ready.is_empty() || queue.asked >= lane.several() {
+            return None;
+        }
+        queue.asked += 1;
+        let most = queue.ready.len().min(lane.batch());
+        Some(Ask { lane, jobs: queue.ready.drain(..most).collect() })
+    }
+
+    pub(crate) fn answered(&mut self, answered: Answered, now: Instant) {
+        let Answered { lane, jobs, generation } = answered;
+        self.queue(lane).asked -= 1;
+        for (mut job, outcome) in jobs {
+            if job.is_settled_by(&outcome, generation, now) {
+                job.settle(outcome, now);
+                continue;
+            }
+            self.seen += 1;
+            let due = job.postpone(&outcome, now);
+            self.later.insert((due, self.seen), job);
+        }
+    }
+
+    fn queue(&mut self, lane: Lane) -> &mut Queue {
+        match lane {
+            Lane::Releases => &mut self.releases,
+            Lane::Counts => &mut self.counts,
+            Lane::Lines => &mut self.lines,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::sync::oneshot::Receiver;
+
+    use super::*;
+    use crate::engine::debts::Debts;
+    use crate::engine::tenure::{Tenure, begun};
+    use crate::error::said;
+    use crate::wire::Fault;
+
+    const A_WHILE: Duration = Duration::from_secs(2);
+
+    fn unanswered() -> Fault {
+        Fault::Unanswered(said("the connection broke"))
+    }
+
+    fn unsent() -> Fault {
+        Fault::NotSent(said("there is no connection"))
+    }
+
+    fn tenure() -> Arc<Tenure> {
+        begun().1.tenure
+    }
+
+    fn release() -> Job {
+        let tenure = tenure();
+        tenure.leave();
+        Job::release(&tenure, None)
+    }
+
+    /// A release whose first try, in the foreground, failed like this.
+    fn unlock(fault: &Fault) -> (Job, Receiver<Outcome>) {
+        release().telling(fault)
+    }
+
+    fn answer(backlog: &mut Backlog, ask: Ask, outcome: &Outcome, now: Instant) {
+        let Ask { lane, jobs } = ask;
+        let jobs = jobs.into_iter().map(|job| (job, outcome.clone())).collect();
+        backlog.answered(Answered { lane, jobs, generation: 1 }, now);
+    }
+
+    #[tokio::test]
+    async fn releases_travel_together_and_wait_for_no_count() {
+        let (mut backlog, now) = (Backlog::default(), Instant::now());
+        for _ in 0..Lane::Counts.several() + 1 {
+            backlog.put(Job::count(&tenure()));
+        }
+        let mut asked = Vec::new();
+        while let Some(ask) = backlog.next(now) {
+            assert_eq!((ask.lane, ask.jobs.len()), (Lane::Counts, 1));
+            asked.push(ask);
+        }
+        assert_eq!(asked.len(), Lane::Counts.several());
+        for _ in 0..130 {
+            backlog.put(release());
+        }
+        let sizes = [backlog.next(now), backlog.next(now)].map(|ask| ask.unwrap().jobs.len());
+        assert_eq!(sizes, [128, 2]);
+        assert!(backlog.next(now).is_none(), "the last count waits for an answer");
+        answer(&mut backlog, asked.pop().unwrap(), &Ok(true), now);
+        assert_eq!(backlog.next(now).unwrap().lane, Lane::Counts);
+    }
+
+    #[tokio::test]
+    async fn a_job_without_an_answer_is_asked_for_again_until_redis_has_freed_the_lock() {
+        let (mut backlog, mut now) = (Backlog::default(), Instant::now());
+        let (debts, tenure) = (Debts::default(), tenure());
+        backlog.put(Job::leave_queue(&tenure.keys, tenure.id, debts.tidying()));
+        let (began, mut asked) = (now, 0);
+        while debts.len() > 0 {
+            let ask = backlog.next(now).expect("it is due");
+            answer(&mut backlog, ask, &Err(unsent()), now);
+            now = backlog.wakes_at().unwrap_or(now);
+            asked += 1;
+        }
+        assert!(asked > 5, "asked {asked} times");
+        assert!(now >= began + A_WHILE, "given up after {:?}", now - began);
+        assert!(backlog.next(now + A_WHILE).is_none());
+    }
+
+    #[tokio::test]
+    async fn nothing_found_is_a_release_only_if_one_may_have_run_and_the_lease_was_not_over() {
+        let now = Instant::now();
+        let over = now + Duration::from_secs(60);
+        for (fault, answered, found) in [
+            (unanswered(), now, true),
+            (unanswered(), over, false),
+            (unsent(), now, false),
+            (unsent(), over, false),
+        ] {
+            let (mut backlog, (job, mut told)) = (Backlog::default(), unlock(&fault));
+            backlog.put(job);
+            let ask = backlog.next(now).unwrap();
+            answer(&mut backlog, ask, &Ok(false), answered);
+            assert_eq!(told.try_recv().unwrap().unwrap(), found, "{fault:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_repetition_without_an_answer_may_have_run_too() {
+        let (mut backlog, now) = (Backlog::default(), Instant::now());
+        let (job, mut told) = unlock(&unsent());
+        backlog.put(job);
+        let ask = backlog.next(now).unwrap();
+        answer(&mut backlog, ask, &Err(unanswered()), now);
+        assert!(told.try_recv().is_err(), "nothing is known");
+        assert!(backlog.next(now).is_none(), "not at once");
+        let due = backlog.wakes_at().unwrap();
+        let ask = backlog.next(due).unwrap();
+        answer(&mut backlog, ask, &Ok(false), due);
+        assert!(told.try_recv().unwrap().unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_makes_a_postponed_job_ready_at_once() {
+        let (mut backlog, now) = (Backlog::default(), Instant::now());
+        backlog.put(release());
+        let ask = backlog.next(now).unwrap();
+        answer(&mut backlog, ask, &Err(unsent()), now);
+        assert!(backlog.next(now).is_none(), "it waits for its time");
+        backlog.hasten();
+        assert!(backlog.next(now).is_some());
+        assert!(backlog.wakes_at().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_job_is_a_debt_until_it_is_answered() {
+        let (mut backlog, now) = (Backlog::default(), Instant::now());
+        let (debts, tenure) = (Debts::default(), tenure());
+        backlog.put(Job::leave_queue(&tenure.keys, tenure.id, debts.tidying()));
+        assert_eq!(debts.len(), 1);
+        let ask = backlog.next(now).unwrap();
+        assert_eq!(debts.len(), 1);
+        answer(&mut backlog, ask, &Ok(false), now);
+        assert_eq!(debts.len(), 0);
+    }
+}

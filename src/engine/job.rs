@@ -1,0 +1,182 @@
+//! Something to be made true in Redis in the background.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::engine::backlog::Lane;
+use crate::engine::debts::Debt;
+use crate::engine::entry::Turn;
+use crate::engine::returns::{Returning, Returns};
+use crate::engine::tenure::Tenure;
+use crate::keys::{Keys, TenureId};
+use crate::wire::{Acquire, Fault, Release};
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether the server found the lock that was given back; the fault if it never answered.
+pub(crate) type Outcome = Result<bool, Fault>;
+
+/// Something to be made true in Redis. It is counted as a debt until it is dropped.
+pub(crate) struct Job {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) id: TenureId,
+    pub(crate) what: What,
+    /// When Redis will have done it by itself.
+    until: Instant,
+    /// Before this, the key of what is released cannot have expired.
+    deadline: Instant,
+    /// It may have been done already by a request that was not answered.
+    may_have_run: bool,
+    /// Goes to the next caller with the first answer, or with the first failure.
+    turn: Option<Turn>,
+    /// Ends with the turn.
+    returning: Option<Returning>,
+    told: Option<oneshot::Sender<Outcome>>,
+    pause: Duration,
+    debt: Option<Debt>,
+}
+
+pub(crate) enum What {
+    /// The lock is given back, whoever of us had it.
+    Release,
+    /// As a release; the acquire may have been sent on this connection, and may still be on its way.
+    Ghost { sent_on: u64 },
+    /// The hold count in Redis is that of the tenure.
+    Count(Arc<Tenure>),
+    /// Our client does not stand in the lock's line, if nobody of us waits for it by then. Not
+    /// repeated: it could drive out somebody who has come since, and the line has a TTL.
+    LeaveLine,
+}
+
+impl Job {
+    fn new(keys: &Arc<Keys>, id: TenureId, what: What, until: Instant, debt: Option<Debt>) -> Self {
+        Self {
+            keys: Arc::clone(keys),
+            id,
+            what,
+            until,
+            deadline: until,
+            may_have_run: false,
+            turn: None,
+            returning: None,
+            told: None,
+            pause: SHORTEST_PAUSE,
+            debt,
+        }
+    }
+
+    /// Gives back a tenure that has ended, and then its turn. An unanswered renewal may have let the
+    /// server keep it for longer than we believe.
+    pub(crate) fn release(tenure: &Tenure, turn: Option<Turn>) -> Self {
+        let until = Instant::now() + tenure.at_least(tenure.lease);
+        let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
+        Self { turn, deadline: tenure.deadline(), ..job }
+    }
+
+    /// Tells those who wait for a lock that was lost without a release: a release that finds nothing does so. The
+    /// waiters of other kinds look by themselves three times within `claim_timeout`.
+    pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
+        tenure.keys.lies_as_plain().then(|| Self::release(tenure, None))
+    }
+
+    /// Clears away what an unanswered acquire may have done, or may do yet.
+    pub(crate) fn ghost(acquire: &Acquire, sent_on: u64) -> Self {
+        let Acquire { keys, id, lease, debt, .. } = acquire;
+        let until = Instant::now() + *lease;
+        Self::new(keys, *id, What::Ghost { sent_on }, until, Some(debt.clone()))
+    }
+
+    /// Gives up the place of a caller that waited for itself, and what it may have been granted.
+    pub(crate) fn leave_queue(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
+        let until = Instant::now() + LONGEST_PAUSE * 10;
+        Self::new(keys, id, What::Release, until, Some(debt))
+    }
+
+    /// Gives up our client's place in the line, which costs the others their patience.
+    pub(crate) fn leave_line(keys: &Arc<Keys>, debt: Debt) -> Self {
+        Self::new(keys, TenureId(0), What::LeaveLine, Instant::now(), Some(debt))
+    }
+
+    /// Has Redis told the hold count.
+    pub(crate) fn count(tenure: &Arc<Tenure>) -> Self {
+        let (what, debt) = (What::Count(Arc::clone(tenure)), tenure.debt());
+        Self::new(&tenure.keys, tenure.id, what, tenure.deadline(), debt)
+    }
+
+    /// Has the outcome told, after a first try that failed like this.
+    pub(crate) fn telling(mut self, fault: &Fault) -> (Self, oneshot::Receiver<Outcome>) {
+        let (told, outcome) = oneshot::channel();
+        self.told = Some(told);
+        // A gathering that ended may have sent it before.
+        self.may_have_run = fault.is_open() || matches!(fault, Fault::Closed);
+        (self, outcome)
+    }
+
+    /// Takes note that this is under way in the background. `false` if the same is waiting there already:
+    /// one word tells the latest hold count.
+    pub(crate) fn is_new(&mut self, returns: &Arc<Returns>) -> bool {
+        match &self.what {
+            What::Release | What::Ghost { .. } => self.returning = Some(returns.begin(&self.keys)),
+            What::Count(tenure) => return tenure.will_tell(),
+            What::LeaveLine => {}
+        }
+        true
+    }
+
+    pub(crate) fn lane(&self) -> Lane {
+        match self.what {
+            What::Release | What::Ghost { .. } => Lane::Releases,
+            What::Count(_) => Lane::Counts,
+            What::LeaveLine => Lane::Lines,
+        }
+    }
+
+    /// The lock as the release script wants it.
+    pub(crate) fn request(&self) -> Release {
+        Release { keys: Arc::clone(&self.keys), id: self.id }
+    }
+
+    /// Whether this outcome, on this connection, settles the job; all do when Redis has done it by itself.
+    pub(crate) fn is_settled_by(&self, outcome: &Outcome, generation: u64, now: Instant) -> bool {
+        let answered = outcome.as_ref().is_ok_and(|found| match self.what {
+            // Who waits for itself asks as the same again and again: what was found may be an earlier
+            // question's, and the late one is still to come.
+            What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.is_queued(),
+            What::Release | What::Count(_) | What::LeaveLine => true,
+        });
+        answered || now >= self.until
+    }
+
+    pub(crate) fn settle(self, outcome: Outcome, now: Instant) {
+        if let What::Count(tenure) = &self.what {
+            tenure.stop_telling();
+        }
+        // In this order: whoever waits for the return to end finds the turn free.
+        drop(self.turn);
+        drop(self.returning);
+        if let Some(told) = self.told {
+            // Whoever finds nothing after a request that was not answered, finds what that has done; but
+            // not when the key may have expired: then nobody knows, and the lease was over unconfirmed.
+            let done = self.may_have_run && now < self.deadline;
+            // A failure means that nobody waits for it any more.
+            let _ = told.send(outcome.map(|found| found || done));
+        }
+        drop(self.debt);
+    }
+
+    /// When it is to be asked for again.
+    pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
+        self.may_have_run |= outcome.as_ref().is_err_and(Fault::is_open);
+        self.turn = None;
+        self.returning = None;
+        let due = now + self.pause.mul_f64(0.5 + fastrand::f64());
+        // A ghost with a long lease is looked for more seldom as time goes by.
+        let left = self.until.saturating_duration_since(now);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(left / 32));
+        due
+    }
+}
