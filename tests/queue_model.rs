@@ -145,7 +145,7 @@ impl Model {
         let Caller { field, part, lease, beat, .. } = &caller;
         let words = [field.clone(), part.to_string(), lease.to_string(), manner.into(), "".into()];
         let mut words = Vec::from(words);
-        words.push(beat.to_string());
+        words.extend([u8::from(*beat > 1).to_string(), beat.to_string()]);
         let reply = self.run("acquire", &words).await.unwrap_or_else(|error| self.fail(&error));
         let (granted, _): (i64, i64) = redis::from_redis_value(reply).expect("two numbers");
         if granted == 1 {

@@ -2,7 +2,9 @@
 --
 -- KEYS   see queue.lua
 -- ARGV   ..., owner field, the part wanted, lease in ms, manner ('wait': queue if there is no room now,
---        otherwise now or never), the owner field within whose hold it needs no room ('': nobody's), which sign of life it is
+--        otherwise now or never), the owner field within whose hold it needs no room ('': nobody's), 1 if it
+--        was answered before, otherwise 0, and a secret: a grant that is told and not asked for repeats it, so
+--        that whoever waits knows that it is no other's message
 -- Reply  1, grant        entered; the grant is the new value of the counter
 --        0, TTL in ms    there is no room, for so long at the most
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, or there
@@ -11,11 +13,12 @@
 -- Run again for the same owner field, it finds its own work: in the queue it keeps its place, and what
 -- it was let into meanwhile it keeps for its whole lease.
 
-local field, part, lease, manner, beneath =
-  ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
+local field, part, lease, manner, beneath, secret =
+  ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11], ARGV[13]
 
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
 if not part or part < 1 then return redis.error_reply('ERR part out of range') end
+if not (secret or ''):match('^%d+$') then return redis.error_reply('ERR secret out of range') end
 
 local function holds(who)
   local until_when = tonumber(redis.call('zscore', holders, who) or 0)
@@ -52,7 +55,7 @@ local function attempt()
     redis.call('zadd', queue, string.format('%.0f', place), field)
   end
   redis.call('hset', notes, 'kind', kind, 'capacity', capacity, field, part,
-    'place:' .. field, string.format('%.0f %s %.0f', now + patience, ARGV[12], lease))
+    'place:' .. field, string.format('%.0f %s %.0f', now + patience, secret, lease))
   redis.call('pexpire', queue, math.max(patience, redis.call('pttl', queue)))
   local number, err = admit(field)
   if number then return granted(number) end

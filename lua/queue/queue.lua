@@ -9,8 +9,8 @@
 -- Holders  owner field -> the end of its lease, in ms of the server's clock
 -- Queue    owner field -> its place
 -- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
---          place, its last sign of life, and the lease it wants; 'kind', 'capacity', 'used'; 'written': the
---          last holder wrote
+--          place, the secret of its last sign of life, and the lease it wants; 'kind', 'capacity', 'used';
+--          'written': the last holder wrote
 --
 -- The server's clock alone decides what is over.
 
@@ -43,13 +43,13 @@ local function leave(from_where, field)
 end
 
 -- The part that somebody waits for, if it still does; until when it may have it unasked: to the end of its
--- place, and no longer than its lease; its last sign of life.
+-- place, and no longer than its lease; the secret of its last sign of life.
 local function awaited_by(field)
   local place = redis.call('hget', notes, 'place:' .. field) or ''
-  local until_when, beat, lease = place:match('^(%d+) (%d+) (%d+)$')
+  local until_when, secret, lease = place:match('^(%d+) (%d+) (%d+)$')
   until_when = tonumber(until_when or 0)
   if until_when > now then
-    return tonumber(redis.call('hget', notes, field)), math.min(until_when, now + tonumber(lease)), beat
+    return tonumber(redis.call('hget', notes, field)), math.min(until_when, now + tonumber(lease)), secret
   end
   leave(queue, field)
 end
@@ -71,8 +71,8 @@ local function let_readers_in(let_in)
   if kind ~= 'rw' or used >= capacity then return end
   if redis.call('hdel', notes, 'written') == 0 then return end
   for _, field in ipairs(redis.call('zrange', queue, 0, -1)) do
-    local part, until_when, beat = awaited_by(field)
-    if part == 1 then let_in(field, part, until_when, beat) end
+    local part, until_when, secret = awaited_by(field)
+    if part == 1 then let_in(field, part, until_when, secret) end
   end
 end
 
@@ -87,22 +87,22 @@ end
 local function admit(asks)
   let_go()
   local called, granted, refusal = {}, nil, nil
-  local function let_in(field, part, until_when, beat)
+  local function let_in(field, part, until_when, secret)
     local number, err = enter(field, part, until_when)
     refusal = refusal or err
     if not number then return false end
     if field == asks then
       granted = number
     else
-      called[#called + 1] = field .. string.format('=%.0f@', number) .. beat
+      called[#called + 1] = field .. string.format('=%.0f@', number) .. secret
     end
     return true
   end
   let_readers_in(let_in)
   local head = redis.call('zrange', queue, 0, 0)[1]
   while head do
-    local part, until_when, beat = awaited_by(head)
-    if part and (part > capacity - used or not let_in(head, part, until_when, beat)) then break end
+    local part, until_when, secret = awaited_by(head)
+    if part and (part > capacity - used or not let_in(head, part, until_when, secret)) then break end
     head = redis.call('zrange', queue, 0, 0)[1]
   end
   if #called > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(called, ' ')) end

@@ -16,7 +16,7 @@ use crate::engine::entry::{Call, Called, Entry, Turn, Visit, Waiting};
 use crate::engine::releaser::Job;
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure, deadline};
-use crate::engine::{Counted, Engine, PAUSE};
+use crate::engine::{Counted, Engine, PAUSE, secret};
 use crate::error::{Error, Result, said};
 use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
@@ -86,7 +86,7 @@ pub(crate) async fn acquire(
     let visit = engine.visit(keys, wish.beneath.is_some() || once && keys.is_shared())?;
     let started = Instant::now();
     let mut caller =
-        Caller { engine, wish, started, asked: false, answered: false, failing: false, beat: None };
+        Caller { engine, wish, started, asked: false, answered: false, failing: false, sign: None };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
@@ -104,8 +104,8 @@ struct Caller<'a> {
     answered: bool,
     /// The last attempt failed, for now.
     failing: bool,
-    /// The last sign of life that was answered, and when it was sent.
-    beat: Option<(u32, Instant)>,
+    /// The secret of the last sign of life that was answered, and when it was sent.
+    sign: Option<(u64, Instant)>,
 }
 
 /// What came with the turn.
@@ -281,13 +281,13 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Takes what a message has granted, if it was granted on the strength of the last sign of life that
-    /// was answered: so long it is ours, and a confirmation makes it more. One that is almost over is asked
-    /// for instead.
+    /// Takes what a message has granted, if it has the secret of the last sign of life that was answered: for
+    /// as long as that keeps a place it is ours, and a confirmation makes it longer. One that is almost over
+    /// is asked for instead. A message without the secret has woken us, and does no more.
     fn answer(&self, called: Called, contender: &mut Contender<'_>) -> Result<Option<Stint>> {
-        let Some((beat, sent)) = self.beat else { return Ok(None) };
+        let Some((secret, sent)) = self.sign else { return Ok(None) };
         let lease = self.engine.config.claim().min(self.engine.lease(self.wish.lease));
-        if called.beat != beat || deadline(sent, lease) <= Instant::now() + lease / 3 {
+        if called.secret != secret || deadline(sent, lease) <= Instant::now() + lease / 3 {
             return Ok(None);
         }
         let Some(turn) = contender.turn.take() else { return Ok(None) };
@@ -345,8 +345,9 @@ impl<'a> Caller<'a> {
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
         let most = if entry.keys.is_queued() {
-            // Three signs of life while a place lasts.
-            self.engine.config.claim() / 3
+            // Three signs of life while a place lasts, however long each is on its way.
+            let pause = self.engine.config.claim() / 3;
+            self.sign.map_or(pause, |(_, sent)| pause.saturating_sub(sent.elapsed()))
         } else {
             self.engine.config.max_park
         };
@@ -366,7 +367,7 @@ impl<'a> Caller<'a> {
         offer: Option<Offer<'_>>,
     ) -> Result<Attempt, Fault> {
         self.asked = true;
-        let (beat, sent) = (self.beat.map_or(0, |(last, _)| last.wrapping_add(1)), Instant::now());
+        let (secret, sent) = (secret(), Instant::now());
         let acquire = Acquire {
             keys: Arc::clone(&entry.keys),
             id: entry.waits_as().unwrap_or_else(|| self.engine.next_tenure()),
@@ -374,7 +375,8 @@ impl<'a> Caller<'a> {
             manner,
             part: self.wish.part,
             beneath: self.wish.beneath,
-            beat,
+            waited: self.sign.is_some(),
+            secret,
         };
         let attempted = match offer.as_ref().and_then(Offer::id) {
             None => attempt(self.engine, acquire).await,
@@ -383,7 +385,7 @@ impl<'a> Caller<'a> {
         match &attempted {
             Ok(_) => {
                 (self.answered, self.failing) = (true, false);
-                self.beat = Some((beat, sent));
+                self.sign = Some((secret, sent));
                 entry.answered();
                 if let Some(offer) = offer {
                     offer.answered();

@@ -75,7 +75,8 @@ fn asked(engine: &Engine, (keys, lease): &(Arc<Keys>, Lease), patience: Patience
         manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Look },
         part: 1,
         beneath: None,
-        beat: 0,
+        waited: false,
+        secret: 0,
     }
 }
 

@@ -55,8 +55,10 @@ pub(crate) struct Acquire {
     pub(crate) part: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) beneath: Option<TenureId>,
-    /// Which sign of life of a waiter this is.
-    pub(crate) beat: u32,
+    /// Whether the caller was answered before, and told to wait.
+    pub(crate) waited: bool,
+    /// What the server says back if it grants this by message.
+    pub(crate) secret: u64,
 }
 
 /// The answer to an attempt to take a lock.
