@@ -81,9 +81,12 @@ impl State {
         self.notes.get(note).map_or(0, |number| number.parse().expect("a number"))
     }
 
+    /// By the server's clock. That of the places may be behind it, since time is left out in which no script ran.
     fn place_ends(&self, field: &str) -> u64 {
-        let place = self.notes.get(&format!("place:{field}"));
-        place.map_or(0, |place| place.split(' ').next().unwrap().parse().expect("a time"))
+        let Some(place) = self.notes.get(&format!("place:{field}")) else { return 0 };
+        let ends: u64 = place.split(' ').next().unwrap().parse().expect("a time");
+        let behind = self.notes.get("clock").map_or("0", |clock| clock.split(' ').nth(1).unwrap());
+        ends.saturating_add_signed(behind.parse().expect("a time"))
     }
 }
 
@@ -262,7 +265,7 @@ impl Model {
             let field = note.strip_prefix("place:").unwrap_or(note);
             state.holders.contains_key(field)
                 || state.queue.iter().any(|waiting| waiting == field)
-                || ["kind", "capacity", "used", "written"].contains(&field)
+                || ["kind", "capacity", "used", "written", "clock"].contains(&field)
         };
         if !state.notes.keys().all(known) {
             fail("notes of somebody who is gone");
@@ -342,4 +345,75 @@ async fn whatever_happens_the_keys_of_a_queue_make_sense() {
         }
         episodes.join_all().await;
     }
+}
+
+/// Scripts that are called one by one, of fair locks that nobody else uses.
+async fn alone(server: &Server, name: &str) -> Model {
+    Model {
+        redis: connect(&server.url()).await,
+        rng: fastrand::Rng::new(),
+        kind: KINDS[0],
+        name: name.to_owned(),
+        callers: Vec::new(),
+        made: 0,
+        tampered: false,
+        said: Vec::new(),
+        log: Vec::new(),
+    }
+}
+
+impl Model {
+    /// A sign of life of this waiter; whether it holds the lock.
+    async fn waits(&mut self, field: &str) -> bool {
+        let words = [field, "1", "60000", "wait", "", "0", "7"].map(str::to_owned);
+        let reply = self.run("acquire", &words).await.expect("an answer");
+        redis::from_redis_value::<(i64, i64)>(reply).expect("two numbers").0 == 1
+    }
+
+    async fn waiters(&mut self) -> Vec<String> {
+        self.state().await.queue
+    }
+}
+
+/// B3: whoever stood in the queue when the scripts ceased stands there when they go on, however long that took.
+#[tokio::test]
+async fn a_place_outlives_a_time_in_which_no_script_runs() {
+    let server = Server::start().await;
+    for stall in [CLAIM, CLAIM * 3] {
+        let mut model = alone(&server, &format!("stall {stall}")).await;
+        for field in ["c:1", "c:2", "c:3", "c:4"] {
+            model.waits(field).await;
+        }
+        // Neither one stall nor the next loses a place, if anybody came in between.
+        for _ in 0..3 {
+            sleep(Duration::from_millis(stall)).await;
+            assert!(!model.waits("c:4").await);
+            assert_eq!(model.waiters().await, ["c:2", "c:3", "c:4"]);
+            for field in ["c:2", "c:3"] {
+                assert!(!model.waits(field).await);
+            }
+        }
+        assert!(model.say("release", vec!["c:1".to_owned()]).await);
+        assert_eq!(model.waiters().await, ["c:3", "c:4"], "c:2 was let in");
+    }
+}
+
+/// A waiter that is far away comes rarely. That is no stall, and the dead do not live on by it.
+#[tokio::test]
+async fn who_is_dead_goes_though_the_living_come_rarely() {
+    let server = Server::start().await;
+    let mut model = alone(&server, "rare").await;
+    for field in ["c:1", "c:2", "c:3"] {
+        model.waits(field).await;
+    }
+    let rarely = Duration::from_millis(CLAIM * 3 / 5);
+    for _ in 0..4 {
+        sleep(rarely).await;
+        assert!(!model.waits("c:3").await);
+    }
+    assert_eq!(model.waiters().await, ["c:3"]);
+    assert!(model.say("release", vec!["c:1".to_owned()]).await);
+    assert_eq!(model.waiters().await, Vec::<String>::new());
+    let holders = model.state().await.holders;
+    assert!(holders.contains_key("c:3"), "{holders:?}");
 }

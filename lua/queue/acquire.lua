@@ -16,6 +16,9 @@
 local field, part, lease, manner, beneath, secret =
   ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11], ARGV[13]
 
+-- How many times `patience` the server may stand still before the queue itself is over.
+local STALL = 5
+
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
 if not part or part < 1 then return redis.error_reply('ERR part out of range') end
 if not (secret or ''):match('^%d+$') then return redis.error_reply('ERR secret out of range') end
@@ -55,12 +58,12 @@ local function attempt()
     redis.call('zadd', queue, string.format('%.0f', place), field)
   end
   redis.call('hset', notes, 'kind', kind, 'capacity', capacity, field, part,
-    'place:' .. field, string.format('%.0f %s %.0f', now + patience, secret, lease))
-  redis.call('pexpire', queue, math.max(patience, redis.call('pttl', queue)))
+    'place:' .. field, string.format('%.0f %s %.0f', now + patience - behind, secret, lease))
+  redis.call('pexpire', queue, math.max(patience * STALL, redis.call('pttl', queue)))
   local number, err = admit(field)
   if number then return granted(number) end
   if err then error(err, 0) end
-  if manner ~= 'wait' then leave(queue, field) end
+  if manner ~= 'wait' then leave(queue, field) else rhythm = patience end
   return refuse()
 end
 

@@ -10,7 +10,7 @@
 -- Queue    owner field -> its place
 -- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
 --          place, the secret of its last sign of life, and the lease it wants; 'kind', 'capacity', 'used';
---          'written': the last holder wrote
+--          'written': the last holder wrote; 'clock': that of the places
 --
 -- The server's clock alone decides what is over.
 
@@ -24,6 +24,24 @@ local now = math.floor(micros / 1000)
 local held = redis.call('zcard', holders) -- before anything is written: another type is refused here
 local known = redis.call('hget', notes, 'kind')
 local capacity = tonumber(redis.call('hget', notes, 'capacity') or ARGV[3])
+
+-- Places end by a clock that stands still with the server. In a stall no waiter can give a sign of life, and
+-- the first script after it may run before those that wait in the sockets: it must throw out nobody.
+-- Waiters come three times while a place lasts, so that a gap of more than half of that between two scripts
+-- is a stall, and the clock leaves it out. After a second gap in a row it is not: nobody comes, or one who is
+-- far away, and the dead must not live on between the scripts. It also leaves out a step back of the
+-- server's clock. 'clock' is when the last script ran, how far the clock of the places was behind then,
+-- whether that script came after a gap, and how long the place lasts that was renewed last: clients may
+-- differ in that, and whoever runs this need not wait at all.
+local behind, after_gap, rhythm = 0, 0, patience
+local ran, was_behind, was_after_gap, was_rhythm =
+  (redis.call('hget', notes, 'clock') or ''):match('^(%d+) (-?%d+) ([01]) (%d+)$')
+if ran then
+  local gap = now - ran
+  behind, rhythm = tonumber(was_behind), tonumber(was_rhythm)
+  if gap > rhythm / 2 then after_gap = 1 end
+  if gap < 0 or after_gap == 1 and was_after_gap == '0' then behind = behind + gap end
+end
 
 -- Whatever became of the other keys: where nobody holds, nothing is in use, and whoever holds what
 -- nobody knows of holds all of it.
@@ -46,8 +64,8 @@ end
 -- place, and no longer than its lease; the secret of its last sign of life.
 local function awaited_by(field)
   local place = redis.call('hget', notes, 'place:' .. field) or ''
-  local until_when, secret, lease = place:match('^(%d+) (%d+) (%d+)$')
-  until_when = tonumber(until_when or 0)
+  local ends, secret, lease = place:match('^(%d+) (%d+) (%d+)$')
+  local until_when = ends and ends + behind or 0
   if until_when > now then
     return tonumber(redis.call('hget', notes, field)), math.min(until_when, now + tonumber(lease)), secret
   end
@@ -118,9 +136,12 @@ local function settle()
   end
   local last = redis.call('zrange', holders, -1, -1, 'WITHSCORES')[2]
   local ms = math.max(last and last - now or 0, redis.call('pttl', queue))
-  for i = 2, 4 do
-    redis.call('pexpire', KEYS[i], ms > 0 and ms or patience)
-  end
+  if ms <= 0 then ms = patience end
+  redis.call('pexpire', holders, ms)
+  redis.call('pexpire', queue, ms)
+  redis.call('hset', notes, 'clock',
+    string.format('%.0f %.0f %d %.0f', now, behind, after_gap, rhythm))
+  redis.call('pexpire', notes, ms)
 end
 
 -- Whether nobody holds or waits any more. What was known of them is forgotten then.
