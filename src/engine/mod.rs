@@ -71,6 +71,7 @@ pub(crate) struct Engine {
     releaser: mpsc::UnboundedSender<Job>,
     orphaned: AtomicBool,
     tenures: AtomicU64,
+    orders: AtomicU64,
     waiters: AtomicUsize,
     /// Attempts on their way: the client is not closed before they are settled.
     claims: TaskTracker,
@@ -146,6 +147,7 @@ impl Engine {
             releaser,
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
+            orders: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             claims,
             closing,
@@ -210,6 +212,12 @@ impl Engine {
     /// A tenure that has never been and never will be again.
     fn next_tenure(&self) -> TenureId {
         TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number of something that is to be done once. They are dense, since the server remembers many that
+    /// follow each other in one place.
+    fn next_order(&self) -> u64 {
+        self.orders.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Begins a tenure, and has it watched.
