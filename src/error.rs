@@ -72,12 +72,12 @@ pub enum Error {
         lease: Duration,
     },
 
-    /// Nobody can hold so many permits of so many.
+    /// No permits at all were asked for, or more than the semaphore has.
     #[error("invalid number of permits: {asked} of {of}")]
     InvalidPermits {
         /// How many were asked for.
         asked: u32,
-        /// How many there can be.
+        /// How many there are.
         of: u32,
     },
 

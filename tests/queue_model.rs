@@ -265,7 +265,7 @@ impl Model {
             let field = note.strip_prefix("place:").unwrap_or(note);
             state.holders.contains_key(field)
                 || state.queue.iter().any(|waiting| waiting == field)
-                || ["kind", "capacity", "used", "written", "clock"].contains(&field)
+                || ["kind", "capacity", "used", "written", "clock", "set"].contains(&field)
         };
         if !state.notes.keys().all(known) {
             fail("notes of somebody who is gone");

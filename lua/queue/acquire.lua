@@ -7,8 +7,9 @@
 --        that whoever waits knows that it is no other's message
 -- Reply  1, grant        entered; the grant is the new value of the counter
 --        0, TTL in ms    there is no room, for so long at the most
---        an error of CONFLICT: others use the name for another kind, or with another capacity, or there
---        will never be so much
+--        an error of CONFLICT: others use the name for another kind, or with another capacity, and
+--        nobody has set one
+--        an error of PERMITS: there is not so much in all
 --
 -- Run again for the same owner field, it finds its own work: in the queue it keeps its place, and what
 -- it was let into meanwhile it keeps for its whole lease.
@@ -40,6 +41,8 @@ local function granted(number, until_when)
 end
 
 local function attempt()
+  -- The other keys may have expired since the last script ran.
+  if is_set and redis.call('exists', holders, queue) == 0 then forget() end
   local until_when = holds(field)
   if until_when then
     local number, err = draw(1)
@@ -82,16 +85,16 @@ local waits, has = redis.call('zscore', queue, field), redis.call('zscore', hold
 if waits or has then redis.call('zrem', holders, 'parklock:nobody') end
 -- Whoever was answered before waits already, if under another name.
 local newcomer = not waits and not has and tonumber(ARGV[12]) == 0
-local disagrees = newcomer and known and capacity ~= tonumber(ARGV[3]) and not deserted()
--- More than it was made smaller to could be waited for without an end.
-local in_vain = not newcomer and not has and part > capacity and not deserted()
-if in_vain then
+local disagrees = newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) and not deserted()
+if disagrees then
+  return redis.error_reply('CONFLICT ' .. kind .. ' with a capacity of ' .. capacity)
+end
+-- More than there is could be waited for without an end.
+if part > capacity and not has and (is_set or not deserted() or part > capacity) then
   leave(queue, field)
   admit()
   settle()
-end
-if disagrees or in_vain then
-  return redis.error_reply('CONFLICT ' .. kind .. ' with a capacity of ' .. capacity)
+  return redis.error_reply(string.format('PERMITS %.0f of %.0f', part, capacity))
 end
 local fine, reply = pcall(attempt)
 if fine then return reply end

@@ -10,9 +10,13 @@
 -- Queue    owner field -> its place
 -- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
 --          place, the secret of its last sign of life, and the lease it wants; 'kind', 'capacity', 'used';
---          'written': the last holder wrote; 'clock': that of the places
+--          'set': somebody has set the capacity; 'written': the last holder wrote; 'clock': that of the places
 --
 -- The server's clock alone decides what is over.
+
+-- How long a capacity that was set is remembered since it was last used, in ms: thirty days, so that what
+-- runs once a month still finds it.
+local REMEMBERED = 2592000000
 
 local holders, queue, notes = KEYS[2], KEYS[3], KEYS[4]
 local kind, channel, from, patience = ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -24,6 +28,7 @@ local now = math.floor(micros / 1000)
 local held = redis.call('zcard', holders) -- before anything is written: another type is refused here
 local known = redis.call('hget', notes, 'kind')
 local capacity = tonumber(redis.call('hget', notes, 'capacity') or ARGV[3])
+local is_set = known == kind and redis.call('hexists', notes, 'set') == 1
 
 -- Places end by a clock that stands still with the server. In a stall no waiter can give a sign of life, and
 -- the first script after it may run before those that wait in the sockets: it must throw out nobody.
@@ -127,13 +132,21 @@ local function admit(asks)
   return granted, refusal
 end
 
--- Nothing outlives those who hold and wait; and the keys end together, so that none of them says what
--- the others no longer know.
+local function remember_capacity()
+  redis.call('hset', notes, 'kind', kind, 'capacity', capacity, 'set', 1)
+  redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
+end
+
+-- Nobody holds or waits. Only a capacity that was set outlives them.
+local function forget()
+  redis.call('del', notes)
+  if is_set then remember_capacity() end
+end
+
+-- The keys end together, so that none of them says what the others no longer know. The notes of a capacity that
+-- was set outlive the others: forget() clears them then.
 local function settle()
-  if redis.call('exists', holders, queue) == 0 then
-    redis.call('del', notes)
-    return
-  end
+  if redis.call('exists', holders, queue) == 0 then return forget() end
   local last = redis.call('zrange', holders, -1, -1, 'WITHSCORES')[2]
   local ms = math.max(last and last - now or 0, redis.call('pttl', queue))
   if ms <= 0 then ms = patience end
@@ -141,10 +154,10 @@ local function settle()
   redis.call('pexpire', queue, ms)
   redis.call('hset', notes, 'clock',
     string.format('%.0f %.0f %d %.0f', now, behind, after_gap, rhythm))
-  redis.call('pexpire', notes, ms)
+  redis.call('pexpire', notes, string.format('%.0f', is_set and math.max(ms, REMEMBERED) or ms))
 end
 
--- Whether nobody holds or waits any more. What was known of them is forgotten then.
+-- Whether nobody holds or waits any more. What was known is forgotten then, also a capacity that was set.
 local function deserted()
   redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
   let_go()
@@ -153,7 +166,7 @@ local function deserted()
   end
   if redis.call('exists', holders, queue) > 0 then return false end
   redis.call('del', notes)
-  known, capacity = nil, tonumber(ARGV[3])
+  known, capacity, is_set = nil, tonumber(ARGV[3]), false
   return true
 end
 
