@@ -86,14 +86,14 @@ impl Client {
     /// from task to task without it: each turn costs requests, where a plain lock needs none.
     ///
     /// A waiter has a place in the queue, and renews it three times per
-    /// [`Config::claim_timeout`](crate::Config::claim_timeout). One that stops is skipped, and joins at
-    /// the end if it asks again. A release grants the lock to the head of the queue in the same step, and
+    /// [`Config::claim_timeout`](crate::Config::claim_timeout). One that stops is skipped, and is back at
+    /// its place when it asks again. A release grants the lock to the head of the queue in the same step, and
     /// tells it.
     ///
     /// While the server stands still, nobody can renew a place, and none ends: a pause, a long script or a
-    /// restart with its data does not change the order. A waiter whose request was on its way when its
-    /// connection broke, or went unanswered for
-    /// [`Config::response_timeout`](crate::Config::response_timeout), joins at the end.
+    /// restart with its data does not change the order. A waiter that goes without an answer keeps its place
+    /// if the server has told it before; while it is silent for longer than a place lasts, others are
+    /// served.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the queue is Redisson's, with its rules: a
     /// waiter of Java that died holds up the others for minutes, one of ours for seconds.

@@ -932,6 +932,17 @@ async fn a_script_that_takes_long_does_not_change_the_order() {
     the_order_is_kept_over(Server::start().await, busy, 3).await;
 }
 
+/// B3: it comes back with its data. Some had a question on the way, and come again under another name.
+#[tokio::test]
+async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
+    let restart = async |server: &Server| {
+        server.stop().await;
+        tokio::time::sleep(STALL).await;
+        server.start_again().await;
+    };
+    the_order_is_kept_over(Server::builder().append_only().start().await, restart, 2).await;
+}
+
 /// A client that dies during a stall is out two claim times later at the latest.
 #[tokio::test]
 async fn a_waiter_that_dies_in_a_stall_costs_the_others_no_more_than_two_claims() {

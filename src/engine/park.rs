@@ -85,8 +85,16 @@ pub(crate) async fn acquire(
     let once = matches!(wish.patience, Patience::None);
     let visit = engine.visit(keys, wish.beneath.is_some() || once && keys.is_shared())?;
     let started = Instant::now();
-    let mut caller =
-        Caller { engine, wish, started, asked: false, answered: false, failing: false, sign: None };
+    let mut caller = Caller {
+        engine,
+        wish,
+        started,
+        asked: false,
+        answered: false,
+        failing: false,
+        sign: None,
+        place: 0,
+    };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
@@ -106,6 +114,8 @@ struct Caller<'a> {
     failing: bool,
     /// The secret of the last sign of life that was answered, and when it was sent.
     sign: Option<(u64, Instant)>,
+    /// The place in the server's queue, once it was answered.
+    place: u64,
 }
 
 /// What came with the turn.
@@ -243,7 +253,7 @@ impl<'a> Caller<'a> {
             }
             match self.attempt(&entry, manner, offer.take()).await {
                 Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
-                Ok(Attempt::Held(ttl)) => {
+                Ok(Attempt::Held(ttl) | Attempt::Queued(ttl, _)) => {
                     count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
                     insisting = if listening {
@@ -375,7 +385,7 @@ impl<'a> Caller<'a> {
             manner,
             part: self.wish.part,
             beneath: self.wish.beneath,
-            waited: self.sign.is_some(),
+            place: self.place,
             secret,
         };
         let attempted = match offer.as_ref().and_then(Offer::id) {
@@ -383,7 +393,10 @@ impl<'a> Caller<'a> {
             Some(old) => exchange(self.engine, old, acquire).await,
         };
         match &attempted {
-            Ok(_) => {
+            Ok(attempt) => {
+                if let Attempt::Queued(_, place) = attempt {
+                    self.place = *place;
+                }
                 (self.answered, self.failing) = (true, false);
                 self.sign = Some((secret, sent));
                 entry.answered();

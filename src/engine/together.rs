@@ -75,7 +75,7 @@ fn asked(engine: &Engine, (keys, lease): &(Arc<Keys>, Lease), patience: Patience
         manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Look },
         part: 1,
         beneath: None,
-        waited: false,
+        place: 0,
         secret: 0,
     }
 }

@@ -2,7 +2,7 @@
 --
 -- KEYS   see semaphore.lua
 -- ARGV   ..., owner field, how many, lease in ms, manner (not used: here is no queue), the owner field
---        beneath which it is asked (not used), 1 if it was answered before, otherwise 0, a secret (not used)
+--        beneath which it is asked, its place, and a secret (none of them used: here is no queue)
 -- Reply  1, grant        taken; the grant is the new value of the counter
 --        0, TTL in ms    there are not so many, and no lease ends before; a day if no end is known
 --        an error of PERMITS: there are not so many in all
