@@ -11,7 +11,7 @@ async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
     let client = Client::connect(&url).await?;
 
-    // All who use the name have to agree on the number of permits.
+    // It begins with so many permits. `set_permits` sets another number, for all.
     let uploads = client.semaphore("uploads", 2);
     let both = uploads.acquire_many(2).await?;
     if let Err(error) = client.semaphore("uploads", 3).try_acquire().await {

@@ -85,9 +85,15 @@ impl Client {
     /// and the clients in turn. This one asks the server for the order of all, and never hands the lock
     /// from task to task without it: each turn costs requests, where a plain lock needs none.
     ///
-    /// A waiter renews its place three times per [`Config::claim_timeout`](crate::Config::claim_timeout);
-    /// one that stops is skipped, and rejoins at the tail. A release grants the lock to the head of the
-    /// queue in the same step, and tells it.
+    /// A waiter has a place in the queue, and renews it three times per
+    /// [`Config::claim_timeout`](crate::Config::claim_timeout). One that stops is skipped, and is back at
+    /// its place when it asks again. A release grants the lock to the head of the queue in the same step, and
+    /// tells it.
+    ///
+    /// While the server stands still, nobody can renew a place, and none ends: a pause, a long script or a
+    /// restart with its data does not change the order. A waiter that goes without an answer keeps its place
+    /// if the server has told it before; while it is silent for longer than a place lasts, others are
+    /// served.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the queue is Redisson's, with its rules: a
     /// waiter of Java that died holds up the others for minutes, one of ours for seconds.

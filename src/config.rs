@@ -19,6 +19,10 @@ pub(crate) fn longest_lease() -> Duration {
 /// Shorter, the watchdog's steps of some milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 
+/// A waiter in a queue gives three signs of life in it, and each of them is a round trip, with some
+/// milliseconds by which waiters keep apart. Shorter, they would do nothing but ask.
+const SHORTEST_CLAIM: Duration = Duration::from_millis(50);
+
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
 
 /// Turns within one grant: a fencing token has ten bits for them.
@@ -144,11 +148,13 @@ impl Config {
     }
 
     /// How long a caller that was handed a lock may leave its future unpolled before the lock goes
-    /// on without it. Default 1 s, or a quarter of the watchdog timeout if that is less.
+    /// on without it. Default 1 s, or a quarter of the watchdog timeout if that is less. At least 50 ms.
     ///
     /// In the queue of a fair lock, a read-write lock or a semaphore, it is how long the place of a
-    /// waiter is kept that gives no sign of life: waiters give one three times as often. Shorter passes
-    /// over the dead sooner, and costs more requests.
+    /// waiter is kept that gives no sign of life. Each waiter gives three in this time, and each is one
+    /// request: at 50 ms, 60 requests a second. So it has to be longer than three round trips, or waiters
+    /// lose their places. Shorter skips the dead sooner, and costs more requests. The time in which
+    /// the server stands still does not count: see [`Client::fair_lock`](crate::Client::fair_lock).
     #[must_use]
     pub fn claim_timeout(mut self, time: Duration) -> Self {
         self.claim_timeout = Some(time);
@@ -199,7 +205,9 @@ impl Config {
     }
 
     pub(crate) fn claim(&self) -> Duration {
-        self.claim_timeout.unwrap_or_else(|| Duration::from_secs(1).min(self.watchdog_timeout / 4))
+        self.claim_timeout.unwrap_or_else(|| {
+            (self.watchdog_timeout / 4).clamp(SHORTEST_CLAIM, Duration::from_secs(1))
+        })
     }
 
     pub(crate) fn riding_out(&self) -> Duration {
@@ -234,6 +242,11 @@ impl Config {
                 self.claim() <= self.watchdog_timeout / 2,
                 "claim_timeout must be at most half of watchdog_timeout, \
                  or a lock could run out between two callers",
+            ),
+            (
+                self.claim() >= SHORTEST_CLAIM,
+                "claim_timeout must be at least 50 ms, \
+                 or the three signs of life of a waiter in it would have no time for a round trip",
             ),
             (self.max_waiters > 0, "max_waiters must be at least 1"),
             (
@@ -305,6 +318,9 @@ mod tests {
         assert!(refusal(config().max_hold(second)).contains("max_hold"));
         assert!(refusal(config().max_waiters(0)).contains("max_waiters"));
         assert!(refusal(config().claim_timeout(second * 20)).contains("claim_timeout"));
+        assert!(refusal(config().claim_timeout(Duration::ZERO)).contains("at least 50 ms"));
+        assert!(config().claim_timeout(SHORTEST_CLAIM).check().is_ok());
+        assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
         assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));
         let endless = HandOff { max_consecutive: 1024, ..HandOff::default() };
         assert!(refusal(config().hand_off(endless)).contains("max_consecutive"));

@@ -77,7 +77,7 @@ pub enum Error {
     InvalidPermits {
         /// How many were asked for.
         asked: u32,
-        /// How many there can be.
+        /// How many there are.
         of: u32,
     },
 

@@ -19,6 +19,13 @@ const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
 const REDISSON_SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 
+/// What our own keys beside a lock begin with. In Redisson's layout a name is a key, so that no name may
+/// begin like this.
+const LINE: &str = "lock_turn:{";
+const PERMITS: &str = "lock_permits:{";
+const REQUESTS: &str = "lock_requests:{";
+const NOTES: &str = "lock_notes:{";
+
 /// The [`Keys::id`]s of the locks that a channel may be of. Redisson's locks `a` and `{a}` share one.
 pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     let named = channel.strip_prefix(REDISSON_CHANNEL);
@@ -175,8 +182,8 @@ impl Keys {
             (Layout::Native, _) => Key("lock_queue:", self.tag(), ""),
             (Layout::Redisson, Kind::Fair) => Key("redisson_lock_queue:", self.tag(), ""),
             (Layout::Redisson, Kind::Expirable { .. }) => Key("", self.tag(), ":timeout"),
-            (Layout::Redisson, Kind::Latch) => Key("lock_requests:", self.tag(), ""),
-            (Layout::Redisson, _) => Key("lock_permits:", self.tag(), ""),
+            (Layout::Redisson, Kind::Latch) => self.own(REQUESTS),
+            (Layout::Redisson, _) => self.own(PERMITS),
         }
     }
 
@@ -185,7 +192,21 @@ impl Keys {
         match (self.layout, self.kind) {
             (Layout::Redisson, Kind::Fair) => Key("redisson_lock_timeout:", self.tag(), ""),
             (Layout::Redisson, Kind::Read | Kind::Write) => Key("", self.tag(), ""),
-            (Layout::Native | Layout::Redisson, _) => Key("lock_notes:", self.tag(), ""),
+            (Layout::Native | Layout::Redisson, _) => self.own(NOTES),
+        }
+    }
+
+    /// A key that only parklock uses. Each name has its own, in the slot of a cluster in which the lock lies.
+    ///
+    /// Redisson's channels and keys take the names `a` and `{a}` for one, ours must not: a name that
+    /// brings a `}` is not put into braces, and is told from the others by its end. If that brace closes no
+    /// tag, all of the name is hashed, and no longer key can lie in the same slot.
+    fn own(&self, prefix: &'static str) -> Key<'_> {
+        let name = self.written();
+        if name.contains('}') {
+            Key(prefix.trim_end_matches('{'), name, ":")
+        } else {
+            Key(prefix, name, "}")
         }
     }
 
@@ -314,10 +335,18 @@ fn check(layout: Layout, name: &str) -> Result<()> {
         _ if layout == Layout::Redisson && name == TOKEN_COUNTER => {
             Err(Error::InvalidName { reason: "it is the key of the token counter" })
         }
+        _ if layout == Layout::Redisson && is_own(name) => Err(Error::InvalidName {
+            reason: "parklock keeps keys of its own that begin like this",
+        }),
         0 => Err(Error::InvalidName { reason: "it is empty" }),
         1..=LONGEST_NAME => Ok(()),
         _ => Err(Error::InvalidName { reason: "it is longer than 1 KiB" }),
     }
+}
+
+fn is_own(name: &str) -> bool {
+    let prefixes = [LINE, PERMITS, REQUESTS, NOTES].map(|prefix| prefix.trim_end_matches('{'));
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The name as a hash tag: Redis ends a tag at the first brace, so that no name may bring its own.
@@ -393,14 +422,28 @@ mod tests {
 
     /// The slot of a cluster in which a key or channel lies: CRC-16/XMODEM of its hash tag, if it has one.
     fn slot(key: &str) -> u16 {
-        let tag =
-            key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
-        let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+        let hashed = tag_of(key).unwrap_or(key);
         let shift = |crc: u16| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
         let step =
             |crc: u16, byte: u8| (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| shift(crc));
         hashed.bytes().fold(0, step) % 16_384
     }
+
+    fn tag_of(key: &str) -> Option<&str> {
+        let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+        (!tag.is_empty()).then_some(tag)
+    }
+
+    const KINDS: [Kind; 8] = [
+        Kind::Lock,
+        Kind::Fenced,
+        Kind::Fair,
+        Kind::Read,
+        Kind::Write,
+        Kind::Semaphore { permits: 3 },
+        Kind::Expirable { permits: 3 },
+        Kind::Latch,
+    ];
 
     /// A name of the bytes that could make it more than one tag.
     fn random_name() -> String {
@@ -412,19 +455,9 @@ mod tests {
     #[test]
     fn all_keys_of_a_native_name_lie_in_one_slot() {
         assert_eq!((slot("123456789"), slot("user:{42}:x")), (0x31C3, slot("42")));
-        let kinds = [
-            Kind::Lock,
-            Kind::Fenced,
-            Kind::Fair,
-            Kind::Read,
-            Kind::Write,
-            Kind::Semaphore { permits: 3 },
-            Kind::Expirable { permits: 3 },
-            Kind::Latch,
-        ];
         for _ in 0..10_000 {
             let name = random_name();
-            for kind in kinds {
+            for kind in KINDS {
                 let keys = Keys::new(Layout::Native, kind, name.clone()).unwrap();
                 let lock = slot(&keys.lock().to_string());
                 for other in [keys.line(), keys.queue(), keys.notes()] {
@@ -435,6 +468,51 @@ mod tests {
                 assert_eq!(slot(&waiter), lock, "{waiter} of {name:?}");
             }
         }
+    }
+
+    /// The names that are alike: they differ in braces, escapes, and in what the keys are made with.
+    fn names_alike() -> Vec<String> {
+        let words =
+            ["a", "{a}", "a}", "{a", "{{a}}", "{}a", "a}b{c}", "{a}b", "a%7B", "%", "}", "{"];
+        let words =
+            words.into_iter().chain(["lock_permits:{a}", "lock_notes:a}", "lock_turn:{a}:"]);
+        let random = (0..300).map(|_| random_name());
+        words.map(str::to_owned).chain(random).collect()
+    }
+
+    /// B1: two names never share a key that is ours alone, and it lies in the slot of the name.
+    #[test]
+    fn each_name_has_keys_of_its_own_in_one_slot() {
+        for layout in [Layout::Native, Layout::Redisson] {
+            let mut owners = std::collections::HashMap::<String, String>::new();
+            for (name, kind) in
+                names_alike().iter().flat_map(|name| KINDS.map(|kind| (name.clone(), kind)))
+            {
+                let Ok(keys) = Keys::new(layout, kind, name.clone()) else { continue };
+                let mut all = vec![keys.lock(), keys.line(), keys.queue()];
+                // What Redisson's read-write locks have here is what the keys of their readers begin with.
+                if layout == Layout::Native || !matches!(kind, Kind::Read | Kind::Write) {
+                    all.push(keys.notes());
+                }
+                for key in all.iter().map(Key::to_string) {
+                    if is_redissons(layout, &key) {
+                        continue;
+                    }
+                    let owner = owners.entry(key.clone()).or_insert_with(|| name.clone());
+                    assert_eq!(*owner, name, "{key} is of both, {kind:?}");
+                    let lock = keys.lock().to_string();
+                    if layout == Layout::Native || tag_of(&name).is_some() || !name.contains('}') {
+                        assert_eq!(slot(&key), slot(&lock), "{key} of {name:?}, {kind:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keys that Redisson has made up: `a` and `{a}` share them there too.
+    fn is_redissons(layout: Layout, key: &str) -> bool {
+        let theirs = key.starts_with("redisson_") || key.ends_with(":timeout");
+        layout == Layout::Redisson && theirs
     }
 
     #[test]
@@ -474,6 +552,17 @@ mod tests {
     fn redisson_is_told_a_number() {
         assert_eq!(Layout::Redisson.message("client"), "0");
         assert_eq!(Layout::Native.message("client"), "client");
+    }
+
+    #[test]
+    fn in_redissons_layout_our_own_keys_are_no_names() {
+        for name in
+            ["lock:grants", "lock_turn:{a}", "lock_permits:a", "lock_notes:", "lock_requests:x"]
+        {
+            let made = |layout| Keys::new(layout, Kind::Lock, name.to_owned());
+            assert!(matches!(made(Layout::Redisson), Err(Error::InvalidName { .. })), "{name}");
+            assert!(made(Layout::Native).is_ok(), "{name}");
+        }
     }
 
     #[test]

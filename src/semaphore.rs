@@ -18,22 +18,25 @@ use crate::keys::{ALL, Kind};
 /// as well as whoever asks for one: as with `tokio::sync::Semaphore`, a large request is not overtaken
 /// by small ones.
 ///
-/// All who use a name have to agree on the number of permits: while anybody holds or waits, another
-/// number is an [`Error::Conflict`]. [`set_permits`](Self::set_permits) changes it for all.
+/// The number given to [`Client::semaphore`](crate::Client::semaphore) is what the semaphore begins with: it
+/// counts from the first acquire until nobody holds or waits. While it counts, acquiring with a handle of
+/// another number is an [`Error::Conflict`], since two parts of a program disagree. A number that was set with
+/// [`set_permits`](Self::set_permits) comes before all of them: it counts for every handle in every
+/// process, whatever number that was made with, until it is set again or nobody has used the semaphore
+/// for thirty days.
 ///
 /// # In Redisson's layout
 /// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients, though there is
 /// one within each: who waits for many holds up those of its client who came later. The number of
-/// permits is set by the first to come, and stays, as Redisson has it; a semaphore that is not needed any
-/// more has to be deleted there by hand.
+/// permits is set by the first to come, and stays, as Redisson's `trySetPermits` has it: a handle of another
+/// number follows what is there, and is no conflict. Redisson's key has no TTL, so that a semaphore that
+/// is not needed any more has to be deleted there by hand.
 ///
 /// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no
-///   owners: those of a process that died are gone, and nobody knows how many there are in all, so that
-///   nobody can disagree. Ours have leases, in keys of their own: if we die, they come back as soon as
-///   anybody of ours asks.
+///   owners: those of a process that died are gone, and nobody knows how many there are in all.
+///   Ours have leases, in keys of their own: if we die, they come back as soon as anybody of ours asks.
 /// - [`Client::expirable_semaphore`](crate::Client::expirable_semaphore) is its
-///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other; another number
-///   of permits is an [`Error::Conflict`] at all times, for those who come, not for those who wait. Java
+///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other. Java
 ///   measures leases by the clocks of its own machines: if one is ahead of the server's by more than what
 ///   is left of a lease, it takes away what is held. Each permit is a member of a set, so that to take
 ///   many thousands at once takes the server its time.
@@ -84,7 +87,8 @@ impl Semaphore {
     ///
     /// # Errors
     /// As [`Lock::lock`](crate::Lock::lock); [`Error::Conflict`] also if others use the name with
-    /// another number of permits, and [`Error::InvalidPermits`] if there could never be so many.
+    /// another number of permits and nobody has set one. [`Error::InvalidPermits`] if there are not so
+    /// many permits in all, also if that comes to be while this waits.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
@@ -182,14 +186,17 @@ impl Semaphore {
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
     }
 
-    /// Changes the number of permits for all who use them now, and gives the handle that agrees with
-    /// it. Fewer than are held are taken from nobody: none is given out before enough came back.
+    /// Sets the number of permits, for all handles in all processes, and gives the handle that begins with
+    /// it. It works whether or not anybody holds or waits. Fewer than are held are taken from nobody:
+    /// none is given out before enough came back.
     ///
     /// Whoever waits goes on waiting, unless it is for more than there are now, which is an
-    /// [`Error::Conflict`]; whoever comes later has to agree. When nobody holds or waits, the number is
-    /// forgotten, and the next to come says it.
+    /// [`Error::InvalidPermits`]. The number stays until it is set again. Redis forgets it if nobody has used
+    /// the semaphore (acquired, given back, asked) for thirty days, so that nothing stays in Redis for good,
+    /// and what runs once a month still finds it; then the handles' numbers count again. It is also forgotten
+    /// when the name is used as another kind while nobody holds a permit or waits.
     ///
-    /// In [`Layout::Redisson`](crate::Layout::Redisson) it is not forgotten. Of an `RSemaphore` nobody
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) it is never forgotten. Of an `RSemaphore` nobody
     /// knows how many there are in all: it is changed by the difference to what one of us has last set it
     /// to within a day, or else to the number of this handle. So several who all set the same number
     /// change it once; but if Java has changed it in between, theirs is added to ours.
@@ -222,11 +229,13 @@ impl Semaphore {
         self.handle.force_unlock().await
     }
 
+    /// Whether there are so many is for the server to say: somebody may have set their number.
     fn part(&self, permits: u32) -> Result<Handle> {
         checked(self.permits)?;
-        if permits == 0 || permits > self.permits {
-            return Err(Error::InvalidPermits { asked: permits, of: self.permits });
+        if permits == 0 {
+            return Err(Error::InvalidPermits { asked: 0, of: self.permits });
         }
+        checked(permits)?;
         Ok(self.handle.clone().part(permits))
     }
 }

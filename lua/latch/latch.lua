@@ -6,8 +6,11 @@
 --        sign of life (not used), then what the script asks for
 --
 -- Count     a number, with the TTL that it was set with; without one, if Java set it
--- Requests  owner field -> until when it may come again, in ms of the server's clock. Each was carried out,
---           and is kept for so long, whatever becomes of the count and whoever else asks.
+-- Requests  which requests were carried out: a client numbers its own, and twenty of them are one member,
+--           `<client>#<number of the twenty>`. Its score is until when any of them may come again, in seconds of
+--           the server's clock, and below that one bit for each: so a count is remembered in a few
+--           bytes. The seconds count most, and what is over is found by its score. Whatever becomes of the
+--           count and whoever else asks, they are kept for so long.
 
 local latch, requests = KEYS[2], KEYS[3]
 
@@ -21,14 +24,29 @@ if count and not tonumber(count) then return redis.error_reply('CONFLICT value t
 count = tonumber(count)
 if GONE_IS_OPEN and count and count <= 0 then count = 0 end
 
-local function is_done(request)
-  return redis.call('zscore', requests, request)
+local TOGETHER = 20
+local ALL_DONE = 2 ^ TOGETHER -- 32 bits of seconds above it are exact in a score, until the year 2106
+
+-- The member of this request, its bit, and the score of that member.
+local function record_of(request)
+  local client, number = request:match('^(.*):(%d+)$')
+  local member = string.format('%s#%.0f', client, math.floor(number / TOGETHER))
+  return member, 2 ^ (number % TOGETHER), tonumber(redis.call('zscore', requests, member) or 0)
 end
 
--- Its first write needs no memory, and after it everything is allowed.
+local function is_done(request)
+  local _, bit, score = record_of(request)
+  return math.floor(score / bit) % 2 == 1
+end
+
+-- Of a request that is not done. Its first write needs no memory, and after it everything is allowed.
 local function done(request, keep)
-  redis.call('zremrangebyscore', requests, '-inf', now)
-  redis.call('zadd', requests, now + keep, request)
+  redis.call('zremrangebyscore', requests, '-inf',
+    string.format('%.0f', math.floor(now / 1000) * ALL_DONE))
+  local member, bit, score = record_of(request)
+  local seconds = math.max(math.floor(score / ALL_DONE), math.ceil((now + keep) / 1000))
+  redis.call('zadd', requests,
+    string.format('%.0f', seconds * ALL_DONE + score % ALL_DONE + bit), member)
   if redis.call('pttl', requests) < keep then redis.call('pexpire', requests, keep) end
 end
 

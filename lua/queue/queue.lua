@@ -9,10 +9,14 @@
 -- Holders  owner field -> the end of its lease, in ms of the server's clock
 -- Queue    owner field -> its place
 -- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
---          place, its last sign of life, and the lease it wants; 'kind', 'capacity', 'used'; 'written': the
---          last holder wrote
+--          place, the secret of its last sign of life, and the lease it wants; 'kind', 'capacity', 'used';
+--          'set': somebody has set the capacity; 'written': the last holder wrote; 'clock': that of the places
 --
 -- The server's clock alone decides what is over.
+
+-- How long a capacity that was set is remembered since it was last used, in ms: thirty days, so that what
+-- runs once a month still finds it.
+local REMEMBERED = 2592000000
 
 local holders, queue, notes = KEYS[2], KEYS[3], KEYS[4]
 local kind, channel, from, patience = ARGV[2], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -24,6 +28,25 @@ local now = math.floor(micros / 1000)
 local held = redis.call('zcard', holders) -- before anything is written: another type is refused here
 local known = redis.call('hget', notes, 'kind')
 local capacity = tonumber(redis.call('hget', notes, 'capacity') or ARGV[3])
+local is_set = known == kind and redis.call('hexists', notes, 'set') == 1
+
+-- Places end by a clock that stands still with the server. In a stall no waiter can give a sign of life, and
+-- the first script after it may run before those that wait in the sockets: it must throw out nobody.
+-- Waiters come three times while a place lasts, so that a gap of more than half of that between two scripts
+-- is a stall, and the clock leaves it out. After a second gap in a row it is not: nobody comes, or one who is
+-- far away, and the dead must not live on between the scripts. It also leaves out a step back of the
+-- server's clock. 'clock' is when the last script ran, how far the clock of the places was behind then,
+-- whether that script came after a gap, and how long the place lasts that was renewed last: clients may
+-- differ in that, and whoever runs this need not wait at all.
+local behind, after_gap, rhythm = 0, 0, patience
+local ran, was_behind, was_after_gap, was_rhythm =
+  (redis.call('hget', notes, 'clock') or ''):match('^(%d+) (-?%d+) ([01]) (%d+)$')
+if ran then
+  local gap = now - ran
+  behind, rhythm = tonumber(was_behind), tonumber(was_rhythm)
+  if gap > rhythm / 2 then after_gap = 1 end
+  if gap < 0 or after_gap == 1 and was_after_gap == '0' then behind = behind + gap end
+end
 
 -- Whatever became of the other keys: where nobody holds, nothing is in use, and whoever holds what
 -- nobody knows of holds all of it.
@@ -43,13 +66,13 @@ local function leave(from_where, field)
 end
 
 -- The part that somebody waits for, if it still does; until when it may have it unasked: to the end of its
--- place, and no longer than its lease; its last sign of life.
+-- place, and no longer than its lease; the secret of its last sign of life.
 local function awaited_by(field)
   local place = redis.call('hget', notes, 'place:' .. field) or ''
-  local until_when, beat, lease = place:match('^(%d+) (%d+) (%d+)$')
-  until_when = tonumber(until_when or 0)
+  local ends, secret, lease = place:match('^(%d+) (%d+) (%d+)$')
+  local until_when = ends and ends + behind or 0
   if until_when > now then
-    return tonumber(redis.call('hget', notes, field)), math.min(until_when, now + tonumber(lease)), beat
+    return tonumber(redis.call('hget', notes, field)), math.min(until_when, now + tonumber(lease)), secret
   end
   leave(queue, field)
 end
@@ -71,8 +94,8 @@ local function let_readers_in(let_in)
   if kind ~= 'rw' or used >= capacity then return end
   if redis.call('hdel', notes, 'written') == 0 then return end
   for _, field in ipairs(redis.call('zrange', queue, 0, -1)) do
-    local part, until_when, beat = awaited_by(field)
-    if part == 1 then let_in(field, part, until_when, beat) end
+    local part, until_when, secret = awaited_by(field)
+    if part == 1 then let_in(field, part, until_when, secret) end
   end
 end
 
@@ -87,43 +110,54 @@ end
 local function admit(asks)
   let_go()
   local called, granted, refusal = {}, nil, nil
-  local function let_in(field, part, until_when, beat)
+  local function let_in(field, part, until_when, secret)
     local number, err = enter(field, part, until_when)
     refusal = refusal or err
     if not number then return false end
     if field == asks then
       granted = number
     else
-      called[#called + 1] = field .. string.format('=%.0f@', number) .. beat
+      called[#called + 1] = field .. string.format('=%.0f@', number) .. secret
     end
     return true
   end
   let_readers_in(let_in)
   local head = redis.call('zrange', queue, 0, 0)[1]
   while head do
-    local part, until_when, beat = awaited_by(head)
-    if part and (part > capacity - used or not let_in(head, part, until_when, beat)) then break end
+    local part, until_when, secret = awaited_by(head)
+    if part and (part > capacity - used or not let_in(head, part, until_when, secret)) then break end
     head = redis.call('zrange', queue, 0, 0)[1]
   end
   if #called > 0 then redis.pcall('publish', channel, from .. ' ' .. table.concat(called, ' ')) end
   return granted, refusal
 end
 
--- Nothing outlives those who hold and wait; and the keys end together, so that none of them says what
--- the others no longer know.
-local function settle()
-  if redis.call('exists', holders, queue) == 0 then
-    redis.call('del', notes)
-    return
-  end
-  local last = redis.call('zrange', holders, -1, -1, 'WITHSCORES')[2]
-  local ms = math.max(last and last - now or 0, redis.call('pttl', queue))
-  for i = 2, 4 do
-    redis.call('pexpire', KEYS[i], ms > 0 and ms or patience)
-  end
+local function remember_capacity()
+  redis.call('hset', notes, 'kind', kind, 'capacity', capacity, 'set', 1)
+  redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
 end
 
--- Whether nobody holds or waits any more. What was known of them is forgotten then.
+-- Nobody holds or waits. Only a capacity that was set outlives them.
+local function forget()
+  redis.call('del', notes)
+  if is_set then remember_capacity() end
+end
+
+-- The keys end together, so that none of them says what the others no longer know. The notes of a capacity that
+-- was set outlive the others: forget() clears them then.
+local function settle()
+  if redis.call('exists', holders, queue) == 0 then return forget() end
+  local last = redis.call('zrange', holders, -1, -1, 'WITHSCORES')[2]
+  local ms = math.max(last and last - now or 0, redis.call('pttl', queue))
+  if ms <= 0 then ms = patience end
+  redis.call('pexpire', holders, ms)
+  redis.call('pexpire', queue, ms)
+  redis.call('hset', notes, 'clock',
+    string.format('%.0f %.0f %d %.0f', now, behind, after_gap, rhythm))
+  redis.call('pexpire', notes, string.format('%.0f', is_set and math.max(ms, REMEMBERED) or ms))
+end
+
+-- Whether nobody holds or waits any more. What was known is forgotten then, also a capacity that was set.
 local function deserted()
   redis.call('zrem', holders, 'parklock:nobody') -- changes nothing; a replica refuses it
   let_go()
@@ -132,7 +166,7 @@ local function deserted()
   end
   if redis.call('exists', holders, queue) > 0 then return false end
   redis.call('del', notes)
-  known, capacity = nil, tonumber(ARGV[3])
+  known, capacity, is_set = nil, tonumber(ARGV[3]), false
   return true
 end
 

@@ -15,6 +15,8 @@ pub(crate) enum Attempt {
     Granted(Grant),
     /// Held by somebody else for so long; `None`: the key has no TTL.
     Held(Option<Duration>),
+    /// As `Held`, and we wait in the server's queue at this place.
+    Queued(Option<Duration>, u64),
     /// As `Held`, but nobody will tell us.
     Unheard(Option<Duration>),
     /// Free, but another client is to have it first.
@@ -146,6 +148,7 @@ impl Claim<'_> {
                 Err(Fault::Closed)
             }
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
+            Ok(Acquired::Queued(ttl, place)) => Ok(Attempt::Queued(ttl, place)),
             Ok(Acquired::Unheard(ttl)) => Ok(Attempt::Unheard(ttl)),
             Ok(Acquired::Reserved) => Ok(Attempt::Reserved),
             Err(fault) if fault.is_open() => return Err(fault),

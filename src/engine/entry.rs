@@ -161,11 +161,12 @@ struct Place {
     granted: Mutex<Option<Called>>,
 }
 
-/// A grant that a message brought, made on the strength of a certain sign of life.
+/// A grant that a message brought. The secret is that of the sign of life for which it was made: without
+/// it, anybody who may publish could have made it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Called {
     pub(crate) number: u64,
-    pub(crate) beat: u32,
+    pub(crate) secret: u64,
 }
 
 /// A lock as the table finds it: by what tells it from all others.

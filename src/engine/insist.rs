@@ -23,7 +23,7 @@ impl Engine {
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
         let until = Instant::now() + self.config.riding_out();
         let memory = (self.config.riding_out() * 2 + LONGER).min(LONGEST_MEMORY);
-        let (request, mut open) = ((self.next_tenure(), memory), false);
+        let (request, mut open) = ((self.next_order(), memory), false);
         loop {
             let answer = match self.connected().await {
                 Ok(mut connection) => connection.order(keys, order, request).await,

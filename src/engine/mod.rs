@@ -19,6 +19,7 @@ mod together;
 mod unsaid;
 mod watchdog;
 mod wheel;
+mod word;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -38,7 +39,7 @@ pub(crate) use together::{Together, acquire_all};
 
 use crate::config::{Config, HandOff};
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Called, Entry, Table, Turn, Visit};
+use crate::engine::entry::{Entry, Table, Turn, Visit};
 use crate::engine::job::Job;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
@@ -46,6 +47,7 @@ use crate::engine::returns::Returns;
 use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
+use crate::engine::word::Word;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Kind, TenureId, ids_of};
 use crate::owner::OwnerId;
@@ -77,6 +79,7 @@ pub(crate) struct Engine {
     releaser: mpsc::UnboundedSender<Job>,
     orphaned: AtomicBool,
     tenures: AtomicU64,
+    orders: AtomicU64,
     waiters: AtomicUsize,
     debts: Debts,
     returns: Arc<Returns>,
@@ -154,6 +157,7 @@ impl Engine {
             releaser,
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
+            orders: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             debts,
             returns: Arc::default(),
@@ -235,6 +239,12 @@ impl Engine {
         TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The number of something that is to be done once. They are dense, since the server remembers many that
+    /// follow each other in one place.
+    fn next_order(&self) -> u64 {
+        self.orders.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Begins a tenure, and has it watched.
     fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
         let renew_at = self.rhythm.first(self.started, Instant::now());
@@ -304,6 +314,13 @@ fn client_id() -> String {
     uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
 }
 
+/// What only the server is told, with a waiter's sign of life, and says back in its grant: 64 random bits.
+fn secret() -> u64 {
+    // The fixed bits of the one half meet random ones in the other.
+    let (high, low) = Uuid::new_v4().as_u64_pair();
+    high ^ low
+}
+
 /// One caller that waits.
 struct Counted<'a>(&'a AtomicUsize);
 
@@ -357,31 +374,6 @@ fn listener(
                 (None, _) => {}
             }
         }
-    }
-}
-
-/// No server of ours numbers so many: a token has room for fewer.
-const GRANTS: u64 = 1 << 53;
-
-/// A word of a message of those who wait for themselves: `<owner field>=<grant>@<sign of life>` for one
-/// that is let in, and `<owner field>` for one that was put out.
-struct Word {
-    id: TenureId,
-    called: Option<Called>,
-}
-
-impl Word {
-    fn for_us(word: &[u8], client: &str) -> Option<Self> {
-        let word = std::str::from_utf8(word).ok()?.strip_prefix(client)?.strip_prefix(':')?;
-        let Some((id, called)) = word.split_once('=') else {
-            return Some(Self { id: TenureId(word.parse().ok()?), called: None });
-        };
-        let (number, beat) = called.split_once('@')?;
-        let called = Called { number: number.parse().ok()?, beat: beat.parse().ok()? };
-        if called.number >= GRANTS {
-            return None;
-        }
-        Some(Self { id: TenureId(id.parse().ok()?), called: Some(called) })
     }
 }
 

@@ -16,7 +16,7 @@ use crate::engine::entry::{Call, Called, Entry, Turn, Visit, Waiting};
 use crate::engine::job::Job;
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure, deadline};
-use crate::engine::{Counted, Engine, PAUSE};
+use crate::engine::{Counted, Engine, PAUSE, secret};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
@@ -93,7 +93,8 @@ pub(crate) async fn acquire(
         answered: false,
         open: false,
         failing: false,
-        beat: None,
+        sign: None,
+        place: 0,
     };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
@@ -114,8 +115,10 @@ struct Caller<'a> {
     open: bool,
     /// The last attempt failed, for now.
     failing: bool,
-    /// The last sign of life that was answered, and when it was sent.
-    beat: Option<(u32, Instant)>,
+    /// The secret of the last sign of life that was answered, and when it was sent.
+    sign: Option<(u64, Instant)>,
+    /// The place in the server's queue, once it was answered.
+    place: u64,
 }
 
 /// What came with the turn.
@@ -271,7 +274,7 @@ impl<'a> Caller<'a> {
             }
             match self.attempt(&entry, manner, offer.take()).await {
                 Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
-                Ok(Attempt::Held(ttl)) => {
+                Ok(Attempt::Held(ttl) | Attempt::Queued(ttl, _)) => {
                     count(self.engine, &mut counted)?;
                     seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
                     insisting = if listening {
@@ -309,14 +312,14 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Takes what a message has granted, if it was granted on the strength of the last sign of life that
-    /// was answered: so long it is ours, and a confirmation makes it more. One that is almost over is asked
-    /// for instead.
+    /// Takes what a message has granted, if it has the secret of the last sign of life that was answered: for
+    /// as long as that keeps a place it is ours, and a confirmation makes it longer. One that is almost over
+    /// is asked for instead. A message without the secret has woken us, and does no more.
     fn answer(&self, called: Called, contender: &mut Contender<'_>) -> Result<Option<Stint>> {
-        let Some((beat, sent)) = self.beat else { return Ok(None) };
+        let Some((secret, sent)) = self.sign else { return Ok(None) };
         let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
         let lease = self.engine.config.claim().min(self.engine.lease(self.wish.lease));
-        if called.beat != beat || deadline(sent, lease) <= Instant::now() + lease / 3 {
+        if called.secret != secret || deadline(sent, lease) <= Instant::now() + lease / 3 {
             return Ok(None);
         }
         let Some(turn) = contender.turn.take() else { return Ok(None) };
@@ -371,8 +374,9 @@ impl<'a> Caller<'a> {
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
         let most = if entry.keys.is_queued() {
-            // Three signs of life while a place lasts.
-            self.engine.config.claim() / 3
+            // Three signs of life while a place lasts, however long each is on its way.
+            let pause = self.engine.config.claim() / 3;
+            self.sign.map_or(pause, |(_, sent)| pause.saturating_sub(sent.elapsed()))
         } else {
             self.engine.config.max_park
         };
@@ -392,7 +396,7 @@ impl<'a> Caller<'a> {
         offer: Option<Offer<'_>>,
     ) -> Result<Attempt, Fault> {
         self.asked = true;
-        let (beat, sent) = (self.beat.map_or(0, |(last, _)| last.wrapping_add(1)), Instant::now());
+        let (secret, sent) = (secret(), Instant::now());
         let acquire = Acquire {
             keys: Arc::clone(&entry.keys),
             id: entry.waits_as().unwrap_or_else(|| self.engine.next_tenure()),
@@ -400,7 +404,8 @@ impl<'a> Caller<'a> {
             manner,
             part: self.wish.part,
             beneath: self.wish.beneath,
-            beat,
+            place: self.place,
+            secret,
             debt: self.engine.debts.incur()?,
         };
         // Also if the future is dropped in between.
@@ -410,9 +415,12 @@ impl<'a> Caller<'a> {
             Some(old) => exchange(self.engine, old, acquire).await,
         };
         match &attempted {
-            Ok(_) => {
+            Ok(attempt) => {
+                if let Attempt::Queued(_, place) = attempt {
+                    self.place = *place;
+                }
                 (self.answered, self.failing, self.open) = (true, false, false);
-                self.beat = Some((beat, sent));
+                self.sign = Some((secret, sent));
                 entry.answered();
                 if let Some(offer) = offer {
                     offer.answered();

@@ -83,7 +83,8 @@ fn asked(
         manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Look },
         part: 1,
         beneath: None,
-        beat: 0,
+        place: 0,
+        secret: 0,
         debt: engine.debts.incur()?,
     })
 }

@@ -59,8 +59,10 @@ pub(crate) struct Acquire {
     pub(crate) part: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) beneath: Option<TenureId>,
-    /// Which sign of life of a waiter this is.
-    pub(crate) beat: u32,
+    /// The place in the queue that the caller was answered before; 0: none. It keeps it under another name too.
+    pub(crate) place: u64,
+    /// What the server says back if it grants this by message.
+    pub(crate) secret: u64,
     /// Counts what may have to be given back, for as long as this may be on its way.
     pub(crate) debt: TaskTrackerToken,
 }
@@ -72,6 +74,8 @@ pub(crate) enum Acquired {
     Granted(u64),
     /// Somebody else's, for so long; `None`: the key has no TTL.
     Held(Option<Duration>),
+    /// As `Held`, and we wait in its queue at this place.
+    Queued(Option<Duration>, u64),
     /// As `Held`, but the server does not let us stand in line: nobody will tell us.
     Unheard(Option<Duration>),
     /// Free, but another client is to have it first.
@@ -341,6 +345,9 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
             Ok(Acquired::Granted(grant.unsigned_abs()))
         }
         [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(*ttl))),
+        [Value::Int(0), Value::Int(ttl), Value::Int(place)] => {
+            Ok(Acquired::Queued(held_for(*ttl), u64::try_from(*place).unwrap_or(0)))
+        }
         [Value::Int(2), Value::Int(_)] => Ok(Acquired::Reserved),
         [Value::Int(3), Value::Int(ttl)] => Ok(Acquired::Unheard(held_for(*ttl))),
         [Value::Int(-1), refusal @ Value::BulkString(_)] => {

@@ -121,14 +121,14 @@ impl Connection<'_> {
     }
 
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner, part, beneath, beat, debt: _ } = acquire;
+        let Acquire { keys, id, lease, manner, part, beneath, place, secret, debt: _ } = acquire;
         let fill = |cmd: &mut Cmd, client: &str| {
             cmd.arg(id.of(client)).arg(part).arg(millis(*lease)).arg(manner.word());
             match beneath {
                 Some(outer) => cmd.arg(outer.of(client)),
                 None => cmd.arg(""),
             };
-            cmd.arg(beat);
+            cmd.arg(place).arg(secret);
         };
         let reply = self.ask(family(keys).acquire, keys, fill).await?;
         self.acquired(&items(reply)?)

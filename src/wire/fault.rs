@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     WrongType,
     /// Others use the name for this.
     Conflict(Source),
+    /// More permits were asked for than there are.
+    Permits(Source),
     /// Nobody has set what was asked about.
     Unset,
     /// The server does not know the script: it did not run.
@@ -36,8 +38,9 @@ type Kind = fn(Source) -> Fault;
 
 /// Codes to look for in a server's error, in this order, wherever they stand: before version 7 the
 /// error of a command within a script hides them in the middle of its text.
-const CODES: [(&str, Kind); 15] = [
+const CODES: [(&str, Kind); 16] = [
     ("CONFLICT", Fault::Conflict),
+    ("PERMITS", Fault::Permits),
     ("UNSET", |_| Fault::Unset),
     ("NOSCRIPT", |_| Fault::NoScript),
     ("WRONGTYPE", |_| Fault::WrongType),
@@ -124,6 +127,10 @@ impl Fault {
                 let kind = said.rsplit("CONFLICT ").next().unwrap_or(&said);
                 Error::Conflict { key: key.to_owned(), kind: kind.trim().to_owned() }
             }
+            Self::Permits(source) => {
+                let (asked, of) = permits(&source.to_string());
+                Error::InvalidPermits { asked, of }
+            }
             Self::Unset => Error::Unset,
             Self::Closed => Error::Closed,
         }
@@ -167,6 +174,13 @@ pub(crate) fn entry(error: &redis::ServerError) -> Fault {
         return Fault::NoScript;
     }
     Fault::from_text(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+}
+
+/// How many were asked for, and of how many, in what a script says: `PERMITS 3 of 2`.
+fn permits(said: &str) -> (u32, u32) {
+    let numbers = said.rsplit("PERMITS ").next().unwrap_or(said);
+    let mut numbers = numbers.split(' ').filter_map(|word| word.trim().parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use crate::config::Layout;
-use crate::keys::{Keys, TenureId};
+use crate::keys::Keys;
 use crate::wire::calls::millis;
 use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
@@ -40,10 +40,10 @@ impl Connection<'_> {
         &mut self,
         keys: &Keys,
         order: Order,
-        (request, memory): (TenureId, Duration),
+        (request, memory): (u64, Duration),
     ) -> Result<i64, Fault> {
         let fill = |cmd: &mut Cmd, client: &str| {
-            cmd.arg(request.of(client)).arg(millis(memory));
+            cmd.arg(format!("{client}:{request}")).arg(millis(memory));
             if let Order::Set { count, ttl } = order {
                 cmd.arg(count).arg(millis(ttl));
             }

@@ -163,6 +163,8 @@ async fn settings_that_contradict_each_other_are_named() {
         (config().max_waiters(0), ["max_waiters", "1"]),
         (config().max_hold(ms), ["max_hold", "watchdog_timeout"]),
         (config().claim_timeout(Duration::from_secs(16)), ["claim_timeout", "watchdog_timeout"]),
+        (config().claim_timeout(Duration::ZERO), ["claim_timeout", "50 ms"]),
+        (config().claim_timeout(ms * 49), ["claim_timeout", "50 ms"]),
         (config().hand_off(turns), ["max_consecutive", "1,023"]),
     ] {
         let error = Client::connect_with(server.url(), wrong).await.unwrap_err();

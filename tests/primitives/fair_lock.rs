@@ -438,10 +438,10 @@ async fn a_message_that_makes_no_sense_is_no_grant() {
         assert!(admin.publish(&channel("a"), &format!("somebody {field}{word}")).await > 0);
     }
     for number in [u64::MAX, 1 << 53].repeat(10) {
-        // What its last sign of life was: with a number that can be, it would be believed.
+        // The secret of its last sign of life: with a number that can be, it would be believed.
         let place: String = admin.cmd(&["HGET", "lock_notes:{a}", &format!("place:{field}")]).await;
-        let beat = place.split(' ').nth(1).expect("its last sign of life");
-        let word = format!("somebody {field}={number}@{beat}");
+        let secret = place.split(' ').nth(1).expect("the secret");
+        let word = format!("somebody {field}={number}@{secret}");
         assert!(admin.publish(&channel("a"), &word).await > 0);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -863,5 +863,128 @@ async fn a_replica_is_not_believed() {
 
     admin.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
     soon(guard.unlock()).await.unwrap();
+    is_clean(&admin).await;
+}
+
+// --- A server that stands still -------------------------------------------------------------------------------------
+
+/// Eight clients wait. Then the server stands still for longer than a place lasts, with the release as the first thing
+/// that it finds when it goes on, and the waiters' signs of life behind it.
+async fn the_order_is_kept_over(server: Server, stall: impl AsyncFn(&Server), rounds: usize) {
+    let ours = client_with(&server, patient()).await;
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(client(&server).await);
+    }
+    for round in 0..rounds {
+        let admin = server.admin().await;
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
+        for (at, client) in clients.iter().enumerate() {
+            let (lock, served) = (client.fair_lock("a"), served.clone());
+            tokio::spawn(async move {
+                let guard = lock.lock().await.expect("its turn comes");
+                served.send(at).expect("the test looks");
+                guard.unlock().await.expect("it is still its own");
+            });
+            queued(&admin, at + 1).await;
+            // Their signs of life are spread evenly, so that a stall begins between two of them.
+            tokio::time::sleep(CLAIM / 3 / 8).await;
+        }
+        drop(served);
+        listened_to(&admin).await;
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            guard.unlock().await.expect("it is still ours");
+        };
+        tokio::join!(stall(&server), release);
+        let mut seen = Vec::new();
+        while let Some(at) = soon(order.recv()).await {
+            seen.push(at);
+        }
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7], "round {round}");
+    }
+}
+
+/// A bit longer than a place lasts.
+const STALL: Duration = Duration::from_millis(1_050);
+
+/// B3: silence during a stall says nothing about those who are silent.
+#[tokio::test]
+async fn a_paused_server_serves_in_the_same_order_when_it_goes_on() {
+    let pause = async |server: &Server| {
+        server.pause();
+        tokio::time::sleep(STALL).await;
+        server.resume();
+    };
+    the_order_is_kept_over(Server::start().await, pause, 5).await;
+}
+
+/// B3.
+#[tokio::test]
+async fn a_script_that_takes_long_does_not_change_the_order() {
+    let busy = async |server: &Server| {
+        let text =
+            "local function ms() local t = redis.call('time') return t[1] * 1000 + t[2] / 1000 end
+            local start = ms() while ms() < start + tonumber(ARGV[1]) do end return 1";
+        let ms = STALL.as_millis().to_string();
+        server.admin().await.cmd::<i64>(&["EVAL", text, "0", &ms]).await;
+    };
+    the_order_is_kept_over(Server::start().await, busy, 3).await;
+}
+
+/// B3: it comes back with its data. Some had a question on the way, and come again under another name.
+#[tokio::test]
+async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
+    let restart = async |server: &Server| {
+        server.stop().await;
+        tokio::time::sleep(STALL).await;
+        server.start_again().await;
+    };
+    the_order_is_kept_over(Server::builder().append_only().start().await, restart, 2).await;
+}
+
+/// A client that dies during a stall is out two claim times later at the latest.
+#[tokio::test]
+async fn a_waiter_that_dies_in_a_stall_costs_the_others_no_more_than_two_claims() {
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let proxy = Proxy::before(&server).await;
+    let dying = Client::connect(proxy.url()).await.unwrap();
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let _dead = next_in_queue(&dying, &admin).await;
+    let waiter = next_in_queue(&client(&server).await, &admin).await;
+    server.pause();
+    let _cut_off = proxy.blackhole(None);
+    tokio::time::sleep(STALL).await;
+    server.resume();
+    let resumed = Instant::now();
+    guard.unlock().await.unwrap();
+    granted(waiter).await.unlock().await.unwrap();
+    let waited = resumed.elapsed();
+    assert!(waited < CLAIM * 2 + CLAIM / 2, "{waited:?}");
+}
+
+// --- Forged messages ------------------------------------------------------------------------------------------------
+
+/// B7: whoever may publish, but not read the keys, can guess the field and count the signs of life. That grants nothing.
+#[tokio::test]
+async fn a_forged_message_grants_nothing() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) = (client(&server).await, client_with(&server, patient()).await);
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    let mut waiter = next_in_queue(&theirs, &admin).await;
+    let field = queue(&admin).await.remove(0);
+    let number = guard.token().get() / 1024 + 1;
+    // Each message makes it ask once more, so that a constant guess is right some time.
+    for _ in 0..20 {
+        let word = format!("somebody {field}={number}@10");
+        assert!(admin.publish(&channel("a"), &word).await > 0);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(is_pending(&mut waiter).await, "it believes what no script said");
+    guard.unlock().await.unwrap();
+    granted(waiter).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }

@@ -8,6 +8,7 @@ use common::fixture::{
     LONG, SOON, client, comes_in, is_pending, lock_keys, scripts, server_and_client,
 };
 use common::{Admin, Proxy, Server, eventually};
+use futures_util::StreamExt;
 use parklock::{Client, Config, CountDownLatch, Error, Layout, Result};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -139,7 +140,8 @@ async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
 
         // Two minutes go by.
         let [request] = admin.cmd::<[String; 1]>(&["ZRANGE", requests, "0", "-1"]).await;
-        admin.cmd::<String>(&["ZINCRBY", requests, "-120000", &request]).await;
+        let back = format!("-{}", 120 << 20); // the seconds stand above twenty bits
+        admin.cmd::<String>(&["ZINCRBY", requests, &back, &request]).await;
         assert_eq!(hasty.count_down_latch("a").count_down().await.unwrap(), 3);
 
         let known: Option<String> = admin.cmd(&["ZSCORE", requests, &request]).await;
@@ -385,4 +387,26 @@ async fn a_client_that_is_closed_answers_who_waits() {
     client.close().await;
     assert!(matches!(answered(waiting).await, Err(Error::Closed)));
     assert!(matches!(client.count_down_latch("a").count_down().await, Err(Error::Closed)));
+}
+
+/// B9: each count is remembered for two minutes, since it may arrive again. Together they must cost little.
+#[tokio::test]
+async fn what_is_remembered_of_many_counts_is_small() {
+    const COUNTS: u64 = 20_000;
+    for (layout, requests) in
+        [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
+    {
+        let server = Server::start().await;
+        let (admin, client) = (server.admin().await, client_of(&server.url(), layout).await);
+        let latch = client.count_down_latch("a");
+        assert!(latch.set(COUNTS + 1).await.unwrap());
+        let count = async |_| latch.count_down().await.unwrap();
+        let counts = futures_util::stream::iter(0..COUNTS).map(count);
+        counts.buffer_unordered(500).for_each(async |_| {}).await;
+        assert_eq!(latch.count().await.unwrap(), Some(1), "{layout:?}: each counted once");
+
+        let bytes: u64 = admin.cmd(&["MEMORY", "USAGE", requests, "SAMPLES", "0"]).await;
+        assert!(bytes < COUNTS * 14, "{layout:?}: {bytes} bytes for {COUNTS} counts");
+        nothing_is_eternal(&admin).await;
+    }
 }

@@ -20,6 +20,9 @@ const CALLERS: usize = 6;
 /// How long a place lasts.
 const CLAIM: u64 = 90;
 
+/// The most permits that anybody sets.
+const MOST: u64 = 7;
+
 const LEASES: [u64; 3] = [25, 120, 400];
 
 macro_rules! script {
@@ -49,6 +52,12 @@ struct Kind {
     parts: &'static [u64],
 }
 
+impl Kind {
+    fn most(self) -> u64 {
+        if self.word == "semaphore" { MOST } else { self.capacity }
+    }
+}
+
 const KINDS: [Kind; 3] = [
     Kind { word: "fair", capacity: 1, parts: &[1] },
     Kind { word: "rw", capacity: 1 << 30, parts: &[1, 1, 1 << 30] },
@@ -62,6 +71,7 @@ struct Caller {
     part: u64,
     lease: u64,
     beat: u32,
+    place: u64,
     /// Until when it believes to hold.
     until: Option<Instant>,
 }
@@ -81,9 +91,16 @@ impl State {
         self.notes.get(note).map_or(0, |number| number.parse().expect("a number"))
     }
 
+    fn is_set(&self) -> bool {
+        self.notes.contains_key("set")
+    }
+
+    /// By the server's clock. That of the places may be behind it, since time is left out in which no script ran.
     fn place_ends(&self, field: &str) -> u64 {
-        let place = self.notes.get(&format!("place:{field}"));
-        place.map_or(0, |place| place.split(' ').next().unwrap().parse().expect("a time"))
+        let Some(place) = self.notes.get(&format!("place:{field}")) else { return 0 };
+        let ends: u64 = place.split(' ').next().unwrap().parse().expect("a time");
+        let behind = self.notes.get("clock").map_or("0", |clock| clock.split(' ').nth(1).unwrap());
+        ends.saturating_add_signed(behind.parse().expect("a time"))
     }
 }
 
@@ -92,6 +109,8 @@ struct Model {
     rng: fastrand::Rng,
     kind: Kind,
     name: String,
+    /// How long a place lasts, in ms.
+    claim: u64,
     callers: Vec<Option<Caller>>,
     made: usize,
     /// Since a key was deleted, notes may speak of those who are no more.
@@ -112,13 +131,19 @@ impl Model {
             "release" => script!("release"),
             "renew" => script!("renew"),
             "status" => script!("status"),
+            "resize" => script!("resize"),
             _ => script!("force_unlock"),
         };
         let mut call = script.key("lock:grants");
         for key in self.keys() {
             call.key(key);
         }
-        call.arg(0).arg(self.kind.word).arg(self.kind.capacity).arg("channel").arg("us").arg(CLAIM);
+        call.arg(0)
+            .arg(self.kind.word)
+            .arg(self.kind.capacity)
+            .arg("channel")
+            .arg("us")
+            .arg(self.claim);
         rest.iter().for_each(|argument| _ = call.arg(argument));
         let reply = call.invoke_async(&mut self.redis).await;
         self.log.push(format!("{what} {rest:?} -> {reply:?}"));
@@ -142,12 +167,16 @@ impl Model {
         let Some(mut caller) = self.callers[at].take() else { return };
         let sent = Instant::now();
         caller.beat += 1;
-        let Caller { field, part, lease, beat, .. } = &caller;
+        let Caller { field, part, lease, beat, place, .. } = &caller;
         let words = [field.clone(), part.to_string(), lease.to_string(), manner.into(), "".into()];
         let mut words = Vec::from(words);
-        words.push(beat.to_string());
+        words.extend([place.to_string(), beat.to_string()]);
         let reply = self.run("acquire", &words).await.unwrap_or_else(|error| self.fail(&error));
-        let (granted, _): (i64, i64) = redis::from_redis_value(reply).expect("two numbers");
+        let reply: Vec<u64> = redis::from_redis_value(reply).expect("numbers");
+        if let [0, _, place] = reply[..] {
+            caller.place = place;
+        }
+        let granted = reply[0];
         if granted == 1 {
             let lease = Duration::from_millis(caller.lease);
             caller.until = Some(sent + lease - lease / 100 - Duration::from_millis(2));
@@ -165,7 +194,7 @@ impl Model {
         let held: u64 = others.map(|caller| caller.part).sum();
         let still = new.until.is_some_and(|until| until > now);
         assert!(
-            !still || held + new.part <= self.kind.capacity,
+            !still || held + new.part <= self.kind.most(),
             "too many hold: {held} and {new:?}\n{}",
             self.log.join("\n")
         );
@@ -182,6 +211,7 @@ impl Model {
                     part: *part.unwrap(),
                     lease: *lease.unwrap(),
                     beat: 0,
+                    place: 0,
                     until: None,
                 });
                 let manner = if self.rng.u8(..5) == 0 { "once" } else { "wait" };
@@ -215,6 +245,10 @@ impl Model {
                 }
             }
             (82..90, _) => _ = self.run("status", &[]).await,
+            (90, _) if self.kind.word == "semaphore" => {
+                let capacity = self.rng.u64(self.kind.capacity..=MOST);
+                self.run("resize", &[capacity.to_string()]).await.expect("it is set");
+            }
             (90..92, _) => {
                 self.callers.iter_mut().flatten().for_each(|caller| caller.until = None);
                 let _ = self.run("force_unlock", &[]).await;
@@ -255,23 +289,26 @@ impl Model {
         if !state.holders.is_empty() && parts != state.number("used") {
             fail("what is in use is not what they hold");
         }
-        if parts > self.kind.capacity {
+        if parts > self.kind.most() {
             fail("more is held than there is");
         }
+        let of_nobody = state.holders.is_empty() && state.queue.is_empty();
         let known = |note: &String| {
             let field = note.strip_prefix("place:").unwrap_or(note);
             state.holders.contains_key(field)
                 || state.queue.iter().any(|waiting| waiting == field)
-                || ["kind", "capacity", "used", "written"].contains(&field)
+                || ["kind", "capacity", "used", "written", "clock", "set"].contains(&field)
         };
-        if !state.notes.keys().all(known) {
+        // The other keys have expired, and no script has run since: the next one forgets.
+        let expired = of_nobody && state.is_set();
+        if !expired && !state.notes.keys().all(known) {
             fail("notes of somebody who is gone");
         }
-        if state.holders.is_empty() && state.queue.is_empty() && !state.notes.is_empty() {
+        if of_nobody && !state.notes.is_empty() && !state.is_set() {
             fail("notes of nobody");
         }
         if let Some(head) = state.queue.first() {
-            let fits = parts + state.number(head) <= self.kind.capacity;
+            let fits = parts + state.number(head) <= state.number("capacity");
             if fits && state.place_ends(head) > state.now {
                 fail("the first in line waits for nothing");
             }
@@ -284,7 +321,7 @@ impl Model {
         self.callers.fill(None);
         self.made += 1;
         let (field, part) = (format!("c:{}", self.made), *self.kind.parts.last().unwrap());
-        self.callers[0] = Some(Caller { field, part, lease: 400, beat: 0, until: None });
+        self.callers[0] = Some(Caller { field, part, lease: 400, beat: 0, place: 0, until: None });
         while self.callers[0].as_ref().unwrap().until.is_none() {
             self.ask(0, "wait").await;
             let state = self.state().await;
@@ -299,7 +336,11 @@ impl Model {
             let field = self.callers[0].take().unwrap().field;
             assert!(self.say("release", vec![field]).await);
         }
-        while self.state().await.ttls != [-2, -2, -2] {
+        loop {
+            let state = self.state().await;
+            if state.ttls[..2] == [-2, -2] && (state.ttls[2] == -2 || state.is_set()) {
+                break;
+            }
             let waited = silent.elapsed();
             assert!(waited < Duration::from_secs(4), "left: {:#?}", self.state().await);
             sleep(Duration::from_millis(20)).await;
@@ -317,6 +358,7 @@ async fn episode(redis: MultiplexedConnection, kind: Kind, seed: u64) {
         rng: fastrand::Rng::with_seed(seed),
         kind,
         name: format!("{} {seed}", kind.word),
+        claim: CLAIM,
         callers: vec![None; CALLERS],
         made: 0,
         tampered: false,
@@ -342,4 +384,79 @@ async fn whatever_happens_the_keys_of_a_queue_make_sense() {
         }
         episodes.join_all().await;
     }
+}
+
+/// Long enough for several scripts in a third of it, on a machine that has other things to do.
+const LONG_CLAIM: u64 = 900;
+
+/// Scripts that are called one by one, of fair locks that nobody else uses.
+async fn alone(server: &Server, name: &str) -> Model {
+    Model {
+        redis: connect(&server.url()).await,
+        rng: fastrand::Rng::new(),
+        kind: KINDS[0],
+        name: name.to_owned(),
+        claim: LONG_CLAIM,
+        callers: Vec::new(),
+        made: 0,
+        tampered: false,
+        said: Vec::new(),
+        log: Vec::new(),
+    }
+}
+
+impl Model {
+    /// A sign of life of this waiter; whether it holds the lock.
+    async fn waits(&mut self, field: &str) -> bool {
+        let words = [field, "1", "60000", "wait", "", "0", "7"].map(str::to_owned);
+        let reply = self.run("acquire", &words).await.expect("an answer");
+        redis::from_redis_value::<Vec<i64>>(reply).expect("numbers")[0] == 1
+    }
+
+    async fn waiters(&mut self) -> Vec<String> {
+        self.state().await.queue
+    }
+}
+
+/// B3: whoever stood in the queue when the scripts ceased stands there when they go on, however long that took.
+#[tokio::test]
+async fn a_place_outlives_a_time_in_which_no_script_runs() {
+    let server = Server::start().await;
+    for stall in [LONG_CLAIM, LONG_CLAIM * 2] {
+        let mut model = alone(&server, &format!("stall {stall}")).await;
+        for field in ["c:1", "c:2", "c:3", "c:4"] {
+            model.waits(field).await;
+        }
+        // Neither one stall nor the next loses a place, if anybody came in between.
+        for _ in 0..3 {
+            sleep(Duration::from_millis(stall)).await;
+            assert!(!model.waits("c:4").await);
+            assert_eq!(model.waiters().await, ["c:2", "c:3", "c:4"]);
+            for field in ["c:2", "c:3"] {
+                assert!(!model.waits(field).await);
+            }
+        }
+        assert!(model.say("release", vec!["c:1".to_owned()]).await);
+        assert_eq!(model.waiters().await, ["c:3", "c:4"], "c:2 was let in");
+    }
+}
+
+/// A waiter that is far away comes rarely. That is no stall, and the dead do not live on by it.
+#[tokio::test]
+async fn who_is_dead_goes_though_the_living_come_rarely() {
+    let server = Server::start().await;
+    let mut model = alone(&server, "rare").await;
+    for field in ["c:1", "c:2", "c:3"] {
+        model.waits(field).await;
+    }
+    let rarely = Duration::from_millis(LONG_CLAIM * 3 / 5);
+    for _ in 0..4 {
+        sleep(rarely).await;
+        assert!(!model.waits("c:3").await);
+    }
+    assert_eq!(model.waiters().await, ["c:3"]);
+    assert!(model.say("release", vec!["c:1".to_owned()]).await);
+    assert_eq!(model.waiters().await, Vec::<String>::new());
+    let holders = model.state().await.holders;
+    assert!(holders.contains_key("c:3"), "{holders:?}");
 }

@@ -2,7 +2,7 @@
 --
 -- KEYS   see fair.lua
 -- ARGV   ..., owner field, 1, lease in ms, manner ('wait': queue if it is not ours now, otherwise now or
---        never), and two that are nothing to a fair lock
+--        never), and three that are nothing to this lock: its messages grant nothing
 -- Reply  1, grant        taken; the grant is the new value of the counter
 --        0, TTL in ms    held by somebody else, or somebody else's turn (-1: the key has no TTL)
 --        an error of CONFLICT: the name is a read-write lock's

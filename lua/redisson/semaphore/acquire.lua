@@ -2,18 +2,18 @@
 --
 -- KEYS   see semaphore.lua
 -- ARGV   ..., owner field, how many, lease in ms, manner (not used: here is no queue), the owner field
---        beneath which it is asked (not used), how often the caller was answered before
+--        beneath which it is asked, its place, and a secret (none of them used: here is no queue)
 -- Reply  1, grant        taken; the grant is the new value of the counter
 --        0, TTL in ms    there are not so many, and no lease ends before; a day if no end is known
---        an error of CONFLICT: 'expirable' only: there is another number of permits in all, or less than
---        what is asked for
+--        an error of PERMITS: there are not so many in all
 --
--- Of a plain semaphore nobody knows how many permits there are in all, so that nobody can disagree.
--- Whoever waits already goes on waiting if that number changes.
+-- How many there are in all is what Redisson's keys say, whatever the handle was made with: it counts only
+-- if the semaphore is not there. Of a plain semaphore nobody knows more than what one of us has set, what is free,
+-- and what we have leased; if that is not known, the handle's number is taken for it.
 --
 -- Run again for the same owner field, it finds its own lease, and takes nothing more.
 
-local field, part, lease_ms, answered = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[12])
+local field, part, lease_ms = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
 if out_of_range(lease_ms) then return redis.error_reply('ERR lease out of range') end
 if not part or part < 1 then return redis.error_reply('ERR part out of range') end
@@ -43,15 +43,22 @@ local function take()
   return { GRANTED, number }
 end
 
+-- More than there are could be waited for without an end.
+local function there_are_too_few()
+  local all = total() or capacity
+  if part > all and available then all = math.max(all, available + leased()) end
+  return part > all, all
+end
+
 local function attempt()
   reap()
-  local there = total()
-  if expirable and there and (answered == 0 and there ~= capacity or part > there) then
-    touch()
-    return redis.error_reply('CONFLICT expirable semaphore with ' .. there .. ' permits')
-  end
   local enough = (available or capacity - leased()) >= part
   if enough or redis.call('zscore', leases, field) then return take() end
+  local too_few, all = there_are_too_few()
+  if too_few then
+    touch()
+    return redis.error_reply(string.format('PERMITS %.0f of %.0f', part, all))
+  end
   if not available then establish(capacity) end
   touch()
   return { HELD, shortest_lease() }
