@@ -42,7 +42,7 @@ async fn client_of(url: &str, layout: Layout) -> Client {
     let config = Config::default().watchdog_timeout(Duration::from_secs(3)).max_park(LONG);
     let config = config.layout(layout);
     let config = config.subscription_linger(Duration::from_millis(50));
-    Client::connect_with(url, config).await.expect("the user may connect")
+    common::fixture::comes_in(url, config).await
 }
 
 /// Waits for the lock that another client gives back, whether it is told or not.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, comes_in, key, lock_keys, server_and_client};
 use common::{Proxy, Server, eventually};
-use parklock::{Client, Config, MultiLock};
+use parklock::{Config, MultiLock};
 use tokio::time::{sleep, timeout};
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn an_attempt_that_runs_late_is_cleared_away() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
-    let client = Client::connect(proxy.url()).await.unwrap();
+    let client = comes_in(proxy.url(), Config::default()).await;
     let late = proxy.script("acquire").nth(1).hold_request();
     let lock = client.lock("a");
     let attempt = tokio::spawn(async move { lock.lock().await });

@@ -59,7 +59,8 @@ async fn count_up(client: Client, mut redis: MultiplexedConnection) -> u64 {
 async fn worker_that_counts_up() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let url = boss.variable("URL");
-    let (client, redis) = (Client::connect(&url).await.unwrap(), connect(&url).await);
+    let (client, redis) =
+        (common::fixture::comes_in(&url, parklock::Config::default()).await, connect(&url).await);
     boss.tell("ready");
     boss.order().await;
     let tasks: JoinSet<u64> = (0..TASKS).map(|_| count_up(client.clone(), redis.clone())).collect();

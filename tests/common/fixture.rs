@@ -34,7 +34,7 @@ pub async fn client_with(server: &Server, config: Config) -> Client {
 /// A client of a server that is there. One that gives it little time to answer may have to try again on a machine that
 /// is busy: the limits are for what comes after.
 pub async fn comes_in(url: impl AsRef<str>, config: Config) -> Client {
-    let connected = timeout(SOON, async {
+    let connected = timeout(LONG, async {
         loop {
             match Client::connect_with(url.as_ref(), config.clone()).await {
                 Err(Error::Unavailable { .. }) => sleep(A_WHILE).await,
