@@ -26,7 +26,9 @@ async fn replies_in_single_bytes_are_understood() {
     assert!(ours.token() > slept);
 
     scene.proxy.reset(None).await;
-    soon(client.lock("b").lock()).await.unwrap().unlock().await.unwrap();
+    // The greeting is some thousand bytes, at a millisecond or more for each.
+    let again = tokio::time::timeout(LONG, client.lock("b").lock()).await.expect("it is back");
+    again.unwrap().unlock().await.unwrap();
     assert!(soon(client.lock("a").is_locked()).await.unwrap());
     soon(ours.unlock()).await.unwrap();
     scene.is_clean().await;
