@@ -148,12 +148,15 @@ end
 local function settle()
   if redis.call('exists', holders, queue) == 0 then return forget() end
   local last = redis.call('zrange', holders, -1, -1, 'WITHSCORES')[2]
-  local ms = math.max(last and last - now or 0, redis.call('pttl', queue))
+  local waited_for = redis.call('pttl', queue)
+  local ms = math.max(last and last - now or 0, waited_for)
   if ms <= 0 then ms = patience end
   redis.call('pexpire', holders, ms)
   redis.call('pexpire', queue, ms)
-  redis.call('hset', notes, 'clock',
-    string.format('%.0f %.0f %d %.0f', now, behind, after_gap, rhythm))
+  if waited_for > 0 then -- nobody else needs the clock, and a refusal then changes nothing
+    redis.call('hset', notes, 'clock',
+      string.format('%.0f %.0f %d %.0f', now, behind, after_gap, rhythm))
+  end
   redis.call('pexpire', notes, string.format('%.0f', is_set and math.max(ms, REMEMBERED) or ms))
 end
 

@@ -179,6 +179,7 @@ async fn everything_queued(url: &str, layout: Layout, admin: &Admin) {
         assert!(more.force_unlock().await.expect("an answer"));
         assert!(matches!(held.unlock().await, Err(Error::Lost)));
     }
+    admin.cmd::<usize>(&["DEL", "lock_notes:{e}", "lock_notes:{f}"]).await; // the numbers that were set
     nobody_listens(admin).await;
 }
 
