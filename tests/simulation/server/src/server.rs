@@ -115,15 +115,15 @@ impl Server {
     fn eval(&mut self, caller: Caller, words: &[&[u8]]) -> Answer {
         let (keys, argv) = split(words)?;
         let hash = self.scripts.load(words[1])?;
-        Ok(self.scripts.run(caller, hash.as_bytes(), keys, argv).unwrap_or_else(no_script))
+        Ok(self.scripts.run(caller, hash.as_bytes(), keys, argv).unwrap_or_else(|| self.no_script()))
     }
 
     fn evalsha(&mut self, caller: Caller, words: &[&[u8]]) -> Answer {
         if words[1].len() != 40 {
-            return Err(no_script());
+            return Err(self.no_script());
         }
         let (keys, argv) = split(words)?;
-        Ok(self.scripts.run(caller, words[1], keys, argv).unwrap_or_else(no_script))
+        Ok(self.scripts.run(caller, words[1], keys, argv).unwrap_or_else(|| self.no_script()))
     }
 
     fn script(&mut self, words: &[&[u8]]) -> Answer {
@@ -145,6 +145,12 @@ impl Server {
             (b"KILL", []) => Err(Reply::error("NOTBUSY No scripts in execution right now.")),
             _ => unknown(),
         }
+    }
+
+    fn no_script(&self) -> Reply {
+        let version = self.state.borrow().version;
+        let advice = if version.is_valkey() { "" } else { " Please use EVAL." };
+        Reply::error(format!("NOSCRIPT No matching script.{advice}"))
     }
 
     /// All keys, by database and name.
@@ -230,14 +236,22 @@ impl Server {
         Snapshot(self.state.borrow().keys.clone())
     }
 
+    /// Puts these in place of all keys.
+    pub fn restore(&mut self, now: u64, entries: &[Entry]) {
+        let mut state = self.state.borrow_mut();
+        state.now = now;
+        let now = state.now_ms();
+        state.keys = vec![Database::default(); DATABASES];
+        for entry in entries {
+            let ends = (entry.pttl >= 0).then_some(now + entry.pttl);
+            state.keys[entry.database].put(&entry.key, (&entry.content).into(), ends);
+        }
+    }
+
     /// Puts a copy in place of all keys.
     pub fn load(&mut self, snapshot: Snapshot) {
         self.state.borrow_mut().keys = snapshot.0;
     }
-}
-
-fn no_script() -> Reply {
-    Reply::error("NOSCRIPT No matching script. Please use EVAL.")
 }
 
 type Words<'a> = &'a [&'a [u8]];

@@ -1,6 +1,6 @@
 //! The key space, to be kept or looked at.
 
-use crate::keys::{Database, Value};
+use crate::keys::{Database, Hash, Value, Zset};
 
 /// A copy of all keys at one moment.
 #[derive(Clone, Debug)]
@@ -41,6 +41,27 @@ impl From<&Value> for Content {
             ),
             Value::List(list) => Self::List(list.iter().cloned().collect()),
             Value::Zset(zset) => Self::Zset(zset.members().to_vec()),
+        }
+    }
+}
+
+impl From<&Content> for Value {
+    fn from(content: &Content) -> Self {
+        match content {
+            Content::Text(text) => Self::Text(text.clone()),
+            Content::Hash(pairs) => {
+                let mut hash = Hash::default();
+                for (field, value) in pairs {
+                    hash.set(field, value);
+                }
+                Self::Hash(hash)
+            }
+            Content::List(items) => Self::List(items.iter().cloned().collect()),
+            Content::Zset(members) => {
+                let mut zset = Zset::default();
+                members.iter().for_each(|(member, score)| zset.set(member, *score));
+                Self::Zset(zset)
+            }
         }
     }
 }

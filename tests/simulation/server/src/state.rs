@@ -413,31 +413,45 @@ impl State {
     // Refusals that several commands share.
 
     fn unknown(&self, words: &[&[u8]]) -> Reply {
-        let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
-        let name = text(words[0]);
-        if self.version.is_6() {
-            let args: String =
-                words[1..].iter().map(|word| format!("`{}`, ", text(word))).collect();
-            return Reply::error(format!(
-                "ERR unknown command `{name}`, with args beginning with: {args}"
-            ));
+        let name = c_text(words[0], 128);
+        let (open, close, behind) = if self.version.is_6() { ('`', '`', ", ") } else { ('\'', '\'', " ") };
+        let mut args = String::new();
+        for word in &words[1..] {
+            if args.len() >= 128 {
+                break;
+            }
+            args += &format!("{open}{}{close}{behind}", c_text(word, 128 - args.len()));
         }
-        let args: String = words[1..].iter().map(|word| format!("'{}' ", text(word))).collect();
-        Reply::error(format!("ERR unknown command '{name}', with args beginning with: {args}"))
+        Reply::error(format!("ERR unknown command {open}{name}{close}, with args beginning with: {args}"))
     }
 
+    /// A subcommand that is not there, or not with so many words.
     pub(crate) fn unknown_subcommand(&self, words: &[&[u8]]) -> Reply {
-        let text = String::from_utf8_lossy(words.get(1).copied().unwrap_or_default());
-        let command = String::from_utf8_lossy(words[0]).to_uppercase();
-        Reply::error(match self.version {
-            Version::Redis6_2 => {
-                format!(
-                    "ERR Unknown subcommand or wrong number of arguments for '{text}'. Try {command} HELP."
-                )
-            }
-            _ => format!("ERR unknown subcommand '{text}'. Try {command} HELP."),
-        })
+        let text = c_text(words.get(1).copied().unwrap_or_default(), 128);
+        let command = String::from_utf8_lossy(words[0]).to_lowercase();
+        let upper = command.to_uppercase();
+        if self.version.is_6() {
+            let text = format!("ERR Unknown subcommand or wrong number of arguments for '{text}'. Try {upper} HELP.");
+            return Reply::error(text);
+        }
+        let known: &[&str] = match &*command {
+            "script" => &["load", "exists", "flush", "kill"],
+            "client" => &["id", "getname", "setname", "kill"],
+            "pubsub" => &["channels", "numsub", "numpat"],
+            _ => &[],
+        };
+        let lower = text.to_lowercase();
+        if known.contains(&&*lower) || self.version.is_valkey() && lower == "setinfo" {
+            return wrong_arity(&format!("{command}|{lower}"));
+        }
+        Reply::error(format!("ERR unknown subcommand '{text}'. Try {upper} HELP."))
     }
+}
+
+/// As C prints it: to its first NUL, and no longer than this.
+fn c_text(bytes: &[u8], most: usize) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end.min(most)]).into_owned()
 }
 
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

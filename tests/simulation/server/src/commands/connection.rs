@@ -6,7 +6,6 @@ use crate::number;
 use crate::reply::{Answer, Reply, refusal};
 use crate::resp::Protocol;
 use crate::state::{Caller, State};
-use crate::version::Version;
 
 pub(super) fn ping(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     if words.len() > 2 {
@@ -24,13 +23,9 @@ pub(super) fn echo(_: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
 }
 
 pub(super) fn select(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
-    let invalid = || match state.version {
-        Version::Redis6_2 => Reply::error("ERR invalid DB index"),
-        _ => refusal::not_an_integer(),
-    };
     let number = number::integer(words[1])
         .filter(|number| i32::try_from(*number).is_ok())
-        .ok_or_else(invalid)?;
+        .ok_or_else(refusal::not_an_integer)?;
     let database = usize::try_from(number).ok().filter(|database| *database < DATABASES);
     let database = database.ok_or_else(|| Reply::error("ERR DB index is out of range"))?;
     state.select(caller, database);

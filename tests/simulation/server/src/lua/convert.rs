@@ -15,8 +15,9 @@ pub(super) fn words(
 ) -> Result<Vec<usize>, Barred> {
     if args.is_empty() {
         return Err(Barred(match version {
+            Version::Redis6_2 => "Please specify at least one argument for redis.call()".into(),
+            Version::Redis7_0 => "Please specify at least one argument for this redis lib call".into(),
             Version::Valkey9_1 => "Please specify at least one argument for this call".into(),
-            _ => "Please specify at least one argument for this redis.call() call".into(),
         }));
     }
     let mut ends = Vec::with_capacity(args.len());
@@ -119,8 +120,7 @@ pub(super) fn failure(error: &Value, hash: &str, version: Version) -> Reply {
             text.extend_from_slice(
                 format!("ERR Error running script (call to f_{hash}): ").as_bytes(),
             );
-            text.extend_from_slice(&message.as_bytes());
-            text.push(b'\n');
+            text.extend_from_slice(message.as_bytes().trim_ascii_end());
         }
         Value::Table(table) => {
             text = text_of(table, "err").unwrap_or_else(|| b"ERR unknown error".to_vec());

@@ -1,6 +1,7 @@
 //! Scripts: Lua 5.1 with the server's sandbox around it.
 
 mod convert;
+mod source;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -42,7 +43,7 @@ impl Scripts {
         let hash = sha1_smol::Sha1::from(text).digest().to_string();
         if !self.known.contains_key(&hash) {
             // Within a function, as the real server compiles it: messages and lines are the same.
-            let wrapped = [b"return function() ", text, b"\nend"].concat();
+            let wrapped = [b"return function() ", &*source::without_tail_calls(text), b"\nend"].concat();
             let chunk =
                 self.lua.load(wrapped).set_name(SCRIPT).set_mode(mlua::chunk::ChunkMode::Text);
             let compiled =
@@ -182,7 +183,7 @@ fn caller_of_commands(
 /// Where an error was raised: the source and the line of the script's function, seen from the handler.
 fn raised_at(lua: &Lua) -> (Option<String>, Option<i64>) {
     // 0 is this function, 1 the handler, 2 whoever raised it: C's `error`, the prelude's `redis.call`, or the script.
-    for level in 2..5 {
+    for level in 2..8 {
         let place = lua.inspect_stack(level, |debug| {
             let source = debug.source();
             let is_c = source.what == "C";

@@ -20,6 +20,18 @@ for _, name in ipairs({ 'dofile', 'loadfile', 'print', 'require', 'module', 'new
 end
 math.random, math.randomseed = nil, nil -- theirs would not be repeatable: C's generator is shared by the process
 
+-- Newer servers hand the text of an error to whoever catches it, not its table.
+if not old then
+  local pcall = pcall
+  local function caught(fine, err, ...)
+    if not fine and type(err) == 'table' and type(err.err) == 'string' then return false, err.err end
+    return fine, err, ...
+  end
+  _G.pcall = function(...)
+    return caught(pcall(...))
+  end
+end
+
 local function explain(err)
   local source, line = caller()
   if old then
