@@ -51,7 +51,8 @@ pub(crate) fn score(value: f64, version: Version) -> String {
 
 /// A Lua number as an argument of a command.
 pub(crate) fn argument(out: &mut Vec<u8>, value: f64, version: Version) {
-    if value == value.trunc() && value.abs() < 1e15 && !(value == 0.0 && value.is_sign_negative()) {
+    let negative_zero = value == 0.0 && value.is_sign_negative() && !version.is_valkey();
+    if value == value.trunc() && value.abs() < 1e15 && !negative_zero {
         return write_integer(out, value as i64);
     }
     let text = if version.is_valkey() { shortest(value) } else { general(value) };
@@ -83,20 +84,24 @@ pub(crate) fn general(value: f64) -> String {
 
 /// The shortest text that is read as the same number, as newer servers write it.
 fn shortest(value: f64) -> String {
-    if value == value.trunc() && value.abs() < 9.2e18 && !(value == 0.0 && value.is_sign_negative())
-    {
+    let negative_zero = value == 0.0 && value.is_sign_negative();
+    if value == value.trunc() && value.abs() < 9.2e18 && !negative_zero {
         return (value as i64).to_string();
     }
     if value.is_nan() || value.is_infinite() {
         return general(value);
     }
-    let scientific = format!("{value:e}");
+    let scientific = format!("{:e}", value.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-7..21).contains(&exponent) {
-        return format!("{value}");
+    let digits = mantissa.len() as i32 - i32::from(mantissa.contains('.'));
+    let last = exponent - (digits - 1); // the power of ten of the last digit
+    let sign = if value.is_sign_negative() { "-" } else { "" };
+    let plain = if last >= 0 { exponent < digits + 7 } else { last > -7 || exponent.abs() < 4 };
+    if plain {
+        return format!("{sign}{}", value.abs());
     }
-    format!("{mantissa}e{}{}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    format!("{sign}{mantissa}e{}{}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
 /// A C cast to a 64-bit integer, as x86-64 carries it out.
@@ -122,6 +127,14 @@ pub(crate) fn write_integer(out: &mut Vec<u8>, value: i64) {
 }
 
 /// The end of a span of scores: as a score, but looser about what stands before it.
+///
+/// C reads it to its first NUL, past blanks in front; nothing at all is 0, and what is too large is infinite.
 pub(crate) fn bound(text: &[u8]) -> Option<f64> {
-    double(text)
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    let text = text[..end].trim_ascii_start();
+    if end == 0 {
+        return Some(0.0);
+    }
+    let read: Option<f64> = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    double(text).or(read).filter(|value| !value.is_nan())
 }

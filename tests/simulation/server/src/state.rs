@@ -173,7 +173,7 @@ impl State {
             return barred(match self.version {
                 Version::Redis6_2 => "This Redis command is not allowed from scripts",
                 Version::Redis7_0 => "This Redis command is not allowed from script",
-                Version::Valkey9_1 => "This command is not allowed from script",
+                Version::Valkey9_1 => "This Valkey command is not allowed from script",
             });
         }
         if let Some(denial) = self.denial(run.caller, command, words) {
@@ -449,7 +449,7 @@ impl State {
 }
 
 /// As C prints it: to its first NUL, and no longer than this.
-fn c_text(bytes: &[u8], most: usize) -> String {
+pub(crate) fn c_text(bytes: &[u8], most: usize) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end.min(most)]).into_owned()
 }

@@ -5,7 +5,7 @@ use crate::keys::DATABASES;
 use crate::number;
 use crate::reply::{Answer, Reply, refusal};
 use crate::resp::Protocol;
-use crate::state::{Caller, State};
+use crate::state::{Caller, State, c_text};
 
 pub(super) fn ping(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     if words.len() > 2 {
@@ -23,9 +23,11 @@ pub(super) fn echo(_: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
 }
 
 pub(super) fn select(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
-    let number = number::integer(words[1])
-        .filter(|number| i32::try_from(*number).is_ok())
-        .ok_or_else(refusal::not_an_integer)?;
+    let number = number::integer(words[1]).ok_or_else(refusal::not_an_integer)?;
+    if i32::try_from(number).is_err() {
+        let text = "ERR value is out of range, value must between -2147483648 and 2147483647";
+        return Err(Reply::error(text));
+    }
     let database = usize::try_from(number).ok().filter(|database| *database < DATABASES);
     let database = database.ok_or_else(|| Reply::error("ERR DB index is out of range"))?;
     state.select(caller, database);
@@ -80,7 +82,7 @@ pub(super) fn hello(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answe
                 after
             }
             _ => {
-                let option = String::from_utf8_lossy(option);
+                let option = c_text(option, 128);
                 return Err(Reply::error(format!("ERR Syntax error in HELLO option '{option}'")));
             }
         };
@@ -134,7 +136,9 @@ pub(super) fn client(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
             Ok(Reply::ok())
         }
         (b"SETINFO", [_, _]) if state.version.is_valkey() => set_info(words),
-        (b"KILL", filters) => kill(state, caller, filters),
+        (b"KILL", [_address]) => Err(Reply::error("ERR No such client")),
+        (b"KILL", []) if state.version.is_6() => Err(refusal::syntax()),
+        (b"KILL", filters) if !filters.is_empty() => kill(state, caller, filters),
         _ => Err(state.unknown_subcommand(words)),
     }
 }
@@ -156,18 +160,19 @@ fn set_info(words: &[&[u8]]) -> Answer {
 
 /// By `ID`, by `TYPE normal` or `TYPE pubsub`, with `SKIPME`.
 fn kill(state: &mut State, caller: Caller, filters: &[&[u8]]) -> Answer {
-    if filters.len() < 2 {
-        return Err(Reply::error("ERR No such client"));
-    }
     let (mut id, mut listens, mut skip_me) = (None, None, true);
     for filter in filters.chunks(2) {
         let &[name, value] = filter else { return Err(refusal::syntax()) };
         let value = value.to_ascii_lowercase();
         match (&*name.to_ascii_uppercase(), &*value) {
             (b"ID", value) => {
-                let number = number::integer(value).filter(|id| *id > 0);
-                let text = "ERR client-id should be greater than 0";
-                id = Some(number.ok_or_else(|| Reply::error(text))? as u64);
+                let number = number::integer(value);
+                // To 6.2, 0 is any client.
+                if !(state.version.is_6() && number == Some(0)) {
+                    let text = "ERR client-id should be greater than 0";
+                    let number = number.filter(|id| *id > 0);
+                    id = Some(number.ok_or_else(|| Reply::error(text))? as u64);
+                }
             }
             (b"TYPE", b"normal") => listens = Some(false),
             (b"TYPE", b"pubsub") => listens = Some(true),

@@ -5,7 +5,7 @@ use super::{owned, there};
 use crate::glob;
 use crate::number;
 use crate::reply::{Answer, Reply, refusal};
-use crate::state::{Caller, State};
+use crate::state::{Caller, State, c_text};
 
 pub(super) fn del(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     let (keys, now) = there(state, caller);
@@ -75,7 +75,7 @@ impl Condition {
                 b"GT" => condition.later = true,
                 b"LT" => condition.earlier = true,
                 _ => {
-                    let word = String::from_utf8_lossy(word);
+                    let word = c_text(word, 128);
                     return Err(Reply::error(format!("ERR Unsupported option {word}")));
                 }
             }

@@ -113,26 +113,23 @@ pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
     let (mut rank, mut count, mut most) = (1, None, 0);
     for option in words[3..].chunks(2) {
         let &[name, value] = option else { return Err(refusal::syntax()) };
-        let value = number::integer(value).ok_or_else(refusal::not_an_integer);
+        let positive = |name: &str| {
+            let number = number::integer(value).filter(|number| *number >= 0);
+            number.ok_or_else(|| Reply::error(format!("ERR {name} can't be negative")))
+        };
         match &*name.to_ascii_uppercase() {
-            b"RANK" => rank = value?,
-            b"COUNT" => count = Some(value?),
-            b"MAXLEN" => most = value?,
+            b"RANK" => rank = number::integer(value).ok_or_else(refusal::not_an_integer)?,
+            b"COUNT" => count = Some(positive("COUNT")?),
+            b"MAXLEN" => most = positive("MAXLEN")?,
             _ => return Err(refusal::syntax()),
+        }
+        if rank == 0 {
+            let text = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
+                        or use negative to start from the end of the list";
+            return Err(Reply::error(text));
         }
     }
     let (keys, now) = there(state, caller);
-    if rank == 0 {
-        let text = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
-                    or use negative to start from the end of the list";
-        return Err(Reply::error(text));
-    }
-    if count.is_some_and(|count| count < 0) {
-        return Err(Reply::error("ERR COUNT can't be negative"));
-    }
-    if most < 0 {
-        return Err(Reply::error("ERR MAXLEN can't be negative"));
-    }
     let Some(list) = keys.get::<List>(words[1], now)? else {
         return Ok(if count.is_some() { Reply::Array(Vec::new()) } else { Reply::Nil });
     };

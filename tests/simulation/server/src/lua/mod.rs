@@ -42,24 +42,20 @@ impl Scripts {
     pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
         let hash = sha1_smol::Sha1::from(text).digest().to_string();
         if !self.known.contains_key(&hash) {
-            // Within a function, as the real server compiles it: messages and lines are the same.
-            let wrapped = [b"return function() ", &*source::without_tail_calls(text), b"\nend"].concat();
-            let chunk =
-                self.lua.load(wrapped).set_name(SCRIPT).set_mode(mlua::chunk::ChunkMode::Text);
-            let compiled =
-                chunk.eval::<Function>().map_err(|error| self.does_not_compile(&hash, &error))?;
+            let compiled = self.compile(&source::without_tail_calls(text));
+            let compiled = compiled.map_err(|error| does_not_compile(&error))?;
             self.known.insert(hash.clone(), compiled);
         }
         Ok(hash)
     }
 
-    fn does_not_compile(&self, hash: &str, error: &mlua::Error) -> Reply {
-        let text = match error {
-            mlua::Error::SyntaxError { message, .. } => message.clone(),
-            other => other.to_string(),
-        };
-        let _ = hash;
-        Reply::error(format!("ERR Error compiling script (new function): {text}"))
+    fn compile(&self, text: &[u8]) -> mlua::Result<Function> {
+        let chunk = |text: Vec<u8>| self.lua.load(text).set_name(SCRIPT).set_mode(mlua::chunk::ChunkMode::Text);
+        if self.version.is_valkey() {
+            return chunk(text.to_vec()).into_function();
+        }
+        // Within a function, as Redis does: messages are the same.
+        chunk([b"return function() ", text, b"\nend"].concat()).eval()
     }
 
     pub(crate) fn knows(&self, hash: &[u8]) -> bool {
@@ -110,6 +106,14 @@ impl Scripts {
         }
         Ok(table)
     }
+}
+
+fn does_not_compile(error: &mlua::Error) -> Reply {
+    let text = match error {
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    Reply::error(format!("ERR Error compiling script (new function): {text}"))
 }
 
 fn sandbox(version: Version, state: &Rc<RefCell<State>>) -> mlua::Result<(Lua, Function)> {

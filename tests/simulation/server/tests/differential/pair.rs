@@ -145,7 +145,8 @@ impl Pair {
         }
         match self.rng.u8(..100) {
             0 => self.flush_scripts(),
-            1..6 => self.subscribe(),
+            // The listener is somebody else on the real server, and may do everything.
+            1..6 if self.mode != Mode::DeniedChannels => self.subscribe(),
             6..40 => {
                 let words = plain::command(&mut self.rng, self.now);
                 self.ask(words);
