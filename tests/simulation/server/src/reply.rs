@@ -34,8 +34,16 @@ impl Reply {
         Self::Status(b"OK".to_vec())
     }
 
+    /// An error in these words. A character up to U+00FF stands for that byte: errors quote what clients sent.
     pub(crate) fn error(text: impl AsRef<str>) -> Self {
-        Self::Error(text.as_ref().as_bytes().to_vec())
+        let mut bytes = Vec::with_capacity(text.as_ref().len());
+        for char in text.as_ref().chars() {
+            match u8::try_from(u32::from(char)) {
+                Ok(byte) => bytes.push(byte),
+                Err(_) => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        Self::Error(bytes)
     }
 
     pub(crate) fn bulk(text: impl AsRef<[u8]>) -> Self {

@@ -115,7 +115,10 @@ impl Server {
     fn eval(&mut self, caller: Caller, words: &[&[u8]]) -> Answer {
         let (keys, argv) = split(words)?;
         let hash = self.scripts.load(words[1])?;
-        Ok(self.scripts.run(caller, hash.as_bytes(), keys, argv).unwrap_or_else(|| self.no_script()))
+        Ok(self
+            .scripts
+            .run(caller, hash.as_bytes(), keys, argv)
+            .unwrap_or_else(|| self.no_script()))
     }
 
     fn evalsha(&mut self, caller: Caller, words: &[&[u8]]) -> Answer {

@@ -414,7 +414,8 @@ impl State {
 
     fn unknown(&self, words: &[&[u8]]) -> Reply {
         let name = c_text(words[0], 128);
-        let (open, close, behind) = if self.version.is_6() { ('`', '`', ", ") } else { ('\'', '\'', " ") };
+        let (open, close, behind) =
+            if self.version.is_6() { ('`', '`', ", ") } else { ('\'', '\'', " ") };
         let mut args = String::new();
         for word in &words[1..] {
             if args.len() >= 128 {
@@ -422,7 +423,9 @@ impl State {
             }
             args += &format!("{open}{}{close}{behind}", c_text(word, 128 - args.len()));
         }
-        Reply::error(format!("ERR unknown command {open}{name}{close}, with args beginning with: {args}"))
+        Reply::error(format!(
+            "ERR unknown command {open}{name}{close}, with args beginning with: {args}"
+        ))
     }
 
     /// A subcommand that is not there, or not with so many words.
@@ -431,7 +434,9 @@ impl State {
         let command = String::from_utf8_lossy(words[0]).to_lowercase();
         let upper = command.to_uppercase();
         if self.version.is_6() {
-            let text = format!("ERR Unknown subcommand or wrong number of arguments for '{text}'. Try {upper} HELP.");
+            let text = format!(
+                "ERR Unknown subcommand or wrong number of arguments for '{text}'. Try {upper} HELP."
+            );
             return Reply::error(text);
         }
         let known: &[&str] = match &*command {
@@ -448,10 +453,10 @@ impl State {
     }
 }
 
-/// As C prints it: to its first NUL, and no longer than this.
+/// As C prints it: to its first NUL, and no longer than this. Each byte is a character: see [`Reply::error`].
 pub(crate) fn c_text(bytes: &[u8], most: usize) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end.min(most)]).into_owned()
+    bytes[..end.min(most)].iter().copied().map(char::from).collect()
 }
 
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -499,6 +504,9 @@ impl Denial<'_> {
             }
             (Self::Channel(..), Version::Redis7_0) => {
                 "The user executing the script can't access at least one of the channels mentioned in the command".into()
+            }
+            (Self::Channel(_), Version::Valkey9_1) => {
+                "ACL failure in script: No permissions to access a channel".into()
             }
             (_, Version::Valkey9_1) => format!("ACL failure in script: {}", self.valkey()),
         }

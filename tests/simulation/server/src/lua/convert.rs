@@ -16,7 +16,9 @@ pub(super) fn words(
     if args.is_empty() {
         return Err(Barred(match version {
             Version::Redis6_2 => "Please specify at least one argument for redis.call()".into(),
-            Version::Redis7_0 => "Please specify at least one argument for this redis lib call".into(),
+            Version::Redis7_0 => {
+                "Please specify at least one argument for this redis lib call".into()
+            }
             Version::Valkey9_1 => "Please specify at least one argument for this call".into(),
         }));
     }

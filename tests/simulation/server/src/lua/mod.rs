@@ -50,7 +50,9 @@ impl Scripts {
     }
 
     fn compile(&self, text: &[u8]) -> mlua::Result<Function> {
-        let chunk = |text: Vec<u8>| self.lua.load(text).set_name(SCRIPT).set_mode(mlua::chunk::ChunkMode::Text);
+        let chunk = |text: Vec<u8>| {
+            self.lua.load(text).set_name(SCRIPT).set_mode(mlua::chunk::ChunkMode::Text)
+        };
         if self.version.is_valkey() {
             return chunk(text.to_vec()).into_function();
         }

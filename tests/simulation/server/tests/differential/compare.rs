@@ -47,7 +47,9 @@ pub fn texts(windows: &[Window], left: &[u8], right: &[u8]) -> Likeness {
             (None, None) => return Likeness::Stamped,
             (Some(left), Some(right)) if left == right => {}
             (Some(left), Some(right)) => {
-                let stamp = |run: &[u8]| std::str::from_utf8(run).ok().filter(|run| run.len() == 16)?.parse().ok();
+                let stamp = |run: &[u8]| {
+                    std::str::from_utf8(run).ok().filter(|run| run.len() == 16)?.parse().ok()
+                };
                 let stamps = stamp(left).zip(stamp(right));
                 if !stamps.is_some_and(|(left, right)| both_within(windows, left, right)) {
                     return Likeness::Different;
@@ -83,13 +85,21 @@ pub fn key_spaces(windows: &[Window], left: &[Entry], right: &[Entry]) -> Likene
     if left.len() != right.len() {
         return Likeness::Different;
     }
-    left.iter().zip(right).map(|(left, right)| entries(windows, left, right)).max().unwrap_or(Likeness::Equal)
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| entries(windows, left, right))
+        .max()
+        .unwrap_or(Likeness::Equal)
 }
 
 pub fn entries(windows: &[Window], left: &Entry, right: &Entry) -> Likeness {
     // The real server's TTLs are read by a script: beyond 2^53, Lua rounds them.
     let exact = left.pttl.max(right.pttl) < 1 << 53;
-    let ttls = if exact { left.pttl == right.pttl } else { left.pttl as f64 / right.pttl as f64 - 1.0 < 1e-12 };
+    let ttls = if exact {
+        left.pttl == right.pttl
+    } else {
+        left.pttl as f64 / right.pttl as f64 - 1.0 < 1e-12
+    };
     if (left.database, &left.key) != (right.database, &right.key) || !ttls {
         return Likeness::Different;
     }

@@ -19,7 +19,12 @@ impl Frame {
         let text = line.strip_suffix(b"\r\n").expect("a line has an end");
         let (&kind, text) = text.split_first().expect("a line has a kind");
         let mut frame = Self { kind, text: text.to_vec(), items: Vec::new() };
-        let number = || std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()).expect("a length");
+        let number = || {
+            std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse::<i64>().ok())
+                .expect("a length")
+        };
         match kind {
             b'$' | b'=' if number() >= 0 => {
                 let mut bytes = vec![0; number() as usize + 2];

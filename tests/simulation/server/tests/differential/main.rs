@@ -43,7 +43,9 @@ fn it_answers_as_valkey_9_1_does() {
 
 fn compare_with(version: Version) {
     let Some(program) = real::program(version) else {
-        let text = format!("{version:?} is not installed: nothing was compared with it (see scripts/servers)");
+        let text = format!(
+            "{version:?} is not installed: nothing was compared with it (see scripts/servers)"
+        );
         assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{text}");
         return eprintln!("{text}");
     };
@@ -58,8 +60,12 @@ fn compare_with(version: Version) {
         pair.step();
     }
     let tally = &pair.tally;
-    println!("{version:?}: {:.0} steps a second, {tally:?}", tally.steps as f64 / begun.elapsed().as_secs_f64());
+    println!(
+        "{version:?}: {:.0} steps a second, {tally:?}",
+        tally.steps as f64 / begun.elapsed().as_secs_f64()
+    );
     assert!(pair.count() == 0, "PARKLOCK_SEED={seed}\n{}", pair.verdict());
-    let much = tally.granted * 50 > tally.steps && tally.skipped * 2 < tally.steps && tally.pushes > 0;
+    let much =
+        tally.granted * 50 > tally.steps && tally.skipped * 2 < tally.steps && tally.pushes > 0;
     assert!(much, "too little was compared: {tally:?}");
 }

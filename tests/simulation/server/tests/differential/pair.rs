@@ -74,7 +74,10 @@ impl Pair {
         let real = Real::start(version, program);
         let mut sim = Server::new(version);
         let mut boss = real.connect();
-        assert_eq!(boss.ask(&["ACL", "SETUSER", "boss", "on", "nopass", "+@all", "~*", "&*"]).text, b"OK");
+        assert_eq!(
+            boss.ask(&["ACL", "SETUSER", "boss", "on", "nopass", "+@all", "~*", "&*"]).text,
+            b"OK"
+        );
         let allow = ["ACL", "SETUSER", "default", "on", "nopass", "+@all", "~*", "&*"];
         assert_eq!(boss.ask(&allow).text, b"OK");
         assert_eq!(boss.ask(&["AUTH", "boss", ""]).text, b"OK");
@@ -108,7 +111,11 @@ impl Pair {
         for client in self.clients.iter_mut().chain([&mut self.listener]) {
             let hello = ["HELLO", client.protocol];
             assert_ne!(client.wire.ask(&hello).kind, b'-');
-            self.sim.receive(client.conn, &request(&hello.map(|word| word.as_bytes().to_vec())), self.now);
+            self.sim.receive(
+                client.conn,
+                &request(&hello.map(|word| word.as_bytes().to_vec())),
+                self.now,
+            );
         }
         self.sim.output();
     }
@@ -202,14 +209,16 @@ impl Pair {
             replies += usize::from(!frame.is_push());
             frames.push(frame);
         }
-        let (begin, end) = (frames.remove(0).micros(), frames.pop().expect("three replies").micros());
+        let (begin, end) =
+            (frames.remove(0).micros(), frames.pop().expect("three replies").micros());
 
         self.now = begin;
         self.sim.receive(client.conn, &request(&words), begin);
         let (conn, listener) = (client.conn, self.listener.conn);
         let output = self.sim.output();
         let sent = |to: Conn| -> Vec<Frame> {
-            let pieces = output.iter().filter(|(conn, _)| *conn == to).flat_map(|(_, bytes)| bytes.clone());
+            let pieces =
+                output.iter().filter(|(conn, _)| *conn == to).flat_map(|(_, bytes)| bytes.clone());
             Frame::all(&pieces.collect::<Vec<_>>())
         };
         let (mut ours, mut ours_heard, mut pushes) = (sent(conn), sent(listener), Vec::new());
@@ -225,7 +234,9 @@ impl Pair {
         }
         self.tally.pushes += pushes.len();
         self.tally.errors += usize::from(frames.last().is_some_and(|frame| frame.kind == b'-'));
-        self.tally.granted += usize::from(frames.iter().any(|frame| frame.items.first().is_some_and(|code| code.text == b"1")));
+        self.tally.granted += usize::from(
+            frames.iter().any(|frame| frame.items.first().is_some_and(|code| code.text == b"1")),
+        );
         if crossed {
             self.tally.skipped += 1;
             self.take_over();
@@ -236,7 +247,9 @@ impl Pair {
             let likeness = compare::frames(&self.windows, &frames, &ours);
             let pushed = compare::frames(&self.windows, &pushes, &ours_heard);
             if likeness.max(pushed) == Likeness::Different {
-                let what = format!("real:      {frames:?}\n  simulated: {ours:?}\n  pushes:    {pushes:?}\n  simulated: {ours_heard:?}");
+                let what = format!(
+                    "real:      {frames:?}\n  simulated: {ours:?}\n  pushes:    {pushes:?}\n  simulated: {ours_heard:?}"
+                );
                 self.differ(&words, what);
             }
         }
@@ -248,12 +261,14 @@ impl Pair {
     /// The listener comes to a channel or goes.
     fn subscribe(&mut self) {
         let what = if self.rng.bool() { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        let channels = (0..self.rng.u8(1..=3)).map(|_| words::pick(&mut self.rng, &words::CHANNELS).as_bytes().to_vec());
+        let channels = (0..self.rng.u8(1..=3))
+            .map(|_| words::pick(&mut self.rng, &words::CHANNELS).as_bytes().to_vec());
         let words: Vec<_> = [what.as_bytes().to_vec()].into_iter().chain(channels).collect();
         self.listener.wire.send(&request(&words));
         let pushes = pushes(&mut self.listener.wire);
         self.sim.receive(self.listener.conn, &request(&words), self.now);
-        let ours: Vec<_> = self.sim.output().into_iter().flat_map(|(_, bytes)| Frame::all(&bytes)).collect();
+        let ours: Vec<_> =
+            self.sim.output().into_iter().flat_map(|(_, bytes)| Frame::all(&bytes)).collect();
         self.note(show(2, &words));
         if pushes != ours {
             self.differ(&words, format!("real:      {pushes:?}\n  simulated: {ours:?}"));
@@ -273,13 +288,24 @@ impl Pair {
         if likeness == Likeness::Different {
             let mut what = String::new();
             for entry in &theirs {
-                let other = ours.iter().find(|other| (other.database, &other.key) == (entry.database, &entry.key));
-                if !other.is_some_and(|other| compare::entries(&self.windows, entry, other) != Likeness::Different) {
-                    what += &format!("real:      {}\n  simulated: {}\n  ", show_entry(Some(entry)), show_entry(other));
+                let other = ours
+                    .iter()
+                    .find(|other| (other.database, &other.key) == (entry.database, &entry.key));
+                if !other.is_some_and(|other| {
+                    compare::entries(&self.windows, entry, other) != Likeness::Different
+                }) {
+                    what += &format!(
+                        "real:      {}\n  simulated: {}\n  ",
+                        show_entry(Some(entry)),
+                        show_entry(other)
+                    );
                 }
             }
             for entry in &ours {
-                if !theirs.iter().any(|other| (other.database, &other.key) == (entry.database, &entry.key)) {
+                if !theirs
+                    .iter()
+                    .any(|other| (other.database, &other.key) == (entry.database, &entry.key))
+                {
                     what += &format!("real:      -\n  simulated: {}\n  ", show_entry(Some(entry)));
                 }
             }
@@ -300,17 +326,25 @@ impl Pair {
 
     /// The real server's keys, read within one of its milliseconds.
     fn dump(&mut self) -> (Vec<Entry>, u64) {
-        let words = |words: &[&str]| request(&words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>());
+        let words = |words: &[&str]| {
+            request(&words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>())
+        };
         let (time, dump) = (words(&["TIME"]), words(&["EVAL", DUMP, "0"]));
-        let all = [&time[..], &words(&["SELECT", "0"]), &dump, &words(&["SELECT", "1"]), &dump, &time].concat();
+        let all =
+            [&time[..], &words(&["SELECT", "0"]), &dump, &words(&["SELECT", "1"]), &dump, &time]
+                .concat();
         for _ in 0..10_000 {
             self.boss.send(&all);
             let frames: Vec<_> = (0..6).map(|_| self.boss.frame()).collect();
             let (begin, end) = (frames[0].micros(), frames[5].micros());
             if begin / 1000 == end / 1000 {
-                let keys = |database: usize, frame: &Frame| frame.items.iter().map(|item| entry(database, item)).collect::<Vec<_>>();
+                let keys = |database: usize, frame: &Frame| {
+                    frame.items.iter().map(|item| entry(database, item)).collect::<Vec<_>>()
+                };
                 let mut entries: Vec<Entry> = [keys(0, &frames[2]), keys(1, &frames[4])].concat();
-                entries.sort_by(|left, right| (left.database, &left.key).cmp(&(right.database, &right.key)));
+                entries.sort_by(|left, right| {
+                    (left.database, &left.key).cmp(&(right.database, &right.key))
+                });
                 self.now = begin;
                 return (entries, begin);
             }
@@ -327,11 +361,19 @@ impl Pair {
 
     fn differ(&mut self, words: &[Vec<u8>], what: String) {
         // Differences of one kind are said once.
-        let name = format!("{}{}", words[0].escape_ascii(), what.chars().take(160).collect::<String>());
-        let name = name.chars().filter(|char| char.is_alphabetic() && !matches!(char, 'a'..='f')).collect::<String>();
+        let name =
+            format!("{}{}", words[0].escape_ascii(), what.chars().take(160).collect::<String>());
+        let name = name
+            .chars()
+            .filter(|char| char.is_alphabetic() && !matches!(char, 'a'..='f'))
+            .collect::<String>();
         let history = self.history.iter().map(|step| format!("    {step}\n")).collect::<String>();
         let step = self.tally.steps;
-        let text = format!("step {step}, {:?}\n  {}\n  {what}\n  after\n{history}", self.mode, show(9, words));
+        let text = format!(
+            "step {step}, {:?}\n  {}\n  {what}\n  after\n{history}",
+            self.mode,
+            show(9, words)
+        );
         self.differences.entry(name).or_insert(text);
         assert!(self.differences.len() < MOST_DIFFERENCES, "{}", self.verdict());
         self.take_over();
@@ -368,10 +410,13 @@ fn entry(database: usize, frame: &Frame) -> Entry {
     let pairs = || value.items.chunks(2);
     let content = match &*kind.text {
         b"string" => Content::Text(value.items[0].text.clone()),
-        b"hash" => Content::Hash(pairs().map(|pair| (pair[0].text.clone(), pair[1].text.clone())).collect()),
+        b"hash" => Content::Hash(
+            pairs().map(|pair| (pair[0].text.clone(), pair[1].text.clone())).collect(),
+        ),
         b"list" => Content::List(texts().collect()),
         b"zset" => {
-            let score = |frame: &Frame| String::from_utf8_lossy(&frame.text).parse().expect("a score");
+            let score =
+                |frame: &Frame| String::from_utf8_lossy(&frame.text).parse().expect("a score");
             Content::Zset(pairs().map(|pair| (pair[0].text.clone(), score(&pair[1]))).collect())
         }
         _ => panic!("a type: {frame:?}"),
@@ -386,9 +431,13 @@ fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
         let by_text = |left: &Frame, right: &Frame| left.text.cmp(&right.text);
         match &*name {
             b"keys" => frame.items.sort_by(by_text),
-            b"pubsub" if words.len() > 1 && words[1].eq_ignore_ascii_case(b"channels") => frame.items.sort_by(by_text),
+            b"pubsub" if words.len() > 1 && words[1].eq_ignore_ascii_case(b"channels") => {
+                frame.items.sort_by(by_text)
+            }
             b"scan" if frame.items.len() == 2 => frame.items[1].items.sort_by(by_text),
-            b"hello" => frame.items.truncate(frame.items.iter().position(|item| item.text == b"id").unwrap_or(0)),
+            b"hello" => frame
+                .items
+                .truncate(frame.items.iter().position(|item| item.text == b"id").unwrap_or(0)),
             b"info" if frame.kind != b'-' => frame.text.clear(),
             _ => {}
         }
@@ -397,10 +446,16 @@ fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
 
 fn show(client: usize, words: &[Vec<u8>]) -> String {
     let text = words.iter().map(|word| {
-        let text = word[..word.len().min(if word.starts_with(b"-- ") { 60 } else { 200 })].escape_ascii().to_string();
+        let text = word[..word.len().min(if word.starts_with(b"-- ") { 60 } else { 200 })]
+            .escape_ascii()
+            .to_string();
         if text.is_empty() { "''".into() } else { text }
     });
-    format!("{}: {}", ["a", "b", "listener"].get(client).unwrap_or(&""), text.collect::<Vec<_>>().join(" "))
+    format!(
+        "{}: {}",
+        ["a", "b", "listener"].get(client).unwrap_or(&""),
+        text.collect::<Vec<_>>().join(" ")
+    )
 }
 
 fn show_entry(entry: Option<&Entry>) -> String {
@@ -408,9 +463,15 @@ fn show_entry(entry: Option<&Entry>) -> String {
     let text = |bytes: &Vec<u8>| bytes.escape_ascii().to_string();
     let content = match &entry.content {
         Content::Text(value) => text(value),
-        Content::Hash(pairs) => format!("{:?}", pairs.iter().map(|(field, value)| (text(field), text(value))).collect::<Vec<_>>()),
+        Content::Hash(pairs) => format!(
+            "{:?}",
+            pairs.iter().map(|(field, value)| (text(field), text(value))).collect::<Vec<_>>()
+        ),
         Content::List(items) => format!("{:?}", items.iter().map(text).collect::<Vec<_>>()),
-        Content::Zset(pairs) => format!("{:?}", pairs.iter().map(|(member, score)| (text(member), *score)).collect::<Vec<_>>()),
+        Content::Zset(pairs) => format!(
+            "{:?}",
+            pairs.iter().map(|(member, score)| (text(member), *score)).collect::<Vec<_>>()
+        ),
     };
     format!("{} {} pttl {} = {content}", entry.database, text(&entry.key), entry.pttl)
 }

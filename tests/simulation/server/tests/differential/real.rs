@@ -16,8 +16,20 @@ const START: Duration = Duration::from_secs(10);
 
 /// Hashes and sets stay small ones, whose order is that of their insertion.
 const SETTINGS: [&str; 14] = [
-    "--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", "socket", "--hash-max-ziplist-entries", "100000",
-    "--hash-max-ziplist-value", "100000", "--enable-debug-command", "yes",
+    "--port",
+    "0",
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--unixsocket",
+    "socket",
+    "--hash-max-ziplist-entries",
+    "100000",
+    "--hash-max-ziplist-value",
+    "100000",
+    "--enable-debug-command",
+    "yes",
 ];
 
 /// Where the program of this version is, if it is installed.
@@ -32,8 +44,12 @@ pub fn program(version: Version) -> Option<PathBuf> {
                 said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("v=7.0."))
             })
         }
-        Version::Redis6_2 => Some(servers.join("redis-6.2/redis-server")).filter(|program| program.exists()),
-        Version::Valkey9_1 => Some(servers.join("valkey-9.1/redis-server")).filter(|program| program.exists()),
+        Version::Redis6_2 => {
+            Some(servers.join("redis-6.2/redis-server")).filter(|program| program.exists())
+        }
+        Version::Valkey9_1 => {
+            Some(servers.join("valkey-9.1/redis-server")).filter(|program| program.exists())
+        }
     }
 }
 
@@ -46,12 +62,21 @@ pub struct Real {
 
 impl Real {
     pub fn start(version: Version, program: &Path) -> Self {
-        let dir = Dir(env::temp_dir().join(format!("parklock-{}-{:x}", process::id(), fastrand::u64(..))));
+        let dir = Dir(env::temp_dir().join(format!(
+            "parklock-{}-{:x}",
+            process::id(),
+            fastrand::u64(..)
+        )));
         fs::create_dir(&dir.0).expect("a directory of our own");
         let log = fs::File::create(dir.0.join("log")).expect("a log");
         let mut command = child::command(std::path::absolute(program).expect("a path"));
         let settings = if version == Version::Redis6_2 { &SETTINGS[..12] } else { &SETTINGS[..] };
-        command.args(settings).current_dir(&dir.0).stdin(Stdio::null()).stdout(log).stderr(Stdio::null());
+        command
+            .args(settings)
+            .current_dir(&dir.0)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(Stdio::null());
         let real = Self { _child: Child::start(command), dir };
         let begun = Instant::now();
         while UnixStream::connect(real.socket()).is_err() {

@@ -10,7 +10,8 @@ type Shape = (&'static Script, &'static str);
 const QUEUE: &str = "tokens holders queue notes | floor kind capacity channel client patience";
 const FAIR: &str = "tokens fair fair_queue deadlines | floor kind 1 channel message patience";
 const RW: &str = "tokens rw unused readers | floor rw 1000000 channel client patience";
-const SEMAPHORE: &str = "tokens free leases permits | floor skind capacity channel message patience";
+const SEMAPHORE: &str =
+    "tokens free leases permits | floor skind capacity channel message patience";
 const LATCH: &str = "tokens latch requests | floor latch 1 channel message patience";
 
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
@@ -59,7 +60,10 @@ fn locks() -> Vec<Shape> {
     vec![
         (&s::ACQUIRE, "tokens (lock line)+ | floor patience client (field lease manner)+"),
         (&s::ACQUIRE_ALL, "tokens (lock line)+ | floor patience client manner (field lease)+"),
-        (&s::EXCHANGE, "tokens lock line | floor patience client field field lease manner channel message"),
+        (
+            &s::EXCHANGE,
+            "tokens lock line | floor patience client field field lease manner channel message",
+        ),
         (&s::LEAVE_LINE, "(line)+ | client"),
         (&s::COUNT, "lock | field count lease"),
         (&s::RELEASE, "(lock)+ (line)+ | message whom (field channel)+"),
@@ -79,13 +83,19 @@ pub struct Asked {
 
 /// Every script of the library's table. Panics if one of them has no shape here.
 pub fn all() -> Vec<Asked> {
-    let families = families().into_iter().map(|(script, head, rest)| (script, format!("{head} {rest}")));
-    let shapes: Vec<_> = locks().into_iter().map(|(script, shape)| (script, shape.to_owned())).chain(families).collect();
+    let families =
+        families().into_iter().map(|(script, head, rest)| (script, format!("{head} {rest}")));
+    let shapes: Vec<_> = locks()
+        .into_iter()
+        .map(|(script, shape)| (script, shape.to_owned()))
+        .chain(families)
+        .collect();
     let asked = s::ALL.iter().map(|script| {
         let text = text_of(script);
         let shape = shapes.iter().find(|(known, _)| std::ptr::eq(*known, *script));
         let begin = String::from_utf8_lossy(&text).lines().take(2).collect::<Vec<_>>().join("\n");
-        let (_, shape) = shape.unwrap_or_else(|| panic!("a script has no shape in shapes.rs: {script:?}\n{begin}"));
+        let (_, shape) = shape
+            .unwrap_or_else(|| panic!("a script has no shape in shapes.rs: {script:?}\n{begin}"));
         let hash = redis::Script::new(std::str::from_utf8(&text).unwrap()).get_hash().to_owned();
         Asked { text, hash, shape: shape.clone() }
     });
@@ -94,7 +104,9 @@ pub fn all() -> Vec<Asked> {
 
 fn text_of(script: &Script) -> Vec<u8> {
     let cmd = script.by_text();
-    let words = cmd.args_iter().filter_map(|arg| if let redis::Arg::Simple(word) = arg { Some(word.to_vec()) } else { None });
+    let words = cmd.args_iter().filter_map(|arg| {
+        if let redis::Arg::Simple(word) = arg { Some(word.to_vec()) } else { None }
+    });
     words.last().expect("EVAL has a text")
 }
 
@@ -113,7 +125,11 @@ impl Asked {
         if rng.u8(..100) == 0 {
             words::spoil(rng, &mut keys, 0);
         }
-        let count = if rng.u8(..200) == 0 { words::absurd(rng) } else { keys.len().to_string().into_bytes() };
+        let count = if rng.u8(..200) == 0 {
+            words::absurd(rng)
+        } else {
+            keys.len().to_string().into_bytes()
+        };
         [vec![count], keys, argv].concat()
     }
 }

@@ -4,11 +4,50 @@
 use fastrand::Rng;
 
 const ABSURD: [&[u8]; 44] = [
-    b"", b"-1", b"0", b"1", b"2", b"1.5", b"-0", b"-0.0", b"1e18", b"1e3", b"9007199254740991", b"9007199254740993",
-    b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"18446744073709551616", b"abc", b"\0",
-    b"a\0b", b"1\0", b"0x10", b" 1", b"1 ", b"nan", b"inf", b"-inf", b"+inf", b"(1", b"1e400", b"1e-400", b"00", b"+5",
-    b"\xff\xfe\r\n", b"-", b"mode", b"parklock:nobody", b"lock:1", b"all", b"line", b"86400001", b"3.0", b"0.1",
-    b"1234567890123456789012345678901234567890", b"1e15",
+    b"",
+    b"-1",
+    b"0",
+    b"1",
+    b"2",
+    b"1.5",
+    b"-0",
+    b"-0.0",
+    b"1e18",
+    b"1e3",
+    b"9007199254740991",
+    b"9007199254740993",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"9223372036854775808",
+    b"18446744073709551616",
+    b"abc",
+    b"\0",
+    b"a\0b",
+    b"1\0",
+    b"0x10",
+    b" 1",
+    b"1 ",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"+inf",
+    b"(1",
+    b"1e400",
+    b"1e-400",
+    b"00",
+    b"+5",
+    b"\xff\xfe\r\n",
+    b"-",
+    b"mode",
+    b"parklock:nobody",
+    b"lock:1",
+    b"all",
+    b"line",
+    b"86400001",
+    b"3.0",
+    b"0.1",
+    b"1234567890123456789012345678901234567890",
+    b"1e15",
 ];
 
 /// Owner fields: ours, as the version of their UUID says, and Redisson's.
@@ -20,12 +59,31 @@ const FIELDS: [&str; 5] = [
     "dddddddd-dddd-4ddd-8ddd-dddddddddddd:31",
 ];
 
-pub const CHANNELS: [&str; 4] = ["channel:1", "channel:2", "channel:1:aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:1", "odd"];
+pub const CHANNELS: [&str; 4] =
+    ["channel:1", "channel:2", "channel:1:aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:1", "odd"];
 
 /// The roles of keys. Each has two names, one a family: what belongs together has the same number.
 pub const KEYS: [&str; 20] = [
-    "tokens", "fenced", "lock", "line", "holders", "queue", "notes", "fair", "fair_queue", "deadlines", "rw", "unused",
-    "readers", "free", "leases", "permits", "latch", "requests", "text", "counter",
+    "tokens",
+    "fenced",
+    "lock",
+    "line",
+    "holders",
+    "queue",
+    "notes",
+    "fair",
+    "fair_queue",
+    "deadlines",
+    "rw",
+    "unused",
+    "readers",
+    "free",
+    "leases",
+    "permits",
+    "latch",
+    "requests",
+    "text",
+    "counter",
 ];
 
 pub fn absurd(rng: &mut Rng) -> Vec<u8> {
@@ -74,7 +132,9 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "value" => pick(rng, &["x", "7", "42", "-3", "read", "write", "1700000000000000"]).into(),
         "int" => pick(rng, &["0", "1", "2", "3", "-1", "-2", "5", "10"]).into(),
         "ttl" => pick(rng, &["1", "2", "10", "100", "5000", "100000", "0", "-5"]).into(),
-        "score" => pick(rng, &["1", "2", "2.5", "-1", "1700000000000", "1e3", "inf", "0.1", "3"]).into(),
+        "score" => {
+            pick(rng, &["1", "2", "2.5", "-1", "1700000000000", "1e3", "inf", "0.1", "3"]).into()
+        }
         "bound" => pick(rng, &["-inf", "+inf", "0", "(1", "2", "(2.5", "1700000000001"]).into(),
         other => other.into(),
     };
