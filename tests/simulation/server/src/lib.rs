@@ -1,0 +1,36 @@
+//! A Redis server as a state machine: bytes in, bytes out, at a virtual time.
+//!
+//! For parklock's simulation, and no part of the library. It runs the project's real scripts in a real Lua 5.1, and
+//! is held against real servers by `tests/differential/`: Redis 6.2, Redis 7.0 and Valkey 9.1.
+//!
+//! # Not modelled
+//!
+//! - Eviction, scripts that run for long, and users of the access list: switches stand for what clients see of them.
+//! - The memory itself: `INFO memory` says a constant.
+//! - Large hashes: fields keep the order in which they came, as in a small one, whatever their number.
+//! - Expired keys that still lie in memory: `DBSIZE` does not count them, and `SCAN` gives everything at once.
+//! - MULTI, patterns of channels (`PSUBSCRIBE`), shards, Cluster, blocking commands: the library uses none.
+//! - `ZRANGE ... BYLEX`, and types other than strings, hashes, lists and sorted sets.
+//! - Tables that Lua may not change: setting a global that exists, or a field of `string`, is not refused.
+//! - Libraries of scripts that ours do not use: `cjson`, `bit`, `struct`, `cmsgpack`, `os`, `math.random`.
+//! - The line in an error of `local call = redis.call; return call(...)`: only a direct `return redis.call(...)` has it.
+//! - The crash of Redis 7.0 over an uncaught `error({})`.
+
+mod commands;
+mod connection;
+mod glob;
+mod keys;
+mod lua;
+mod number;
+mod reply;
+mod resp;
+mod server;
+mod snapshot;
+mod state;
+mod version;
+
+pub use connection::Conn;
+pub use reply::Reply;
+pub use server::Server;
+pub use snapshot::{Content, Entry, Snapshot};
+pub use version::Version;

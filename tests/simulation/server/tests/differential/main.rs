@@ -1,0 +1,71 @@
+//! The simulated server held against real ones: the same random commands and scripts, the same answers, the same keys.
+//!
+//! `PARKLOCK_SEED` repeats a run as far as the real server's clock allows; `PARKLOCK_DIFFERENTIAL_SECONDS` makes it
+//! longer. A server that is not installed is said to be missing; with `PARKLOCK_REQUIRE_SERVERS`, that is a failure.
+
+#[path = "../../../../common/child.rs"]
+#[allow(dead_code, reason = "other tests need more of it")]
+mod child;
+mod compare;
+mod frame;
+mod mode;
+mod pair;
+mod plain;
+mod real;
+#[path = "../../../../../src/wire/scripts.rs"]
+#[allow(dead_code, reason = "the library needs more of it")]
+mod scripts;
+mod shapes;
+mod words;
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use pair::Pair;
+use parklock_simulated_server::Version;
+
+const USUAL: Duration = Duration::from_secs(12);
+
+#[test]
+fn it_answers_as_redis_6_2_does() {
+    compare_with(Version::Redis6_2);
+}
+
+#[test]
+fn it_answers_as_redis_7_0_does() {
+    compare_with(Version::Redis7_0);
+}
+
+#[test]
+fn it_answers_as_valkey_9_1_does() {
+    compare_with(Version::Valkey9_1);
+}
+
+fn compare_with(version: Version) {
+    let Some(program) = real::program(version) else {
+        let text = format!(
+            "{version:?} is not installed: nothing was compared with it (see scripts/servers)"
+        );
+        assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{text}");
+        return eprintln!("{text}");
+    };
+    let given = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seed = given("PARKLOCK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("{version:?}: PARKLOCK_SEED={seed}");
+    let length = given("PARKLOCK_DIFFERENTIAL_SECONDS").map_or(USUAL, Duration::from_secs);
+
+    let mut pair = Pair::start(version, &program, seed);
+    let begun = Instant::now();
+    while begun.elapsed() < length {
+        pair.step();
+    }
+    let tally = &pair.tally;
+    println!(
+        "{version:?}: {:.0} steps a second, {tally:?}",
+        tally.steps as f64 / begun.elapsed().as_secs_f64()
+    );
+    assert!(pair.count() == 0, "PARKLOCK_SEED={seed}\n{}", pair.verdict());
+    let much =
+        tally.granted * 50 > tally.steps && tally.skipped * 2 < tally.steps && tally.pushes > 0;
+    assert!(much, "too little was compared: {tally:?}");
+}

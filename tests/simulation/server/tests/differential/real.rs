@@ -1,0 +1,145 @@
+//! A real server of one's own, on a unix socket in its own directory.
+
+use std::io::{BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
+
+use parklock_simulated_server::Version;
+
+use crate::child::{self, Child};
+use crate::frame::Frame;
+
+const START: Duration = Duration::from_secs(10);
+
+/// Hashes and sets stay small ones, whose order is that of their insertion.
+const SETTINGS: [&str; 14] = [
+    "--port",
+    "0",
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--unixsocket",
+    "socket",
+    "--hash-max-ziplist-entries",
+    "100000",
+    "--hash-max-ziplist-value",
+    "100000",
+    "--enable-debug-command",
+    "yes",
+];
+
+/// Where the program of this version is, if it is installed.
+pub fn program(version: Version) -> Option<PathBuf> {
+    let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/servers");
+    match version {
+        Version::Redis7_0 => {
+            let path = env::var_os("PATH")?;
+            let mut programs = env::split_paths(&path).map(|dir| dir.join("redis-server"));
+            programs.find(|program| {
+                let said = process::Command::new(program).arg("--version").output();
+                said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("v=7.0."))
+            })
+        }
+        Version::Redis6_2 => {
+            Some(servers.join("redis-6.2/redis-server")).filter(|program| program.exists())
+        }
+        Version::Valkey9_1 => {
+            Some(servers.join("valkey-9.1/redis-server")).filter(|program| program.exists())
+        }
+    }
+}
+
+/// A running server. Dropped, it is killed and its directory removed.
+pub struct Real {
+    // Declared first, hence dropped first: the process ends before its directory goes.
+    _child: Child,
+    dir: Dir,
+}
+
+impl Real {
+    pub fn start(version: Version, program: &Path) -> Self {
+        let dir = Dir(env::temp_dir().join(format!(
+            "parklock-{}-{:x}",
+            process::id(),
+            fastrand::u64(..)
+        )));
+        fs::create_dir(&dir.0).expect("a directory of our own");
+        let log = fs::File::create(dir.0.join("log")).expect("a log");
+        let mut command = child::command(std::path::absolute(program).expect("a path"));
+        let settings = if version == Version::Redis6_2 { &SETTINGS[..12] } else { &SETTINGS[..] };
+        command
+            .args(settings)
+            .current_dir(&dir.0)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(Stdio::null());
+        let real = Self { _child: Child::start(command), dir };
+        let begun = Instant::now();
+        while UnixStream::connect(real.socket()).is_err() {
+            let log = || fs::read_to_string(real.dir.0.join("log")).unwrap_or_default();
+            assert!(begun.elapsed() < START, "the server does not start:\n{}", log());
+            thread::sleep(Duration::from_millis(2));
+        }
+        real
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.0.join("socket")
+    }
+
+    pub fn connect(&self) -> Wire {
+        let stream = UnixStream::connect(self.socket()).expect("the server listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        Wire { read: BufReader::new(stream.try_clone().expect("a second handle")), write: stream }
+    }
+}
+
+struct Dir(PathBuf);
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A connection to a real server.
+pub struct Wire {
+    read: BufReader<UnixStream>,
+    write: UnixStream,
+}
+
+impl Wire {
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.write.write_all(bytes).expect("the server reads");
+    }
+
+    pub fn frame(&mut self) -> Frame {
+        Frame::read(&mut self.read).expect("the server answers")
+    }
+
+    /// One frame, or none if the server has closed the connection.
+    pub fn frame_or_end(&mut self) -> Option<Frame> {
+        Frame::read(&mut self.read)
+    }
+
+    pub fn ask(&mut self, words: &[&str]) -> Frame {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        self.send(&request(&words));
+        self.frame()
+    }
+}
+
+/// A request in the wire's format.
+pub fn request(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}

@@ -1,0 +1,135 @@
+//! What each script is asked: its KEYS and its ARGV, as the header of its file says.
+
+use crate::scripts::{self as s, Script};
+use crate::words;
+use fastrand::Rng;
+
+/// `keys | argv`, see [`words::fill`].
+type Shape = (&'static Script, &'static str);
+
+const QUEUE: &str = "tokens holders queue notes | floor kind capacity channel client patience";
+const FAIR: &str = "tokens fair fair_queue deadlines | floor kind 1 channel message patience";
+const RW: &str = "tokens rw unused readers | floor rw 1000000 channel client patience";
+const SEMAPHORE: &str =
+    "tokens free leases permits | floor skind capacity channel message patience";
+const LATCH: &str = "tokens latch requests | floor latch 1 channel message patience";
+
+/// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
+fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
+    vec![
+        (&s::QUEUE_ACQUIRE, QUEUE, "field part lease manner beneath beat"),
+        (&s::QUEUE_RELEASE, QUEUE, "field"),
+        (&s::QUEUE_RENEW, QUEUE, "field lease"),
+        (&s::QUEUE_STATUS, QUEUE, ""),
+        (&s::QUEUE_FORCE_UNLOCK, QUEUE, ""),
+        (&s::QUEUE_RESIZE, QUEUE, "capacity"),
+        (&s::REDISSON_FAIR_ACQUIRE, FAIR, "field 1 lease manner - -"),
+        (&s::REDISSON_FAIR_RELEASE, FAIR, "field"),
+        (&s::REDISSON_FAIR_RENEW, FAIR, "field lease"),
+        (&s::REDISSON_FAIR_STATUS, FAIR, ""),
+        (&s::REDISSON_FAIR_FORCE_UNLOCK, FAIR, ""),
+        (&s::REDISSON_READ_ACQUIRE, RW, "field 1 lease manner beneath"),
+        (&s::REDISSON_READ_RELEASE, RW, "field"),
+        (&s::REDISSON_READ_RENEW, RW, "field lease"),
+        (&s::REDISSON_WRITE_ACQUIRE, RW, "field 1 lease"),
+        (&s::REDISSON_WRITE_RELEASE, RW, "field"),
+        (&s::REDISSON_WRITE_RENEW, RW, "field lease"),
+        (&s::REDISSON_RW_STATUS, RW, ""),
+        (&s::REDISSON_RW_FORCE_UNLOCK, RW, ""),
+        (&s::REDISSON_SEMAPHORE_ACQUIRE, SEMAPHORE, "field part lease manner beneath beat"),
+        (&s::REDISSON_SEMAPHORE_RELEASE, SEMAPHORE, "field"),
+        (&s::REDISSON_SEMAPHORE_RENEW, SEMAPHORE, "field lease"),
+        (&s::REDISSON_SEMAPHORE_STATUS, SEMAPHORE, ""),
+        (&s::REDISSON_SEMAPHORE_FORCE_UNLOCK, SEMAPHORE, ""),
+        (&s::REDISSON_SEMAPHORE_RESIZE, SEMAPHORE, "capacity"),
+        (&s::LATCH_ACQUIRE, LATCH, ""),
+        (&s::LATCH_RELEASE, LATCH, ""),
+        (&s::LATCH_STATUS, LATCH, ""),
+        (&s::LATCH_SET, LATCH, "request keep count lease"),
+        (&s::LATCH_COUNT_DOWN, LATCH, "request keep"),
+        (&s::LATCH_DELETE, LATCH, "request keep"),
+        (&s::REDISSON_LATCH_ACQUIRE, LATCH, ""),
+        (&s::REDISSON_LATCH_STATUS, LATCH, ""),
+        (&s::REDISSON_LATCH_SET, LATCH, "request keep count lease"),
+        (&s::REDISSON_LATCH_COUNT_DOWN, LATCH, "request keep"),
+        (&s::REDISSON_LATCH_DELETE, LATCH, "request keep"),
+    ]
+}
+
+fn locks() -> Vec<Shape> {
+    vec![
+        (&s::ACQUIRE, "tokens (lock line)+ | floor patience client (field lease manner)+"),
+        (&s::ACQUIRE_ALL, "tokens (lock line)+ | floor patience client manner (field lease)+"),
+        (
+            &s::EXCHANGE,
+            "tokens lock line | floor patience client field field lease manner channel message",
+        ),
+        (&s::LEAVE_LINE, "(line)+ | client"),
+        (&s::COUNT, "lock | field count lease"),
+        (&s::RELEASE, "(lock)+ (line)+ | message whom (field channel)+"),
+        (&s::RENEW, "(lock)+ | (field lease)+"),
+        (&s::STATUS, "lock |"),
+        (&s::FORCE_UNLOCK, "lock | channel message"),
+        (&s::FENCED_ACQUIRE, "fenced (lock line)+ | floor patience client (field lease manner)+"),
+    ]
+}
+
+/// A script as the servers get it, and how it is asked.
+pub struct Asked {
+    pub text: Vec<u8>,
+    pub hash: String,
+    shape: String,
+}
+
+/// Every script of the library's table. Panics if one of them has no shape here.
+pub fn all() -> Vec<Asked> {
+    let families =
+        families().into_iter().map(|(script, head, rest)| (script, format!("{head} {rest}")));
+    let shapes: Vec<_> = locks()
+        .into_iter()
+        .map(|(script, shape)| (script, shape.to_owned()))
+        .chain(families)
+        .collect();
+    let asked = s::ALL.iter().map(|script| {
+        let text = text_of(script);
+        let shape = shapes.iter().find(|(known, _)| std::ptr::eq(*known, *script));
+        let begin = String::from_utf8_lossy(&text).lines().take(2).collect::<Vec<_>>().join("\n");
+        let (_, shape) = shape
+            .unwrap_or_else(|| panic!("a script has no shape in shapes.rs: {script:?}\n{begin}"));
+        let hash = redis::Script::new(std::str::from_utf8(&text).unwrap()).get_hash().to_owned();
+        Asked { text, hash, shape: shape.clone() }
+    });
+    asked.collect()
+}
+
+fn text_of(script: &Script) -> Vec<u8> {
+    let cmd = script.by_text();
+    let words = cmd.args_iter().filter_map(|arg| {
+        if let redis::Arg::Simple(word) = arg { Some(word.to_vec()) } else { None }
+    });
+    words.last().expect("EVAL has a text")
+}
+
+impl Asked {
+    /// The number of its keys, its keys and its arguments.
+    pub fn words(&self, rng: &mut Rng, now: u64) -> Vec<Vec<u8>> {
+        let (keys, argv) = self.shape.split_once('|').expect("a shape has two halves");
+        let (family, times) = (rng.u8(1..=2), words::pick(rng, &[1, 1, 1, 2, 3]));
+        let mut keys = words::fill(rng, keys, family, times, now);
+        let mut argv = words::fill(rng, argv, family, times, now);
+        words::spoil(rng, &mut argv, 0);
+        if rng.u8(..12) == 0 {
+            let place = rng.usize(..keys.len());
+            keys[place] = words::key(rng).into_bytes();
+        }
+        if rng.u8(..100) == 0 {
+            words::spoil(rng, &mut keys, 0);
+        }
+        let count = if rng.u8(..200) == 0 {
+            words::absurd(rng)
+        } else {
+            keys.len().to_string().into_bytes()
+        };
+        [vec![count], keys, argv].concat()
+    }
+}
