@@ -6,6 +6,7 @@ mod calls;
 mod clock;
 mod coalesce;
 mod commands;
+mod dial;
 mod family;
 mod fault;
 mod latch;
@@ -18,6 +19,8 @@ mod subscriber;
 pub(crate) use address::Address;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use coalesce::Landed;
+#[cfg(parklock_sim)]
+pub use dial::{Dial, Stream};
 pub(crate) use commands::{Commands, Connection, Terms};
 pub(crate) use family::Status;
 pub(crate) use fault::Fault;

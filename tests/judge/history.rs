@@ -1,6 +1,6 @@
 //! The history checker: judges what a run did to its locks, after the run.
 //!
-//! A run records, with [`now`](super::clock::now) as its clock, when each guard claimed to be valid. Several processes
+//! A run records, on one clock that all of its processes share, when each guard claimed to be valid. Several processes
 //! of one machine can be merged, for they share that clock; a worker sends a [`Hold`] as a line (`Display`, `FromStr`).
 //!
 //! ```ignore
