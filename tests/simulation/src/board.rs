@@ -117,6 +117,7 @@ pub struct Board {
     disordered: u64,
     /// When a name was last asked for, held, or given back by each process.
     active: BTreeMap<(usize, usize), u64>,
+    progress: BTreeMap<usize, u64>,
     /// Seats that are being closed, and those that have been.
     closing: BTreeMap<u64, u64>,
     closed: BTreeSet<u64>,
@@ -229,10 +230,16 @@ impl Board {
         others == 0 && !holds && !self.active.iter().any(|(key, at)| recent(key, *at))
     }
 
-    /// When anybody last did anything with a name.
-    pub fn last_active(&self, name: usize) -> u64 {
-        let of = self.active.iter().filter(|((of, _), _)| *of == name);
-        of.map(|(_, at)| *at).max().unwrap_or(0)
+    /// When a name was last given to somebody, or given back.
+    pub fn progressed(&self, name: usize) -> u64 {
+        self.progress.get(&name).copied().unwrap_or(0)
+    }
+
+    fn progress(&mut self, call: &Call) {
+        self.touch(call);
+        for name in &call.names {
+            self.progress.insert(*name, clock::now());
+        }
     }
 
     /// Those who wait for a name with their futures polled.
@@ -250,7 +257,7 @@ impl Board {
     pub fn begin(&mut self, terms: Terms, view: &Arc<Held>) -> u64 {
         let (id, now, rate) = (self.next_id(), clock::now(), terms.rate);
         self.count("grants", 1);
-        self.touch(&terms.call);
+        self.progress(&terms.call);
         let left = view.remaining();
         if left.is_zero() {
             self.count("over before it was looked at", 1);
@@ -317,7 +324,7 @@ impl Board {
     fn lose(&mut self, id: u64) {
         let Some(mut live) = self.claims.remove(&id) else { return };
         let now = clock::now();
-        self.touch(&live.terms.call);
+        self.progress(&live.terms.call);
         let closing = self.closing.contains_key(&live.claim.seat);
         let claim = &mut live.claim;
         claim.ended = Some(now.min(claim.deadline));
@@ -343,7 +350,7 @@ impl Board {
     pub fn end(&mut self, id: u64) -> bool {
         let Some(mut live) = self.claims.remove(&id) else { return false };
         let now = clock::now();
-        self.touch(&live.terms.call);
+        self.progress(&live.terms.call);
         let valid = live.view.is_valid();
         live.claim.ended = Some(if valid { now } else { now.min(live.claim.deadline) });
         if !valid && !self.closing.contains_key(&live.claim.seat) {

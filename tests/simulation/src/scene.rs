@@ -15,6 +15,11 @@ pub enum Scene {
 impl Scene {
     pub const ALL: [Self; 1] = [Self::Nothing];
 
+    pub fn named(name: &str) -> Result<Self, String> {
+        let named = |scene: &&Self| format!("{scene:?}").eq_ignore_ascii_case(name);
+        Self::ALL.iter().find(named).copied().ok_or_else(|| format!("no scene is called {name}"))
+    }
+
     pub fn any(rng: &mut Rng) -> Self {
         Self::ALL[rng.usize(..Self::ALL.len())]
     }

@@ -1,0 +1,54 @@
+//! Channels.
+
+use super::owned;
+use crate::glob;
+use crate::reply::{Answer, Reply};
+use crate::state::{Caller, State};
+
+pub(super) fn publish(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    Ok(Reply::count(state.publish(caller, words[1], words[2])))
+}
+
+pub(super) fn subscribe(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    for channel in &words[1..] {
+        state.subscribe(caller, channel);
+    }
+    Ok(Reply::Push(Vec::new()))
+}
+
+pub(super) fn unsubscribe(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    if words.len() > 1 {
+        for channel in &words[1..] {
+            state.unsubscribe(caller, Some(channel));
+        }
+        return Ok(Reply::Push(Vec::new()));
+    }
+    let all = state.subscribed(caller);
+    if all.is_empty() {
+        state.unsubscribe(caller, None);
+    }
+    for channel in all {
+        state.unsubscribe(caller, Some(&channel));
+    }
+    Ok(Reply::Push(Vec::new()))
+}
+
+pub(super) fn pubsub(state: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
+    let channels = &state.channels;
+    match &*words[1].to_ascii_uppercase() {
+        b"NUMSUB" => {
+            let count = |channel: &[u8]| channels.get(channel).map_or(0, Vec::len);
+            let each = words[2..]
+                .iter()
+                .flat_map(|channel| [Reply::Bulk(owned(channel)), Reply::count(count(channel))]);
+            Ok(Reply::Array(each.collect()))
+        }
+        b"CHANNELS" if words.len() <= 3 => {
+            let pattern = words.get(2).copied().unwrap_or(b"*");
+            let matching = channels.keys().filter(|channel| glob::matches(pattern, channel));
+            Ok(Reply::Array(matching.map(|channel| Reply::Bulk(channel.clone())).collect()))
+        }
+        b"NUMPAT" if words.len() == 2 => Ok(Reply::Integer(0)),
+        _ => Err(state.unknown_subcommand(words)),
+    }
+}

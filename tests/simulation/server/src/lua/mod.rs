@@ -1,0 +1,199 @@
+//! Scripts: Lua 5.1 with the server's sandbox around it.
+
+mod convert;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+
+use crate::reply::Reply;
+use crate::state::{Barred, Caller, State};
+use crate::version::Version;
+
+/// The name by which errors call a script.
+const SCRIPT: &str = "@user_script";
+const PRELUDE: &str = "=prelude";
+
+/// The interpreter and the scripts that it knows.
+pub(crate) struct Scripts {
+    lua: Lua,
+    run: Function,
+    known: BTreeMap<String, Function>,
+    version: Version,
+    state: Rc<RefCell<State>>,
+}
+
+impl std::fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scripts").field("known", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
+impl Scripts {
+    pub(crate) fn new(version: Version, state: Rc<RefCell<State>>) -> Self {
+        let (lua, run) = sandbox(version, &state).expect("the prelude is sound");
+        Self { lua, run, known: BTreeMap::new(), version, state }
+    }
+
+    /// Compiles a script, if it is new; its hash.
+    pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
+        let hash = sha1_smol::Sha1::from(text).digest().to_string();
+        if !self.known.contains_key(&hash) {
+            // Within a function, as the real server compiles it: messages and lines are the same.
+            let wrapped = [b"return function() ", text, b"\nend"].concat();
+            let chunk =
+                self.lua.load(wrapped).set_name(SCRIPT).set_mode(mlua::chunk::ChunkMode::Text);
+            let compiled =
+                chunk.eval::<Function>().map_err(|error| self.does_not_compile(&hash, &error))?;
+            self.known.insert(hash.clone(), compiled);
+        }
+        Ok(hash)
+    }
+
+    fn does_not_compile(&self, hash: &str, error: &mlua::Error) -> Reply {
+        let text = match error {
+            mlua::Error::SyntaxError { message, .. } => message.clone(),
+            other => other.to_string(),
+        };
+        let _ = hash;
+        Reply::error(format!("ERR Error compiling script (new function): {text}"))
+    }
+
+    pub(crate) fn knows(&self, hash: &[u8]) -> bool {
+        self.find(hash).is_some()
+    }
+
+    fn find(&self, hash: &[u8]) -> Option<(&String, &Function)> {
+        let hash = std::str::from_utf8(hash).ok()?.to_ascii_lowercase();
+        self.known.get_key_value(&hash)
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.known.clear();
+    }
+
+    /// Runs a script that is known; nothing if it is not.
+    pub(crate) fn run(
+        &self,
+        caller: Caller,
+        hash: &[u8],
+        keys: &[&[u8]],
+        argv: &[&[u8]],
+    ) -> Option<Reply> {
+        let (hash, script) = self.find(hash)?;
+        self.state.borrow_mut().begin_script(caller);
+        let outcome = self.call(script, keys, argv);
+        self.state.borrow_mut().end_script();
+        Some(match outcome {
+            Ok((true, value)) => convert::to_reply(&value, self.version),
+            Ok((false, error)) => convert::failure(&error, hash, self.version),
+            Err(error) => Reply::error(format!("ERR Error running script: {error}")),
+        })
+    }
+
+    fn call(
+        &self,
+        script: &Function,
+        keys: &[&[u8]],
+        argv: &[&[u8]],
+    ) -> mlua::Result<(bool, Value)> {
+        self.run.call((script, self.table(keys)?, self.table(argv)?))
+    }
+
+    fn table(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for (place, word) in words.iter().enumerate() {
+            table.raw_set(place + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
+    }
+}
+
+fn sandbox(version: Version, state: &Rc<RefCell<State>>) -> mlua::Result<(Lua, Function)> {
+    let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+    let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
+    let redis = lua.create_table()?;
+    // How far up the stack the script is: `redis.call` has a wrapper in Lua.
+    let (direct, wrapped) = (1, 2);
+    redis.set("pcall", caller_of_commands(&lua, version, state, direct)?)?;
+    let call = caller_of_commands(&lua, version, state, wrapped)?;
+    let sha1hex = |lua: &Lua, text: mlua::LuaString| {
+        lua.create_string(sha1_smol::Sha1::from(&*text.as_bytes()).digest().to_string())
+    };
+    redis.set("sha1hex", lua.create_function(sha1hex)?)?;
+    redis.set(
+        "error_reply",
+        lua.create_function(move |lua, text: MultiValue| {
+            convert::error_reply(lua, &text, version)
+        })?,
+    )?;
+    redis.set(
+        "status_reply",
+        lua.create_function(move |lua, text: MultiValue| {
+            convert::status_reply(lua, &text, version)
+        })?,
+    )?;
+    redis.set("log", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    redis.set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
+    for (level, name) in
+        ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"].into_iter().enumerate()
+    {
+        redis.set(name, level)?;
+    }
+    lua.globals().set("redis", redis)?;
+    let place = lua.create_function(|lua, ()| Ok(raised_at(lua)))?;
+    let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE);
+    let run =
+        prelude.into_function()?.call((call, place, Value::Nil, Value::Nil, version.is_6()))?;
+    Ok((lua, run))
+}
+
+/// The function by which scripts call commands. It returns errors as tables and raises none.
+fn caller_of_commands(
+    lua: &Lua,
+    version: Version,
+    state: &Rc<RefCell<State>>,
+    level: usize,
+) -> mlua::Result<Function> {
+    let state = Rc::clone(state);
+    let mut buffer = Vec::new();
+    lua.create_function_mut(move |lua, args: MultiValue| {
+        buffer.clear();
+        let reply = match convert::words(&args, &mut buffer, version) {
+            Err(Barred(text)) => Err(Barred(text)),
+            Ok(ends) => {
+                let mut start = 0;
+                let words: Vec<&[u8]> = ends
+                    .iter()
+                    .map(|&end| &buffer[std::mem::replace(&mut start, end)..end])
+                    .collect();
+                state.borrow_mut().call_in_script(&words)
+            }
+        };
+        match reply {
+            Ok(reply) => convert::to_lua(lua, reply, version),
+            Err(Barred(text)) => convert::barred(lua, &text, version, level),
+        }
+    })
+}
+
+/// Where an error was raised: the source and the line of the script's function, seen from the handler.
+fn raised_at(lua: &Lua) -> (Option<String>, Option<i64>) {
+    // 0 is this function, 1 the handler, 2 whoever raised it: C's `error`, the prelude's `redis.call`, or the script.
+    for level in 2..5 {
+        let place = lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let is_c = source.what == "C";
+            let name = source.source.map(|name| name.into_owned()).unwrap_or_default();
+            (is_c || name == PRELUDE, name, debug.current_line().map_or(-1, |line| line as i64))
+        });
+        match place {
+            Some((true, ..)) => {}
+            Some((false, name, line)) => return (Some(name), Some(line)),
+            None => break,
+        }
+    }
+    (None, None)
+}

@@ -1,0 +1,89 @@
+//! What a command answers, before it is known in which format it is sent.
+
+/// An answer of the server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// `+OK`
+    Status(Vec<u8>),
+    /// `-ERR ...`, without the dash
+    Error(Vec<u8>),
+    /// `:1`
+    Integer(i64),
+    /// `$3 abc`
+    Bulk(Vec<u8>),
+    /// Nothing, where there might be a value.
+    Nil,
+    /// Nothing, where there might be an array. RESP3 makes no difference.
+    NilArray,
+    /// `*2 ...`
+    Array(Vec<Reply>),
+    /// Keys and values in turn: a map in RESP3, an array in RESP2.
+    Map(Vec<Reply>),
+    /// A number in RESP3, its text in RESP2.
+    Double(f64),
+    /// Members with scores: pairs in RESP3, flat in RESP2.
+    Scores(Vec<(Vec<u8>, f64)>),
+    /// Text for people: verbatim in RESP3, a bulk in RESP2.
+    Text(Vec<u8>),
+    /// What is sent unasked: a push in RESP3, an array in RESP2.
+    Push(Vec<Reply>),
+}
+
+impl Reply {
+    pub(crate) fn ok() -> Self {
+        Self::Status(b"OK".to_vec())
+    }
+
+    pub(crate) fn error(text: impl AsRef<str>) -> Self {
+        Self::Error(text.as_ref().as_bytes().to_vec())
+    }
+
+    pub(crate) fn bulk(text: impl AsRef<[u8]>) -> Self {
+        Self::Bulk(text.as_ref().to_vec())
+    }
+
+    pub(crate) fn count(count: usize) -> Self {
+        Self::Integer(count as i64)
+    }
+
+    /// Whether the command was refused or failed.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
+}
+
+impl From<bool> for Reply {
+    fn from(yes: bool) -> Self {
+        Self::Integer(yes.into())
+    }
+}
+
+impl From<Option<Vec<u8>>> for Reply {
+    fn from(bytes: Option<Vec<u8>>) -> Self {
+        bytes.map_or(Self::Nil, Self::Bulk)
+    }
+}
+
+/// A command's work: what it answers, or the error that ended it.
+pub(crate) type Answer = Result<Reply, Reply>;
+
+/// Why a command does nothing, in the words that all versions share.
+pub(crate) mod refusal {
+    use super::Reply;
+
+    pub(crate) fn wrong_type() -> Reply {
+        Reply::error("WRONGTYPE Operation against a key holding the wrong kind of value")
+    }
+
+    pub(crate) fn syntax() -> Reply {
+        Reply::error("ERR syntax error")
+    }
+
+    pub(crate) fn not_an_integer() -> Reply {
+        Reply::error("ERR value is not an integer or out of range")
+    }
+
+    pub(crate) fn not_a_float() -> Reply {
+        Reply::error("ERR value is not a valid float")
+    }
+}

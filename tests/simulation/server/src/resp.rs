@@ -1,0 +1,233 @@
+//! The wire format: requests are read from pieces of any size, replies are written for RESP2 or RESP3.
+
+use crate::number;
+use crate::reply::Reply;
+use crate::version::Version;
+
+const LONGEST_INLINE: usize = 64 * 1024;
+const LONGEST_BULK: i64 = 512 * 1024 * 1024;
+const MOST_WORDS: i64 = i32::MAX as i64;
+
+/// What a client has sent of its next request.
+#[derive(Debug, Default)]
+pub(crate) struct Parser {
+    bytes: Vec<u8>,
+    read: usize,
+    words: Vec<Vec<u8>>,
+    missing: usize,
+    bulk: Option<usize>,
+}
+
+/// A request that no server understands; the connection is closed over it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) String);
+
+impl Parser {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.read));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next complete request, of at least one word.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Malformed> {
+        loop {
+            if self.missing == 0 && !self.begin()? {
+                return Ok(None);
+            }
+            while self.missing > 0 {
+                if !self.word()? {
+                    return Ok(None);
+                }
+            }
+            let words = std::mem::take(&mut self.words);
+            if !words.is_empty() {
+                return Ok(Some(words));
+            }
+        }
+    }
+
+    /// Reads the head of a request, or an inline one as a whole; whether there was enough of it.
+    fn begin(&mut self) -> Result<bool, Malformed> {
+        let Some(&first) = self.bytes.get(self.read) else { return Ok(false) };
+        if first != b'*' {
+            return self.inline();
+        }
+        let too_long = || Malformed("too big mbulk count string".into());
+        let Some(line) = self.line(too_long)? else { return Ok(false) };
+        let count = number::integer(&line[1..]).filter(|&count| count <= MOST_WORDS);
+        let count = count.ok_or_else(|| Malformed("invalid multibulk length".into()))?;
+        self.missing = usize::try_from(count).unwrap_or(0);
+        Ok(true)
+    }
+
+    fn inline(&mut self) -> Result<bool, Malformed> {
+        let rest = &self.bytes[self.read..];
+        let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
+            let fits = rest.len() <= LONGEST_INLINE;
+            return if fits { Ok(false) } else { Err(Malformed("too big inline request".into())) };
+        };
+        let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+        self.words = words(line).ok_or_else(|| Malformed("unbalanced quotes in request".into()))?;
+        self.read += end + 1;
+        Ok(true)
+    }
+
+    /// Reads one word of a request; whether all of it was there.
+    fn word(&mut self) -> Result<bool, Malformed> {
+        let length = match self.bulk {
+            Some(length) => length,
+            None => {
+                let too_long = || Malformed("too big bulk count string".into());
+                let Some(line) = self.line(too_long)? else { return Ok(false) };
+                if line[0] != b'$' {
+                    let found = char::from(line[0]);
+                    return Err(Malformed(format!("expected '$', got '{found}'")));
+                }
+                let length = number::integer(&line[1..]).filter(|&length| length <= LONGEST_BULK);
+                let length = length.and_then(|length| usize::try_from(length).ok());
+                let length = length.ok_or_else(|| Malformed("invalid bulk length".into()))?;
+                *self.bulk.insert(length)
+            }
+        };
+        // The two bytes behind a word are skipped unseen, as the real server does.
+        if self.bytes.len() - self.read < length + 2 {
+            return Ok(false);
+        }
+        self.words.push(self.bytes[self.read..self.read + length].to_vec());
+        self.read += length + 2;
+        self.missing -= 1;
+        self.bulk = None;
+        Ok(true)
+    }
+
+    /// A line of a request, without its end. It is never empty.
+    fn line(&mut self, too_long: impl Fn() -> Malformed) -> Result<Option<Vec<u8>>, Malformed> {
+        let rest = &self.bytes[self.read..];
+        let Some(end) = rest.iter().position(|&byte| byte == b'\r') else {
+            return if rest.len() > LONGEST_INLINE { Err(too_long()) } else { Ok(None) };
+        };
+        if rest.len() < end + 2 {
+            return Ok(None);
+        }
+        let mut line = rest[..end].to_vec();
+        if line.is_empty() {
+            line.push(b'\r');
+        }
+        self.read += end + 2;
+        Ok(Some(line))
+    }
+}
+
+/// The words of an inline request; none if a quote is not closed.
+fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut words, mut rest) = (Vec::new(), line.iter().copied().peekable());
+    loop {
+        while rest.next_if(u8::is_ascii_whitespace).is_some() {}
+        let Some(&quote) = rest.peek() else { return Some(words) };
+        let mut word = Vec::new();
+        if quote == b'"' || quote == b'\'' {
+            rest.next();
+            loop {
+                match rest.next()? {
+                    byte if byte == quote => break,
+                    b'\\' if quote == b'"' => word.push(match rest.next()? {
+                        b'n' => b'\n',
+                        b'r' => b'\r',
+                        b't' => b'\t',
+                        b'b' => 8,
+                        b'a' => 7,
+                        byte => byte,
+                    }),
+                    byte => word.push(byte),
+                }
+            }
+            if rest.peek().is_some_and(|byte| !byte.is_ascii_whitespace()) {
+                return None;
+            }
+        } else {
+            while let Some(byte) = rest.next_if(|byte| !byte.is_ascii_whitespace()) {
+                word.push(byte);
+            }
+        }
+        words.push(word);
+    }
+}
+
+/// Which of the two formats a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Protocol {
+    Resp2,
+    Resp3,
+}
+
+/// Writes a reply behind what is there.
+pub(crate) fn write(out: &mut Vec<u8>, reply: &Reply, protocol: Protocol, version: Version) {
+    let three = protocol == Protocol::Resp3;
+    let each = |out: &mut Vec<u8>, replies: &[Reply]| {
+        for reply in replies {
+            write(out, reply, protocol, version);
+        }
+    };
+    match reply {
+        Reply::Status(text) => line(out, b'+', text),
+        Reply::Error(text) => line(out, b'-', text),
+        Reply::Integer(value) => head(out, b':', *value),
+        Reply::Bulk(bytes) => bulk(out, bytes),
+        Reply::Nil | Reply::NilArray if three => out.extend_from_slice(b"_\r\n"),
+        Reply::Nil => out.extend_from_slice(b"$-1\r\n"),
+        Reply::NilArray => out.extend_from_slice(b"*-1\r\n"),
+        Reply::Array(items) => {
+            head(out, b'*', items.len() as i64);
+            each(out, items);
+        }
+        Reply::Push(items) => {
+            head(out, if three { b'>' } else { b'*' }, items.len() as i64);
+            each(out, items);
+        }
+        Reply::Map(items) => {
+            head(
+                out,
+                if three { b'%' } else { b'*' },
+                items.len() as i64 / if three { 2 } else { 1 },
+            );
+            each(out, items);
+        }
+        Reply::Double(value) if three => line(out, b',', number::score(*value, version).as_bytes()),
+        Reply::Double(value) => bulk(out, number::score(*value, version).as_bytes()),
+        Reply::Scores(items) => {
+            head(out, b'*', items.len() as i64 * if three { 1 } else { 2 });
+            for (member, score) in items {
+                if three {
+                    out.extend_from_slice(b"*2\r\n");
+                }
+                bulk(out, member);
+                write(out, &Reply::Double(*score), protocol, version);
+            }
+        }
+        Reply::Text(text) if three => {
+            head(out, b'=', text.len() as i64 + 4);
+            out.extend_from_slice(b"txt:");
+            out.extend_from_slice(text);
+            out.extend_from_slice(b"\r\n");
+        }
+        Reply::Text(text) => bulk(out, text),
+    }
+}
+
+fn head(out: &mut Vec<u8>, kind: u8, value: i64) {
+    out.push(kind);
+    number::write_integer(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
+    out.push(kind);
+    out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    head(out, b'$', bytes.len() as i64);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,255 @@
+//! One server process: what comes in, what goes out, and the switches for faults.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::connection::{Conn, Connection};
+use crate::keys::{DATABASES, Database};
+use crate::lua::Scripts;
+use crate::number;
+use crate::reply::{Answer, Reply, refusal};
+use crate::resp::Malformed;
+use crate::snapshot::{Entry, Snapshot};
+use crate::state::{Caller, State, flatten};
+use crate::version::Version;
+
+/// One server process and its key space.
+///
+/// It has no clock: whatever depends on the time takes it as `now`, in microseconds since the Unix epoch. A script
+/// runs within one moment. Nothing here depends on anything but the calls that are made.
+#[derive(Debug)]
+pub struct Server {
+    state: Rc<RefCell<State>>,
+    scripts: Scripts,
+    next: u64,
+}
+
+impl Server {
+    /// An empty primary.
+    pub fn new(version: Version) -> Self {
+        let state = Rc::new(RefCell::new(State::new(version)));
+        let scripts = Scripts::new(version, Rc::clone(&state));
+        Self { state, scripts, next: 1 }
+    }
+
+    /// A client connects.
+    pub fn accept(&mut self) -> Conn {
+        let conn = Conn(self.next);
+        self.next += 1;
+        let mut state = self.state.borrow_mut();
+        let logged_in = state.password.is_none();
+        state.connections.insert(conn, Connection::new(logged_in));
+        conn
+    }
+
+    /// Bytes of a client, cut anywhere. Each command that they complete is carried out at once.
+    pub fn receive(&mut self, conn: Conn, bytes: &[u8], now: u64) {
+        self.state.borrow_mut().now = now;
+        if let Some(connection) = self.state.borrow_mut().connections.get_mut(&conn) {
+            connection.parser.feed(bytes);
+        }
+        while let Some(request) = self.next_request(conn) {
+            let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+            self.state.borrow_mut().serve(conn);
+            let reply = self.carry_out(Caller { conn: Some(conn) }, &words);
+            self.state.borrow_mut().served(conn, &reply);
+        }
+    }
+
+    fn next_request(&self, conn: Conn) -> Option<Vec<Vec<u8>>> {
+        let mut state = self.state.borrow_mut();
+        if state.hang_ups.contains(&conn) {
+            return None;
+        }
+        match state.connections.get_mut(&conn)?.parser.next() {
+            Ok(request) => request,
+            Err(Malformed(text)) => {
+                state.send(conn, &Reply::error(format!("ERR Protocol error: {text}")));
+                state.close_after_reply(Caller { conn: Some(conn) });
+                None
+            }
+        }
+    }
+
+    /// What is to be sent since the last call, in the order in which it came about.
+    pub fn output(&mut self) -> Vec<(Conn, Vec<u8>)> {
+        std::mem::take(&mut self.state.borrow_mut().outbox)
+    }
+
+    /// The connections that the server has closed since the last call: after a protocol error, QUIT, CLIENT KILL, or
+    /// a restart. What [`output`](Self::output) holds for them is sent before.
+    pub fn hang_ups(&mut self) -> Vec<Conn> {
+        let mut state = self.state.borrow_mut();
+        let gone = std::mem::take(&mut state.hang_ups);
+        for conn in &gone {
+            state.drop_connection(*conn);
+        }
+        gone
+    }
+
+    /// The client has closed the connection, or the network has.
+    pub fn hang_up(&mut self, conn: Conn) {
+        self.state.borrow_mut().drop_connection(conn);
+    }
+
+    /// A command of the operator: in database 0, through no connection, whatever the switches say of clients.
+    pub fn execute(&mut self, now: u64, words: &[&[u8]]) -> Reply {
+        self.state.borrow_mut().now = now;
+        self.carry_out(Caller { conn: None }, words)
+    }
+
+    fn carry_out(&mut self, caller: Caller, words: &[&[u8]]) -> Reply {
+        let admitted = self.state.borrow().admit(caller, words);
+        let command = match admitted {
+            Ok(command) => command,
+            Err(refusal) => return refusal,
+        };
+        flatten(match command.name {
+            "eval" => self.eval(caller, words),
+            "evalsha" => self.evalsha(caller, words),
+            "script" => self.script(words),
+            _ => (command.work)(&mut self.state.borrow_mut(), caller, words),
+        })
+    }
+
+    fn eval(&mut self, caller: Caller, words: &[&[u8]]) -> Answer {
+        let (keys, argv) = split(words)?;
+        let hash = self.scripts.load(words[1])?;
+        Ok(self.scripts.run(caller, hash.as_bytes(), keys, argv).unwrap_or_else(no_script))
+    }
+
+    fn evalsha(&mut self, caller: Caller, words: &[&[u8]]) -> Answer {
+        if words[1].len() != 40 {
+            return Err(no_script());
+        }
+        let (keys, argv) = split(words)?;
+        Ok(self.scripts.run(caller, words[1], keys, argv).unwrap_or_else(no_script))
+    }
+
+    fn script(&mut self, words: &[&[u8]]) -> Answer {
+        let unknown = || Err(self.state.borrow().unknown_subcommand(words));
+        match (&*words[1].to_ascii_uppercase(), &words[2..]) {
+            (b"LOAD", [text]) => self.scripts.load(text).map(Reply::bulk),
+            (b"EXISTS", hashes) if !hashes.is_empty() => Ok(Reply::Array(
+                hashes.iter().map(|hash| self.scripts.knows(hash).into()).collect(),
+            )),
+            (b"FLUSH", [] | [_]) => {
+                let known =
+                    |word: &&[u8]| matches!(&*word.to_ascii_uppercase(), b"ASYNC" | b"SYNC");
+                if words.get(2).is_some_and(|word| !known(word)) {
+                    return Err(Reply::error("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+                }
+                self.scripts.flush();
+                Ok(Reply::ok())
+            }
+            (b"KILL", []) => Err(Reply::error("NOTBUSY No scripts in execution right now.")),
+            _ => unknown(),
+        }
+    }
+
+    /// All keys, by database and name.
+    pub fn dump(&mut self, now: u64) -> Vec<Entry> {
+        let mut state = self.state.borrow_mut();
+        state.now = now;
+        let now = state.now_ms();
+        let numbered = state.keys.iter().enumerate();
+        let entries = numbered.flat_map(|(database, keys)| {
+            keys.iter(now).map(move |(key, value, ends)| Entry {
+                database,
+                key: key.to_vec(),
+                content: value.into(),
+                pttl: ends.map_or(-1, |ends| ends - now),
+            })
+        });
+        entries.collect()
+    }
+
+    /// The channels that somebody listens to.
+    pub fn channels(&self) -> Vec<Vec<u8>> {
+        self.state.borrow().channels.keys().cloned().collect()
+    }
+
+    /// Memory is full: commands that may need some are refused, in scripts unless they have written before.
+    pub fn set_memory_full(&mut self, full: bool) {
+        self.state.borrow_mut().memory_full = full;
+    }
+
+    /// The data is being loaded from disk.
+    pub fn set_loading(&mut self, loading: bool) {
+        self.state.borrow_mut().loading = loading;
+    }
+
+    /// Somebody's script has been running for too long.
+    pub fn set_busy(&mut self, busy: bool) {
+        self.state.borrow_mut().busy = busy;
+    }
+
+    /// What clients may not do: these commands, and all channels if `channels` is set. Replaces what was said before.
+    pub fn set_denied(&mut self, commands: &[&str], channels: bool) {
+        let mut state = self.state.borrow_mut();
+        state.denied_commands = commands.iter().map(|name| name.to_ascii_lowercase()).collect();
+        state.denies_channels = channels;
+    }
+
+    /// The password that clients need from now on; those that are connected do not.
+    pub fn set_password(&mut self, password: Option<&[u8]>) {
+        self.state.borrow_mut().password = password.map(<[u8]>::to_vec);
+    }
+
+    /// Ends the process and starts it again: without connections, subscriptions and scripts, and with or without keys.
+    pub fn restart(&mut self, keep_data: bool) {
+        let mut state = self.state.borrow_mut();
+        let open: Vec<_> = state.connections.keys().copied().collect();
+        for conn in open {
+            state.close_after_reply(Caller { conn: Some(conn) });
+        }
+        let gone = state.hang_ups.clone();
+        for conn in gone {
+            state.drop_connection(conn);
+        }
+        state.outbox.clear();
+        if !keep_data {
+            state.keys = vec![Database::default(); DATABASES];
+        }
+        drop(state);
+        self.scripts.flush();
+    }
+
+    /// From now on, clients cannot write. Connections stay.
+    pub fn become_replica(&mut self) {
+        self.state.borrow_mut().replica = true;
+    }
+
+    /// From now on, clients can write. Connections stay.
+    pub fn become_primary(&mut self) {
+        self.state.borrow_mut().replica = false;
+    }
+
+    /// A copy of all keys.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.state.borrow().keys.clone())
+    }
+
+    /// Puts a copy in place of all keys.
+    pub fn load(&mut self, snapshot: Snapshot) {
+        self.state.borrow_mut().keys = snapshot.0;
+    }
+}
+
+fn no_script() -> Reply {
+    Reply::error("NOSCRIPT No matching script. Please use EVAL.")
+}
+
+type Words<'a> = &'a [&'a [u8]];
+
+/// KEYS and ARGV of an EVAL.
+fn split<'a>(words: Words<'a>) -> Result<(Words<'a>, Words<'a>), Reply> {
+    let keys = number::integer(words[2]).ok_or_else(refusal::not_an_integer)?;
+    let negative = || Reply::error("ERR Number of keys can't be negative");
+    let too_many = || Reply::error("ERR Number of keys can't be greater than number of args");
+    if keys > words.len() as i64 - 3 {
+        return Err(too_many());
+    }
+    let keys = usize::try_from(keys).map_err(|_| negative())?;
+    Ok(words[3..].split_at(keys))
+}
