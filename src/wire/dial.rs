@@ -2,8 +2,10 @@
 //! simulation (`cfg(parklock_sim)`) from a function that is given.
 
 use redis::aio::MultiplexedConnection;
+#[cfg(not(parklock_sim))]
 use redis::{AsyncConnectionConfig, Client};
 
+#[cfg(not(parklock_sim))]
 use crate::wire::fault::Fault;
 
 /// A connection that has just been made.

@@ -199,7 +199,8 @@ fn judge_claims(mut holds: Vec<&Hold>, found: &mut Vec<Violation>) {
             continue;
         };
         let overlaps = hold.acquired < last.end();
-        let nests = overlaps && hold.nests_in(last);
+        // Where time stands still while somebody works, a nested hold may begin as its outer one ends.
+        let nests = hold.acquired <= last.end() && hold.nests_in(last);
         if overlaps && !nests {
             found.push(Violation::Overlap((*last).clone(), hold.clone()));
         }
