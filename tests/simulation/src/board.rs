@@ -18,6 +18,9 @@ use crate::trace;
 /// deadline be later than its last confirmation and the lease.
 const SLACK: u64 = 30 * clock::MILLI;
 
+/// Who has called so much earlier stands before others in the queue, however far away it is.
+const EARLIER: u64 = 60 * clock::MILLI;
+
 /// A rule that was broken.
 #[derive(Debug, Clone)]
 pub struct Wrong {
@@ -67,6 +70,8 @@ pub struct Terms {
     /// A nested hold was confirmed when its outer one was.
     pub confirmed: Option<u64>,
     pub token: u64,
+    /// First come, first served.
+    pub fair: bool,
 }
 
 struct Live {
@@ -257,6 +262,9 @@ impl Board {
     pub fn begin(&mut self, terms: Terms, view: &Arc<Held>) -> u64 {
         let (id, now, rate) = (self.next_id(), clock::now(), terms.rate);
         self.count("grants", 1);
+        if terms.fair {
+            self.overtook(&terms.call);
+        }
         self.progress(&terms.call);
         let left = view.remaining();
         if left.is_zero() {
@@ -288,6 +296,26 @@ impl Board {
         trace::line(|| format!("          {} holds {} with {token}", claim.owner, claim.lock));
         self.claims.insert(id, Live { claim, view: Arc::clone(view), terms });
         id
+    }
+
+    /// A fair lock is granted in the order of asking, but for those who have lost their connections or their time.
+    fn overtook(&mut self, call: &Call) {
+        let earlier = |other: &&Call| {
+            other.names == call.names
+                && other.patience != Patience::None
+                && !other.parked
+                && other.since + EARLIER <= call.since
+                && self.ordered_since(other.process, other.since)
+        };
+        let Some(other) = self.calls.values().find(earlier) else { return };
+        let (since, before) = (call.since as f64 / 1e9, other.since as f64 / 1e9);
+        let what = format!("{}, who called at {since}, before {}, at {before}", call.caller, other.caller);
+        self.wrong("a fair lock's order", what);
+    }
+
+    /// Whether the server has kept what it had since then.
+    pub fn is_kept(&self, since: u64) -> bool {
+        self.breaks.iter().all(|one| one.to < since)
     }
 
     /// Looks at every hold of a process, at that process' own time.

@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fastrand::Rng;
-use parklock::{Error, Result};
+use parklock::{Error, Layout, Result};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::board::{self, Call, Patience, Question, Terms};
 use crate::clock::{self, MILLI, SECOND};
 use crate::desk::Seat;
 use crate::held::{Handle, Held};
-use crate::plan::{ClientPlan, Plan, millis, nanos};
+use crate::plan::{ClientPlan, Kind, Plan, millis, nanos};
 
 /// What all callers of one life of a process share.
 pub struct Home {
@@ -79,9 +79,13 @@ pub struct Wanted {
 }
 
 /// A call on the board, until it has its answer or is given up.
-struct Asking(u64);
+pub struct Asking(u64);
 
 impl Asking {
+    pub fn new(call: &Call) -> Self {
+        Self(board::with(|board| board.call(call.clone())))
+    }
+
     fn unpolled(&self) -> Parked {
         board::with(|board| board.park(self.0, true));
         Parked(self.0)
@@ -113,18 +117,8 @@ pub struct Holding {
 impl Home {
     /// Asks, and holds what it gets.
     pub async fn ask(&self, seat: &Arc<Seat>, wanted: &Wanted, manner: Manner) -> Option<Holding> {
-        let call = Call {
-            process: self.process,
-            seat: seat.id,
-            caller: wanted.owner.clone(),
-            names: wanted.names.clone(),
-            patience: manner.patience(),
-            since: clock::now(),
-            parked: false,
-            part: wanted.part,
-            of: wanted.of,
-        };
-        let asking = Asking(board::with(|board| board.call(call.clone())));
+        let call = self.call(seat, wanted, manner.patience());
+        let asking = Asking::new(&call);
         let paused = board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0));
         let started = Instant::now();
         let answer = put(&wanted.handle, manner, &asking).await;
@@ -135,20 +129,18 @@ impl Home {
         Some(self.hold(call, wanted.clone(), held))
     }
 
-    /// Holds what `run` has given to its work, which was called at some time before.
-    pub fn viewed(&self, seat: &Arc<Seat>, wanted: Wanted, held: Held, since: u64) -> Holding {
-        let call = Call {
+    pub fn call(&self, seat: &Seat, wanted: &Wanted, patience: Patience) -> Call {
+        Call {
             process: self.process,
             seat: seat.id,
             caller: wanted.owner.clone(),
             names: wanted.names.clone(),
-            patience: Patience::Endless,
-            since,
+            patience,
+            since: clock::now(),
             parked: false,
             part: wanted.part,
             of: wanted.of,
-        };
-        self.hold(call, wanted, held)
+        }
     }
 
     /// Goes on as a reader.
@@ -168,7 +160,8 @@ impl Home {
         }
     }
 
-    fn hold(&self, call: Call, wanted: Wanted, held: Held) -> Holding {
+    /// Puts what was given on the board.
+    pub fn hold(&self, call: Call, wanted: Wanted, held: Held) -> Holding {
         let (tokens, view) = (held.tokens(), Arc::new(held));
         let mut claims = Vec::new();
         for (name, token) in wanted.names.iter().zip(tokens) {
@@ -181,6 +174,7 @@ impl Home {
                 rate: self.setup().rate,
                 queued: wanted.queued,
                 confirmed: wanted.confirmed,
+                fair: self.plan.layout == Layout::Native && self.plan.names[*name].kind == Kind::Fair,
                 token,
             };
             claims.push(board::with(|board| board.begin(terms, &view)));
@@ -257,8 +251,13 @@ impl Home {
         }
     }
 
-    /// Whether so many callers wait in this client.
+    /// Whether so many callers wait in this client, and this one has only come.
     fn is_crowded(&self, call: &Call, limit: usize) -> bool {
+        let come = call.since + 4 * self.setup().way.1 + 20 * MILLI;
+        if clock::now() > come && board::with(|board| board.calm_since(call.since)) {
+            let waited = (clock::now() - call.since) / MILLI;
+            board::wrong("TooManyWaiters for who already waits", format!("{} for {waited} ms", call.caller));
+        }
         let waiting = board::with(|board| {
             board.calls.values().filter(|other| other.seat == call.seat).count()
         });

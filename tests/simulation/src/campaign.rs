@@ -109,9 +109,11 @@ fn one(seed: u64, twice: bool, options: &Options, sum: &Mutex<Sum>) {
         }
     }
     let mut sum = sum.lock().expect("no thread panics with it");
+    let mut rules: Vec<&str> = Vec::new();
     for wrong in &report.wrongs {
-        let is_new = !sum.wrongs.contains_key(&wrong.rule);
-        if is_new || options.every {
+        let is_new = !sum.wrongs.contains_key(&wrong.rule) || options.every;
+        if is_new && !rules.contains(&wrong.rule.as_str()) {
+            rules.push(&wrong.rule);
             let at = wrong.at as f64 / 1e9;
             println!("seed {seed}: {} (at {at:.3} s): {}", wrong.rule, wrong.what);
         }

@@ -18,6 +18,7 @@ mod keyspace;
 mod net;
 mod options;
 mod plan;
+mod plays;
 mod process;
 mod report;
 mod scene;
@@ -67,7 +68,7 @@ fn play(seed: u64, traced: bool, options: &Options) {
     trace::line(|| format!("{plan:#?}"));
     let mut world = World::new(plan);
     let lived = world.run();
-    let wrongs = verdict::pronounce();
+    let wrongs = verdict::pronounce(&world.plan);
     report::print(lived, &world, &wrongs);
     if traced {
         trace::lines().iter().for_each(|line| println!("log\t{line}"));

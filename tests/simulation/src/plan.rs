@@ -138,7 +138,7 @@ impl Plan {
         let layout = if set.bare { Layout::Native } else { layout };
         let (drawn_clients, drawn_callers) = (rng.usize(1..=5), rng.usize(1..=8));
         let drawn_names = if rng.bool() { rng.usize(1..=2) } else { rng.usize(2..=8) };
-        let length = set.length.unwrap_or_else(|| rng.u64(8..=30) * SECOND);
+        let drawn_length = rng.u64(8..=30) * SECOND;
         let mut names_rng = rng.fork();
         let names = (0..set.names.unwrap_or(drawn_names))
             .map(|at| Name::any(at, layout, set.bare, &mut names_rng))
@@ -150,22 +150,32 @@ impl Plan {
         let faults = if set.bare || scene.is_some() {
             Vec::new()
         } else {
-            faults(length, drawn_clients, drawn_names, &mut rng)
+            faults(drawn_length, drawn_clients, drawn_names, &mut rng)
         };
-        let kept = |at: &usize| set.faults.as_ref().is_none_or(|kept| kept.contains(at));
-        let faults =
-            faults.into_iter().enumerate().filter(|(at, _)| kept(at)).map(|(_, fault)| fault);
-        Self {
+        let mut plan = Self {
             seed,
             layout,
             clients,
             callers: set.callers.unwrap_or(drawn_callers),
             names,
-            length,
-            faults: faults.collect(),
+            length: drawn_length,
+            faults,
             scene,
             bare: set.bare,
+        };
+        if let Some(scene) = scene {
+            scene.stage(&mut plan, &mut rng);
         }
+        plan.length = set.length.unwrap_or(plan.length);
+        plan.keep(set);
+        plan
+    }
+
+    /// Of the faults, those that were asked for.
+    fn keep(&mut self, set: &Overrides) {
+        let kept = |at: &usize| set.faults.as_ref().is_none_or(|kept| kept.contains(at));
+        let faults = std::mem::take(&mut self.faults).into_iter().enumerate();
+        self.faults = faults.filter(|(at, _)| kept(at)).map(|(_, fault)| fault).collect();
     }
 
     /// The longest of a setting over all clients, in the world's time.
@@ -193,6 +203,41 @@ impl Name {
 }
 
 impl ClientPlan {
+    /// A client that differs from the usual in its watchdog's timeout only, and whose clock is true.
+    pub fn usual(layout: Layout, watchdog: Duration) -> Self {
+        let config = Config::default().layout(layout).watchdog_timeout(watchdog);
+        let response = Duration::from_secs(2).min(watchdog / 4);
+        Self {
+            seed: 0,
+            rate: 1_000_000,
+            config,
+            watchdog,
+            claim: Duration::from_secs(1).min(watchdog / 4),
+            response,
+            max_park: Duration::from_secs(10),
+            ride_out: watchdog,
+            max_waiters: 100_000,
+            max_hold: false,
+            way: (MILLI, MILLI),
+        }
+    }
+
+    pub fn max_park(self, max_park: Duration) -> Self {
+        Self { config: self.config.max_park(max_park), max_park, ..self }
+    }
+
+    pub fn max_hold(self, time: Duration) -> Self {
+        Self { config: self.config.max_hold(time), max_hold: true, ..self }
+    }
+
+    pub fn max_waiters(self, max_waiters: usize) -> Self {
+        Self { config: self.config.max_waiters(max_waiters), max_waiters, ..self }
+    }
+
+    pub fn claim(self, claim: Duration) -> Self {
+        Self { config: self.config.claim_timeout(claim), claim, ..self }
+    }
+
     pub fn any(layout: Layout, bare: bool, rng: &mut Rng) -> Self {
         let watchdog = millis(match rng.u32(..10) {
             _ if bare => 30_000,
@@ -229,7 +274,8 @@ impl ClientPlan {
         if let Some(time) = max_hold {
             config = config.max_hold(time);
         }
-        let far = !bare && rng.u32(..8) == 0;
+        // So far away that three signs of life would not fit, nobody keeps a place.
+        let far = !bare && rng.u32(..8) == 0 && claim >= millis(300);
         let near = rng.u64(50 * MICRO..2 * MILLI);
         let way = if far { (8 * MILLI, 12 * MILLI) } else { (near, near + rng.u64(MICRO..2 * MILLI)) };
         let rate = if bare { 1_000_000 } else { 1_000_000 + rng.u64(..20_000) - 10_000 };

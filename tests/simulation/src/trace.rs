@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::clock;
 
 /// How many lines are kept for the end of a run that failed.
-const KEPT: usize = 4_000;
+const KEPT: usize = 400_000;
 
 #[derive(Default)]
 struct Trace {

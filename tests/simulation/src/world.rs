@@ -16,8 +16,8 @@ use crate::frames;
 use crate::keyspace;
 use crate::net::{Arrival, Net};
 use crate::plan::{Plan, What};
+use crate::plays;
 use crate::process::Process;
-use crate::scene;
 use crate::station::Station;
 use crate::trace;
 use crate::watch::Watch;
@@ -216,8 +216,8 @@ impl World {
         let (orders, obeyed) = mpsc::unbounded_channel();
         berth.orders = Some(orders);
         match self.plan.scene {
-            Some(scene) => berth.process.spawn(scene::play(scene, desk)),
-            None => berth.process.spawn(work::live(desk, obeyed)),
+            Some(scene) if !scene.is_work() => berth.process.spawn(plays::play(scene, desk)),
+            _ => berth.process.spawn(work::live(desk, obeyed)),
         }
         trace::line(|| format!("p{at}        starts, life {}", berth.life));
         self.dirty.insert(at);
