@@ -72,6 +72,16 @@ impl Client {
         Ok(Self { engine })
     }
 
+    #[cfg(parklock_sim)]
+    pub(crate) async fn connect_over(
+        dial: crate::wire::Dial,
+        id: String,
+        config: Config,
+    ) -> Result<Self> {
+        let engine = Engine::connect_over(dial, id, config).await?;
+        Ok(Self { engine })
+    }
+
     /// A lock that one guard holds at a time. Making the handle does no I/O.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.

@@ -75,6 +75,20 @@ mod owner;
 mod tls;
 mod token;
 
+/// What the project's own simulation (`tests/simulation`) needs to know of the inside. It is there under
+/// `cfg(parklock_sim)` only, which no build of a user sets.
+#[cfg(parklock_sim)]
+#[doc(hidden)]
+pub mod sim {
+    pub use crate::wire::{Dial, Stream};
+    use crate::{Client, Config, Result};
+
+    /// A client of this id, over streams that `dial` makes.
+    pub async fn connect_over(dial: Dial, id: String, config: Config) -> Result<Client> {
+        Client::connect_over(dial, id, config).await
+    }
+}
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

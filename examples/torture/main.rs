@@ -8,14 +8,15 @@
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+#[path = "../../tests/judge/mod.rs"]
+mod judge;
 
 mod conductor;
 mod crew;
-mod epochs;
 mod kept;
 mod network;
+mod prompt;
 mod reading;
-mod rules;
 mod schedule;
 mod settings;
 mod stage;

@@ -6,32 +6,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::crew::Gone;
+use crate::judge::Claim;
 use crate::verdict::Tally;
-
-/// One guard's time, as its worker recorded it; all times in nanoseconds of the machine's monotonic clock.
-#[derive(Debug, Clone)]
-pub struct Claim {
-    pub worker: String,
-    pub lock: String,
-    pub owner: String,
-    pub token: u64,
-    pub called: u64,
-    pub acquired: u64,
-    /// When the request was sent with which Redis first confirmed it, at the latest.
-    pub confirmed: u64,
-    /// When the last such request was sent, at the earliest.
-    pub last_confirmed: u64,
-    pub deadline: u64,
-    pub ended: Option<u64>,
-    /// When the loss was noticed, if it was lost.
-    pub lost_at: Option<u64>,
-    pub by_kill: bool,
-    /// How much it has, of how much there is.
-    pub part: u64,
-    pub of: u64,
-    /// Whose client granted it.
-    seat: u64,
-}
 
 /// All claims of one worker; what else it said is counted.
 pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {

@@ -130,7 +130,7 @@ impl Stage {
                 let admin = self.admin().await;
                 let from = clock::now();
                 admin.cmd::<()>(&["FLUSHALL"]).await;
-                self.breaks.push(Break::loose(None, from));
+                self.breaks.push(Break::loose(None, from, clock::now()));
             }
             ServerFault::Del(lock) => self.delete(lock).await,
             ServerFault::ForceUnlock(lock) => self.force_unlock(lock).await,
@@ -178,7 +178,7 @@ impl Stage {
         let (admin, from) = (self.admin().await, clock::now());
         let key = format!("lock:{{{}}}", lock.replace('{', "%7B").replace('}', "%7D"));
         if admin.cmd::<i64>(&["DEL", &key]).await == 1 {
-            self.breaks.push(Break::loose(Some(lock), from));
+            self.breaks.push(Break::loose(Some(lock), from, clock::now()));
         }
     }
 
@@ -197,7 +197,7 @@ impl Stage {
 
     async fn restart_empty(&mut self) {
         self.primary().kill();
-        self.breaks.push(Break::sharp());
+        self.breaks.push(Break::sharp(clock::now()));
         let _ = fs::remove_dir_all(self.primary().dir().join("appendonlydir"));
         let _ = fs::remove_file(self.primary().dir().join("appendonly.aof"));
         self.primary().start_again().await;
@@ -216,7 +216,7 @@ impl Stage {
         self.servers[old].kill();
         self.lead(new).await;
         // From here on nobody gets anything from the old one, and nobody yet from the new one.
-        self.breaks.push(Break::sharp());
+        self.breaks.push(Break::sharp(clock::now()));
         self.switch.point_at(self.servers[new].address()).await;
         self.primary = new;
         self.servers[old].start_again().await;
@@ -232,7 +232,7 @@ impl Stage {
         self.lead(new).await;
         self.follow(old).await;
         sleep(time).await;
-        self.breaks.push(Break::sharp());
+        self.breaks.push(Break::sharp(clock::now()));
         self.switch.point_at(self.servers[new].address()).await;
         self.primary = new;
     }
@@ -248,7 +248,7 @@ impl Stage {
             Some(Kind::Permits(of)) => client.semaphore(lock, of).force_unlock().await,
         };
         match taken {
-            Ok(true) => self.breaks.push(Break::loose(Some(lock), from)),
+            Ok(true) => self.breaks.push(Break::loose(Some(lock), from, clock::now())),
             Ok(false) => {}
             Err(error) => self.tally.wrong(format!("force_unlock: {error:?}")),
         }

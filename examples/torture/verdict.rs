@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::common::clock;
-use crate::common::history::History;
 use crate::crew::Gone;
-pub use crate::epochs::Break;
-use crate::epochs::Epochs;
-use crate::reading::{self, Claim};
-use crate::rules;
+pub use crate::judge::Break;
+use crate::judge::history::History;
+use crate::judge::{Claim, Epochs, rules};
+use crate::prompt;
+use crate::reading;
 
 /// A run of a minute must have taken each of these.
 const PATHS: [&str; 57] = [
@@ -138,15 +138,16 @@ pub fn pronounce(evidence: Evidence, length: Duration) -> Verdict {
     let mut history = History::expecting(
         if length.as_secs() < 60 { &[][..] } else { &PATHS[..] }.iter().copied(),
     );
-    let mut found = rules::losses(&claims, &epochs, &restarts, &mut tally);
+    let mut found =
+        rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));
     for claim in claims.iter().filter(|claim| claim.of == 1) {
         for epoch in epochs.sure(claim) {
-            history.hold(rules::hold(claim, epoch));
+            history.hold(claim.hold(epoch));
         }
     }
     found.extend(rules::tokens(&claims));
-    found.extend(rules::slow(&claims, started, &mut tally));
+    found.extend(prompt::slow(&claims, started, &mut tally));
     found.extend(tally.wrongs.iter().cloned());
     // One that is not demanded need not have been taken.
     let taken = tally.paths.iter().filter(|(_, times)| **times > 0);

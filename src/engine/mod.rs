@@ -91,12 +91,26 @@ impl Engine {
     /// Connects, and starts the client's tasks on the current runtime.
     pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let address = Arc::new(Address::new(url, &config)?);
+        let address = Address::new(url, &config)?;
+        Self::connect_to(address, client_id(), config).await
+    }
+
+    /// Connects over streams of the simulation's, as the client that it names.
+    #[cfg(parklock_sim)]
+    pub(crate) async fn connect_over(
+        dial: crate::wire::Dial,
+        client: String,
+        config: Config,
+    ) -> Result<Arc<Self>> {
+        config.check()?;
+        Self::connect_to(Address::over(dial, &config)?, client, config).await
+    }
+
+    async fn connect_to(address: Address, client: String, config: Config) -> Result<Arc<Self>> {
+        let address = Arc::new(address);
         let database = address.database();
         let (table, started) = (Arc::new(Table::default()), Instant::now());
         let timetable = Arc::new(Timetable::new(started));
-        let client = client_id();
-
         let terms = Terms {
             client: client.clone(),
             layout: config.layout,

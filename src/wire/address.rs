@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
@@ -13,6 +12,7 @@ use redis::{
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::wire::dial::{Dialled, Dialler};
 use crate::wire::fault::Fault;
 
 /// A peer that vanished without a word is noticed by the heartbeat; these two also free the socket.
@@ -25,6 +25,7 @@ const QUEUE: usize = 1024;
 /// A server, with all that it takes to connect to it.
 pub(crate) struct Address {
     client: Client,
+    dialler: Dialler,
     connect_timeout: Duration,
     response_timeout: Duration,
 }
@@ -60,6 +61,7 @@ impl Address {
         let client = open(prepared(verified(info)?), config)?;
         Ok(Self {
             client,
+            dialler: Dialler::over_sockets(),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response(),
         })
@@ -68,6 +70,12 @@ impl Address {
     /// The number of the database.
     pub(crate) fn database(&self) -> i64 {
         self.client.get_connection_info().redis_settings().db()
+    }
+
+    /// An address that is reached over streams of the simulation's.
+    #[cfg(parklock_sim)]
+    pub(crate) fn over(dial: crate::wire::Dial, config: &Config) -> Result<Self> {
+        Ok(Self { dialler: Dialler(Some(dial)), ..Self::new("redis://simulated", config)? })
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -83,7 +91,7 @@ impl Address {
     pub(crate) async fn connect(
         &self,
         push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Fault> {
+    ) -> Result<Dialled, Fault> {
         let push = move |info| {
             push(info);
             Ok::<(), std::convert::Infallible>(())
@@ -93,8 +101,7 @@ impl Address {
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(QUEUE)
             .set_push_sender(push);
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        connecting.await.map_err(Fault::connecting)
+        self.dialler.dial(&self.client, config).await
     }
 }
 

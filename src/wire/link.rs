@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
 use crate::wire::address::Address;
+use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
 
 /// The first pause after a connection failed. It doubles up to the longest, until a connection has
@@ -71,6 +72,19 @@ pub(crate) trait Duty: Send + Sync + 'static {
 pub(crate) struct Live {
     pub(crate) generation: u64,
     pub(crate) conn: MultiplexedConnection,
+    #[cfg(parklock_sim)]
+    _driver: Arc<tokio_util::task::AbortOnDropHandle<()>>,
+}
+
+impl Live {
+    fn new(generation: u64, dialled: Dialled) -> Self {
+        Self {
+            generation,
+            conn: dialled.conn,
+            #[cfg(parklock_sim)]
+            _driver: dialled.driver,
+        }
+    }
 }
 
 /// What there is of a connection.
@@ -194,9 +208,9 @@ impl<D: Duty> Keeper<D> {
             PushKind::Disconnection => breaks.notify_one(),
             _ => duty.hear(generation, push),
         };
-        let mut conn = self.address.connect(hear).await?;
-        self.duty.greet(&mut conn, generation).await?;
-        Ok(Fresh { live: Live { generation, conn }, broken })
+        let mut live = Live::new(generation, self.address.connect(hear).await?);
+        self.duty.greet(&mut live.conn, generation).await?;
+        Ok(Fresh { live, broken })
     }
 
     /// As [`establish_again`](Self::establish_again). The duty hears of it if that takes a while.

@@ -6,6 +6,7 @@ mod calls;
 mod clock;
 mod coalesce;
 mod commands;
+mod dial;
 mod family;
 mod fault;
 mod latch;
@@ -19,6 +20,8 @@ pub(crate) use address::Address;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use coalesce::Landed;
 pub(crate) use commands::{Commands, Connection, Terms};
+#[cfg(parklock_sim)]
+pub use dial::{Dial, Stream};
 pub(crate) use family::Status;
 pub(crate) use fault::Fault;
 pub(crate) use latch::Order;

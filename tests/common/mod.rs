@@ -6,6 +6,7 @@ pub mod admin;
 pub mod child;
 pub mod clock;
 pub mod fixture;
+#[path = "../judge/history.rs"]
 pub mod history;
 pub mod port;
 pub mod process;

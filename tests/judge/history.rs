@@ -1,6 +1,6 @@
 //! The history checker: judges what a run did to its locks, after the run.
 //!
-//! A run records, with [`now`](super::clock::now) as its clock, when each guard claimed to be valid. Several processes
+//! A run records, on one clock that all of its processes share, when each guard claimed to be valid. Several processes
 //! of one machine can be merged, for they share that clock; a worker sends a [`Hold`] as a line (`Display`, `FromStr`).
 //!
 //! ```ignore
@@ -199,7 +199,8 @@ fn judge_claims(mut holds: Vec<&Hold>, found: &mut Vec<Violation>) {
             continue;
         };
         let overlaps = hold.acquired < last.end();
-        let nests = overlaps && hold.nests_in(last);
+        // Where time stands still while somebody works, a nested hold may begin as its outer one ends.
+        let nests = hold.acquired <= last.end() && hold.nests_in(last);
         if overlaps && !nests {
             found.push(Violation::Overlap((*last).clone(), hold.clone()));
         }

@@ -5,13 +5,12 @@
 //! request that was answered ran between its sending and its answer. One that overlaps with the break itself may have
 //! run on either side of it, and is judged by later confirmations only.
 
-use crate::common::clock;
-use crate::reading::Claim;
+use crate::judge::claim::Claim;
 
 /// Redis lost one lock, or all of them.
 #[derive(Debug, Clone)]
 pub struct Break {
-    pub lock: Option<&'static str>,
+    pub lock: Option<String>,
     pub from: u64,
     pub to: u64,
     /// What was sent before it ran before it, if it ran at all: the server was replaced.
@@ -20,14 +19,13 @@ pub struct Break {
 
 impl Break {
     /// The old server grants nothing any more, and the new one nothing yet.
-    pub fn sharp() -> Self {
-        let now = clock::now();
+    pub fn sharp(now: u64) -> Self {
         Self { lock: None, from: now, to: now, sharp: true }
     }
 
-    /// The server went on: it happened between then and now.
-    pub fn loose(lock: Option<&'static str>, from: u64) -> Self {
-        Self { lock, from, to: clock::now(), sharp: false }
+    /// The server went on: it happened between these two moments.
+    pub fn loose(lock: Option<&str>, from: u64, to: u64) -> Self {
+        Self { lock: lock.map(str::to_owned), from, to, sharp: false }
     }
 
     fn is_before(&self, sent: u64) -> bool {
@@ -46,7 +44,7 @@ pub struct Epochs(pub Vec<Break>);
 
 impl Epochs {
     fn of<'a>(&'a self, lock: &'a str) -> impl Iterator<Item = &'a Break> {
-        self.0.iter().filter(move |one| one.lock.is_none_or(|name| name == lock))
+        self.0.iter().filter(move |one| one.lock.as_deref().is_none_or(|name| name == lock))
     }
 
     /// The epochs of its lock in which Redis knew of the claim for certain; often one, sometimes none.

@@ -1,20 +1,9 @@
-//! The rules beyond the checker's own: across breaks in real time, against losses without a cause, and for promptness.
+//! The rules beyond the checker's own: across breaks in real time, and against losses without a cause.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use crate::common::history::Hold;
-use crate::epochs::Epochs;
-use crate::reading::Claim;
-use crate::settings::{PROMPT, SEVERAL, is_calm, nanos};
-use crate::verdict::Tally;
-
-/// A claim as the checker takes it, in one of its epochs.
-pub fn hold(claim: &Claim, epoch: usize) -> Hold {
-    let Claim { lock, owner, token, acquired, ended, .. } = claim;
-    let hold = Hold::new(&format!("{lock}@{epoch}"), owner, *token, *acquired);
-    ended.map_or(hold.clone(), |ended| hold.until(ended))
-}
+use crate::judge::claim::Claim;
+use crate::judge::epochs::Epochs;
 
 /// When a claim begins or ends, and which of the two.
 type Moments<'a> = Vec<(u64, bool, &'a Claim)>;
@@ -44,7 +33,7 @@ pub fn shares(claims: &[Claim], epochs: &Epochs) -> Vec<String> {
             if used > claim.of {
                 let all: Vec<_> = inside
                     .iter()
-                    .map(|claim| format!("{} {}", hold(claim, 0), claim.part))
+                    .map(|claim| format!("{} {}", claim.hold(0), claim.part))
                     .collect();
                 found.push(format!("{used} of {} held at once:\n  {}", claim.of, all.join("\n  ")));
             }
@@ -58,32 +47,32 @@ pub fn losses(
     claims: &[Claim],
     epochs: &Epochs,
     restarts: &[u64],
-    tally: &mut Tally,
+    count: &mut impl FnMut(&str, u64),
 ) -> Vec<String> {
     let mut found = Vec::new();
     let mut last: HashMap<&str, &Claim> = HashMap::new();
     let mut order: Vec<&Claim> = claims.iter().collect();
     order.sort_by_key(|claim| claim.acquired);
     for claim in order {
-        tally.add("grants", 1);
-        tally.add("hand-off", u64::from(claim.token % 1024 > 0));
-        tally.add("held together", u64::from(claim.of > 1 && claim.part < claim.of));
-        tally.add("a hold outlived a restart", spanned(claim, restarts));
+        count("grants", 1);
+        count("hand-off", u64::from(claim.token % 1024 > 0));
+        count("held together", u64::from(claim.of > 1 && claim.part < claim.of));
+        count("a hold outlived a restart", spanned(claim, restarts));
         let sure = epochs.sure(claim);
-        tally.add("a hold outlived a failover", u64::from(sure.end() > sure.start()));
-        tally.add("claims that only later confirmations could judge", u64::from(sure.is_empty()));
+        count("a hold outlived a failover", u64::from(sure.end() > sure.start()));
+        count("claims that only later confirmations could judge", u64::from(sure.is_empty()));
         if let Some(before) = last.insert(&claim.lock, claim) {
             let taken = before.by_kill && before.worker != claim.worker;
-            tally.add("taken after its holder was killed", u64::from(taken));
+            count("taken after its holder was killed", u64::from(taken));
         }
         let Some(lost_at) = claim.lost_at.filter(|at| *at < claim.deadline) else { continue };
         if epochs.excuse(claim, lost_at) {
-            tally.add("lost because Redis had lost it", 1);
+            count("lost because Redis had lost it", 1);
         } else {
             let early = (claim.deadline - lost_at) / 1_000_000;
             found.push(format!(
                 "lost {early} ms before its deadline, though Redis kept it:\n  {}",
-                hold(claim, 0)
+                claim.hold(0)
             ));
         }
     }
@@ -116,46 +105,12 @@ pub fn tokens(claims: &[Claim]) -> Vec<String> {
             let Some(greatest) = greatest else { continue };
             let same = greatest.token == claim.token && greatest.owner == claim.owner;
             if claim.token <= greatest.token && !same {
-                let (earlier, later) = (hold(greatest, 0), hold(claim, 0));
+                let (earlier, later) = (greatest.hold(0), claim.hold(0));
                 found.push(format!(
                     "a later grant without a greater token:\n  {earlier}\n  {later}"
                 ));
             }
         }
     }
-    found
-}
-
-/// Who waited while the lock was free, when nothing was broken any more: a wake-up was lost, or somebody holds it of
-/// whom nobody knows, such as an acquire whose caller has gone.
-pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
-    let mut order: Vec<&Claim> = claims.iter().filter(|claim| claim.of == 1).collect();
-    order.sort_by_key(|claim| (claim.lock.as_str(), claim.acquired));
-    let (mut found, mut longest, mut judged) = (Vec::new(), 0, 0);
-    let mut free_since = 0;
-    for pair in order.windows(2) {
-        let (before, next) = (pair[0], pair[1]);
-        let is_same = before.lock == next.lock;
-        free_since = if is_same { before.ended.unwrap_or(u64::MAX).max(free_since) } else { 0 };
-        let calm = |at: u64| is_calm(Duration::from_nanos(at.saturating_sub(started)));
-        let since = free_since.max(next.called);
-        let waited = is_same && since < next.acquired && !next.owner.contains(SEVERAL);
-        let late = tally.late.iter().any(|(from, to)| *from < next.acquired && *to > since);
-        if !waited || !calm(since) || !calm(next.acquired) || late {
-            continue;
-        }
-        let gap = next.acquired - since;
-        (longest, judged) = (longest.max(gap), judged + 1);
-        if gap > nanos(PROMPT) {
-            let (before, next) = (hold(before, 0), hold(next, 0));
-            let gap = gap / 1_000_000;
-            found.push(format!(
-                "it waited {gap} ms for a lock that was free:\n  {next}\n  {before}"
-            ));
-        }
-    }
-    tally.add("waits judged in calm times", judged);
-    tally.add("the longest of them, in microseconds", longest / 1_000);
-    tally.add("moments when the machine was too busy", tally.late.len() as u64);
     found
 }

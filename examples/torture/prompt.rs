@@ -1,0 +1,41 @@
+//! Promptness, which only a real clock can try: nobody waits long for a lock that is free.
+
+use std::time::Duration;
+
+use crate::judge::Claim;
+use crate::settings::{PROMPT, SEVERAL, is_calm, nanos};
+use crate::verdict::Tally;
+
+/// Who waited while the lock was free, when nothing was broken any more: a wake-up was lost, or somebody holds it of
+/// whom nobody knows, such as an acquire whose caller has gone.
+pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
+    let mut order: Vec<&Claim> = claims.iter().filter(|claim| claim.of == 1).collect();
+    order.sort_by_key(|claim| (claim.lock.as_str(), claim.acquired));
+    let (mut found, mut longest, mut judged) = (Vec::new(), 0, 0);
+    let mut free_since = 0;
+    for pair in order.windows(2) {
+        let (before, next) = (pair[0], pair[1]);
+        let is_same = before.lock == next.lock;
+        free_since = if is_same { before.ended.unwrap_or(u64::MAX).max(free_since) } else { 0 };
+        let calm = |at: u64| is_calm(Duration::from_nanos(at.saturating_sub(started)));
+        let since = free_since.max(next.called);
+        let waited = is_same && since < next.acquired && !next.owner.contains(SEVERAL);
+        let late = tally.late.iter().any(|(from, to)| *from < next.acquired && *to > since);
+        if !waited || !calm(since) || !calm(next.acquired) || late {
+            continue;
+        }
+        let gap = next.acquired - since;
+        (longest, judged) = (longest.max(gap), judged + 1);
+        if gap > nanos(PROMPT) {
+            let (before, next) = (before.hold(0), next.hold(0));
+            let gap = gap / 1_000_000;
+            found.push(format!(
+                "it waited {gap} ms for a lock that was free:\n  {next}\n  {before}"
+            ));
+        }
+    }
+    tally.add("waits judged in calm times", judged);
+    tally.add("the longest of them, in microseconds", longest / 1_000);
+    tally.add("moments when the machine was too busy", tally.late.len() as u64);
+    found
+}

@@ -1,0 +1,93 @@
+//! How the stream under a connection comes about: over a socket to the server's address, or in the project's own
+//! simulation (`cfg(parklock_sim)`) from a function that is given.
+
+use redis::aio::MultiplexedConnection;
+#[cfg(not(parklock_sim))]
+use redis::{AsyncConnectionConfig, Client};
+
+#[cfg(not(parklock_sim))]
+use crate::wire::fault::Fault;
+
+/// A connection that has just been made.
+pub(crate) struct Dialled {
+    pub(crate) conn: MultiplexedConnection,
+    /// Ends the connection with its last user. Over a socket the `redis` crate does it.
+    #[cfg(parklock_sim)]
+    pub(crate) driver: std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>,
+}
+
+/// Where streams come from.
+#[cfg(not(parklock_sim))]
+pub(crate) struct Dialler;
+
+#[cfg(not(parklock_sim))]
+impl Dialler {
+    pub(crate) fn over_sockets() -> Self {
+        Self
+    }
+
+    pub(crate) async fn dial(
+        &self,
+        client: &Client,
+        config: AsyncConnectionConfig,
+    ) -> Result<Dialled, Fault> {
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(Dialled { conn: connecting.await.map_err(Fault::connecting)? })
+    }
+}
+
+#[cfg(parklock_sim)]
+pub(crate) use simulated::Dialler;
+#[cfg(parklock_sim)]
+pub use simulated::{Dial, Stream};
+
+#[cfg(parklock_sim)]
+mod simulated {
+    use std::io;
+    use std::sync::Arc;
+
+    use futures_util::future::BoxFuture;
+    use redis::aio::MultiplexedConnection;
+    use redis::{AsyncConnectionConfig, Client};
+    use tokio::io::{AsyncRead, AsyncWrite};
+    use tokio_util::task::AbortOnDropHandle;
+
+    use crate::wire::dial::Dialled;
+    use crate::wire::fault::Fault;
+
+    /// What bytes go through.
+    pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+    impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+    /// Makes one stream to the server.
+    pub type Dial = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
+
+    /// Where streams come from: none by itself, since a simulation has no network.
+    pub(crate) struct Dialler(pub(crate) Option<Dial>);
+
+    impl Dialler {
+        pub(crate) fn over_sockets() -> Self {
+            Self(None)
+        }
+
+        pub(crate) async fn dial(
+            &self,
+            client: &Client,
+            config: AsyncConnectionConfig,
+        ) -> Result<Dialled, Fault> {
+            let dial = self.0.as_ref().ok_or_else(unreachable)?;
+            let stream = dial().await.map_err(|error| Fault::connecting(error.into()))?;
+            let settings = client.get_connection_info().redis_settings();
+            let (conn, driver) = MultiplexedConnection::new_with_config(settings, stream, config)
+                .await
+                .map_err(Fault::connecting)?;
+            let driver = Arc::new(AbortOnDropHandle::new(tokio::spawn(driver)));
+            Ok(Dialled { conn, driver })
+        }
+    }
+
+    fn unreachable() -> Fault {
+        Fault::connecting(io::Error::from(io::ErrorKind::NetworkUnreachable).into())
+    }
+}

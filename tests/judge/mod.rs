@@ -1,0 +1,11 @@
+//! The judge of what a run did to its locks: the torture run on real servers and the simulation share it.
+#![allow(dead_code, reason = "each of the two uses a part of it")]
+#![allow(unreachable_pub, reason = "a binary exports nothing")]
+
+pub mod claim;
+pub mod epochs;
+pub mod history;
+pub mod rules;
+
+pub use claim::Claim;
+pub use epochs::{Break, Epochs};

@@ -1,0 +1,493 @@
+//! What all processes have said and what the world has done to them: the judge reads it, and nobody under test does.
+//!
+//! The whole world runs on one thread, so that the board is that thread's.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock;
+use crate::held::Held;
+use crate::judge::{Break, Claim};
+use crate::plan::nanos;
+use crate::process::in_world;
+use crate::trace;
+
+/// A nested hold that asks for what is left of a lease brings its deadline nearer to the expiry. By so much may a
+/// deadline be later than its last confirmation and the lease.
+const SLACK: u64 = 30 * clock::MILLI;
+
+/// Who has called so much earlier stands before others in the queue, however far away it is.
+const EARLIER: u64 = 60 * clock::MILLI;
+
+/// A rule that was broken.
+#[derive(Debug, Clone)]
+pub struct Wrong {
+    pub rule: &'static str,
+    pub what: String,
+    pub at: u64,
+}
+
+/// How somebody asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    None,
+    For(Duration),
+    Endless,
+}
+
+/// A caller that asks for something and has no answer yet.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub process: usize,
+    pub seat: u64,
+    pub caller: String,
+    /// Which names of the plan: one, or those of a lock on several.
+    pub names: Vec<usize>,
+    pub patience: Patience,
+    pub since: u64,
+    /// Its future is not being polled.
+    pub parked: bool,
+    /// How much it asks for, of how much there is.
+    pub part: u64,
+    pub of: u64,
+}
+
+/// What the judge is told of a hold when it begins.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    pub call: Call,
+    pub lock: String,
+    pub owner: String,
+    pub lease: Duration,
+    /// It is not renewed.
+    pub fixed: bool,
+    /// How fast its process' clock goes.
+    pub rate: u64,
+    /// A message may have granted it, longer after its request than an answer comes.
+    pub queued: bool,
+    /// A nested hold was confirmed when its outer one was.
+    pub confirmed: Option<u64>,
+    pub token: u64,
+    /// First come, first served.
+    pub fair: bool,
+}
+
+struct Live {
+    claim: Claim,
+    view: Arc<Held>,
+    terms: Terms,
+}
+
+/// A release that is being said, and what Redis had of it when it began.
+#[derive(Debug)]
+struct Unlock {
+    process: usize,
+    seat: u64,
+    name: usize,
+    began: u64,
+    present: Option<bool>,
+    said_ok: Option<bool>,
+    token: u64,
+}
+
+/// Something that only the world can look up.
+#[derive(Debug, Clone)]
+pub enum Question {
+    /// Whether Redis has anything of this seat, before a release is sent.
+    Present { unlock: u64, seat: u64, name: usize },
+    /// A call said that nothing was changed.
+    Unchanged { seat: u64, name: usize, caller: String },
+    /// `close` of this seat has returned.
+    Closed { process: usize, seat: u64 },
+}
+
+#[derive(Default)]
+pub struct Board {
+    next: u64,
+    pub calls: BTreeMap<u64, Call>,
+    claims: BTreeMap<u64, Live>,
+    pub over: Vec<Claim>,
+    pub wrongs: Vec<Wrong>,
+    pub paths: BTreeMap<String, u64>,
+    unlocks: BTreeMap<u64, Unlock>,
+    pub questions: Vec<Question>,
+    pub breaks: Vec<Break>,
+    pub restarts: Vec<u64>,
+    /// Until when what was broken, anywhere or for one client, may still show.
+    disturbed: u64,
+    disturbed_clients: BTreeMap<usize, u64>,
+    /// As `disturbed`, by what breaks the order of a queue for everybody.
+    disordered: u64,
+    /// When a name was last asked for, held, or given back by each process.
+    active: BTreeMap<(usize, usize), u64>,
+    progress: BTreeMap<usize, u64>,
+    /// Seats that are being closed, and those that have been.
+    closing: BTreeMap<u64, u64>,
+    closed: BTreeSet<u64>,
+    /// For how long each process has been paused.
+    pub paused: BTreeMap<usize, u64>,
+    pub done: BTreeSet<(usize, u64)>,
+}
+
+thread_local! {
+    static BOARD: RefCell<Board> = RefCell::default();
+}
+
+pub fn with<T>(act: impl FnOnce(&mut Board) -> T) -> T {
+    BOARD.with_borrow_mut(act)
+}
+
+/// A path was taken.
+pub fn reached(path: &str) {
+    trace::line(|| format!("          {path}"));
+    with(|board| board.count(path, 1));
+}
+
+/// A rule was broken.
+pub fn wrong(rule: &'static str, what: impl Into<String>) {
+    with(|board| board.wrong(rule, what.into()));
+}
+
+impl Board {
+    pub fn next_id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn count(&mut self, path: &str, times: u64) {
+        match self.paths.get_mut(path) {
+            Some(count) => *count += times,
+            None => drop(self.paths.insert(path.to_owned(), times)),
+        }
+    }
+
+    pub fn wrong(&mut self, rule: &'static str, what: String) {
+        trace::line(|| format!("WRONG     {rule}: {what}"));
+        self.wrongs.push(Wrong { rule, what, at: clock::now() });
+    }
+
+    // --- What is broken ---
+
+    pub fn disturb(&mut self, until: u64, client: Option<usize>, disorders: bool) {
+        self.disturbed = self.disturbed.max(until);
+        let disordered = &mut self.disordered;
+        match client {
+            Some(client) => {
+                let disturbed = self.disturbed_clients.entry(client).or_default();
+                *disturbed = until.max(*disturbed);
+            }
+            None if disorders => *disordered = until.max(*disordered),
+            None => {}
+        }
+    }
+
+    /// Whether nothing was broken at any time since then.
+    pub fn calm_since(&self, since: u64) -> bool {
+        self.disturbed <= since
+    }
+
+    /// Whether nothing was broken since then that makes this client lose its place in a queue.
+    pub fn ordered_since(&self, client: usize, since: u64) -> bool {
+        self.disordered <= since
+            && self.disturbed_clients.get(&client).is_none_or(|at| *at <= since)
+    }
+
+    pub fn disturbed_until(&self) -> u64 {
+        self.disturbed
+    }
+
+    // --- Calls ---
+
+    pub fn call(&mut self, call: Call) -> u64 {
+        let id = self.next_id();
+        self.touch(&call);
+        self.calls.insert(id, call);
+        id
+    }
+
+    pub fn called(&mut self, id: u64) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.touch(&call);
+        }
+    }
+
+    pub fn park(&mut self, id: u64, parked: bool) {
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.parked = parked;
+        }
+    }
+
+    fn touch(&mut self, call: &Call) {
+        for name in &call.names {
+            self.active.insert((*name, call.process), clock::now());
+        }
+    }
+
+    /// Whether nobody but this call asks for any of its names or holds it, and no other process has for this long.
+    pub fn is_alone(&self, call: &Call, quiet: u64) -> bool {
+        let meets = |names: &[usize]| names.iter().any(|name| call.names.contains(name));
+        let others = self.calls.values().filter(|other| meets(&other.names)).count();
+        let holds = self.claims.values().any(|live| meets(&live.terms.call.names));
+        let recent = |(name, process): &(usize, usize), at: u64| {
+            call.names.contains(name) && *process != call.process && at + quiet > call.since
+        };
+        others == 0 && !holds && !self.active.iter().any(|(key, at)| recent(key, *at))
+    }
+
+    /// When a name was last given to somebody, or given back.
+    pub fn progressed(&self, name: usize) -> u64 {
+        self.progress.get(&name).copied().unwrap_or(0)
+    }
+
+    fn progress(&mut self, call: &Call) {
+        self.touch(call);
+        for name in &call.names {
+            self.progress.insert(*name, clock::now());
+        }
+    }
+
+    /// Those who wait for a name with their futures polled.
+    pub fn waiting(&self, name: usize) -> impl Iterator<Item = &Call> {
+        let waits = move |call: &&Call| call.patience != Patience::None && call.names == [name];
+        self.calls.values().filter(waits)
+    }
+
+    pub fn has_parked(&self, name: usize) -> bool {
+        self.calls.values().any(|call| call.parked && call.names.contains(&name))
+    }
+
+    // --- Claims ---
+
+    pub fn begin(&mut self, terms: Terms, view: &Arc<Held>) -> u64 {
+        let (id, now, rate) = (self.next_id(), clock::now(), terms.rate);
+        self.count("grants", 1);
+        if terms.fair {
+            self.overtook(&terms.call);
+        }
+        self.progress(&terms.call);
+        let left = view.remaining();
+        if left.is_zero() {
+            self.count("over before it was looked at", 1);
+            return id;
+        }
+        let deadline = now + in_world(left, rate);
+        let sent = deadline.saturating_sub(in_world(validity(terms.lease), rate));
+        let asked = if terms.queued { now } else { sent };
+        let (confirmed, token) = (terms.confirmed.unwrap_or(asked), terms.token);
+        // A grant of its own was confirmed by the very request; what was handed on has a history.
+        let is_first = token % 1024 == 0 && terms.confirmed.is_none();
+        let handed_on = confirmed.saturating_sub(if is_first { 0 } else { SLACK });
+        let claim = Claim {
+            worker: format!("p{}", terms.call.process),
+            lock: terms.lock.clone(),
+            owner: terms.owner.clone(),
+            token,
+            called: terms.call.since,
+            acquired: now,
+            confirmed,
+            last_confirmed: if terms.queued { sent } else { handed_on },
+            deadline,
+            part: terms.call.part,
+            of: terms.call.of,
+            seat: terms.call.seat,
+            ..Claim::default()
+        };
+        trace::line(|| format!("          {} holds {} with {token}", claim.owner, claim.lock));
+        self.claims.insert(id, Live { claim, view: Arc::clone(view), terms });
+        id
+    }
+
+    /// A fair lock is granted in the order of asking, but for those who have lost their connections or their time.
+    fn overtook(&mut self, call: &Call) {
+        let earlier = |other: &&Call| {
+            other.names == call.names
+                && other.patience != Patience::None
+                && !other.parked
+                && other.since + EARLIER <= call.since
+                && self.ordered_since(other.process, other.since)
+        };
+        let Some(other) = self.calls.values().find(earlier) else { return };
+        let (since, before) = (call.since as f64 / 1e9, other.since as f64 / 1e9);
+        let what =
+            format!("{}, who called at {since}, before {}, at {before}", call.caller, other.caller);
+        self.wrong("a fair lock's order", what);
+    }
+
+    /// Whether the server has kept what it had since then.
+    pub fn is_kept(&self, since: u64) -> bool {
+        self.breaks.iter().all(|one| one.to < since)
+    }
+
+    /// Looks at every hold of a process, at that process' own time.
+    pub fn look(&mut self, process: usize) {
+        let now = clock::now();
+        let mut lost = Vec::new();
+        for (id, live) in self.claims.iter_mut().filter(|(_, l)| l.terms.call.process == process) {
+            let left = live.view.remaining();
+            if left.is_zero() || !live.view.is_valid() {
+                lost.push(*id);
+                continue;
+            }
+            let rate = live.terms.rate;
+            let (deadline, claim) = (now + in_world(left, rate), &mut live.claim);
+            if deadline > claim.deadline + clock::MICRO {
+                let sent =
+                    deadline.saturating_sub(in_world(validity(live.terms.lease), rate) + SLACK);
+                claim.last_confirmed = claim.last_confirmed.max(sent);
+                claim.deadline = deadline;
+            }
+            if self.closed.contains(&claim.seat) {
+                self.wrongs.push(Wrong {
+                    rule: "a guard is valid after close",
+                    what: format!("{} still holds {}", claim.owner, claim.lock),
+                    at: now,
+                });
+                lost.push(*id);
+            }
+        }
+        for id in lost {
+            self.lose(id);
+        }
+    }
+
+    fn lose(&mut self, id: u64) {
+        let Some(mut live) = self.claims.remove(&id) else { return };
+        let now = clock::now();
+        self.progress(&live.terms.call);
+        let closing = self.closing.contains_key(&live.claim.seat);
+        let claim = &mut live.claim;
+        claim.ended = Some(now.min(claim.deadline));
+        claim.lost_at = (!closing).then_some(now);
+        trace::line(|| format!("          {} lost {}", claim.owner, claim.lock));
+        if !closing && now >= claim.deadline && !live.terms.fixed {
+            self.expired(&live);
+        }
+        // Its holder still has the guard, and one that was forgotten is kept for ever.
+        self.over.push(live.claim);
+    }
+
+    /// A hold that is renewed may run out for a cause only.
+    fn expired(&mut self, live: &Live) {
+        let Live { claim, terms, .. } = live;
+        if self.calm_since(claim.deadline.saturating_sub(2 * nanos(terms.lease))) {
+            self.wrong("lost without a cause", format!("{} of {}", claim.owner, claim.lock));
+        }
+        self.count("a watched lease ran out", 1);
+    }
+
+    /// The holder is about to give it back; whether it was valid to the end.
+    pub fn end(&mut self, id: u64) -> bool {
+        let Some(mut live) = self.claims.remove(&id) else { return false };
+        let now = clock::now();
+        self.progress(&live.terms.call);
+        let valid = live.view.is_valid();
+        live.claim.ended = Some(if valid { now } else { now.min(live.claim.deadline) });
+        if !valid && !self.closing.contains_key(&live.claim.seat) {
+            live.claim.lost_at = Some(now);
+        }
+        self.over.push(live.claim);
+        valid
+    }
+
+    /// It was valid to the end, and then the release said that it had been lost before.
+    pub fn said_lost(&mut self, owner: &str, token: u64) {
+        let same = |claim: &&mut Claim| claim.owner == owner && claim.token == token;
+        if let Some(claim) = self.over.iter_mut().rev().find(same) {
+            claim.lost_at = Some(clock::now());
+        }
+    }
+
+    /// A process has crashed: its holds end with it. Their guards are never dropped.
+    pub fn crashed(&mut self, process: usize) {
+        let now = clock::now();
+        let of = |live: &Live| live.terms.call.process == process;
+        let ids: Vec<u64> = self.claims.iter().filter(|(_, l)| of(l)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(mut live) = self.claims.remove(&id) else { continue };
+            live.claim.ended = Some(now.min(live.claim.deadline));
+            live.claim.by_kill = true;
+            self.over.push(live.claim);
+        }
+        self.calls.retain(|_, call| call.process != process);
+    }
+
+    // --- Releases and closing ---
+
+    pub fn unlock(&mut self, call: &Call, token: u64) -> u64 {
+        let (id, name) = (self.next_id(), call.names[0]);
+        let (process, seat) = (call.process, call.seat);
+        let (present, said_ok) = (None, None);
+        let began = clock::now();
+        self.unlocks.insert(id, Unlock { process, seat, name, began, present, said_ok, token });
+        self.questions.push(Question::Present { unlock: id, seat, name });
+        id
+    }
+
+    pub fn unlocked(&mut self, id: u64, ok: bool) {
+        if let Some(unlock) = self.unlocks.get_mut(&id) {
+            unlock.said_ok = Some(ok);
+        }
+        self.compare(id);
+    }
+
+    pub fn present(&mut self, id: u64, present: bool) {
+        if let Some(unlock) = self.unlocks.get_mut(&id) {
+            unlock.present = Some(present);
+        }
+        self.compare(id);
+    }
+
+    /// "Ok" means that it was ours until then: Redis must have known of it when the release began.
+    fn compare(&mut self, id: u64) {
+        let done = |unlock: &Unlock| unlock.present.is_some() && unlock.said_ok.is_some();
+        if !self.unlocks.get(&id).is_some_and(done) {
+            return;
+        }
+        let Some(unlock) = self.unlocks.remove(&id) else { return };
+        if unlock.present == Some(false) && unlock.said_ok == Some(true) {
+            let Unlock { process, seat, name, token, began, .. } = unlock;
+            let began = began as f64 / 1e9;
+            self.wrong(
+                "unlock said Ok of what Redis did not have",
+                format!("p{process} seat {seat} name {name} token {token}, begun at {began}"),
+            );
+        }
+    }
+
+    pub fn close(&mut self, seat: u64) {
+        self.closing.insert(seat, clock::now());
+    }
+
+    pub fn closed(&mut self, process: usize, seat: u64) {
+        self.closed.insert(seat);
+        self.questions.push(Question::Closed { process, seat });
+    }
+
+    pub fn is_closing(&self, seat: u64) -> bool {
+        self.closing.contains_key(&seat)
+    }
+
+    /// Whether a seat has anything to do with a name, or had in this time.
+    pub fn uses(&self, seat: u64, name: usize, since: u64) -> bool {
+        let asks = self.calls.values().any(|c| c.seat == seat && c.names.contains(&name));
+        let ended = |claim: &Claim| claim.ended.unwrap_or(u64::MAX) > since;
+        let holds = self
+            .claims
+            .values()
+            .any(|l| l.claim.seat == seat && l.terms.call.names.contains(&name));
+        asks || holds || self.over.iter().rev().take(200).any(|c| c.seat == seat && ended(c))
+    }
+
+    /// Takes the claims that nobody has ended: their world is over.
+    pub fn take_open(&mut self) -> Vec<Claim> {
+        let open = std::mem::take(&mut self.claims);
+        open.into_values().map(|live| live.claim).collect()
+    }
+}
+
+/// How long after a request was sent its lease may be believed: the library's own rule, said once more.
+pub fn validity(lease: Duration) -> Duration {
+    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+}

@@ -1,0 +1,432 @@
+//! Somebody who asks: what it may do while it asks, and what its answers may say.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fastrand::Rng;
+use parklock::{Error, Layout, Result};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::board::{self, Call, Patience, Question, Terms};
+use crate::clock::{self, MILLI, SECOND};
+use crate::desk::Seat;
+use crate::held::{Handle, Held};
+use crate::plan::{ClientPlan, Kind, Plan, millis, nanos};
+
+/// What all callers of one life of a process share.
+pub struct Home {
+    pub plan: Arc<Plan>,
+    pub process: usize,
+    /// Which of its lives.
+    pub life: u64,
+}
+
+impl Home {
+    pub fn setup(&self) -> &ClientPlan {
+        &self.plan.clients[self.process]
+    }
+}
+
+/// How to ask.
+#[derive(Debug, Clone, Copy)]
+pub enum Manner {
+    Lock,
+    Try,
+    TryFor(Duration),
+    /// The future is dropped after this.
+    Cancelled(Duration),
+    /// The future is dropped when it has been polled so often.
+    Polled(u32),
+    /// The future is polled once and then left alone for this long; then it is awaited, or dropped.
+    Unpolled(Duration, bool),
+}
+
+impl Manner {
+    pub fn any(rng: &mut Rng) -> Self {
+        match rng.u32(..100) {
+            0..52 => Self::Lock,
+            52..63 => Self::Try,
+            63..76 => Self::TryFor(millis(rng.u64(..2_000))),
+            76..84 => Self::Cancelled(millis(rng.u64(..200))),
+            84..96 => Self::Polled(rng.u32(1..8)),
+            _ => Self::Unpolled(millis(rng.u64(..1_500)), rng.bool()),
+        }
+    }
+
+    fn patience(self) -> Patience {
+        match self {
+            Self::Try => Patience::None,
+            Self::TryFor(limit) if limit.is_zero() => Patience::None,
+            Self::TryFor(limit) => Patience::For(limit),
+            _ => Patience::Endless,
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone)]
+pub struct Wanted {
+    pub handle: Handle,
+    pub names: Vec<usize>,
+    pub owner: String,
+    pub lease: Option<Duration>,
+    pub part: u64,
+    pub of: u64,
+    pub queued: bool,
+    pub confirmed: Option<u64>,
+}
+
+/// A call on the board, until it has its answer or is given up.
+pub struct Asking(u64);
+
+impl Asking {
+    pub fn new(call: &Call) -> Self {
+        Self(board::with(|board| board.call(call.clone())))
+    }
+
+    fn unpolled(&self) -> Parked {
+        board::with(|board| board.park(self.0, true));
+        Parked(self.0)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        board::with(|board| board.called(self.0));
+    }
+}
+
+struct Parked(u64);
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        board::with(|board| board.park(self.0, false));
+    }
+}
+
+/// A guard with its claim on the board.
+pub struct Holding {
+    claims: Vec<u64>,
+    view: Option<Arc<Held>>,
+    pub call: Call,
+    pub wanted: Wanted,
+}
+
+impl Home {
+    /// Asks, and holds what it gets.
+    pub async fn ask(&self, seat: &Arc<Seat>, wanted: &Wanted, manner: Manner) -> Option<Holding> {
+        let call = self.call(seat, wanted, manner.patience());
+        let asking = Asking::new(&call);
+        let paused = board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0));
+        let started = Instant::now();
+        let answer = put(&wanted.handle, manner, &asking).await;
+        drop(asking);
+        let paused =
+            board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0)) - paused;
+        let took = nanos(started.elapsed()).saturating_sub(paused);
+        let held = self.answered(&call, manner, answer?, took)?;
+        Some(self.hold(call, wanted.clone(), held))
+    }
+
+    pub fn call(&self, seat: &Seat, wanted: &Wanted, patience: Patience) -> Call {
+        Call {
+            process: self.process,
+            seat: seat.id,
+            caller: wanted.owner.clone(),
+            names: wanted.names.clone(),
+            patience,
+            since: clock::now(),
+            parked: false,
+            part: wanted.part,
+            of: wanted.of,
+        }
+    }
+
+    /// Goes on as a reader.
+    pub async fn downgrade(&self, mut writing: Holding, reading: Wanted) -> Option<Holding> {
+        let call = Call { since: clock::now(), part: 1, ..writing.call.clone() };
+        let was_valid = writing.end();
+        let Some(Held::Write(guard)) = writing.view.take().and_then(Arc::into_inner) else {
+            board::wrong("the simulation itself", "a writer's guard that ends is shared");
+            return None;
+        };
+        match guard.downgrade().await {
+            Ok(guard) => Some(self.hold(call, reading, Held::One(guard))),
+            Err(error) => {
+                writing.unlocked(&Err(error), 0, was_valid);
+                None
+            }
+        }
+    }
+
+    /// Puts what was given on the board.
+    pub fn hold(&self, call: Call, wanted: Wanted, held: Held) -> Holding {
+        let (tokens, view) = (held.tokens(), Arc::new(held));
+        let mut claims = Vec::new();
+        for (name, token) in wanted.names.iter().zip(tokens) {
+            let terms = Terms {
+                call: Call { names: vec![*name], ..call.clone() },
+                lock: self.plan.names[*name].text.clone(),
+                owner: wanted.owner.clone(),
+                lease: wanted.lease.unwrap_or(self.setup().watchdog),
+                fixed: wanted.lease.is_some() || self.setup().max_hold,
+                rate: self.setup().rate,
+                queued: wanted.queued,
+                confirmed: wanted.confirmed,
+                fair: self.plan.layout == Layout::Native
+                    && self.plan.names[*name].kind == Kind::Fair,
+                token,
+            };
+            claims.push(board::with(|board| board.begin(terms, &view)));
+        }
+        Holding { claims, view: Some(view), call, wanted }
+    }
+
+    /// What an answer says must be known by who says it.
+    fn answered(
+        &self,
+        call: &Call,
+        manner: Manner,
+        answer: Result<Option<Held>>,
+        took: u64,
+    ) -> Option<Held> {
+        self.in_time(call, took);
+        match answer {
+            Ok(Some(held)) => return Some(held),
+            Ok(None) => self.refused(call, manner),
+            Err(error) => self.failed(call, &error),
+        }
+        None
+    }
+
+    fn in_time(&self, call: &Call, took: u64) {
+        let setup = self.setup();
+        let limit = match call.patience {
+            Patience::Endless => return,
+            // One answer that does not come for the connection, one for the request, one to explain a refusal.
+            Patience::None => nanos(setup.response) * 3,
+            Patience::For(limit) => nanos(limit) + nanos(setup.response),
+        };
+        if took > limit + 20 * MILLI {
+            let (took, limit) = (took / MILLI, limit / MILLI);
+            let what = format!("{} took {took} ms, its limit is {limit} ms", call.caller);
+            board::wrong("a call outlived its limit", what);
+        }
+    }
+
+    /// `None` says that somebody else has it, or is to have it.
+    fn refused(&self, call: &Call, manner: Manner) {
+        board::reached(if matches!(manner, Manner::Try) { "try: busy" } else { "limit: busy" });
+        let quiet = 3 * SECOND + self.plan.longest(|client| client.watchdog);
+        let alone = board::with(|board| {
+            let calm = board.calm_since(call.since.saturating_sub(quiet));
+            calm && board.is_alone(call, quiet)
+        });
+        if alone && call.since > quiet {
+            let what = format!(
+                "{} of {:?}, called at {}",
+                call.caller,
+                call.names,
+                call.since as f64 / 1e9
+            );
+            board::wrong("None though nobody else has it", what);
+        }
+    }
+
+    fn failed(&self, call: &Call, error: &Error) {
+        heard(error);
+        let closing = board::with(|board| board.is_closing(call.seat));
+        let passing = matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
+        let expected = match error {
+            Error::Closed => closing,
+            Error::TooManyWaiters { limit } => self.is_crowded(call, *limit),
+            Error::Upgrade | Error::TooManyHolds { .. } => true,
+            // Another database of keys may have come back with an older state of a name.
+            _ => closing || !board::with(|board| board.calm_since(call.since)),
+        };
+        if !expected {
+            let what = format!("{} of {:?}: {error:?}", call.caller, call.names);
+            board::wrong("an error without a cause", what);
+        }
+        if passing && let Error::Unavailable { .. } = error {
+            let (seat, caller) = (call.seat, call.caller.clone());
+            let ask =
+                |name: &usize| Question::Unchanged { seat, name: *name, caller: caller.clone() };
+            let questions: Vec<_> = call.names.iter().map(ask).collect();
+            board::with(|board| board.questions.extend(questions));
+        }
+    }
+
+    /// Whether so many callers wait in this client, and this one has only come.
+    fn is_crowded(&self, call: &Call, limit: usize) -> bool {
+        let come = call.since + 4 * self.setup().way.1 + 20 * MILLI;
+        if clock::now() > come && board::with(|board| board.calm_since(call.since)) {
+            let waited = (clock::now() - call.since) / MILLI;
+            board::wrong(
+                "TooManyWaiters for who already waits",
+                format!("{} for {waited} ms", call.caller),
+            );
+        }
+        let waiting = board::with(|board| {
+            board.calls.values().filter(|other| other.seat == call.seat).count()
+        });
+        limit == self.setup().max_waiters && waiting >= limit
+    }
+}
+
+/// Asks in one of the ways; `None` if the caller gave up without an answer.
+async fn put(handle: &Handle, manner: Manner, asking: &Asking) -> Option<Result<Option<Held>>> {
+    match manner {
+        Manner::Lock => Some(handle.lock().await.map(Some)),
+        Manner::Try => Some(handle.try_lock().await),
+        Manner::TryFor(limit) => Some(handle.try_lock_for(limit).await),
+        Manner::Cancelled(limit) => {
+            let answer = timeout(limit, handle.lock()).await.ok();
+            if answer.is_none() {
+                board::reached("cancelled in time");
+            }
+            answer.map(|held| held.map(Some))
+        }
+        Manner::Polled(times) => {
+            let answer = Polls { future: Box::pin(handle.lock()), left: times }.await;
+            if answer.is_none() {
+                board::reached("cancelled between polls");
+            }
+            answer.map(|held| held.map(Some))
+        }
+        Manner::Unpolled(long, returns) => {
+            let mut future = Box::pin(handle.lock());
+            if let Some(answer) = Once(future.as_mut()).await {
+                return Some(answer.map(Some));
+            }
+            let parked = asking.unpolled();
+            sleep(long).await;
+            board::reached("left unpolled");
+            if !returns {
+                drop(future);
+                return None;
+            }
+            drop(parked);
+            Some(future.await.map(Some))
+        }
+    }
+}
+
+/// A future that is dropped when it has been polled so often.
+pub struct Polls<F> {
+    pub future: Pin<Box<F>>,
+    pub left: u32,
+}
+
+impl<F: Future> Future for Polls<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.left -= 1;
+        match self.future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if self.left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// A future that is polled once.
+struct Once<'a, F>(Pin<&'a mut F>);
+
+impl<F: Future> Future for Once<'_, F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.0.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        }
+    }
+}
+
+/// Counts an error that a caller was given.
+pub fn heard(error: &Error) {
+    let words = format!("{error:?}");
+    let name = words.split([' ', '{', '(']).next().unwrap_or_default();
+    board::reached(&format!("error: {name}"));
+}
+
+impl Holding {
+    pub fn view(&self) -> &Arc<Held> {
+        self.view.as_ref().expect("it is taken at the end only")
+    }
+
+    /// So long, or until it is lost.
+    pub async fn stay(&self, long: Duration) {
+        let view = Arc::clone(self.view());
+        tokio::select! {
+            _ = view.lost() => board::reached("stopped by lost()"),
+            () = sleep(long) => {}
+        }
+    }
+
+    /// Whether it was valid to the end.
+    fn end(&mut self) -> bool {
+        let claims = std::mem::take(&mut self.claims);
+        claims.iter().filter(|claim| board::with(|board| board.end(**claim))).count()
+            == claims.len()
+    }
+
+    /// Forgets the guard: it is never dropped. The board goes on looking at it.
+    pub fn forget(mut self) {
+        board::reached("guard forgotten");
+        self.claims.clear();
+        std::mem::forget(self.view.take());
+    }
+
+    /// Gives it back, and hears the answer unless it is left alone after so many polls.
+    pub async fn unlock(mut self, polls: u32) {
+        let (token, was_valid) = (self.view().token(), self.end());
+        let Some(held) = self.view.take().and_then(Arc::into_inner) else {
+            return board::wrong("the simulation itself", "a guard that ends is shared");
+        };
+        let single = self.wanted.names.len() == 1 && was_valid && self.wanted.confirmed.is_none();
+        let unlock = single.then(|| board::with(|board| board.unlock(&self.call, token)));
+        let Some(answer) = Polls { future: Box::pin(held.unlock()), left: polls }.await else {
+            return board::reached("unlock cancelled");
+        };
+        if let Some(unlock) = unlock {
+            board::with(|board| board.unlocked(unlock, answer.is_ok()));
+        }
+        self.unlocked(&answer, token, was_valid);
+    }
+
+    fn unlocked(&self, answer: &Result<()>, token: u64, was_valid: bool) {
+        let Err(error) = answer else { return };
+        heard(error);
+        let (seat, since) = (self.call.seat, clock::now());
+        let (closing, calm) =
+            board::with(|b| (b.is_closing(seat), b.calm_since(since.saturating_sub(SECOND))));
+        if matches!(error, Error::Lost) && was_valid && !closing {
+            board::with(|board| board.said_lost(&self.wanted.owner, token));
+        }
+        let known =
+            matches!(error, Error::Lost | Error::Indeterminate { .. } | Error::Unavailable { .. });
+        if !known {
+            board::wrong(
+                "an error that unlock does not promise",
+                format!("{}: {error:?}", self.wanted.owner),
+            );
+        } else if calm && was_valid && !closing {
+            board::wrong(
+                "an error without a cause",
+                format!("unlock of {}: {error:?}", self.wanted.owner),
+            );
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.end();
+        self.view = None;
+    }
+}

@@ -1,0 +1,211 @@
+//! What each fault does, and how long it may show after it is over.
+
+use crate::board;
+use crate::clock::{self, SECOND};
+use crate::judge::Break;
+use crate::keyspace;
+use crate::plan::What;
+use crate::trace;
+use crate::work::Order;
+use crate::world::{Event, World};
+
+/// Begins a fault, and says how long it may show.
+pub fn begin(world: &mut World, at: usize) {
+    let what = world.plan.faults[at].what.clone();
+    trace::line(|| format!("FAULT     {what:?}"));
+    board::with(|board| board.count(&what.word(), 1));
+    let until = clock::now() + what.long();
+    board::with(|board| {
+        board.disturb(until + settles(world, &what), client(&what), disorders(&what))
+    });
+    if what.long() > 0 {
+        world.at(until, Event::Mended(at));
+    }
+    act(world, at, &what, until);
+}
+
+/// Whose client it is about.
+fn client(what: &What) -> Option<usize> {
+    match what {
+        What::Crash { client, .. }
+        | What::Pause { client, .. }
+        | What::Replace { client }
+        | What::Cut { client, .. }
+        | What::Delay { client, .. }
+        | What::Slice { client, .. }
+        | What::Hole { client, .. }
+        | What::HalfOpen { client, .. }
+        | What::Swallow { client, .. } => Some(*client),
+        _ => None,
+    }
+}
+
+/// Whether the order of a queue may suffer. That of a server that only takes its time may not.
+fn disorders(what: &What) -> bool {
+    !matches!(what, What::Stall { .. } | What::Slow { .. })
+}
+
+/// How long after its end it may show: a silent connection is noticed by its heartbeat, and made again with pauses.
+fn settles(world: &World, what: &What) -> u64 {
+    let plan = &world.plan;
+    let noticed = 2 * plan.longest(|client| client.response) + 3 * SECOND;
+    match what {
+        // Nobody tells those who wait; they look when the lease should be over.
+        What::Swallow { .. } | What::Deny { .. } | What::Delete { .. } | What::DeleteAll => {
+            noticed + plan.longest(|client| client.max_park.max(client.watchdog))
+        }
+        What::Clock { .. } | What::Failover { .. } | What::Restart { .. } => {
+            noticed + plan.longest(|client| client.max_park.max(client.watchdog))
+        }
+        _ => noticed,
+    }
+}
+
+fn act(world: &mut World, at: usize, what: &What, until: u64) {
+    match *what {
+        What::Crash { client, back } if client < world.berths.len() => {
+            world.crash(client);
+            world.at(clock::now() + back, Event::Start(client));
+        }
+        What::Pause { client, .. } if client < world.berths.len() => world.pause(client, until),
+        What::Replace { client } if client < world.berths.len() => {
+            world.order(client, Order::Replace)
+        }
+        What::ForceUnlock { client, name }
+            if client < world.berths.len() && name < world.plan.names.len() =>
+        {
+            world.order(client, Order::ForceUnlock { name });
+        }
+        What::Cut { client, link, moment } => {
+            if let Some(link) = picked(world, client, link) {
+                world.net.arm(link, moment);
+            }
+        }
+        What::Hole { client, link, arrives, .. } => {
+            if let Some(link) = picked(world, client, link) {
+                world.net.hole(link, until, arrives);
+            }
+        }
+        What::HalfOpen { client, link } => {
+            if let Some(link) = picked(world, client, link) {
+                world.net.half_open(link);
+            }
+        }
+        What::Delay { client, by, .. } if client < world.berths.len() => {
+            world.net.troubles[client].delay = (until, by);
+        }
+        What::Slice { client, .. } if client < world.berths.len() => {
+            world.net.troubles[client].sliced_until = until;
+        }
+        What::Swallow { client, .. } if client < world.berths.len() => {
+            world.net.troubles[client].swallowed_until = until;
+        }
+        What::Failover { lag, .. } => fail_over(world, at, lag),
+        _ => strike(world, what, until),
+    }
+    for (at, link, arrival) in world.net.take() {
+        world.at(at, Event::Arrival(link, arrival));
+    }
+}
+
+fn picked(world: &World, client: usize, link: usize) -> Option<u64> {
+    (client < world.berths.len()).then(|| world.net.pick(client, link)).flatten()
+}
+
+/// What happens to the server itself.
+fn strike(world: &mut World, what: &What, until: u64) {
+    let now = clock::now();
+    match *what {
+        What::Stall { .. } => world.station().stalled_until = until,
+        What::Slow { by, .. } => world.station().slow = (until, by),
+        What::Restart { keeps, .. } => restart(world, keeps, until),
+        What::Clock { by } => {
+            world.station().set_clock(by);
+            broken(Break::loose(None, now, now));
+        }
+        What::MemoryFull { .. } => world.station().server.set_memory_full(true),
+        What::Loading { .. } => world.station().server.set_loading(true),
+        What::Busy { .. } => world.station().server.set_busy(true),
+        What::Deny { .. } => world.station().server.set_denied(&[], true),
+        What::ForgetScripts => drop(world.station().execute(&["SCRIPT", "FLUSH"])),
+        What::Delete { name } if name < world.plan.names.len() => {
+            let name = world.plan.names[name].clone();
+            let key = keyspace::key(world.plan.layout, &name);
+            world.station().execute(&["DEL", &key]);
+            broken(Break::loose(Some(&name.text), now, now));
+        }
+        What::DeleteAll => {
+            world.station().execute(&["FLUSHALL"]);
+            broken(Break::loose(None, now, now));
+        }
+        What::Forge { name, form } if name < world.plan.names.len() => forge(world, name, form),
+        _ => {}
+    }
+}
+
+/// Ends a fault.
+pub fn end(world: &mut World, at: usize) {
+    let what = world.plan.faults[at].what.clone();
+    trace::line(|| format!("MENDED    {what:?}"));
+    let server = &mut world.station().server;
+    match what {
+        What::MemoryFull { .. } => server.set_memory_full(false),
+        What::Loading { .. } => server.set_loading(false),
+        What::Busy { .. } => server.set_busy(false),
+        What::Deny { .. } => server.set_denied(&[], false),
+        _ => {}
+    }
+}
+
+fn broken(one: Break) {
+    board::with(|board| board.breaks.push(one));
+}
+
+fn restart(world: &mut World, keeps: bool, until: u64) {
+    let now = clock::now();
+    let links = world.station().restart(keeps);
+    world.station().down_until = until;
+    links.into_iter().for_each(|link| world.net.hung_up(link));
+    if keeps {
+        board::with(|board| board.restarts.push(now));
+    } else {
+        broken(Break::sharp(now));
+    }
+}
+
+/// A replica that had heard nothing for some time is the primary now.
+fn fail_over(world: &mut World, at: usize, lag: u64) {
+    let version = world.version;
+    let mut next = world.station().sibling(version);
+    if let Some(snapshot) = world.snapshots.remove(&at) {
+        next.server.load(snapshot);
+    }
+    world.station().server.become_replica();
+    world.stations.push(next);
+    world.primary += 1;
+    world.lag_until = clock::now() + lag;
+    broken(Break::sharp(clock::now()));
+}
+
+/// Publishes what no script of ours has published: nonsense, what Redisson says, or the grant of something.
+fn forge(world: &mut World, name: usize, form: u64) {
+    let (layout, name) = (world.plan.layout, world.plan.names[name].clone());
+    let channel = keyspace::channel(layout, &name);
+    let waiting = world.station().list(&["ZRANGE", &keyspace::queue(&name), "0", "-1"]);
+    let stranger = "00000000-0000-8000-8000-00000000ffff";
+    let message = match (form % 8, waiting.first()) {
+        (0, _) => String::new(),
+        (1, _) => "0".to_owned(),
+        (2, _) => stranger.to_owned(),
+        (3, _) => format!("{stranger} {stranger}"),
+        (4..8, Some(field)) => {
+            let number = (world.station().time() + form % 1_000) % (1 << 53);
+            format!("{stranger} {field}={number}@{}", form / 8 % 6)
+        }
+        _ => format!("{stranger} a=b@c :=@ {stranger}:1=99999999999999999999@0"),
+    };
+    trace::line(|| format!("FORGED    {channel}: {message}"));
+    world.station().execute(&["PUBLISH", &channel, &message]);
+    let primary = world.primary;
+    world.send(primary);
+}

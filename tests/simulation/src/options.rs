@@ -1,0 +1,114 @@
+//! What the command line says.
+
+use crate::clock::SECOND;
+use crate::plan::Overrides;
+use crate::scene::Scene;
+
+pub const HELP: &str = "\
+The whole library under simulation: clients, network, server and time are made up, the library and its scripts are real.
+
+  simulate                          a campaign of fresh seeds for three minutes
+  simulate --seeds 500 [--from S]   so many seeds; drawn, if no first one is named
+  simulate --minutes 3              as many fresh seeds as fit
+  simulate --seed N [--trace]       replays one seed; a violation is cut down to its shortest history
+  simulate --speed                  how fast it is: virtual minutes per minute of one core
+
+  --clients N --callers M --names K --length SECONDS --faults 0,3,5   instead of what the seed says
+  --scene NAME                      plays this scene in every seed: see src/scene.rs
+  --every                           prints every violation of a campaign, not the first of each rule
+  --no-shrink                       does not cut a failure down";
+
+#[derive(Debug, Clone)]
+pub enum Mode {
+    Help,
+    /// In this process: what a campaign starts for each seed.
+    One {
+        seed: u64,
+        traced: bool,
+    },
+    Replay {
+        seed: u64,
+        traced: bool,
+    },
+    Campaign {
+        from: Option<u64>,
+        seeds: Option<u64>,
+        minutes: f64,
+    },
+    Speed,
+}
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub mode: Mode,
+    pub set: Overrides,
+    /// The words that set something, for the processes of a campaign.
+    pub words: Vec<String>,
+    pub every: bool,
+    pub shrinks: bool,
+}
+
+impl Options {
+    pub fn read(words: &[String]) -> Result<Self, String> {
+        let (mut set, mut passed) = (Overrides::default(), Vec::new());
+        let (mut seed, mut one, mut seeds, mut from, mut minutes) = (None, None, None, None, None);
+        let (mut traced, mut every, mut shrinks, mut speed, mut help) =
+            (false, false, true, false, false);
+        let mut rest = words.iter();
+        while let Some(word) = rest.next() {
+            let mut value = || rest.next().cloned().ok_or_else(|| format!("{word} wants a value"));
+            match word.as_str() {
+                "--help" | "-h" => help = true,
+                "--trace" => traced = true,
+                "--every" => every = true,
+                "--no-shrink" => shrinks = false,
+                "--speed" => speed = true,
+                "--seed" => seed = Some(number(&value()?)?),
+                "--one" => one = Some(number(&value()?)?),
+                "--seeds" => seeds = Some(number(&value()?)?),
+                "--from" => from = Some(number(&value()?)?),
+                "--minutes" => {
+                    minutes = Some(value()?.parse::<f64>().map_err(|wrong| wrong.to_string())?)
+                }
+                "--bare" => {
+                    set.bare = true;
+                    passed.push(word.clone());
+                }
+                word => {
+                    let value = value()?;
+                    set_by_hand(&mut set, word, &value)?;
+                    passed.extend([word.to_owned(), value]);
+                }
+            }
+        }
+        let mode = match (help, speed, one, seed) {
+            (true, ..) => Mode::Help,
+            (_, true, ..) => Mode::Speed,
+            (_, _, Some(seed), _) => Mode::One { seed, traced },
+            (_, _, _, Some(seed)) => Mode::Replay { seed, traced },
+            _ => Mode::Campaign { from, seeds, minutes: minutes.unwrap_or(3.0) },
+        };
+        Ok(Self { mode, set, words: passed, every, shrinks })
+    }
+}
+
+fn set_by_hand(set: &mut Overrides, word: &str, value: &str) -> Result<(), String> {
+    match word {
+        "--clients" => set.clients = Some(number(value)? as usize),
+        "--callers" => set.callers = Some(number(value)? as usize),
+        "--names" => set.names = Some(number(value)? as usize),
+        "--length" => set.length = Some(number(value)? * SECOND),
+        "--faults" => {
+            let numbers = value.split(',').filter(|word| !word.is_empty()).map(number);
+            let kept: Result<Vec<u64>, String> = numbers.collect();
+            set.faults = Some(kept?.into_iter().map(|at| at as usize).collect());
+        }
+        "--scene" => set.scene = Some(Scene::named(value)?),
+        _ => return Err(format!("{word} is not known")),
+    }
+    Ok(())
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("{word} is not a number"))
+}

@@ -1,0 +1,462 @@
+//! What a seed stands for: the clients, the names, and a list of faults. All of it is data, so that it can be cut down.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use parklock::{Config, HandOff, Layout};
+
+use crate::clock::{MICRO, MILLI, SECOND};
+use crate::scene::Scene;
+
+/// What a name is the name of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Plain, re-entrant, and several at once.
+    Lock,
+    Fenced,
+    Fair,
+    Rw,
+    Permits(u32),
+    Expirable(u32),
+    Latch,
+}
+
+#[derive(Debug, Clone)]
+pub struct Name {
+    pub text: String,
+    pub kind: Kind,
+}
+
+/// How a client is set up, and how far away it is.
+#[derive(Debug, Clone)]
+pub struct ClientPlan {
+    pub seed: u64,
+    /// How fast its clock goes, in parts of a million.
+    pub rate: u64,
+    pub config: Config,
+    pub watchdog: Duration,
+    pub claim: Duration,
+    pub response: Duration,
+    pub max_park: Duration,
+    pub ride_out: Duration,
+    pub max_waiters: usize,
+    /// Whether its holds are renewed for some time only.
+    pub max_hold: bool,
+    /// The shortest way of a message to or from the server, and the longest.
+    pub way: (u64, u64),
+}
+
+/// One thing that goes wrong.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    pub at: u64,
+    pub what: What,
+}
+
+/// Where a connection is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    Now,
+    BeforeRequest,
+    AfterRequest,
+    BeforeAnswer,
+    AfterAnswer,
+}
+
+#[derive(Debug, Clone)]
+pub enum What {
+    Crash {
+        client: usize,
+        back: u64,
+    },
+    Pause {
+        client: usize,
+        long: u64,
+    },
+    /// The client is closed while its callers are at work, and another one takes its place.
+    Replace {
+        client: usize,
+    },
+    Cut {
+        client: usize,
+        link: usize,
+        moment: Moment,
+    },
+    Delay {
+        client: usize,
+        by: u64,
+        long: u64,
+    },
+    Slice {
+        client: usize,
+        long: u64,
+    },
+    /// Nothing comes through; what was sent arrives later, or never.
+    Hole {
+        client: usize,
+        link: usize,
+        long: u64,
+        arrives: bool,
+    },
+    /// The server still believes in the connection, and the client does not hear of its end.
+    HalfOpen {
+        client: usize,
+        link: usize,
+    },
+    Stall {
+        long: u64,
+    },
+    Slow {
+        by: u64,
+        long: u64,
+    },
+    Restart {
+        keeps: bool,
+        long: u64,
+    },
+    /// A replica takes over that had heard nothing for so long.
+    Failover {
+        stale: u64,
+        lag: u64,
+    },
+    Clock {
+        by: i64,
+    },
+    MemoryFull {
+        long: u64,
+    },
+    Loading {
+        long: u64,
+    },
+    Busy {
+        long: u64,
+    },
+    ForgetScripts,
+    Delete {
+        name: usize,
+    },
+    ForceUnlock {
+        client: usize,
+        name: usize,
+    },
+    DeleteAll,
+    /// A message that no server of ours has sent.
+    Forge {
+        name: usize,
+        form: u64,
+    },
+    /// The messages to one client are lost.
+    Swallow {
+        client: usize,
+        long: u64,
+    },
+    /// Nobody may subscribe.
+    Deny {
+        long: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub layout: Layout,
+    pub clients: Vec<ClientPlan>,
+    pub callers: usize,
+    pub names: Vec<Name>,
+    /// When the callers stop.
+    pub length: u64,
+    pub faults: Vec<Fault>,
+    pub scene: Option<Scene>,
+    /// Only the given number of callers and names, no faults: to measure how fast the simulation is.
+    pub bare: bool,
+}
+
+/// What of a seed is set by hand.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    pub clients: Option<usize>,
+    pub callers: Option<usize>,
+    pub names: Option<usize>,
+    pub length: Option<u64>,
+    /// Of the faults, only these.
+    pub faults: Option<Vec<usize>>,
+    pub scene: Option<Scene>,
+    pub bare: bool,
+}
+
+impl Plan {
+    pub fn draw(seed: u64, set: &Overrides) -> Self {
+        let mut rng = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x51);
+        let scene = match rng.u32(..100) {
+            _ if set.bare || Scene::ALL.is_empty() => None,
+            0..15 => Some(Scene::any(&mut rng)),
+            _ => None,
+        };
+        let scene = set.scene.or(scene);
+        let layout = if rng.u32(..100) < 70 { Layout::Native } else { Layout::Redisson };
+        let layout = if set.bare { Layout::Native } else { layout };
+        let (drawn_clients, drawn_callers) = (rng.usize(1..=5), rng.usize(1..=8));
+        let drawn_names = if rng.bool() { rng.usize(1..=2) } else { rng.usize(2..=8) };
+        let drawn_length = rng.u64(8..=30) * SECOND;
+        let mut names_rng = rng.fork();
+        let names = (0..set.names.unwrap_or(drawn_names))
+            .map(|at| Name::any(at, layout, set.bare, &mut names_rng))
+            .collect::<Vec<_>>();
+        let mut clients_rng = rng.fork();
+        let clients = (0..set.clients.unwrap_or(drawn_clients))
+            .map(|_| ClientPlan::any(layout, set.bare, &mut clients_rng))
+            .collect::<Vec<_>>();
+        let faults = if set.bare || scene.is_some() {
+            Vec::new()
+        } else {
+            faults(drawn_length, drawn_clients, drawn_names, &mut rng)
+        };
+        let mut plan = Self {
+            seed,
+            layout,
+            clients,
+            callers: set.callers.unwrap_or(drawn_callers),
+            names,
+            length: drawn_length,
+            faults,
+            scene,
+            bare: set.bare,
+        };
+        if let Some(scene) = scene {
+            scene.stage(&mut plan, &mut rng);
+        }
+        plan.length = set.length.unwrap_or(plan.length);
+        plan.keep(set);
+        plan
+    }
+
+    /// Of the faults, those that were asked for.
+    fn keep(&mut self, set: &Overrides) {
+        let kept = |at: &usize| set.faults.as_ref().is_none_or(|kept| kept.contains(at));
+        let faults = std::mem::take(&mut self.faults).into_iter().enumerate();
+        self.faults = faults.filter(|(at, _)| kept(at)).map(|(_, fault)| fault).collect();
+    }
+
+    /// The longest of a setting over all clients, in the world's time.
+    pub fn longest(&self, of: impl Fn(&ClientPlan) -> Duration) -> u64 {
+        self.clients.iter().map(|client| nanos(of(client))).max().unwrap_or(0)
+    }
+}
+
+impl Name {
+    fn any(at: usize, layout: Layout, bare: bool, rng: &mut Rng) -> Self {
+        let kind = match rng.u32(..100) {
+            _ if bare => Kind::Lock,
+            0..38 => Kind::Lock,
+            38..56 => Kind::Fair,
+            56..70 => Kind::Rw,
+            70..84 => Kind::Permits(rng.u32(1..=4)),
+            84..88 => Kind::Latch,
+            88..94 if layout == Layout::Redisson => Kind::Fenced,
+            _ if layout == Layout::Redisson => Kind::Expirable(rng.u32(1..=4)),
+            _ => Kind::Lock,
+        };
+        let text = ["orders", "stock{7}", "naïve", "a b", "50%"][rng.usize(..5)];
+        Self { text: format!("{text}-{at}"), kind }
+    }
+}
+
+impl ClientPlan {
+    /// A client that differs from the usual in its watchdog's timeout only, and whose clock is true.
+    pub fn usual(layout: Layout, watchdog: Duration) -> Self {
+        let config = Config::default().layout(layout).watchdog_timeout(watchdog);
+        let response = Duration::from_secs(2).min(watchdog / 4);
+        Self {
+            seed: 0,
+            rate: 1_000_000,
+            config,
+            watchdog,
+            claim: Duration::from_secs(1).min(watchdog / 4),
+            response,
+            max_park: Duration::from_secs(10),
+            ride_out: watchdog,
+            max_waiters: 100_000,
+            max_hold: false,
+            way: (MILLI, MILLI),
+        }
+    }
+
+    pub fn max_park(self, max_park: Duration) -> Self {
+        Self { config: self.config.max_park(max_park), max_park, ..self }
+    }
+
+    pub fn max_hold(self, time: Duration) -> Self {
+        Self { config: self.config.max_hold(time), max_hold: true, ..self }
+    }
+
+    pub fn max_waiters(self, max_waiters: usize) -> Self {
+        Self { config: self.config.max_waiters(max_waiters), max_waiters, ..self }
+    }
+
+    pub fn claim(self, claim: Duration) -> Self {
+        Self { config: self.config.claim_timeout(claim), claim, ..self }
+    }
+
+    pub fn any(layout: Layout, bare: bool, rng: &mut Rng) -> Self {
+        let watchdog = millis(match rng.u32(..10) {
+            _ if bare => 30_000,
+            0..2 => rng.u64(300..1_000),
+            2..7 => rng.u64(1_000..4_000),
+            7..9 => rng.u64(4_000..12_000),
+            _ => 30_000,
+        });
+        let short = !bare && rng.bool();
+        let divided = |by: u32, rng: &mut Rng| watchdog / rng.u32(by..by * 4);
+        let usual = Duration::from_secs(2).min(watchdog / 4);
+        let response = if short { divided(4, rng).max(millis(40)) } else { usual };
+        let claim = if short { divided(4, rng).max(millis(50)) } else { usual / 2 };
+        let max_park = if bare { millis(10_000) } else { millis(rng.u64(100..10_000)) };
+        let ride_out = if short { millis(rng.u64(200..6_000)) } else { watchdog };
+        let crowded = !bare && rng.u32(..6) == 0;
+        let max_waiters = if crowded { rng.usize(2..12) } else { 100_000 };
+        let hand_off = HandOff {
+            max_consecutive: if short { rng.u32(..20) } else { 256 },
+            max_time: if short { millis(rng.u64(..50)) } else { millis(2) },
+        };
+        let max_hold = (!bare && rng.u32(..8) == 0).then(|| watchdog + millis(rng.u64(..3_000)));
+        let mut config = Config::default()
+            .layout(layout)
+            .watchdog_timeout(watchdog)
+            .response_timeout(response)
+            .connect_timeout(response.max(millis(500)))
+            .claim_timeout(claim)
+            .max_park(max_park)
+            .ride_out(ride_out)
+            .max_waiters(max_waiters)
+            .hand_off(hand_off)
+            .subscription_linger(millis(rng.u64(..3_000)));
+        if let Some(time) = max_hold {
+            config = config.max_hold(time);
+        }
+        // So far away that three signs of life would not fit, nobody keeps a place.
+        let far = !bare && rng.u32(..8) == 0 && claim >= millis(300);
+        let near = rng.u64(50 * MICRO..2 * MILLI);
+        let way =
+            if far { (8 * MILLI, 12 * MILLI) } else { (near, near + rng.u64(MICRO..2 * MILLI)) };
+        let rate = if bare { 1_000_000 } else { 1_000_000 + rng.u64(..20_000) - 10_000 };
+        let seed = rng.u64(..);
+        let max_hold = max_hold.is_some();
+        Self {
+            seed,
+            rate,
+            config,
+            watchdog,
+            claim,
+            response,
+            max_park,
+            ride_out,
+            max_waiters,
+            max_hold,
+            way,
+        }
+    }
+}
+
+/// Bouts of faults, with calm times between them in which all that was broken must mend.
+fn faults(length: u64, clients: usize, names: usize, rng: &mut Rng) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut bout = SECOND;
+    while bout + 2 * SECOND < length {
+        let long = rng.u64(SECOND..6 * SECOND).min(length - bout);
+        for _ in 0..rng.usize(..7) {
+            let at = bout + rng.u64(..long);
+            faults.push(Fault { at, what: What::any(clients, names, rng) });
+        }
+        bout += long + rng.u64(2 * SECOND..12 * SECOND);
+    }
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}
+
+impl What {
+    fn any(clients: usize, names: usize, rng: &mut Rng) -> Self {
+        let (client, name, link) = (rng.usize(..clients), rng.usize(..names), rng.usize(..4));
+        let long = match rng.u32(..4) {
+            0 => rng.u64(MILLI..50 * MILLI),
+            1 => rng.u64(50 * MILLI..400 * MILLI),
+            _ => rng.u64(400 * MILLI..3 * SECOND),
+        };
+        match rng.u32(..100) {
+            0..8 => Self::Crash { client, back: long },
+            8..16 => Self::Pause { client, long },
+            16..20 => Self::Replace { client },
+            20..38 => Self::Cut { client, link, moment: Moment::any(rng) },
+            38..42 => Self::Delay { client, by: rng.u64(MILLI..400 * MILLI), long },
+            42..45 => Self::Slice { client, long },
+            45..52 => Self::Hole { client, link, long, arrives: rng.bool() },
+            52..55 => Self::HalfOpen { client, link },
+            55..60 => Self::Stall { long },
+            60..63 => Self::Slow { by: rng.u64(MICRO..3 * MILLI), long },
+            63..67 => Self::Restart { keeps: rng.bool(), long: long.min(SECOND) },
+            67..71 => Self::Failover { stale: rng.u64(..2 * SECOND), lag: rng.u64(..SECOND) },
+            71..74 => Self::Clock { by: clock_step(rng) },
+            74..77 => Self::MemoryFull { long },
+            77..79 => Self::Loading { long: long.min(SECOND) },
+            79..81 => Self::Busy { long: long.min(SECOND) },
+            81..84 => Self::ForgetScripts,
+            84..87 => Self::Delete { name },
+            87..90 => Self::ForceUnlock { client, name },
+            90..91 => Self::DeleteAll,
+            91..95 => Self::Forge { name, form: rng.u64(..) },
+            95..98 => Self::Swallow { client, long },
+            _ => Self::Deny { long },
+        }
+    }
+
+    /// For how long it goes on.
+    pub fn long(&self) -> u64 {
+        match self {
+            Self::Crash { back: long, .. }
+            | Self::Pause { long, .. }
+            | Self::Delay { long, .. }
+            | Self::Slice { long, .. }
+            | Self::Hole { long, .. }
+            | Self::Stall { long }
+            | Self::Slow { long, .. }
+            | Self::Restart { long, .. }
+            | Self::Failover { lag: long, .. }
+            | Self::MemoryFull { long }
+            | Self::Loading { long }
+            | Self::Busy { long }
+            | Self::Swallow { long, .. }
+            | Self::Deny { long } => *long,
+            _ => 0,
+        }
+    }
+
+    /// What it is counted as.
+    pub fn word(&self) -> String {
+        let words = format!("{self:?}");
+        let name = words.split([' ', '{']).next().unwrap_or_default();
+        match self {
+            Self::Cut { moment, .. } => format!("fault: {name} {moment:?}"),
+            Self::Restart { keeps, .. } => format!("fault: {name} keeps={keeps}"),
+            _ => format!("fault: {name}"),
+        }
+    }
+}
+
+impl Moment {
+    fn any(rng: &mut Rng) -> Self {
+        use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now};
+        [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer][rng.usize(..5)]
+    }
+}
+
+fn clock_step(rng: &mut Rng) -> i64 {
+    let by = rng.i64(1..=20) * 500 * MILLI as i64;
+    if rng.bool() { by } else { -by }
+}
+
+pub fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("far less than 584 years")
+}

@@ -1,0 +1,371 @@
+//! What the processes of each scene do, and what is demanded of it beyond the rules that always hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::future::join_all;
+use parklock::{Owner, RedLock};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::board;
+use crate::caller::{Holding, Home, Manner, Wanted};
+use crate::clock::{self, MILLI, SECOND};
+use crate::desk::{Desk, Seat};
+use crate::held::Handle;
+use crate::plan::{Kind, millis};
+use crate::scene::Scene;
+
+/// A life of a process in a scene.
+pub async fn play(scene: Scene, desk: Arc<Desk>) {
+    let home = Arc::clone(&desk.home);
+    let seat = desk.open().await;
+    let rng = Rng::with_seed(home.setup().seed);
+    let player = Player { home: Arc::clone(&home), seat, rng, desk: Arc::clone(&desk) };
+    player.play(scene).await;
+    desk.leave().await;
+    board::with(|board| board.done.insert((home.process, home.life)));
+}
+
+struct Player {
+    home: Arc<Home>,
+    seat: Arc<Seat>,
+    rng: Rng,
+    desk: Arc<Desk>,
+}
+
+/// Until a moment of the world, by this process' own clock: in a scene, clocks do not drift.
+async fn until(moment: u64) {
+    sleep(Duration::from_nanos(moment.saturating_sub(clock::now()))).await;
+}
+
+impl Player {
+    async fn play(mut self, scene: Scene) {
+        let process = self.home.process;
+        match scene {
+            Scene::CloseBesideUnlocks => self.close_beside_unlocks().await,
+            Scene::CloseBesideRenewals => self.close_beside_renewals().await,
+            Scene::CloseBesideRequests => self.close_beside_requests().await,
+            Scene::NestedDrops if process == 0 => self.nests_and_drops().await,
+            Scene::NestedDrops => self.waits_for_the_dropped().await,
+            Scene::DeafBehindDead => self.deaf_behind_dead().await,
+            Scene::ShortVisitor => self.visits().await,
+            Scene::SilentDelete => self.silent_delete().await,
+            Scene::Stall => self.stands_in_line().await,
+            Scene::ForgedGrant => self.waits_for_a_grant().await,
+            Scene::TryLoop => self.tries().await,
+            Scene::NestedMaxHold => self.nests_for_ever().await,
+            Scene::JoinedWriters => self.joins().await,
+            Scene::SetPermits => self.sets().await,
+            Scene::LatePart => self.late_part().await,
+            Scene::CutAttempts => self.attempts().await,
+            Scene::DeletedHandOff => self.hands_on().await,
+            Scene::Braces | Scene::LockTurn | Scene::KilledLinks | Scene::Crowd => {}
+        }
+    }
+
+    fn wanted(&self, name: usize) -> Wanted {
+        let (named, client) = (&self.home.plan.names[name], &self.seat.client);
+        let handle = match named.kind {
+            Kind::Fair => Handle::Plain(client.fair_lock(&*named.text)),
+            _ => Handle::Plain(client.lock(&*named.text)),
+        };
+        let id = board::with(|board| board.next_id());
+        let (home, queued) = (&self.home, named.kind == Kind::Fair);
+        Wanted {
+            handle,
+            names: vec![name],
+            owner: format!("p{}.{}/{id}", home.process, home.life),
+            lease: None,
+            part: 1,
+            of: 1,
+            queued,
+            confirmed: None,
+        }
+    }
+
+    async fn ask(&self, name: usize, manner: Manner) -> Option<Holding> {
+        self.home.ask(&self.seat, &self.wanted(name), manner).await
+    }
+
+    /// Holds the first so many names, asked for at once.
+    async fn hold_all(&self, many: usize) -> Vec<Holding> {
+        let asking = (0..many).map(|name| self.ask(name, Manner::Lock));
+        join_all(asking).await.into_iter().flatten().collect()
+    }
+
+    async fn close_beside_unlocks(mut self) {
+        let many = self.rng.usize(20..250);
+        let (mut tasks, held) = (JoinSet::new(), self.hold_all(many).await);
+        for holding in held {
+            let late = Duration::from_micros(self.rng.u64(..3_000));
+            tasks.spawn(async move {
+                sleep(late).await;
+                holding.unlock(u32::MAX).await;
+            });
+        }
+        sleep(Duration::from_micros(self.rng.u64(..6_000))).await;
+        self.desk.leave().await;
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn close_beside_renewals(mut self) {
+        let many = self.rng.usize(50..250);
+        let held = self.hold_all(many).await;
+        sleep(millis(self.rng.u64(150..1_200))).await;
+        self.desk.leave().await;
+        sleep(millis(5)).await;
+        drop(held);
+    }
+
+    async fn close_beside_requests(mut self) {
+        let mut tasks = JoinSet::new();
+        for name in 0..self.rng.usize(5..60) {
+            let (home, seat, wanted) =
+                (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(name));
+            let manner = if self.rng.bool() { Manner::Lock } else { Manner::Cancelled(millis(1)) };
+            let late = Duration::from_micros(self.rng.u64(..4_000));
+            tasks.spawn(async move {
+                sleep(late).await;
+                drop(home.ask(&seat, &wanted, manner).await);
+            });
+        }
+        sleep(Duration::from_micros(self.rng.u64(..6_000))).await;
+        self.desk.leave().await;
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// A thousand nested guards a second, and now and then a guard of another lock: all are dropped.
+    async fn nests_and_drops(self) {
+        let lock = self.seat.client.reentrant_lock("nested").owned_by(&Owner::new());
+        let Ok(outer) = lock.lock().await else { return };
+        let mut tick = tokio::time::interval(millis(2));
+        let mut turn = 0;
+        while clock::now() < 8 * SECOND {
+            tick.tick().await;
+            for _ in 0..2 {
+                drop(lock.lock().await);
+            }
+            turn += 1;
+            if turn % 250 == 0 {
+                drop(self.ask(1, Manner::Lock).await);
+            }
+        }
+        drop(outer);
+    }
+
+    /// Whoever asks for a lock whose guard was dropped gets it soon.
+    async fn waits_for_the_dropped(self) {
+        until(600 * MILLI).await;
+        while clock::now() < 8 * SECOND {
+            let started = clock::now();
+            drop(self.ask(1, Manner::Lock).await);
+            let took = clock::now() - started;
+            if took > 700 * MILLI {
+                let what = format!("it was {} ms late", took / MILLI);
+                board::wrong("a dropped guard's lock is not free", what);
+            }
+            sleep(millis(300)).await;
+        }
+    }
+
+    /// The first holds, the second stands in line and dies, and the third comes when nobody may subscribe.
+    async fn deaf_behind_dead(self) {
+        match self.home.process {
+            0 => {
+                let held = self.ask(0, Manner::Lock).await;
+                until(3 * SECOND).await;
+                drop(held);
+            }
+            1 => {
+                until(500 * MILLI).await;
+                drop(self.ask(0, Manner::Lock).await);
+            }
+            _ => {
+                until(2_500 * MILLI).await;
+                let got = self.ask(0, Manner::TryFor(Duration::from_secs(6))).await;
+                if got.is_none() || clock::now() > 4_500 * MILLI {
+                    let what = format!(
+                        "free since 3 s, and had at {:.3} s: {}",
+                        clock::now() as f64 / 1e9,
+                        got.is_some()
+                    );
+                    board::wrong("asleep beside room", what);
+                }
+            }
+        }
+    }
+
+    async fn visits(self) {
+        match self.home.process {
+            0 => {
+                let held = self.ask(0, Manner::Lock).await;
+                until(2 * SECOND).await;
+                drop(held);
+            }
+            1 => {
+                until(500 * MILLI).await;
+                drop(self.ask(0, Manner::Lock).await);
+            }
+            _ => {
+                until(SECOND).await;
+                drop(self.ask(0, Manner::TryFor(millis(50))).await);
+                until(12 * SECOND).await;
+            }
+        }
+    }
+
+    /// Who holds learns of it with its next renewal, a third of its lease later; then the others must be let in.
+    async fn silent_delete(self) {
+        let deleted = self.home.plan.faults.first().map_or(0, |fault| fault.at);
+        if self.home.process == 0 {
+            let held = self.ask(0, Manner::Lock).await;
+            until(10 * SECOND).await;
+            return drop(held);
+        }
+        until(SECOND).await;
+        let got = self.ask(0, Manner::Lock).await;
+        let (late, limit) = (clock::now().saturating_sub(deleted), SECOND + 500 * MILLI);
+        if self.home.process == 1 && late > limit {
+            let what = format!("let in {} ms after it was deleted", late / MILLI);
+            board::wrong("those who wait are not told of a loss", what);
+        }
+        drop(got);
+    }
+
+    /// Callers of all clients, one after the other.
+    async fn stands_in_line(self) {
+        if self.home.process == 0 {
+            let held = self.ask(0, Manner::Lock).await;
+            until(5 * SECOND).await;
+            return drop(held);
+        }
+        let mut tasks = JoinSet::new();
+        for caller in 0..3 {
+            let (home, seat, wanted) =
+                (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(0));
+            let at = 100 * MILLI + (caller * 3 + home.process as u64) * 80 * MILLI;
+            tasks.spawn(async move {
+                until(at).await;
+                let held = home.ask(&seat, &wanted, Manner::Lock).await;
+                sleep(millis(20)).await;
+                drop(held);
+            });
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn waits_for_a_grant(self) {
+        if self.home.process == 0 {
+            let held = self.ask(0, Manner::Lock).await;
+            until(8 * SECOND).await;
+            return drop(held);
+        }
+        until(800 * MILLI).await;
+        let held = self.ask(0, Manner::Lock).await;
+        sleep(millis(500)).await;
+        drop(held);
+    }
+
+    async fn tries(mut self) {
+        until(6 * SECOND).await;
+        for _ in 0..100 {
+            drop(self.ask(0, Manner::Try).await);
+            sleep(Duration::from_micros(self.rng.u64(..300))).await;
+        }
+    }
+
+    /// A holder that nests is renewed no longer than one that does not.
+    async fn nests_for_ever(self) {
+        let lock = self.seat.client.reentrant_lock("one").owned_by(&Owner::new());
+        let Ok(outer) = lock.lock().await else { return };
+        let limit = Instant::now() + Duration::from_millis(1_000 + 600 + 100);
+        while Instant::now() < limit {
+            drop(lock.try_lock().await);
+            sleep(millis(100)).await;
+        }
+        if outer.is_valid() {
+            board::wrong("max_hold does not end a holder", "it nests, and is valid");
+        }
+    }
+
+    /// Two who ask to write are never inside together, wherever they are polled.
+    async fn joins(self) {
+        let lock = self.seat.client.rw_lock("book");
+        let write = async || {
+            let wanted =
+                Wanted { handle: Handle::Write(lock.clone()), queued: true, ..self.wanted(0) };
+            let held =
+                self.home.ask(&self.seat, &wanted, Manner::TryFor(Duration::from_secs(1))).await;
+            sleep(millis(100)).await;
+            drop(held);
+        };
+        tokio::join!(write(), write());
+    }
+
+    /// A number that was set holds for all, whatever they were made with.
+    async fn sets(self) {
+        let berths = self.seat.client.semaphore("berths", 10);
+        if self.home.process == 0 {
+            let held = berths.acquire().await;
+            until(SECOND).await;
+            let set = berths.set_permits(20).await;
+            until(6 * SECOND).await;
+            return drop((held, set));
+        }
+        for at in [2, 3] {
+            until(at * SECOND).await;
+            match berths.acquire_many(if at == 2 { 1 } else { 12 }).await {
+                Ok(guard) => drop(guard),
+                Err(error) => board::wrong(
+                    "a number of permits that was set does not hold",
+                    format!("{error:?}"),
+                ),
+            }
+        }
+    }
+
+    /// Two of three parts are somebody else's for three seconds.
+    async fn late_part(self) {
+        let locks = ["a", "b", "c"].map(|name| self.seat.client.lock(name));
+        if self.home.process == 0 {
+            let held = [locks[1].lock().await, locks[2].lock().await];
+            until(3 * SECOND).await;
+            return drop(held);
+        }
+        until(500 * MILLI).await;
+        let Ok(guard) = RedLock::new(locks).lease(Duration::from_secs(6)).lock().await else {
+            return;
+        };
+        let (now, left) = (clock::now(), guard.remaining());
+        if now > 4 * SECOND || left < Duration::from_secs(2) {
+            let what = format!("free since 3 s, had at {:.3} s for {left:?}", now as f64 / 1e9);
+            board::wrong("a majority is taken late", what);
+        }
+    }
+
+    /// One attempt a second, whose answer is lost.
+    async fn attempts(self) {
+        for at in 1..10 {
+            until(at * SECOND + 10 * MILLI).await;
+            drop(self.ask(0, Manner::TryFor(millis(150))).await);
+        }
+    }
+
+    /// The first of two gives back what Redis has lost; the second is to have it next.
+    async fn hands_on(self) {
+        let first = self.ask(0, Manner::Lock).await;
+        let (home, seat, wanted) = (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(0));
+        let second =
+            tokio::spawn(async move { drop(home.ask(&seat, &wanted, Manner::Lock).await) });
+        sleep_until(
+            Instant::now() + Duration::from_nanos((SECOND + MILLI).saturating_sub(clock::now())),
+        )
+        .await;
+        if let Some(first) = first {
+            first.unlock(u32::MAX).await;
+        }
+        let _ = second.await;
+    }
+}

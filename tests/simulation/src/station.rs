@@ -1,0 +1,114 @@
+//! A server with its clock and its troubles.
+
+use std::collections::BTreeMap;
+
+use parklock_simulated_server::{Conn, Reply, Server, Version};
+
+use crate::clock::{self, MICRO};
+
+/// The server's time when the world begins, in microseconds.
+const EPOCH: u64 = 1_700_000_000_000_000;
+
+pub struct Station {
+    pub server: Server,
+    /// Which connection of the network each of the server's is.
+    links: BTreeMap<Conn, u64>,
+    /// How far its clock has been set, in microseconds.
+    offset: i64,
+    pub stalled_until: u64,
+    pub down_until: u64,
+    /// Until when each request takes it so long.
+    pub slow: (u64, u64),
+    free_at: u64,
+}
+
+impl Station {
+    pub fn new(version: Version) -> Self {
+        Self {
+            server: Server::new(version),
+            links: BTreeMap::new(),
+            offset: 0,
+            stalled_until: 0,
+            down_until: 0,
+            slow: (0, 0),
+            free_at: 0,
+        }
+    }
+
+    /// Another server with the same clock.
+    pub fn sibling(&self, version: Version) -> Self {
+        Self { offset: self.offset, ..Self::new(version) }
+    }
+
+    pub fn time(&self) -> u64 {
+        (EPOCH + clock::now() / MICRO).saturating_add_signed(self.offset)
+    }
+
+    pub fn set_clock(&mut self, by: i64) {
+        self.offset += by / MICRO as i64;
+    }
+
+    /// When it can next look at what has arrived.
+    pub fn ready_at(&self) -> u64 {
+        self.stalled_until.max(self.free_at)
+    }
+
+    pub fn accept(&mut self, link: u64) -> Conn {
+        let conn = self.server.accept();
+        self.links.insert(conn, link);
+        conn
+    }
+
+    pub fn receive(&mut self, conn: Conn, bytes: &[u8]) {
+        self.server.receive(conn, bytes, self.time());
+        if clock::now() < self.slow.0 {
+            self.free_at = clock::now() + self.slow.1;
+        }
+    }
+
+    pub fn hang_up(&mut self, conn: Conn) {
+        self.server.hang_up(conn);
+        self.links.remove(&conn);
+    }
+
+    /// What it sends, by connection of the network.
+    pub fn output(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let output = self.server.output();
+        output
+            .into_iter()
+            .filter_map(|(conn, bytes)| Some((*self.links.get(&conn)?, bytes)))
+            .collect()
+    }
+
+    pub fn hang_ups(&mut self) -> Vec<u64> {
+        let gone = self.server.hang_ups();
+        gone.into_iter().filter_map(|conn| self.links.remove(&conn)).collect()
+    }
+
+    /// All connections end.
+    pub fn restart(&mut self, keeps: bool) -> Vec<u64> {
+        self.server.restart(keeps);
+        let _ = (self.server.output(), self.server.hang_ups());
+        std::mem::take(&mut self.links).into_values().collect()
+    }
+
+    pub fn execute(&mut self, words: &[&str]) -> Reply {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.server.execute(self.time(), &words)
+    }
+
+    /// The words of a reply that is a list.
+    pub fn list(&mut self, words: &[&str]) -> Vec<String> {
+        let Reply::Array(items) = self.execute(words) else { return Vec::new() };
+        items.iter().filter_map(text).collect()
+    }
+}
+
+fn text(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::Bulk(bytes) | Reply::Status(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,68 @@
+//! The judgement of a run: what its processes and the world have seen, and the rules that the torture run shares.
+
+use crate::board::{self, Wrong};
+use crate::judge::history::{History, Violation};
+use crate::judge::{Claim, Epochs, rules};
+use crate::plan::{Kind, Plan};
+
+/// Everything that was wrong, the first first.
+pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
+    let fenced = plan.names.iter().filter(|name| name.kind == Kind::Fenced);
+    let fenced: Vec<&String> = fenced.map(|name| &name.text).collect();
+    let (mut claims, breaks, restarts, mut wrongs) = board::with(|board| {
+        let open = board.take_open();
+        let mut claims = std::mem::take(&mut board.over);
+        claims.extend(open);
+        let breaks = std::mem::take(&mut board.breaks);
+        (claims, breaks, std::mem::take(&mut board.restarts), std::mem::take(&mut board.wrongs))
+    });
+    claims.sort_by_key(|claim| claim.acquired);
+    let epochs = Epochs(breaks);
+    wrongs.extend(exclusion(&claims, &epochs));
+    let mut counted = Vec::new();
+    let lost = rules::losses(&claims, &epochs, &restarts, &mut |path, times| {
+        counted.push((path.to_owned(), times));
+    });
+    board::with(|board| counted.iter().for_each(|(path, times)| board.count(path, *times)));
+    wrongs.extend(lost.into_iter().map(|what| wrong("a loss without a cause", what)));
+    let many = rules::shares(&claims, &epochs);
+    wrongs.extend(many.into_iter().map(|what| wrong("more out than there is", what)));
+    // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
+    let counted: Vec<Claim> =
+        claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
+    let fell = rules::tokens(&counted);
+    wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
+    wrongs.sort_by_key(|wrong| wrong.at);
+    wrongs
+}
+
+fn exclusion(claims: &[Claim], epochs: &Epochs) -> Vec<Wrong> {
+    let mut history = History::default();
+    for claim in claims.iter().filter(|claim| claim.of == 1) {
+        for epoch in epochs.sure(claim) {
+            history.hold(claim.hold(epoch));
+        }
+    }
+    history
+        .violations()
+        .into_iter()
+        .map(|violation| wrong(rule(&violation), violation.to_string()))
+        .collect()
+}
+
+fn rule(violation: &Violation) -> &'static str {
+    match violation {
+        Violation::Overlap(..) => "two holders at once",
+        Violation::TokenFell(..) => "a token that did not grow",
+        Violation::TokenTwice(..) => "one token twice",
+        Violation::NeverEnded(_) => "a hold without an end",
+        Violation::Left(..) | Violation::NeverReached(_) => "something is left",
+    }
+}
+
+/// Of the rules that look back at claims: the moment is that of the last claim that is named.
+fn wrong(rule: &'static str, what: String) -> Wrong {
+    let moment = |line: &str| line.split('\t').nth(3).and_then(|at| at.parse().ok());
+    let at = what.lines().filter_map(moment).max().unwrap_or(0);
+    Wrong { rule, what, at }
+}

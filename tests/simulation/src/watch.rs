@@ -1,0 +1,124 @@
+//! What the judge sees while the world goes on: who sleeps beside room, and what is left at the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parklock_simulated_server::Content;
+
+use crate::board;
+use crate::clock::{self, MILLI};
+use crate::keyspace;
+use crate::plan::Plan;
+use crate::station::Station;
+use crate::world::Berth;
+
+pub struct Watch {
+    plan: Arc<Plan>,
+    /// Since when each name has been free.
+    free: BTreeMap<usize, u64>,
+    /// How long a free name may keep somebody waiting.
+    bound: u64,
+}
+
+impl Watch {
+    pub fn new(plan: Arc<Plan>) -> Self {
+        let way = plan.clients.iter().map(|client| client.way.1).max().unwrap_or(0);
+        // The place of somebody who has gone is kept for so long; the rest is a few ways of a message.
+        let bound = plan.longest(|client| client.claim) + 6 * way + 350 * MILLI;
+        Self { plan, free: BTreeMap::new(), bound }
+    }
+
+    /// Nobody waits long for what is free in the key space, when nothing is broken.
+    pub fn look(&mut self, station: &mut Station) {
+        let plan = Arc::clone(&self.plan);
+        for (at, name) in plan.names.iter().enumerate() {
+            let waits =
+                board::with(|board| board.waiting(at).next().is_some() && !board.has_parked(at));
+            if !waits || !keyspace::holders(station, plan.layout, name).is_empty() {
+                self.free.remove(&at);
+                continue;
+            }
+            let since = *self.free.entry(at).or_insert_with(clock::now);
+            self.judge(at, since);
+        }
+    }
+
+    fn judge(&mut self, name: usize, since: u64) {
+        let now = clock::now();
+        let late = board::with(|board| {
+            let since = since.max(board.progressed(name)).max(board.disturbed_until());
+            let waited = |since: u64| now.saturating_sub(since);
+            let late = board.waiting(name).find(|call| waited(since.max(call.since)) > self.bound);
+            late.map(|call| (call.caller.clone(), call.since))
+        });
+        let Some((caller, called)) = late else { return };
+        let what = format!(
+            "{caller}, who called at {}, waits for name {name} ({:?}), free since {}; the bound is {} ms",
+            called as f64 / 1e9,
+            self.plan.names[name].kind,
+            since as f64 / 1e9,
+            self.bound / MILLI,
+        );
+        board::wrong("asleep beside room", what);
+        self.free.insert(name, now + 5_000 * MILLI);
+    }
+
+    /// Everybody has come to its end.
+    pub fn all_ended(&self, berths: &[Berth], plan: &Plan) {
+        for (at, berth) in berths.iter().enumerate() {
+            if board::with(|board| board.done.contains(&(at, berth.life))) {
+                continue;
+            }
+            let calls: Vec<String> = board::with(|board| {
+                let of = board.calls.values().filter(|call| call.process == at);
+                of.map(|call| {
+                    format!(
+                        "{} waits for {:?} since {}",
+                        call.caller,
+                        call.names,
+                        call.since as f64 / 1e9
+                    )
+                })
+                .collect()
+            });
+            let what = format!("p{at} of {}: {}", plan.clients.len(), calls.join(", "));
+            board::wrong("a process does not come to its end", what);
+        }
+    }
+
+    /// All have gone and every lease is over: nothing may be left but what is meant to stay.
+    pub fn nothing_left(&self, station: &mut Station, berths: &[Berth]) {
+        let time = station.time();
+        for entry in station.server.dump(time) {
+            let key = String::from_utf8_lossy(&entry.key).into_owned();
+            let counts = key == "lock:grants" || key.starts_with("redisson_lock_token:");
+            if entry.pttl < 0 && !counts && !is_permits(&entry.content) {
+                board::wrong("a key without a TTL is left", format!("{key}: {:?}", entry.content));
+            } else if !counts && !remembers(&key) && entry.pttl >= 0 {
+                board::wrong(
+                    "a key is left",
+                    format!("{key}, for {} ms: {:?}", entry.pttl, entry.content),
+                );
+            }
+        }
+        for channel in station.server.channels() {
+            board::wrong("a subscription is left", String::from_utf8_lossy(&channel).into_owned());
+        }
+        for (at, berth) in berths.iter().enumerate().filter(|(_, berth)| berth.process.tasks() > 0)
+        {
+            board::wrong("a task is left", format!("p{at}: {} tasks", berth.process.tasks()));
+        }
+    }
+}
+
+/// What remembers for minutes that a latch was counted down, or that permits were set.
+fn remembers(key: &str) -> bool {
+    key.starts_with("lock_queue:")
+        || key.starts_with("lock_requests:")
+        || key.starts_with("lock_notes:")
+}
+
+/// In Redisson's layout the number of free permits is a text without an end.
+fn is_permits(content: &Content) -> bool {
+    matches!(content, Content::Text(text) if text.iter().all(u8::is_ascii_digit))
+}

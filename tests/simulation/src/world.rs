@@ -1,0 +1,399 @@
+//! The world: one time, a list of what happens when, and the processes and servers that it happens to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use parklock_simulated_server::{Snapshot, Version};
+use tokio::sync::mpsc;
+
+use crate::board::{self, Question};
+use crate::caller::Home;
+use crate::chaos;
+use crate::clock::{self, MILLI, SECOND};
+use crate::desk::{Desk, client_id};
+use crate::frames;
+use crate::keyspace;
+use crate::net::{Arrival, Net};
+use crate::plan::{Plan, What};
+use crate::plays;
+use crate::process::Process;
+use crate::station::Station;
+use crate::trace;
+use crate::watch::Watch;
+use crate::wire::Dialling;
+use crate::work::{self, Order};
+
+/// How often the judge looks at the key space.
+const LOOK: u64 = 10 * MILLI;
+
+/// Something that happens at a time.
+pub enum Event {
+    Arrival(u64, Arrival),
+    Fault(usize),
+    /// What began with a fault is over.
+    Mended(usize),
+    /// The state of now is what a replica will have heard last.
+    Remember(usize),
+    Start(usize),
+    Resume(usize),
+    Tick,
+    Look,
+}
+
+/// The place of a process: its life now, and how it is reached.
+pub struct Berth {
+    pub process: Process,
+    dialling: Dialling,
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    pub life: u64,
+}
+
+pub struct World {
+    pub plan: Arc<Plan>,
+    pub rng: Rng,
+    events: BTreeMap<(u64, u64), Event>,
+    scheduled: u64,
+    pub berths: Vec<Berth>,
+    pub net: Net,
+    pub stations: Vec<Station>,
+    pub primary: usize,
+    /// Until when new connections still reach the station before.
+    pub lag_until: u64,
+    pub snapshots: BTreeMap<usize, Snapshot>,
+    pub version: Version,
+    dirty: BTreeSet<usize>,
+    watch: Watch,
+}
+
+impl World {
+    pub fn new(plan: Plan) -> Self {
+        let mut rng = Rng::with_seed(plan.seed ^ 0x7777);
+        let versions = [Version::Redis6_2, Version::Redis7_0, Version::Valkey9_1];
+        let version = versions[rng.usize(..3)];
+        let ways = plan.clients.iter().map(|client| client.way).collect();
+        let plan = Arc::new(plan);
+        let mut world = Self {
+            net: Net::new(rng.u64(..), ways),
+            rng,
+            events: BTreeMap::new(),
+            scheduled: 0,
+            berths: Vec::new(),
+            stations: vec![Station::new(version)],
+            primary: 0,
+            lag_until: 0,
+            snapshots: BTreeMap::new(),
+            version,
+            dirty: BTreeSet::new(),
+            watch: Watch::new(Arc::clone(&plan)),
+            plan,
+        };
+        world.set_up();
+        world
+    }
+
+    fn set_up(&mut self) {
+        let plan = Arc::clone(&self.plan);
+        for (at, setup) in plan.clients.iter().enumerate() {
+            let process = Process::new(setup.seed, setup.rate);
+            self.berths.push(Berth {
+                process,
+                dialling: Dialling::default(),
+                orders: None,
+                life: 0,
+            });
+            let first = self.rng.u64(..20 * MILLI);
+            self.at(first, Event::Start(at));
+        }
+        for (at, fault) in plan.faults.iter().enumerate() {
+            self.at(fault.at, Event::Fault(at));
+            if let What::Failover { stale, .. } = fault.what {
+                self.at(fault.at.saturating_sub(stale), Event::Remember(at));
+            }
+        }
+        self.at(MILLI, Event::Tick);
+        self.at(LOOK, Event::Look);
+    }
+
+    /// Has something happen. What is scheduled first happens first.
+    pub fn at(&mut self, at: u64, event: Event) {
+        self.scheduled += 1;
+        self.events.insert((at.max(clock::now()), self.scheduled), event);
+    }
+
+    pub fn station(&mut self) -> &mut Station {
+        &mut self.stations[self.primary]
+    }
+
+    /// Lives through the whole plan, and says how long that took in its own time.
+    pub fn run(&mut self) -> u64 {
+        self.until(self.plan.length, |_| false);
+        let patience = self.plan.length + self.patience();
+        self.until(patience, Self::is_over);
+        self.watch.all_ended(&self.berths, &self.plan);
+        let rest = clock::now() + self.leftover();
+        self.until(rest, |_| false);
+        self.watch.nothing_left(&mut self.stations[self.primary], &self.berths);
+        clock::now()
+    }
+
+    /// How long a caller may go on when it should come to its end: others hold what it waits for, and may die.
+    fn patience(&self) -> u64 {
+        2 * self.plan.longest(|client| client.watchdog + client.ride_out) + 30 * SECOND
+    }
+
+    /// How long something may stay in the server after all have gone.
+    fn leftover(&self) -> u64 {
+        let leases = self.plan.longest(|client| client.watchdog);
+        leases.max(self.plan.longest(|client| client.max_park * 2)) + 3 * SECOND
+    }
+
+    fn is_over(&self) -> bool {
+        let over = |(at, berth): (usize, &Berth)| {
+            berth.process.is_alive() && board::with(|board| board.done.contains(&(at, berth.life)))
+        };
+        self.berths.iter().enumerate().all(over)
+    }
+
+    /// Goes on until that time, or until something is so.
+    fn until(&mut self, end: u64, is_so: impl Fn(&Self) -> bool) {
+        let mut looked = 0;
+        while let Some((&(at, order), _)) = self.events.first_key_value() {
+            if at > end {
+                break;
+            }
+            if at > looked + 50 * MILLI {
+                looked = at;
+                if is_so(self) {
+                    return;
+                }
+            }
+            clock::set(at);
+            if let Some(event) = self.events.remove(&(at, order)) {
+                self.happen(event);
+            }
+            let is_last = self.events.first_key_value().is_none_or(|((next, _), _)| *next > at);
+            if is_last {
+                self.step_dirty();
+            }
+        }
+        clock::set(end.max(clock::now()));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrival(link, arrival) => self.arrive(link, arrival),
+            Event::Fault(at) => chaos::begin(self, at),
+            Event::Mended(at) => chaos::end(self, at),
+            Event::Remember(at) => {
+                let snapshot = self.station().server.snapshot();
+                self.snapshots.insert(at, snapshot);
+            }
+            Event::Start(process) => self.start(process),
+            Event::Resume(process) => drop(self.dirty.insert(process)),
+            Event::Tick => self.tick(),
+            Event::Look => {
+                self.watch.look(&mut self.stations[self.primary]);
+                self.at(clock::now() + LOOK, Event::Look);
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        for (at, berth) in self.berths.iter().enumerate() {
+            if berth.process.tasks() > 0 {
+                self.dirty.insert(at);
+            }
+        }
+        self.at(clock::now() + MILLI, Event::Tick);
+    }
+
+    // --- Processes ---
+
+    fn start(&mut self, at: usize) {
+        let (setup, berth) = (&self.plan.clients[at], &mut self.berths[at]);
+        berth.life += 1;
+        let seed = setup.seed ^ berth.life.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        berth.process = Process::new(seed, setup.rate);
+        berth.dialling = Dialling::default();
+        let home = Arc::new(Home { plan: Arc::clone(&self.plan), process: at, life: berth.life });
+        let desk = Arc::new(Desk::new(home, berth.dialling.clone()));
+        let (orders, obeyed) = mpsc::unbounded_channel();
+        berth.orders = Some(orders);
+        match self.plan.scene {
+            Some(scene) if !scene.is_work() => berth.process.spawn(plays::play(scene, desk)),
+            _ => berth.process.spawn(work::live(desk, obeyed)),
+        }
+        trace::line(|| format!("p{at}        starts, life {}", berth.life));
+        self.dirty.insert(at);
+    }
+
+    pub fn order(&mut self, process: usize, order: Order) {
+        let berth = &self.berths[process];
+        if let Some(orders) = berth.orders.as_ref().filter(|_| berth.process.is_alive()) {
+            let _ = orders.send(order);
+            self.dirty.insert(process);
+        }
+    }
+
+    /// Nothing of it runs until then.
+    pub fn pause(&mut self, process: usize, until: u64) {
+        let paused = &mut self.berths[process].process.paused_until;
+        *paused = until.max(*paused);
+        board::with(|board| *board.paused.entry(process).or_default() += until - clock::now());
+        self.at(until, Event::Resume(process));
+    }
+
+    pub fn crash(&mut self, process: usize) {
+        self.net.die(process);
+        self.schedule();
+        board::with(|board| board.crashed(process));
+        self.berths[process].process.crash();
+    }
+
+    fn step_dirty(&mut self) {
+        while let Some(process) = self.dirty.pop_first() {
+            let berth = &mut self.berths[process];
+            if berth.process.is_paused() || !berth.process.is_alive() {
+                continue;
+            }
+            berth.process.step(|| board::with(|board| board.look(process)));
+            for dialled in berth.dialling.take() {
+                let lags = clock::now() < self.lag_until && self.primary > 0;
+                let station = if lags { self.primary - 1 } else { self.primary };
+                self.net.dial(process, station, dialled);
+            }
+            self.net.collect(process);
+            self.schedule();
+            self.look_up();
+        }
+    }
+
+    fn schedule(&mut self) {
+        for (at, link, arrival) in self.net.take() {
+            self.at(at, Event::Arrival(link, arrival));
+        }
+    }
+
+    // --- The wire ---
+
+    fn arrive(&mut self, id: u64, arrival: Arrival) {
+        match arrival {
+            Arrival::Answer(bytes) => {
+                if let Some(process) = self.net.deliver(id, &bytes) {
+                    trace::mix(id << 1, &bytes);
+                    trace::line(|| format!("p{process}.{id}    <- {}", frames::answers(&bytes)));
+                    self.dirty.insert(process);
+                }
+            }
+            Arrival::Closed(how) => {
+                if let Some(process) = self.net.end(id, how) {
+                    trace::mix(id << 1, b"closed");
+                    trace::line(|| format!("p{process}.{id}    is over: {how:?}"));
+                    self.dirty.insert(process);
+                }
+            }
+            up => self.arrive_up(id, up),
+        }
+    }
+
+    fn arrive_up(&mut self, id: u64, arrival: Arrival) {
+        let Some(link) = self.net.links.get(&id) else { return };
+        let (process, at, conn) = (link.process, link.station, link.conn);
+        let station = &mut self.stations[at];
+        let ready = station.ready_at();
+        if ready > clock::now() {
+            return self.at(ready, Event::Arrival(id, arrival));
+        }
+        match (arrival, conn) {
+            (Arrival::Client, _) if clock::now() < station.down_until => {
+                self.net.refuse(id);
+                self.dirty.insert(process);
+            }
+            (Arrival::Client, _) => {
+                let conn = station.accept(id);
+                self.net.accept(id, conn);
+                self.dirty.insert(process);
+            }
+            (Arrival::Request(bytes), Some(conn)) if !self.net.is_lost(id) => {
+                trace::mix(id << 1 | 1, &bytes);
+                trace::line(|| format!("p{process}.{id}    -> {}", frames::requests(&bytes)));
+                station.receive(conn, &bytes);
+                self.send(at);
+            }
+            (Arrival::Gone, conn) => {
+                if let Some(conn) = conn {
+                    station.hang_up(conn);
+                }
+                self.net.links.remove(&id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts on its way what a station sends.
+    pub fn send(&mut self, at: usize) {
+        for (link, bytes) in self.stations[at].output() {
+            self.net.answer(link, bytes);
+        }
+        for link in self.stations[at].hang_ups() {
+            self.net.hung_up(link);
+        }
+        self.schedule();
+    }
+
+    // --- What only the world can look up ---
+
+    fn look_up(&mut self) {
+        let questions = board::with(|board| std::mem::take(&mut board.questions));
+        for question in questions {
+            match question {
+                Question::Present { unlock, seat, name } => {
+                    let present = !self.fields_of(seat, name).is_empty();
+                    board::with(|board| board.present(unlock, present));
+                }
+                Question::Unchanged { seat, name, caller } => {
+                    self.watch_unchanged(seat, name, &caller)
+                }
+                Question::Closed { process, seat } => self.watch_closed(process, seat),
+            }
+        }
+    }
+
+    /// What a seat's client has of a name in Redis.
+    fn fields_of(&mut self, seat: u64, name: usize) -> Vec<String> {
+        let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
+        let client = client_id(seat);
+        let holders = keyspace::holders(self.station(), layout, &name);
+        holders.into_iter().filter(|field| field.contains(&client)).collect()
+    }
+
+    fn watch_unchanged(&mut self, seat: u64, name: usize, caller: &str) {
+        let lease = self.plan.longest(|client| client.watchdog);
+        let since = clock::now().saturating_sub(lease);
+        if board::with(|board| board.uses(seat, name, since)) {
+            return;
+        }
+        let fields = self.fields_of(seat, name);
+        if !fields.is_empty() {
+            let what = format!("{caller} was told so of name {name}, and Redis has {fields:?}");
+            board::wrong("Unavailable though something was changed", what);
+        }
+    }
+
+    /// A client that is closed holds nothing, unless it could not reach the server.
+    fn watch_closed(&mut self, process: usize, seat: u64) {
+        let since = clock::now().saturating_sub(3 * SECOND);
+        if !board::with(|board| board.calm_since(since)) {
+            return;
+        }
+        for name in 0..self.plan.names.len() {
+            let fields = self.fields_of(seat, name);
+            if !fields.is_empty() {
+                let what =
+                    format!("p{process}: {} fields of name {name}: {:?}", fields.len(), fields[0]);
+                board::wrong("close left something held", what);
+            }
+        }
+    }
+}
