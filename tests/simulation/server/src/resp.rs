@@ -170,7 +170,7 @@ pub(crate) fn write(out: &mut Vec<u8>, reply: &Reply, protocol: Protocol, versio
     };
     match reply {
         Reply::Status(text) => line(out, b'+', text),
-        Reply::Error(text) => line(out, b'-', text),
+        Reply::Error(text) => line(out, b'-', text.trim_ascii_end()),
         Reply::Integer(value) => head(out, b':', *value),
         Reply::Bulk(bytes) => bulk(out, bytes),
         Reply::Nil | Reply::NilArray if three => out.extend_from_slice(b"_\r\n"),
