@@ -14,6 +14,7 @@
 //! - Tables that Lua may not change: setting a global that exists, or a field of `string`, is not refused.
 //! - Libraries of scripts that ours do not use: `cjson`, `bit`, `struct`, `cmsgpack`, `os`, `math.random`.
 //! - The line in an error of `local call = redis.call; return call(...)`: only a direct `return redis.call(...)` has it.
+//! - Keys that are over, which scripts on a replica of Redis 6.2 still see.
 //! - The crash of Redis 7.0 over an uncaught `error({})`.
 
 mod commands;

@@ -170,7 +170,7 @@ pub(crate) fn write(out: &mut Vec<u8>, reply: &Reply, protocol: Protocol, versio
     };
     match reply {
         Reply::Status(text) => line(out, b'+', text),
-        Reply::Error(text) => line(out, b'-', text),
+        Reply::Error(text) => line(out, b'-', text_without_end(text)),
         Reply::Integer(value) => head(out, b':', *value),
         Reply::Bulk(bytes) => bulk(out, bytes),
         Reply::Nil | Reply::NilArray if three => out.extend_from_slice(b"_\r\n"),
@@ -212,6 +212,13 @@ pub(crate) fn write(out: &mut Vec<u8>, reply: &Reply, protocol: Protocol, versio
         }
         Reply::Text(text) => bulk(out, text),
     }
+}
+
+fn text_without_end(mut text: &[u8]) -> &[u8] {
+    while let [rest @ .., b'\r' | b'\n'] = text {
+        text = rest;
+    }
+    text
 }
 
 fn head(out: &mut Vec<u8>, kind: u8, value: i64) {

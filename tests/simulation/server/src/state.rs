@@ -490,6 +490,7 @@ impl Denial<'_> {
             (Self::Channel(..), Version::Redis6_2 | Version::Redis7_0) => {
                 "NOPERM this user has no permissions to access one of the channels used as arguments".into()
             }
+            (Self::Channel(_), Version::Valkey9_1) => "NOPERM No permissions to access a channel".into(),
             (_, Version::Valkey9_1) => format!("NOPERM {}", self.valkey()),
         }
     }
@@ -503,7 +504,7 @@ impl Denial<'_> {
                 "The user executing the script can't publish to the channel mentioned in the command".into()
             }
             (Self::Channel(..), Version::Redis7_0) => {
-                "The user executing the script can't access at least one of the channels mentioned in the command".into()
+                "The user executing the script can't publish to the channel mentioned in the command".into()
             }
             (Self::Channel(_), Version::Valkey9_1) => {
                 "ACL failure in script: No permissions to access a channel".into()

@@ -6,6 +6,7 @@ use super::{owned, places, there};
 use crate::number;
 use crate::reply::{Answer, Reply, refusal};
 use crate::state::{Caller, State};
+use crate::version::Version;
 
 type List = VecDeque<Vec<u8>>;
 
@@ -110,6 +111,7 @@ pub(super) fn lrem(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
 }
 
 pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let version = state.version;
     let (mut rank, mut count, mut most) = (1, None, 0);
     for option in words[3..].chunks(2) {
         let &[name, value] = option else { return Err(refusal::syntax()) };
@@ -124,8 +126,15 @@ pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
             _ => return Err(refusal::syntax()),
         }
         if rank == 0 {
-            let text = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
-                        or use negative to start from the end of the list";
+            let text = match version {
+                Version::Redis6_2 => {
+                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second, ..."
+                }
+                _ => {
+                    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
+                        or use negative to start from the end of the list"
+                }
+            };
             return Err(Reply::error(text));
         }
     }

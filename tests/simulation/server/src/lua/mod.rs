@@ -50,14 +50,8 @@ impl Scripts {
     }
 
     fn compile(&self, text: &[u8]) -> mlua::Result<Function> {
-        let chunk = |text: Vec<u8>| {
-            self.lua.load(text).set_name(SCRIPT).set_mode(mlua::chunk::ChunkMode::Text)
-        };
-        if self.version.is_valkey() {
-            return chunk(text.to_vec()).into_function();
-        }
-        // Within a function, as Redis does: messages are the same.
-        chunk([b"return function() ", text, b"\nend"].concat()).eval()
+        let chunk = self.lua.load(text.to_vec()).set_name(SCRIPT);
+        chunk.set_mode(mlua::chunk::ChunkMode::Text).into_function()
     }
 
     pub(crate) fn knows(&self, hash: &[u8]) -> bool {

@@ -49,8 +49,7 @@ setmetatable(globals, {
     error(old and "Script attempted to access nonexistent global variable '" .. tostring(name) .. "'"
       or "Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
   end,
-  __newindex = function(_, name)
-    if old then error("Script attempted to create global variable '" .. tostring(name) .. "'", 2) end
+  __newindex = function()
     error('Attempt to modify a readonly table', 2)
   end,
 })

@@ -15,8 +15,7 @@ pub enum Mode {
     DeniedChannels,
 }
 
-const DENIED: [&str; 9] =
-    ["publish", "pexpire", "time", "hset", "del", "zadd", "set", "evalsha", "hdel"];
+const DENIED: [&str; 8] = ["publish", "pexpire", "hset", "del", "zadd", "set", "evalsha", "hdel"];
 
 impl Mode {
     pub fn random(rng: &mut Rng) -> Self {
