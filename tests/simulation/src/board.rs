@@ -49,6 +49,8 @@ pub struct Call {
     pub since: u64,
     /// Its future is not being polled.
     pub parked: bool,
+    /// It was not polled for some time: its place may be over.
+    pub lapsed: bool,
     /// How much it asks for, of how much there is.
     pub part: u64,
     pub of: u64,
@@ -215,6 +217,7 @@ impl Board {
     pub fn park(&mut self, id: u64, parked: bool) {
         if let Some(call) = self.calls.get_mut(&id) {
             call.parked = parked;
+            call.lapsed = true;
         }
     }
 
@@ -261,7 +264,6 @@ impl Board {
 
     pub fn begin(&mut self, terms: Terms, view: &Arc<Held>) -> u64 {
         let (id, now, rate) = (self.next_id(), clock::now(), terms.rate);
-        self.count("grants", 1);
         if terms.fair {
             self.overtook(&terms.call);
         }
@@ -303,7 +305,7 @@ impl Board {
         let earlier = |other: &&Call| {
             other.names == call.names
                 && other.patience != Patience::None
-                && !other.parked
+                && !other.lapsed
                 && other.since + EARLIER <= call.since
                 && self.ordered_since(other.process, other.since)
         };

@@ -138,6 +138,7 @@ impl Home {
             patience,
             since: clock::now(),
             parked: false,
+            lapsed: false,
             part: wanted.part,
             of: wanted.of,
         }

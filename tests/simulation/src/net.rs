@@ -134,6 +134,11 @@ impl Net {
                 self.pieces(id, bytes, true);
                 return self.cut_after(id);
             }
+            Some(Moment::Silent) => {
+                link.armed = None;
+                self.pieces(id, bytes, true);
+                return self.hole(id, u64::MAX, false);
+            }
             _ => {}
         }
         self.pieces(id, bytes, true);

@@ -61,6 +61,8 @@ pub enum Moment {
     AfterRequest,
     BeforeAnswer,
     AfterAnswer,
+    /// The request arrives, and from then on nothing comes back.
+    Silent,
 }
 
 #[derive(Debug, Clone)]
@@ -90,7 +92,7 @@ pub enum What {
     ForceUnlock { client: usize, name: usize },
     DeleteAll,
     /// A message that no server of ours has sent.
-    Forge { name: usize, form: u64 },
+    Forge { name: usize, form: u64, beat: u64 },
     /// The messages to one client are lost.
     Swallow { client: usize, long: u64 },
     /// Nobody may subscribe.
@@ -342,7 +344,7 @@ impl What {
             84..87 => Self::Delete { name },
             87..90 => Self::ForceUnlock { client, name },
             90..91 => Self::DeleteAll,
-            91..95 => Self::Forge { name, form: rng.u64(..) },
+            91..95 => Self::Forge { name, form: rng.u64(..8), beat: rng.u64(..6) },
             95..98 => Self::Swallow { client, long },
             _ => Self::Deny { long },
         }
@@ -383,8 +385,8 @@ impl What {
 
 impl Moment {
     fn any(rng: &mut Rng) -> Self {
-        use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now};
-        [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer][rng.usize(..5)]
+        use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now, Silent};
+        [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer, Silent][rng.usize(..6)]
     }
 }
 

@@ -61,7 +61,8 @@ impl Player {
             Scene::LatePart => self.late_part().await,
             Scene::CutAttempts => self.attempts().await,
             Scene::DeletedHandOff => self.hands_on().await,
-            Scene::Braces | Scene::LockTurn | Scene::KilledLinks | Scene::Crowd => {}
+            Scene::KilledLinks => self.takes_turns().await,
+            Scene::Braces | Scene::LockTurn | Scene::Crowd => {}
         }
     }
 
@@ -99,13 +100,9 @@ impl Player {
         let many = self.rng.usize(20..250);
         let (mut tasks, held) = (JoinSet::new(), self.hold_all(many).await);
         for holding in held {
-            let late = Duration::from_micros(self.rng.u64(..3_000));
-            tasks.spawn(async move {
-                sleep(late).await;
-                holding.unlock(u32::MAX).await;
-            });
+            tasks.spawn(holding.unlock(u32::MAX));
         }
-        sleep(Duration::from_micros(self.rng.u64(..6_000))).await;
+        self.moment().await;
         self.desk.leave().await;
         while tasks.join_next().await.is_some() {}
     }
@@ -124,15 +121,23 @@ impl Player {
         for name in 0..self.rng.usize(5..60) {
             let (home, seat, wanted) = (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(name));
             let manner = if self.rng.bool() { Manner::Lock } else { Manner::Cancelled(millis(1)) };
-            let late = Duration::from_micros(self.rng.u64(..4_000));
             tasks.spawn(async move {
-                sleep(late).await;
                 drop(home.ask(&seat, &wanted, manner).await);
             });
         }
-        sleep(Duration::from_micros(self.rng.u64(..6_000))).await;
+        self.moment().await;
         self.desk.leave().await;
         while tasks.join_next().await.is_some() {}
+    }
+
+    /// As long as it takes the others to send what they have to say; or some more.
+    async fn moment(&mut self) {
+        if self.rng.bool() {
+            return sleep(millis(self.rng.u64(..6))).await;
+        }
+        for _ in 0..self.rng.u32(1..5) {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// A thousand nested guards a second, and now and then a guard of another lock: all are dropped.
@@ -330,6 +335,28 @@ impl Player {
             let what = format!("free since 3 s, had at {:.3} s for {left:?}", now as f64 / 1e9);
             board::wrong("a majority is taken late", what);
         }
+    }
+
+    /// Every holder lives and gives back, so nobody waits for a lease to end.
+    async fn takes_turns(self) {
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            let player = Self { home: Arc::clone(&self.home), seat: Arc::clone(&self.seat), rng: Rng::with_seed(0), desk: Arc::clone(&self.desk) };
+            tasks.spawn(async move {
+                while clock::now() < 8 * SECOND {
+                    let started = clock::now();
+                    let Some(held) = player.ask(0, Manner::Lock).await else { continue };
+                    let took = clock::now() - started;
+                    if took > 2 * SECOND {
+                        let what = format!("{} ms, of a lease of 3 s", took / MILLI);
+                        board::wrong("somebody waited for a lease to end", what);
+                    }
+                    sleep(millis(1)).await;
+                    held.unlock(u32::MAX).await;
+                }
+            });
+        }
+        while tasks.join_next().await.is_some() {}
     }
 
     /// One attempt a second, whose answer is lost.

@@ -78,7 +78,7 @@ impl Scene {
 
     /// Whether its processes do random work, as they do without a scene.
     pub fn is_work(self) -> bool {
-        matches!(self, Braces | LockTurn | KilledLinks | Crowd)
+        matches!(self, Braces | LockTurn | Crowd)
     }
 
     /// Sets the plan up for it.
@@ -120,7 +120,8 @@ impl Scene {
         let mut client = match (self, at) {
             (CloseBesideRenewals, _) => ClientPlan::usual(layout, millis(600)),
             (TryLoop | CutAttempts, _) => ClientPlan::usual(layout, Duration::from_secs(1)),
-            (ShortVisitor, 2) => usual().max_park(millis(100)),
+            (ShortVisitor, 2) => ClientPlan::usual(layout, Duration::from_secs(30)).max_park(millis(100)),
+            (ShortVisitor, _) => ClientPlan::usual(layout, Duration::from_secs(30)),
             (NestedMaxHold, _) => ClientPlan::usual(layout, millis(600)).max_hold(Duration::from_secs(1)),
             (Crowd, _) => usual().max_waiters(3),
             (ForgedGrant, _) => ClientPlan::usual(layout, Duration::from_secs(8)).claim(Duration::from_secs(4)),
@@ -146,9 +147,8 @@ impl Scene {
             SilentDelete => add(2 * SECOND + rng.u64(..SECOND), What::Delete { name: 0 }),
             DeletedHandOff => add(SECOND, What::Delete { name: 0 }),
             Stall => add(SECOND + rng.u64(..SECOND), What::Stall { long: 1_050 * MILLI }),
-            ForgedGrant => (0..60).for_each(|at| {
-                add(SECOND + at * 100 * MILLI, What::Forge { name: 0, form: 4 + 8 * at });
-            }),
+            // The waiter has given two signs of life by then: its first, and one when it could hear.
+            ForgedGrant => add(1_500 * MILLI, What::Forge { name: 0, form: 4, beat: 1 }),
             Braces => (1..8).for_each(|at| {
                 add(at * SECOND, What::Crash { client: at as usize % 3, back: 100 * MILLI });
             }),
@@ -163,8 +163,8 @@ impl Scene {
                 }
             }
             CutAttempts => (1..10).for_each(|at| {
-                let moment = Moment::AfterRequest;
-                add(at * SECOND, What::Cut { client: 0, link: 0, moment });
+                let moment = Moment::Silent;
+                add(at * SECOND + 9 * MILLI, What::Cut { client: 0, link: 0, moment });
             }),
             _ => {}
         }
