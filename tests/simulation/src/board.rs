@@ -262,7 +262,8 @@ impl Board {
 
     // --- Claims ---
 
-    pub fn begin(&mut self, terms: Terms, view: &Arc<Held>) -> u64 {
+    /// The claim's number, and when Redis first confirmed it, at the latest.
+    pub fn begin(&mut self, terms: Terms, view: &Arc<Held>) -> (u64, u64) {
         let (id, now, rate) = (self.next_id(), clock::now(), terms.rate);
         if terms.fair {
             self.overtook(&terms.call);
@@ -271,7 +272,7 @@ impl Board {
         let left = view.remaining();
         if left.is_zero() {
             self.count("over before it was looked at", 1);
-            return id;
+            return (id, now);
         }
         let deadline = now + in_world(left, rate);
         let sent = deadline.saturating_sub(in_world(validity(terms.lease), rate));
@@ -297,7 +298,7 @@ impl Board {
         };
         trace::line(|| format!("          {} holds {} with {token}", claim.owner, claim.lock));
         self.claims.insert(id, Live { claim, view: Arc::clone(view), terms });
-        id
+        (id, confirmed)
     }
 
     /// A fair lock is granted in the order of asking, but for those who have lost their connections or their time.

@@ -4,7 +4,7 @@ use crate::board;
 use crate::clock::{self, SECOND};
 use crate::keyspace;
 use crate::judge::Break;
-use crate::plan::What;
+use crate::plan::{What, Which};
 use crate::trace;
 use crate::work::Order;
 use crate::world::{Event, World};
@@ -78,12 +78,12 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
             }
         }
         What::Hole { client, link, arrives, .. } => {
-            if let Some(link) = picked(world, client, link) {
+            if let Some(link) = picked(world, client, Which::Any(link)) {
                 world.net.hole(link, until, arrives);
             }
         }
         What::HalfOpen { client, link } => {
-            if let Some(link) = picked(world, client, link) {
+            if let Some(link) = picked(world, client, Which::Any(link)) {
                 world.net.half_open(link);
             }
         }
@@ -104,7 +104,7 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
     }
 }
 
-fn picked(world: &World, client: usize, link: usize) -> Option<u64> {
+fn picked(world: &World, client: usize, link: Which) -> Option<u64> {
     (client < world.berths.len()).then(|| world.net.pick(client, link)).flatten()
 }
 

@@ -65,13 +65,23 @@ pub enum Moment {
     Silent,
 }
 
+/// Which of a client's connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    Any(usize),
+    /// That of the scripts.
+    Command,
+    /// That of the messages.
+    Subscriber,
+}
+
 #[derive(Debug, Clone)]
 pub enum What {
     Crash { client: usize, back: u64 },
     Pause { client: usize, long: u64 },
     /// The client is closed while its callers are at work, and another one takes its place.
     Replace { client: usize },
-    Cut { client: usize, link: usize, moment: Moment },
+    Cut { client: usize, link: Which, moment: Moment },
     Delay { client: usize, by: u64, long: u64 },
     Slice { client: usize, long: u64 },
     /// Nothing comes through; what was sent arrives later, or never.
@@ -327,7 +337,7 @@ impl What {
             0..8 => Self::Crash { client, back: long },
             8..16 => Self::Pause { client, long },
             16..20 => Self::Replace { client },
-            20..38 => Self::Cut { client, link, moment: Moment::any(rng) },
+            20..38 => Self::Cut { client, link: Which::Any(link), moment: Moment::any(rng) },
             38..42 => Self::Delay { client, by: rng.u64(MILLI..400 * MILLI), long },
             42..45 => Self::Slice { client, long },
             45..52 => Self::Hole { client, link, long, arrives: rng.bool() },

@@ -41,7 +41,7 @@ async fn until(moment: u64) {
 }
 
 impl Player {
-    async fn play(mut self, scene: Scene) {
+    async fn play(self, scene: Scene) {
         let process = self.home.process;
         match scene {
             Scene::CloseBesideUnlocks => self.close_beside_unlocks().await,
@@ -117,15 +117,21 @@ impl Player {
     }
 
     async fn close_beside_requests(mut self) {
+        let all_go = self.rng.bool();
         let mut tasks = JoinSet::new();
         for name in 0..self.rng.usize(5..60) {
             let (home, seat, wanted) = (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(name));
-            let manner = if self.rng.bool() { Manner::Lock } else { Manner::Cancelled(millis(1)) };
+            let stays = !all_go && self.rng.bool();
+            let manner = if stays { Manner::Lock } else { Manner::Cancelled(millis(1)) };
             tasks.spawn(async move {
                 drop(home.ask(&seat, &wanted, manner).await);
             });
         }
-        self.moment().await;
+        if all_go {
+            sleep(millis(self.rng.u64(2..9))).await;
+        } else {
+            self.moment().await;
+        }
         self.desk.leave().await;
         while tasks.join_next().await.is_some() {}
     }
@@ -148,9 +154,7 @@ impl Player {
         let mut turn = 0;
         while clock::now() < 8 * SECOND {
             tick.tick().await;
-            for _ in 0..2 {
-                drop(lock.lock().await);
-            }
+            drop(join_all((0..6).map(|_| lock.lock())).await);
             turn += 1;
             if turn % 250 == 0 {
                 drop(self.ask(1, Manner::Lock).await);
@@ -292,13 +296,14 @@ impl Player {
     /// Two who ask to write are never inside together, wherever they are polled.
     async fn joins(self) {
         let lock = self.seat.client.rw_lock("book");
-        let write = async || {
+        let write = async |late: u64| {
+            sleep(millis(late)).await;
             let wanted = Wanted { handle: Handle::Write(lock.clone()), queued: true, ..self.wanted(0) };
             let held = self.home.ask(&self.seat, &wanted, Manner::TryFor(Duration::from_secs(1))).await;
             sleep(millis(100)).await;
             drop(held);
         };
-        tokio::join!(write(), write());
+        tokio::join!(write(0), write(50));
     }
 
     /// A number that was set holds for all, whatever they were made with.
@@ -320,14 +325,20 @@ impl Player {
         }
     }
 
-    /// Two of three parts are somebody else's for three seconds.
+    /// Two of three parts are somebody else's, one of them for three seconds.
     async fn late_part(self) {
-        let locks = ["a", "b", "c"].map(|name| self.seat.client.lock(name));
         if self.home.process == 0 {
-            let held = [locks[1].lock().await, locks[2].lock().await];
+            let locks = ["a", "b", "c"].map(|name| self.seat.client.lock(name));
+            let (one, other) = (locks[1].lock().await, locks[2].lock().await);
             until(3 * SECOND).await;
-            return drop(held);
+            drop(other);
+            until(9 * SECOND).await;
+            return drop(one);
         }
+        // Each part is of a server, and so of a client, of its own.
+        let seats = [Arc::clone(&self.seat), self.desk.open().await, self.desk.open().await];
+        let named = |(seat, name): (&Arc<Seat>, &str)| seat.client.lock(name);
+        let locks: Vec<_> = seats.iter().zip(["a", "b", "c"]).map(named).collect();
         until(500 * MILLI).await;
         let Ok(guard) = RedLock::new(locks).lease(Duration::from_secs(6)).lock().await else { return };
         let (now, left) = (clock::now(), guard.remaining());
@@ -335,6 +346,9 @@ impl Player {
             let what = format!("free since 3 s, had at {:.3} s for {left:?}", now as f64 / 1e9);
             board::wrong("a majority is taken late", what);
         }
+        drop(guard);
+        self.desk.close(&seats[0]).await;
+        self.desk.close(&seats[1]).await;
     }
 
     /// Every holder lives and gives back, so nobody waits for a lease to end.

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use parklock::Layout;
 
 use crate::clock::{MILLI, SECOND};
-use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, millis};
+use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, Which, millis};
 
 /// One of the plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Scene {
         };
         client.seed = rng.u64(..);
         if self != NestedDrops {
-            let near = rng.u64(100_000..4 * MILLI);
+            let near = rng.u64(100_000..5 * MILLI);
             client.way = (near, near + rng.u64(1_000..MILLI));
         }
         client
@@ -155,16 +155,16 @@ impl Scene {
             KilledLinks => {
                 for client in 0..4 {
                     (0..50).for_each(|at| {
-                        add(SECOND + at * 100 * MILLI, What::Cut { client, link: 1, moment: Moment::Now });
+                        add(SECOND + at * 100 * MILLI, What::Cut { client, link: Which::Subscriber, moment: Moment::Now });
                     });
                     (0..10).for_each(|at| {
-                        add(SECOND + at * 500 * MILLI, What::Cut { client, link: 0, moment: Moment::Now });
+                        add(SECOND + at * 500 * MILLI, What::Cut { client, link: Which::Command, moment: Moment::Now });
                     });
                 }
             }
             CutAttempts => (1..10).for_each(|at| {
                 let moment = Moment::Silent;
-                add(at * SECOND + 9 * MILLI, What::Cut { client: 0, link: 0, moment });
+                add(at * SECOND + 9 * MILLI, What::Cut { client: 0, link: Which::Command, moment });
             }),
             _ => {}
         }

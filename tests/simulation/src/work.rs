@@ -244,7 +244,7 @@ impl Step {
         let lock = || self.seat.client.reentrant_lock(text.as_str()).owned_by(&owner);
         let outer = Wanted { handle: Handle::Reentrant(lock()), lease: None, queued: false, ..self.plain(name) };
         let Some(first) = self.ask(&outer, Manner::Lock).await else { return };
-        let (confirmed, token) = (first.call.since, first.view().token());
+        let (confirmed, token) = (first.confirmed, first.view().token());
         let mut holds = vec![first];
         for _ in 0..self.rng.usize(1..3) {
             let long = self.time();

@@ -27,6 +27,9 @@ use crate::work::{self, Order};
 /// How often the judge looks at the key space.
 const LOOK: u64 = 10 * MILLI;
 
+/// So long after a client was closed, what it had sent has arrived.
+const ARRIVED: u64 = 60 * MILLI;
+
 /// Something that happens at a time.
 pub enum Event {
     Arrival(u64, Arrival),
@@ -39,6 +42,8 @@ pub enum Event {
     Resume(usize),
     /// A server is ready for what has waited.
     Serve(usize),
+    /// A client has been closed for some time.
+    Closed { process: usize, seat: u64 },
     Tick,
     Look,
 }
@@ -189,6 +194,7 @@ impl World {
             Event::Start(process) => self.start(process),
             Event::Resume(process) => drop(self.dirty.insert(process)),
             Event::Serve(at) => self.serve_backlog(at),
+            Event::Closed { process, seat } => self.watch_closed(process, seat),
             Event::Tick => self.tick(),
             Event::Look => {
                 self.watch.look(&mut self.stations[self.primary]);
@@ -374,7 +380,10 @@ impl World {
                     board::with(|board| board.present(unlock, present));
                 }
                 Question::Unchanged { seat, name, caller } => self.watch_unchanged(seat, name, &caller),
-                Question::Closed { process, seat } => self.watch_closed(process, seat),
+                // What was sent before it may arrive after it.
+                Question::Closed { process, seat } => {
+                    self.at(clock::now() + ARRIVED, Event::Closed { process, seat });
+                }
             }
         }
     }
