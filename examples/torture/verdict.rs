@@ -138,7 +138,8 @@ pub fn pronounce(evidence: Evidence, length: Duration) -> Verdict {
     let mut history = History::expecting(
         if length.as_secs() < 60 { &[][..] } else { &PATHS[..] }.iter().copied(),
     );
-    let mut found = rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
+    let mut found =
+        rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));
     for claim in claims.iter().filter(|claim| claim.of == 1) {
         for epoch in epochs.sure(claim) {

@@ -34,9 +34,9 @@ impl Dialler {
 }
 
 #[cfg(parklock_sim)]
-pub use simulated::{Dial, Stream};
-#[cfg(parklock_sim)]
 pub(crate) use simulated::Dialler;
+#[cfg(parklock_sim)]
+pub use simulated::{Dial, Stream};
 
 #[cfg(parklock_sim)]
 mod simulated {

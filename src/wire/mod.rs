@@ -19,9 +19,9 @@ mod subscriber;
 pub(crate) use address::Address;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use coalesce::Landed;
+pub(crate) use commands::{Commands, Connection, Terms};
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
-pub(crate) use commands::{Commands, Connection, Terms};
 pub(crate) use family::Status;
 pub(crate) use fault::Fault;
 pub(crate) use latch::Order;

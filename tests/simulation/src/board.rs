@@ -192,7 +192,8 @@ impl Board {
 
     /// Whether nothing was broken since then that makes this client lose its place in a queue.
     pub fn ordered_since(&self, client: usize, since: u64) -> bool {
-        self.disordered <= since && self.disturbed_clients.get(&client).is_none_or(|at| *at <= since)
+        self.disordered <= since
+            && self.disturbed_clients.get(&client).is_none_or(|at| *at <= since)
     }
 
     pub fn disturbed_until(&self) -> u64 {
@@ -312,7 +313,8 @@ impl Board {
         };
         let Some(other) = self.calls.values().find(earlier) else { return };
         let (since, before) = (call.since as f64 / 1e9, other.since as f64 / 1e9);
-        let what = format!("{}, who called at {since}, before {}, at {before}", call.caller, other.caller);
+        let what =
+            format!("{}, who called at {since}, before {}, at {before}", call.caller, other.caller);
         self.wrong("a fair lock's order", what);
     }
 
@@ -334,7 +336,8 @@ impl Board {
             let rate = live.terms.rate;
             let (deadline, claim) = (now + in_world(left, rate), &mut live.claim);
             if deadline > claim.deadline + clock::MICRO {
-                let sent = deadline.saturating_sub(in_world(validity(live.terms.lease), rate) + SLACK);
+                let sent =
+                    deadline.saturating_sub(in_world(validity(live.terms.lease), rate) + SLACK);
                 claim.last_confirmed = claim.last_confirmed.max(sent);
                 claim.deadline = deadline;
             }
@@ -473,7 +476,10 @@ impl Board {
     pub fn uses(&self, seat: u64, name: usize, since: u64) -> bool {
         let asks = self.calls.values().any(|c| c.seat == seat && c.names.contains(&name));
         let ended = |claim: &Claim| claim.ended.unwrap_or(u64::MAX) > since;
-        let holds = self.claims.values().any(|l| l.claim.seat == seat && l.terms.call.names.contains(&name));
+        let holds = self
+            .claims
+            .values()
+            .any(|l| l.claim.seat == seat && l.terms.call.names.contains(&name));
         asks || holds || self.over.iter().rev().take(200).any(|c| c.seat == seat && ended(c))
     }
 

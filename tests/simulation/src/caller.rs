@@ -125,7 +125,8 @@ impl Home {
         let started = Instant::now();
         let answer = put(&wanted.handle, manner, &asking).await;
         drop(asking);
-        let paused = board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0)) - paused;
+        let paused =
+            board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0)) - paused;
         let took = nanos(started.elapsed()).saturating_sub(paused);
         let held = self.answered(&call, manner, answer?, took)?;
         Some(self.hold(call, wanted.clone(), held))
@@ -177,7 +178,8 @@ impl Home {
                 rate: self.setup().rate,
                 queued: wanted.queued,
                 confirmed: wanted.confirmed,
-                fair: self.plan.layout == Layout::Native && self.plan.names[*name].kind == Kind::Fair,
+                fair: self.plan.layout == Layout::Native
+                    && self.plan.names[*name].kind == Kind::Fair,
                 token,
             };
             let (claim, sent) = board::with(|board| board.begin(terms, &view));
@@ -228,7 +230,12 @@ impl Home {
             calm && board.is_alone(call, quiet)
         });
         if alone && call.since > quiet {
-            let what = format!("{} of {:?}, called at {}", call.caller, call.names, call.since as f64 / 1e9);
+            let what = format!(
+                "{} of {:?}, called at {}",
+                call.caller,
+                call.names,
+                call.since as f64 / 1e9
+            );
             board::wrong("None though nobody else has it", what);
         }
     }
@@ -252,7 +259,8 @@ impl Home {
         }
         if passing && let Error::Unavailable { .. } = error {
             let (seat, caller) = (call.seat, call.caller.clone());
-            let ask = |name: &usize| Question::Unchanged { seat, name: *name, caller: caller.clone() };
+            let ask =
+                |name: &usize| Question::Unchanged { seat, name: *name, caller: caller.clone() };
             let questions: Vec<_> = call.names.iter().map(ask).collect();
             board::with(|board| board.questions.extend(questions));
         }
@@ -268,7 +276,10 @@ impl Home {
         let come = call.since + 4 * self.setup().way.1 + 20 * MILLI;
         if clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;
-            board::wrong("TooManyWaiters for who already waits", format!("{} for {waited} ms", call.caller));
+            board::wrong(
+                "TooManyWaiters for who already waits",
+                format!("{} for {waited} ms", call.caller),
+            );
         }
         let waiting = board::with(|board| {
             board.calls.values().filter(|other| other.seat == call.seat).count()
@@ -372,7 +383,8 @@ impl Holding {
     /// Whether it was valid to the end.
     fn end(&mut self) -> bool {
         let claims = std::mem::take(&mut self.claims);
-        claims.iter().filter(|claim| board::with(|board| board.end(**claim))).count() == claims.len()
+        claims.iter().filter(|claim| board::with(|board| board.end(**claim))).count()
+            == claims.len()
     }
 
     /// Forgets the guard: it is never dropped. The board goes on looking at it.
@@ -408,11 +420,18 @@ impl Holding {
         if matches!(error, Error::Lost) && was_valid && !closing {
             board::with(|board| board.said_lost(&self.wanted.owner, token));
         }
-        let known = matches!(error, Error::Lost | Error::Indeterminate { .. } | Error::Unavailable { .. });
+        let known =
+            matches!(error, Error::Lost | Error::Indeterminate { .. } | Error::Unavailable { .. });
         if !known {
-            board::wrong("an error that unlock does not promise", format!("{}: {error:?}", self.wanted.owner));
+            board::wrong(
+                "an error that unlock does not promise",
+                format!("{}: {error:?}", self.wanted.owner),
+            );
         } else if calm && was_valid && !closing {
-            board::wrong("an error without a cause", format!("unlock of {}: {error:?}", self.wanted.owner));
+            board::wrong(
+                "an error without a cause",
+                format!("unlock of {}: {error:?}", self.wanted.owner),
+            );
         }
     }
 }

@@ -18,11 +18,32 @@ const TWICE: u64 = 50;
 /// A campaign of so many seeds must have taken each of these paths.
 const FULL: u64 = 200;
 const PATHS: &[&str] = &[
-    "grants", "hand-off", "held together", "several at once", "nested", "downgraded", "run",
-    "run: cancelled", "run: stopped by loss", "cancelled between polls", "cancelled in time", "left unpolled",
-    "task aborted", "unlock cancelled", "guard forgotten", "extended", "try: busy", "limit: busy",
-    "client closed at work", "latch: open", "latch: counted", "force_unlock", "stopped by lost()",
-    "lost because Redis had lost it", "a watched lease ran out", "taken after its holder was killed",
+    "grants",
+    "hand-off",
+    "held together",
+    "several at once",
+    "nested",
+    "downgraded",
+    "run",
+    "run: cancelled",
+    "run: stopped by loss",
+    "cancelled between polls",
+    "cancelled in time",
+    "left unpolled",
+    "task aborted",
+    "unlock cancelled",
+    "guard forgotten",
+    "extended",
+    "try: busy",
+    "limit: busy",
+    "client closed at work",
+    "latch: open",
+    "latch: counted",
+    "force_unlock",
+    "stopped by lost()",
+    "lost because Redis had lost it",
+    "a watched lease ran out",
+    "taken after its holder was killed",
 ];
 
 /// Lives through one seed in a process of its own.
@@ -84,12 +105,14 @@ pub fn run(from: Option<u64>, seeds: Option<u64>, minutes: f64, options: &Option
     };
     thread::scope(|scope| {
         for _ in 0..cores {
-            scope.spawn(|| loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if enough(at) {
-                    return;
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if enough(at) {
+                        return;
+                    }
+                    one(from + at, at % TWICE == 0, options, &sum);
                 }
-                one(from + at, at % TWICE == 0, options, &sum);
             });
         }
     });
@@ -136,7 +159,9 @@ fn conclude(sum: &Sum, from: u64, core: Duration, options: &Options) -> ExitCode
         println!("never taken: {missed:?}");
     }
     for (rule, (seeds, first, what)) in &sum.wrongs {
-        println!("VIOLATION in {seeds} seeds: {rule}\n  ./scripts/simulate --seed {first}\n  {what}");
+        println!(
+            "VIOLATION in {seeds} seeds: {rule}\n  ./scripts/simulate --seed {first}\n  {what}"
+        );
     }
     println!("{} rules violated", sum.wrongs.len());
     if let (true, Some((rule, (_, first, _)))) = (options.shrinks, sum.wrongs.iter().next()) {
@@ -170,7 +195,8 @@ pub fn replay(seed: u64, traced: bool, options: &Options) -> ExitCode {
 /// How fast it is: 4 clients of 8 callers, on one name and on eight, without faults.
 pub fn speed() -> ExitCode {
     for names in ["1", "8"] {
-        let words = ["--bare", "--clients", "4", "--callers", "8", "--names", names, "--length", "60"];
+        let words =
+            ["--bare", "--clients", "4", "--callers", "8", "--names", names, "--length", "60"];
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let started = Instant::now();
         let report = live(1, &words, false);

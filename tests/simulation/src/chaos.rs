@@ -2,8 +2,8 @@
 
 use crate::board;
 use crate::clock::{self, SECOND};
-use crate::keyspace;
 use crate::judge::Break;
+use crate::keyspace;
 use crate::plan::{What, Which};
 use crate::trace;
 use crate::work::Order;
@@ -15,7 +15,9 @@ pub fn begin(world: &mut World, at: usize) {
     trace::line(|| format!("FAULT     {what:?}"));
     board::with(|board| board.count(&what.word(), 1));
     let until = clock::now() + what.long();
-    board::with(|board| board.disturb(until + settles(world, &what), client(&what), disorders(&what)));
+    board::with(|board| {
+        board.disturb(until + settles(world, &what), client(&what), disorders(&what))
+    });
     if what.long() > 0 {
         world.at(until, Event::Mended(at));
     }
@@ -66,7 +68,9 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
             world.at(clock::now() + back, Event::Start(client));
         }
         What::Pause { client, .. } if client < world.berths.len() => world.pause(client, until),
-        What::Replace { client } if client < world.berths.len() => world.order(client, Order::Replace),
+        What::Replace { client } if client < world.berths.len() => {
+            world.order(client, Order::Replace)
+        }
         What::ForceUnlock { client, name }
             if client < world.berths.len() && name < world.plan.names.len() =>
         {

@@ -43,11 +43,13 @@ impl Desk {
         loop {
             let id = board::with(|board| board.next_id());
             let config = self.home.setup().config.clone();
-            let connecting = parklock::sim::connect_over(self.dialling.dial(), client_id(id), config);
+            let connecting =
+                parklock::sim::connect_over(self.dialling.dial(), client_id(id), config);
             match connecting.await {
                 Ok(client) => {
                     let seat = Arc::new(Seat { id, client });
-                    *self.seat.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&seat));
+                    *self.seat.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(Arc::clone(&seat));
                     return seat;
                 }
                 Err(error) => {

@@ -125,7 +125,9 @@ impl Handle {
             Self::Reentrant(lock) => lock.try_lock_for(limit).await?.map(Held::One),
             Self::Read(lock) => lock.try_read_for(limit).await?.map(Held::One),
             Self::Write(lock) => lock.try_write_for(limit).await?.map(Held::Write),
-            Self::Permits(lock, part) => lock.try_acquire_many_for(*part, limit).await?.map(Held::One),
+            Self::Permits(lock, part) => {
+                lock.try_acquire_many_for(*part, limit).await?.map(Held::One)
+            }
             Self::Several(lock) => lock.try_lock_for(limit).await?.map(Held::Several),
         })
     }

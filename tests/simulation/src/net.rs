@@ -87,7 +87,8 @@ impl Net {
 
     fn way(&mut self, process: usize) -> u64 {
         let ((least, most), trouble) = (self.ways[process], &self.troubles[process]);
-        let delay = if clock::now() < trouble.delay.0 { self.rng.u64(..=trouble.delay.1) } else { 0 };
+        let delay =
+            if clock::now() < trouble.delay.0 { self.rng.u64(..=trouble.delay.1) } else { 0 };
         self.rng.u64(least..=most) + delay
     }
 
@@ -219,7 +220,11 @@ impl Net {
     fn leave(&mut self, id: u64) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.left = true;
-        let at = if link.half_open { clock::now() + KEEPALIVE } else { link.up.max(clock::now()) + MICRO };
+        let at = if link.half_open {
+            clock::now() + KEEPALIVE
+        } else {
+            link.up.max(clock::now()) + MICRO
+        };
         self.arrivals.push((at, id, Arrival::Gone));
     }
 
@@ -240,7 +245,9 @@ impl Net {
     /// One of a process' connections.
     pub fn pick(&self, process: usize, which: Which) -> Option<u64> {
         let ids = self.of(process);
-        let of = |commands: bool| ids.iter().rev().find(|id| self.links[id].commands == commands).copied();
+        let of = |commands: bool| {
+            ids.iter().rev().find(|id| self.links[id].commands == commands).copied()
+        };
         match which {
             Which::Command => of(true),
             Which::Subscriber => of(false),

@@ -22,9 +22,19 @@ The whole library under simulation: clients, network, server and time are made u
 pub enum Mode {
     Help,
     /// In this process: what a campaign starts for each seed.
-    One { seed: u64, traced: bool },
-    Replay { seed: u64, traced: bool },
-    Campaign { from: Option<u64>, seeds: Option<u64>, minutes: f64 },
+    One {
+        seed: u64,
+        traced: bool,
+    },
+    Replay {
+        seed: u64,
+        traced: bool,
+    },
+    Campaign {
+        from: Option<u64>,
+        seeds: Option<u64>,
+        minutes: f64,
+    },
     Speed,
 }
 
@@ -42,7 +52,8 @@ impl Options {
     pub fn read(words: &[String]) -> Result<Self, String> {
         let (mut set, mut passed) = (Overrides::default(), Vec::new());
         let (mut seed, mut one, mut seeds, mut from, mut minutes) = (None, None, None, None, None);
-        let (mut traced, mut every, mut shrinks, mut speed, mut help) = (false, false, true, false, false);
+        let (mut traced, mut every, mut shrinks, mut speed, mut help) =
+            (false, false, true, false, false);
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             let mut value = || rest.next().cloned().ok_or_else(|| format!("{word} wants a value"));
@@ -56,7 +67,9 @@ impl Options {
                 "--one" => one = Some(number(&value()?)?),
                 "--seeds" => seeds = Some(number(&value()?)?),
                 "--from" => from = Some(number(&value()?)?),
-                "--minutes" => minutes = Some(value()?.parse::<f64>().map_err(|wrong| wrong.to_string())?),
+                "--minutes" => {
+                    minutes = Some(value()?.parse::<f64>().map_err(|wrong| wrong.to_string())?)
+                }
                 "--bare" => {
                     set.bare = true;
                     passed.push(word.clone());

@@ -77,36 +77,96 @@ pub enum Which {
 
 #[derive(Debug, Clone)]
 pub enum What {
-    Crash { client: usize, back: u64 },
-    Pause { client: usize, long: u64 },
+    Crash {
+        client: usize,
+        back: u64,
+    },
+    Pause {
+        client: usize,
+        long: u64,
+    },
     /// The client is closed while its callers are at work, and another one takes its place.
-    Replace { client: usize },
-    Cut { client: usize, link: Which, moment: Moment },
-    Delay { client: usize, by: u64, long: u64 },
-    Slice { client: usize, long: u64 },
+    Replace {
+        client: usize,
+    },
+    Cut {
+        client: usize,
+        link: Which,
+        moment: Moment,
+    },
+    Delay {
+        client: usize,
+        by: u64,
+        long: u64,
+    },
+    Slice {
+        client: usize,
+        long: u64,
+    },
     /// Nothing comes through; what was sent arrives later, or never.
-    Hole { client: usize, link: usize, long: u64, arrives: bool },
+    Hole {
+        client: usize,
+        link: usize,
+        long: u64,
+        arrives: bool,
+    },
     /// The server still believes in the connection, and the client does not hear of its end.
-    HalfOpen { client: usize, link: usize },
-    Stall { long: u64 },
-    Slow { by: u64, long: u64 },
-    Restart { keeps: bool, long: u64 },
+    HalfOpen {
+        client: usize,
+        link: usize,
+    },
+    Stall {
+        long: u64,
+    },
+    Slow {
+        by: u64,
+        long: u64,
+    },
+    Restart {
+        keeps: bool,
+        long: u64,
+    },
     /// A replica takes over that had heard nothing for so long.
-    Failover { stale: u64, lag: u64 },
-    Clock { by: i64 },
-    MemoryFull { long: u64 },
-    Loading { long: u64 },
-    Busy { long: u64 },
+    Failover {
+        stale: u64,
+        lag: u64,
+    },
+    Clock {
+        by: i64,
+    },
+    MemoryFull {
+        long: u64,
+    },
+    Loading {
+        long: u64,
+    },
+    Busy {
+        long: u64,
+    },
     ForgetScripts,
-    Delete { name: usize },
-    ForceUnlock { client: usize, name: usize },
+    Delete {
+        name: usize,
+    },
+    ForceUnlock {
+        client: usize,
+        name: usize,
+    },
     DeleteAll,
     /// A message that no server of ours has sent.
-    Forge { name: usize, form: u64, beat: u64 },
+    Forge {
+        name: usize,
+        form: u64,
+        beat: u64,
+    },
     /// The messages to one client are lost.
-    Swallow { client: usize, long: u64 },
+    Swallow {
+        client: usize,
+        long: u64,
+    },
     /// Nobody may subscribe.
-    Deny { long: u64 },
+    Deny {
+        long: u64,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -289,7 +349,8 @@ impl ClientPlan {
         // So far away that three signs of life would not fit, nobody keeps a place.
         let far = !bare && rng.u32(..8) == 0 && claim >= millis(300);
         let near = rng.u64(50 * MICRO..2 * MILLI);
-        let way = if far { (8 * MILLI, 12 * MILLI) } else { (near, near + rng.u64(MICRO..2 * MILLI)) };
+        let way =
+            if far { (8 * MILLI, 12 * MILLI) } else { (near, near + rng.u64(MICRO..2 * MILLI)) };
         let rate = if bare { 1_000_000 } else { 1_000_000 + rng.u64(..20_000) - 10_000 };
         let seed = rng.u64(..);
         let max_hold = max_hold.is_some();

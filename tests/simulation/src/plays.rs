@@ -120,7 +120,8 @@ impl Player {
         let all_go = self.rng.bool();
         let mut tasks = JoinSet::new();
         for name in 0..self.rng.usize(5..60) {
-            let (home, seat, wanted) = (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(name));
+            let (home, seat, wanted) =
+                (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(name));
             let stays = !all_go && self.rng.bool();
             let manner = if stays { Manner::Lock } else { Manner::Cancelled(millis(1)) };
             tasks.spawn(async move {
@@ -128,7 +129,7 @@ impl Player {
             });
         }
         if all_go {
-            sleep(millis(self.rng.u64(2..9))).await;
+            sleep(millis(self.rng.u64(2..60))).await;
         } else {
             self.moment().await;
         }
@@ -194,7 +195,11 @@ impl Player {
                 until(2_500 * MILLI).await;
                 let got = self.ask(0, Manner::TryFor(Duration::from_secs(6))).await;
                 if got.is_none() || clock::now() > 4_500 * MILLI {
-                    let what = format!("free since 3 s, and had at {:.3} s: {}", clock::now() as f64 / 1e9, got.is_some());
+                    let what = format!(
+                        "free since 3 s, and had at {:.3} s: {}",
+                        clock::now() as f64 / 1e9,
+                        got.is_some()
+                    );
                     board::wrong("asleep beside room", what);
                 }
             }
@@ -247,7 +252,8 @@ impl Player {
         }
         let mut tasks = JoinSet::new();
         for caller in 0..3 {
-            let (home, seat, wanted) = (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(0));
+            let (home, seat, wanted) =
+                (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(0));
             let at = 100 * MILLI + (caller * 3 + home.process as u64) * 80 * MILLI;
             tasks.spawn(async move {
                 until(at).await;
@@ -298,8 +304,10 @@ impl Player {
         let lock = self.seat.client.rw_lock("book");
         let write = async |late: u64| {
             sleep(millis(late)).await;
-            let wanted = Wanted { handle: Handle::Write(lock.clone()), queued: true, ..self.wanted(0) };
-            let held = self.home.ask(&self.seat, &wanted, Manner::TryFor(Duration::from_secs(1))).await;
+            let wanted =
+                Wanted { handle: Handle::Write(lock.clone()), queued: true, ..self.wanted(0) };
+            let held =
+                self.home.ask(&self.seat, &wanted, Manner::TryFor(Duration::from_secs(1))).await;
             sleep(millis(100)).await;
             drop(held);
         };
@@ -320,7 +328,10 @@ impl Player {
             until(at * SECOND).await;
             match berths.acquire_many(if at == 2 { 1 } else { 12 }).await {
                 Ok(guard) => drop(guard),
-                Err(error) => board::wrong("a number of permits that was set does not hold", format!("{error:?}")),
+                Err(error) => board::wrong(
+                    "a number of permits that was set does not hold",
+                    format!("{error:?}"),
+                ),
             }
         }
     }
@@ -340,7 +351,9 @@ impl Player {
         let named = |(seat, name): (&Arc<Seat>, &str)| seat.client.lock(name);
         let locks: Vec<_> = seats.iter().zip(["a", "b", "c"]).map(named).collect();
         until(500 * MILLI).await;
-        let Ok(guard) = RedLock::new(locks).lease(Duration::from_secs(6)).lock().await else { return };
+        let Ok(guard) = RedLock::new(locks).lease(Duration::from_secs(6)).lock().await else {
+            return;
+        };
         let (now, left) = (clock::now(), guard.remaining());
         if now > 4 * SECOND || left < Duration::from_secs(2) {
             let what = format!("free since 3 s, had at {:.3} s for {left:?}", now as f64 / 1e9);
@@ -355,7 +368,12 @@ impl Player {
     async fn takes_turns(self) {
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
-            let player = Self { home: Arc::clone(&self.home), seat: Arc::clone(&self.seat), rng: Rng::with_seed(0), desk: Arc::clone(&self.desk) };
+            let player = Self {
+                home: Arc::clone(&self.home),
+                seat: Arc::clone(&self.seat),
+                rng: Rng::with_seed(0),
+                desk: Arc::clone(&self.desk),
+            };
             tasks.spawn(async move {
                 while clock::now() < 8 * SECOND {
                     let started = clock::now();
@@ -385,8 +403,12 @@ impl Player {
     async fn hands_on(self) {
         let first = self.ask(0, Manner::Lock).await;
         let (home, seat, wanted) = (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(0));
-        let second = tokio::spawn(async move { drop(home.ask(&seat, &wanted, Manner::Lock).await) });
-        sleep_until(Instant::now() + Duration::from_nanos((SECOND + MILLI).saturating_sub(clock::now()))).await;
+        let second =
+            tokio::spawn(async move { drop(home.ask(&seat, &wanted, Manner::Lock).await) });
+        sleep_until(
+            Instant::now() + Duration::from_nanos((SECOND + MILLI).saturating_sub(clock::now())),
+        )
+        .await;
         if let Some(first) = first {
             first.unlock(u32::MAX).await;
         }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime, RngSeed};
+use tokio::runtime::{Builder, RngSeed, Runtime};
 use tokio::task::yield_now;
 use tokio::time::advance;
 

@@ -12,8 +12,15 @@ pub fn print(lived: u64, world: &World, wrongs: &[Wrong]) {
     println!("lived\t{lived}");
     println!("faults\t{}", world.plan.faults.len());
     println!("length\t{}", world.plan.length);
-    println!("size\t{}\t{}\t{}", world.plan.clients.len(), world.plan.callers, world.plan.names.len());
-    board::with(|board| board.paths.iter().for_each(|(path, times)| println!("count\t{path}\t{times}")));
+    println!(
+        "size\t{}\t{}\t{}",
+        world.plan.clients.len(),
+        world.plan.callers,
+        world.plan.names.len()
+    );
+    board::with(|board| {
+        board.paths.iter().for_each(|(path, times)| println!("count\t{path}\t{times}"))
+    });
     for Wrong { rule, what, at } in wrongs {
         println!("wrong\t{rule}\t{at}\t{}", what.replace('\n', "\\n").replace('\t', " "));
     }

@@ -61,9 +61,26 @@ use Scene::{
 
 impl Scene {
     pub const ALL: [Self; 20] = [
-        CloseBesideUnlocks, CloseBesideRenewals, CloseBesideRequests, NestedDrops, DeafBehindDead,
-        ShortVisitor, SilentDelete, Stall, ForgedGrant, TryLoop, NestedMaxHold, Crowd, JoinedWriters,
-        SetPermits, Braces, LockTurn, KilledLinks, LatePart, CutAttempts, DeletedHandOff,
+        CloseBesideUnlocks,
+        CloseBesideRenewals,
+        CloseBesideRequests,
+        NestedDrops,
+        DeafBehindDead,
+        ShortVisitor,
+        SilentDelete,
+        Stall,
+        ForgedGrant,
+        TryLoop,
+        NestedMaxHold,
+        Crowd,
+        JoinedWriters,
+        SetPermits,
+        Braces,
+        LockTurn,
+        KilledLinks,
+        LatePart,
+        CutAttempts,
+        DeletedHandOff,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -88,8 +105,8 @@ impl Scene {
         (plan.length, plan.callers) = (12 * SECOND, 4);
         plan.names = self.names();
         let clients = match self {
-            CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests | TryLoop | NestedMaxHold
-            | JoinedWriters | CutAttempts | DeletedHandOff => 1,
+            CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests | TryLoop
+            | NestedMaxHold | JoinedWriters | CutAttempts | DeletedHandOff => 1,
             NestedDrops | ForgedGrant | SetPermits | LatePart => 2,
             KilledLinks | Stall | SilentDelete => 4,
             _ => 3,
@@ -120,16 +137,25 @@ impl Scene {
         let mut client = match (self, at) {
             (CloseBesideRenewals, _) => ClientPlan::usual(layout, millis(600)),
             (TryLoop | CutAttempts, _) => ClientPlan::usual(layout, Duration::from_secs(1)),
-            (ShortVisitor, 2) => ClientPlan::usual(layout, Duration::from_secs(30)).max_park(millis(100)),
+            (ShortVisitor, 2) => {
+                ClientPlan::usual(layout, Duration::from_secs(30)).max_park(millis(100))
+            }
             (ShortVisitor, _) => ClientPlan::usual(layout, Duration::from_secs(30)),
-            (NestedMaxHold, _) => ClientPlan::usual(layout, millis(600)).max_hold(Duration::from_secs(1)),
+            (NestedMaxHold, _) => {
+                ClientPlan::usual(layout, millis(600)).max_hold(Duration::from_secs(1))
+            }
             (Crowd, _) => usual().max_waiters(3),
-            (ForgedGrant, _) => ClientPlan::usual(layout, Duration::from_secs(8)).claim(Duration::from_secs(4)),
+            (ForgedGrant, _) => {
+                ClientPlan::usual(layout, Duration::from_secs(8)).claim(Duration::from_secs(4))
+            }
             (NestedDrops, 0) => ClientPlan { way: (1_300_000, 1_301_000), ..usual() },
             _ => usual(),
         };
         client.seed = rng.u64(..);
-        if self != NestedDrops {
+        if matches!(self, CloseBesideRenewals | CloseBesideRequests) {
+            // So far away that much is on its way at any moment.
+            client.way = (15 * MILLI, 18 * MILLI);
+        } else if self != NestedDrops {
             let near = rng.u64(100_000..5 * MILLI);
             client.way = (near, near + rng.u64(1_000..MILLI));
         }
@@ -155,10 +181,16 @@ impl Scene {
             KilledLinks => {
                 for client in 0..4 {
                     (0..50).for_each(|at| {
-                        add(SECOND + at * 100 * MILLI, What::Cut { client, link: Which::Subscriber, moment: Moment::Now });
+                        add(
+                            SECOND + at * 100 * MILLI,
+                            What::Cut { client, link: Which::Subscriber, moment: Moment::Now },
+                        );
                     });
                     (0..10).for_each(|at| {
-                        add(SECOND + at * 500 * MILLI, What::Cut { client, link: Which::Command, moment: Moment::Now });
+                        add(
+                            SECOND + at * 500 * MILLI,
+                            What::Cut { client, link: Which::Command, moment: Moment::Now },
+                        );
                     });
                 }
             }

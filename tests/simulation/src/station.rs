@@ -78,7 +78,10 @@ impl Station {
     /// What it sends, by connection of the network.
     pub fn output(&mut self) -> Vec<(u64, Vec<u8>)> {
         let output = self.server.output();
-        output.into_iter().filter_map(|(conn, bytes)| Some((*self.links.get(&conn)?, bytes))).collect()
+        output
+            .into_iter()
+            .filter_map(|(conn, bytes)| Some((*self.links.get(&conn)?, bytes)))
+            .collect()
     }
 
     pub fn hang_ups(&mut self) -> Vec<u64> {
@@ -107,7 +110,9 @@ impl Station {
 
 fn text(reply: &Reply) -> Option<String> {
     match reply {
-        Reply::Bulk(bytes) | Reply::Status(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Reply::Bulk(bytes) | Reply::Status(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
         _ => None,
     }
 }

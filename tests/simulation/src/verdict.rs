@@ -28,7 +28,8 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     let many = rules::shares(&claims, &epochs);
     wrongs.extend(many.into_iter().map(|what| wrong("more out than there is", what)));
     // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
-    let counted: Vec<Claim> = claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
+    let counted: Vec<Claim> =
+        claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
     let fell = rules::tokens(&counted);
     wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
     wrongs.sort_by_key(|wrong| wrong.at);
@@ -42,7 +43,11 @@ fn exclusion(claims: &[Claim], epochs: &Epochs) -> Vec<Wrong> {
             history.hold(claim.hold(epoch));
         }
     }
-    history.violations().into_iter().map(|violation| wrong(rule(&violation), violation.to_string())).collect()
+    history
+        .violations()
+        .into_iter()
+        .map(|violation| wrong(rule(&violation), violation.to_string()))
+        .collect()
 }
 
 fn rule(violation: &Violation) -> &'static str {

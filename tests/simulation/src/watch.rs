@@ -32,7 +32,8 @@ impl Watch {
     pub fn look(&mut self, station: &mut Station) {
         let plan = Arc::clone(&self.plan);
         for (at, name) in plan.names.iter().enumerate() {
-            let waits = board::with(|board| board.waiting(at).next().is_some() && !board.has_parked(at));
+            let waits =
+                board::with(|board| board.waiting(at).next().is_some() && !board.has_parked(at));
             if !waits || !keyspace::holders(station, plan.layout, name).is_empty() {
                 self.free.remove(&at);
                 continue;
@@ -70,7 +71,15 @@ impl Watch {
             }
             let calls: Vec<String> = board::with(|board| {
                 let of = board.calls.values().filter(|call| call.process == at);
-                of.map(|call| format!("{} waits for {:?} since {}", call.caller, call.names, call.since as f64 / 1e9)).collect()
+                of.map(|call| {
+                    format!(
+                        "{} waits for {:?} since {}",
+                        call.caller,
+                        call.names,
+                        call.since as f64 / 1e9
+                    )
+                })
+                .collect()
             });
             let what = format!("p{at} of {}: {}", plan.clients.len(), calls.join(", "));
             board::wrong("a process does not come to its end", what);
@@ -82,17 +91,24 @@ impl Watch {
         let time = station.time();
         for entry in station.server.dump(time) {
             let key = String::from_utf8_lossy(&entry.key).into_owned();
-            let counts = key == "lock:grants" || key.starts_with("redisson_lock_token:");
+            // Redisson's leases of permits are looked at by the next who asks.
+            let counts = key == "lock:grants"
+                || key.starts_with("redisson_lock_token:")
+                || key.ends_with(":timeout");
             if entry.pttl < 0 && !counts && !is_permits(&entry.content) {
                 board::wrong("a key without a TTL is left", format!("{key}: {:?}", entry.content));
             } else if !counts && !remembers(&key) && entry.pttl >= 0 {
-                board::wrong("a key is left", format!("{key}, for {} ms: {:?}", entry.pttl, entry.content));
+                board::wrong(
+                    "a key is left",
+                    format!("{key}, for {} ms: {:?}", entry.pttl, entry.content),
+                );
             }
         }
         for channel in station.server.channels() {
             board::wrong("a subscription is left", String::from_utf8_lossy(&channel).into_owned());
         }
-        for (at, berth) in berths.iter().enumerate().filter(|(_, berth)| berth.process.tasks() > 0) {
+        for (at, berth) in berths.iter().enumerate().filter(|(_, berth)| berth.process.tasks() > 0)
+        {
             board::wrong("a task is left", format!("p{at}: {} tasks", berth.process.tasks()));
         }
     }
@@ -100,7 +116,9 @@ impl Watch {
 
 /// What remembers for minutes that a latch was counted down, or that permits were set.
 fn remembers(key: &str) -> bool {
-    key.starts_with("lock_queue:") || key.starts_with("lock_requests:") || key.starts_with("lock_notes:")
+    key.starts_with("lock_queue:")
+        || key.starts_with("lock_requests:")
+        || key.starts_with("lock_notes:")
 }
 
 /// In Redisson's layout the number of free permits is a text without an end.

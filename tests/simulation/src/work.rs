@@ -89,7 +89,12 @@ impl Caller {
     async fn endless(mut self) {
         while clock::now() < self.desk.home.plan.length {
             if let Some(seat) = self.desk.seat() {
-                let step = Step { home: Arc::clone(&self.desk.home), seat, caller: self.caller, rng: self.rng.fork() };
+                let step = Step {
+                    home: Arc::clone(&self.desk.home),
+                    seat,
+                    caller: self.caller,
+                    rng: self.rng.fork(),
+                };
                 step.take().await;
             }
             let most = if self.desk.home.plan.bare { 5 } else { 30 };
@@ -160,7 +165,11 @@ impl Step {
             }
             Kind::Expirable(of) => {
                 let part = part(of, &mut self.rng);
-                (Handle::Permits(client.expirable_semaphore(text, of), part), part.into(), of.into())
+                (
+                    Handle::Permits(client.expirable_semaphore(text, of), part),
+                    part.into(),
+                    of.into(),
+                )
             }
         };
         let lease = (self.rng.u32(..100) < 25).then(|| self.lease());
@@ -242,7 +251,12 @@ impl Step {
     async fn nested(mut self, name: usize) {
         let (text, owner) = (self.name(name).to_owned(), Owner::new());
         let lock = || self.seat.client.reentrant_lock(text.as_str()).owned_by(&owner);
-        let outer = Wanted { handle: Handle::Reentrant(lock()), lease: None, queued: false, ..self.plain(name) };
+        let outer = Wanted {
+            handle: Handle::Reentrant(lock()),
+            lease: None,
+            queued: false,
+            ..self.plain(name)
+        };
         let Some(first) = self.ask(&outer, Manner::Lock).await else { return };
         let (confirmed, token) = (first.confirmed, first.view().token());
         let mut holds = vec![first];
@@ -250,13 +264,20 @@ impl Step {
             let long = self.time();
             holds[0].stay(long).await;
             let lock = self.seat.client.reentrant_lock(text.as_str()).owned_by(&owner);
-            let inner = Wanted { handle: Handle::Reentrant(lock), confirmed: Some(confirmed), ..outer.clone() };
+            let inner = Wanted {
+                handle: Handle::Reentrant(lock),
+                confirmed: Some(confirmed),
+                ..outer.clone()
+            };
             let manner = Manner::any(&mut self.rng);
             let Some(held) = self.ask(&inner, manner).await else { continue };
             if held.view().token() == token {
                 board::reached("nested");
             } else if holds[0].view().is_valid() {
-                board::wrong("a nested hold has another token", format!("{} of {text}", inner.owner));
+                board::wrong(
+                    "a nested hold has another token",
+                    format!("{} of {text}", inner.owner),
+                );
             }
             holds.push(held);
         }
@@ -283,8 +304,10 @@ impl Step {
     /// Several locks at once, each of which others ask for alone.
     async fn several(mut self) {
         let of = |(_, name): &(usize, &Name)| name.kind == Kind::Lock;
-        let all: Vec<usize> = self.home.plan.names.iter().enumerate().filter(of).map(|(at, _)| at).collect();
-        let mut names: Vec<usize> = (0..self.rng.usize(1..4)).map(|_| all[self.rng.usize(..all.len())]).collect();
+        let all: Vec<usize> =
+            self.home.plan.names.iter().enumerate().filter(of).map(|(at, _)| at).collect();
+        let mut names: Vec<usize> =
+            (0..self.rng.usize(1..4)).map(|_| all[self.rng.usize(..all.len())]).collect();
         names.sort_unstable();
         names.dedup();
         let texts: Vec<&str> = names.iter().map(|name| self.name(*name)).collect();
@@ -304,7 +327,8 @@ impl Step {
             return self.simple(name).await;
         }
         let (home, long) = (Arc::clone(&self.home), self.time());
-        let (inner, call) = (wanted.clone(), self.home.call(&self.seat, &wanted, Patience::Endless));
+        let (inner, call) =
+            (wanted.clone(), self.home.call(&self.seat, &wanted, Patience::Endless));
         let asking = Asking::new(&call);
         let work = async move |hold: Hold| {
             drop(asking);
@@ -326,7 +350,8 @@ impl Step {
     async fn forget(mut self, name: usize) {
         let lease = millis(self.rng.u64(60..600)).min(self.home.setup().watchdog);
         let wanted = self.wanted(name);
-        let wanted = Wanted { handle: wanted.handle.clone().leased(lease), lease: Some(lease), ..wanted };
+        let wanted =
+            Wanted { handle: wanted.handle.clone().leased(lease), lease: Some(lease), ..wanted };
         if let Some(holding) = self.ask(&wanted, Manner::Lock).await {
             holding.forget();
         }
@@ -345,7 +370,13 @@ impl Step {
 
     async fn downgrade(mut self, name: usize) {
         let lock = self.seat.client.rw_lock(self.name(name)).owned_by(&Owner::new());
-        let wanted = Wanted { handle: Handle::Write(lock.clone()), queued: true, part: ALL, of: ALL, ..self.plain(name) };
+        let wanted = Wanted {
+            handle: Handle::Write(lock.clone()),
+            queued: true,
+            part: ALL,
+            of: ALL,
+            ..self.plain(name)
+        };
         let Some(holding) = self.ask(&wanted, Manner::Lock).await else { return };
         let long = self.time();
         holding.stay(long).await;

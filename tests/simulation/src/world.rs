@@ -43,7 +43,10 @@ pub enum Event {
     /// A server is ready for what has waited.
     Serve(usize),
     /// A client has been closed for some time.
-    Closed { process: usize, seat: u64 },
+    Closed {
+        process: usize,
+        seat: u64,
+    },
     Tick,
     Look,
 }
@@ -103,7 +106,12 @@ impl World {
         let plan = Arc::clone(&self.plan);
         for (at, setup) in plan.clients.iter().enumerate() {
             let process = Process::new(setup.seed, setup.rate);
-            self.berths.push(Berth { process, dialling: Dialling::default(), orders: None, life: 0 });
+            self.berths.push(Berth {
+                process,
+                dialling: Dialling::default(),
+                orders: None,
+                life: 0,
+            });
             let first = self.rng.u64(..20 * MILLI);
             self.at(first, Event::Start(at));
         }
@@ -379,7 +387,9 @@ impl World {
                     let present = !self.fields_of(seat, name).is_empty();
                     board::with(|board| board.present(unlock, present));
                 }
-                Question::Unchanged { seat, name, caller } => self.watch_unchanged(seat, name, &caller),
+                Question::Unchanged { seat, name, caller } => {
+                    self.watch_unchanged(seat, name, &caller)
+                }
                 // What was sent before it may arrive after it.
                 Question::Closed { process, seat } => {
                     self.at(clock::now() + ARRIVED, Event::Closed { process, seat });
@@ -418,7 +428,8 @@ impl World {
         for name in 0..self.plan.names.len() {
             let fields = self.fields_of(seat, name);
             if !fields.is_empty() {
-                let what = format!("p{process}: {} fields of name {name}: {:?}", fields.len(), fields[0]);
+                let what =
+                    format!("p{process}: {} fields of name {name}: {:?}", fields.len(), fields[0]);
                 board::wrong("close left something held", what);
             }
         }
