@@ -61,6 +61,18 @@ pub enum Moment {
     AfterRequest,
     BeforeAnswer,
     AfterAnswer,
+    /// The request arrives, and from then on nothing comes back.
+    Silent,
+}
+
+/// Which of a client's connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    Any(usize),
+    /// That of the scripts.
+    Command,
+    /// That of the messages.
+    Subscriber,
 }
 
 #[derive(Debug, Clone)]
@@ -79,7 +91,7 @@ pub enum What {
     },
     Cut {
         client: usize,
-        link: usize,
+        link: Which,
         moment: Moment,
     },
     Delay {
@@ -144,6 +156,7 @@ pub enum What {
     Forge {
         name: usize,
         form: u64,
+        beat: u64,
     },
     /// The messages to one client are lost.
     Swallow {
@@ -385,7 +398,7 @@ impl What {
             0..8 => Self::Crash { client, back: long },
             8..16 => Self::Pause { client, long },
             16..20 => Self::Replace { client },
-            20..38 => Self::Cut { client, link, moment: Moment::any(rng) },
+            20..38 => Self::Cut { client, link: Which::Any(link), moment: Moment::any(rng) },
             38..42 => Self::Delay { client, by: rng.u64(MILLI..400 * MILLI), long },
             42..45 => Self::Slice { client, long },
             45..52 => Self::Hole { client, link, long, arrives: rng.bool() },
@@ -402,7 +415,7 @@ impl What {
             84..87 => Self::Delete { name },
             87..90 => Self::ForceUnlock { client, name },
             90..91 => Self::DeleteAll,
-            91..95 => Self::Forge { name, form: rng.u64(..) },
+            91..95 => Self::Forge { name, form: rng.u64(..8), beat: rng.u64(..6) },
             95..98 => Self::Swallow { client, long },
             _ => Self::Deny { long },
         }
@@ -443,8 +456,8 @@ impl What {
 
 impl Moment {
     fn any(rng: &mut Rng) -> Self {
-        use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now};
-        [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer][rng.usize(..5)]
+        use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now, Silent};
+        [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer, Silent][rng.usize(..6)]
     }
 }
 
