@@ -250,7 +250,7 @@ impl Home {
             Error::Upgrade | Error::TooManyHolds { .. } => true,
             // Another database of keys may have come back with an older state of a name.
             // Whoever leaves the server no time to answer hears of no answer.
-            Error::Unavailable { .. } if self.is_hasty(call) => true,
+            Error::Unavailable { .. } | Error::Indeterminate { .. } if self.is_hasty(call) => true,
             _ => closing || !board::with(|board| board.calm_since(call.since)),
         };
         if !expected {
@@ -271,10 +271,12 @@ impl Home {
         matches!(call.patience, Patience::For(limit) if nanos(limit) < answer)
     }
 
-    /// Whether so many callers wait in this client, and this one has only come.
+    /// Whether so many callers wait in this client, and this one has only come. A `MultiLock` comes anew for each lock
+    /// that it waits for.
     fn is_crowded(&self, call: &Call, limit: usize) -> bool {
         let come = call.since + 4 * self.setup().way.1 + 20 * MILLI;
-        if clock::now() > come && board::with(|board| board.calm_since(call.since)) {
+        let single = call.names.len() == 1;
+        if single && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;
             board::wrong(
                 "TooManyWaiters for who already waits",

@@ -322,7 +322,8 @@ impl ClientPlan {
         let divided = |by: u32, rng: &mut Rng| watchdog / rng.u32(by..by * 4);
         let usual = Duration::from_secs(2).min(watchdog / 4);
         let response = if short { divided(4, rng).max(millis(40)) } else { usual };
-        let claim = if short { divided(4, rng).max(millis(50)) } else { usual / 2 };
+        let claim = if short { divided(4, rng) } else { usual / 2 };
+        let claim = claim.max(millis(50));
         let max_park = if bare { millis(10_000) } else { millis(rng.u64(100..10_000)) };
         let ride_out = if short { millis(rng.u64(200..6_000)) } else { watchdog };
         let crowded = !bare && rng.u32(..6) == 0;
