@@ -201,7 +201,7 @@ impl Home {
         match answer {
             Ok(Some(held)) => return Some(held),
             Ok(None) => self.refused(call, manner),
-            Err(error) => self.failed(call, &error),
+            Err(error) => self.failed(call, manner, &error),
         }
         None
     }
@@ -240,13 +240,13 @@ impl Home {
         }
     }
 
-    fn failed(&self, call: &Call, error: &Error) {
+    fn failed(&self, call: &Call, manner: Manner, error: &Error) {
         heard(error);
         let closing = board::with(|board| board.is_closing(call.seat));
         let passing = matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
         let expected = match error {
             Error::Closed => closing,
-            Error::TooManyWaiters { limit } => self.is_crowded(call, *limit),
+            Error::TooManyWaiters { limit } => self.is_crowded(call, manner, *limit),
             Error::Upgrade | Error::TooManyHolds { .. } => true,
             // Another database of keys may have come back with an older state of a name.
             // Whoever leaves the server no time to answer hears of no answer.
@@ -272,11 +272,11 @@ impl Home {
     }
 
     /// Whether so many callers wait in this client, and this one has only come. A `MultiLock` comes anew for each lock
-    /// that it waits for.
-    fn is_crowded(&self, call: &Call, limit: usize) -> bool {
+    /// that it waits for, and a caller that was left unpolled comes when it is polled again.
+    fn is_crowded(&self, call: &Call, manner: Manner, limit: usize) -> bool {
         let come = call.since + 4 * self.setup().way.1 + 20 * MILLI;
-        let single = call.names.len() == 1;
-        if single && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
+        let comes_once = call.names.len() == 1 && !matches!(manner, Manner::Unpolled(..));
+        if comes_once && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;
             board::wrong(
                 "TooManyWaiters for who already waits",
