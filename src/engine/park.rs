@@ -203,9 +203,11 @@ impl<'a> Caller<'a> {
         if self.answered || self.failing {
             return self.failing;
         }
+        if self.asked {
+            return !self.queued || entry.is_failing();
+        }
         // What we ourselves are giving back is not somebody else's.
-        let alone = self.asked && !self.queued;
-        alone || entry.is_failing() || self.engine.returns.is_under_way(&entry.keys)
+        entry.is_failing() || self.engine.returns.is_under_way(&entry.keys)
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
