@@ -250,6 +250,11 @@ impl Plan {
         self.faults = faults.filter(|(at, _)| kept(at)).map(|(_, fault)| fault).collect();
     }
 
+    /// When the last fault is over: a process that is dead until then has its work before it.
+    pub fn mended(&self) -> u64 {
+        self.faults.iter().map(|fault| fault.at + fault.what.long()).max().unwrap_or(0)
+    }
+
     /// The longest of a setting over all clients, in the world's time.
     pub fn longest(&self, of: impl Fn(&ClientPlan) -> Duration) -> u64 {
         self.clients.iter().map(|client| nanos(of(client))).max().unwrap_or(0)

@@ -138,7 +138,7 @@ impl World {
     /// Lives through the whole plan, and says how long that took in its own time.
     pub fn run(&mut self) -> u64 {
         self.until(self.plan.length, |_| false);
-        let patience = self.plan.length + self.patience();
+        let patience = self.plan.length.max(self.plan.mended()) + self.patience();
         self.until(patience, Self::is_over);
         self.watch.all_ended(&self.berths, &self.plan);
         let rest = clock::now() + self.leftover();
