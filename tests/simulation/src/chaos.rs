@@ -152,13 +152,15 @@ fn strike(world: &mut World, what: &What, until: u64) {
 pub fn end(world: &mut World, at: usize) {
     let what = world.plan.faults[at].what.clone();
     trace::line(|| format!("MENDED    {what:?}"));
-    let server = &mut world.station().server;
-    match what {
-        What::MemoryFull { .. } => server.set_memory_full(false),
-        What::Loading { .. } => server.set_loading(false),
-        What::Busy { .. } => server.set_busy(false),
-        What::Deny { .. } => server.set_denied(&[], false),
-        _ => {}
+    // It may have begun on a server that is not the primary any more.
+    for server in world.stations.iter_mut().map(|station| &mut station.server) {
+        match what {
+            What::MemoryFull { .. } => server.set_memory_full(false),
+            What::Loading { .. } => server.set_loading(false),
+            What::Busy { .. } => server.set_busy(false),
+            What::Deny { .. } => server.set_denied(&[], false),
+            _ => {}
+        }
     }
 }
 

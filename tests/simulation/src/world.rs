@@ -223,6 +223,10 @@ impl World {
     // --- Processes ---
 
     fn start(&mut self, at: usize) {
+        if self.berths[at].life > 0 && self.berths[at].process.is_alive() {
+            // It has crashed twice, and was back after the other time.
+            return;
+        }
         let (setup, berth) = (&self.plan.clients[at], &mut self.berths[at]);
         berth.life += 1;
         let seed = setup.seed ^ berth.life.wrapping_mul(0x2545_f491_4f6c_dd1d);
