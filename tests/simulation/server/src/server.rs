@@ -136,10 +136,9 @@ impl Server {
             (b"EXISTS", hashes) if !hashes.is_empty() => Ok(Reply::Array(
                 hashes.iter().map(|hash| self.scripts.knows(hash).into()).collect(),
             )),
-            (b"FLUSH", [] | [_]) => {
-                let known =
-                    |word: &&[u8]| matches!(&*word.to_ascii_uppercase(), b"ASYNC" | b"SYNC");
-                if words.get(2).is_some_and(|word| !known(word)) {
+            (b"FLUSH", how) => {
+                let known = |word: &[u8]| matches!(&*word.to_ascii_uppercase(), b"ASYNC" | b"SYNC");
+                if how.len() > 1 || !how.iter().all(|word| known(word)) {
                     return Err(Reply::error("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
                 }
                 self.scripts.flush();

@@ -430,7 +430,8 @@ impl State {
 
     /// A subcommand that is not there, or not with so many words.
     pub(crate) fn unknown_subcommand(&self, words: &[&[u8]]) -> Reply {
-        let text = c_text(words.get(1).copied().unwrap_or_default(), 128);
+        let most = if self.version.is_6() { usize::MAX } else { 128 };
+        let text = c_text(words.get(1).copied().unwrap_or_default(), most);
         let command = String::from_utf8_lossy(words[0]).to_lowercase();
         let upper = command.to_uppercase();
         if self.version.is_6() {

@@ -88,8 +88,13 @@ pub(super) fn lrange(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
 }
 
 pub(super) fn lrem(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let version = state.version;
     let (keys, now) = there(state, caller);
     let count = number::integer(words[2]).ok_or_else(refusal::not_an_integer)?;
+    if version.is_valkey() && count == i64::MIN {
+        let text = "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+        return Err(Reply::error(text));
+    }
     let Some(list) = keys.get_mut::<List>(words[1], now)? else { return Ok(Reply::Integer(0)) };
     let mut left = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let before = list.len();
