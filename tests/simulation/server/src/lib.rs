@@ -17,12 +17,18 @@
 //! - Keys that are over, which scripts on a replica of Redis 6.2 still see.
 //! - The crash of Redis 7.0 over an uncaught `error({})`.
 
+mod admission;
+mod channels;
+mod clients;
 mod commands;
 mod connection;
+mod denial;
 mod glob;
 mod keys;
 mod lua;
 mod number;
+mod outbox;
+mod refusal;
 mod reply;
 mod resp;
 mod server;

@@ -75,6 +75,11 @@ impl From<Option<Vec<u8>>> for Reply {
 /// A command's work: what it answers, or the error that ended it.
 pub(crate) type Answer = Result<Reply, Reply>;
 
+/// An answer and an error are both something to send.
+pub(crate) fn flatten(answer: Answer) -> Reply {
+    answer.unwrap_or_else(|error| error)
+}
+
 /// Why a command does nothing, in the words that all versions share.
 pub(crate) mod refusal {
     use super::Reply;

@@ -62,7 +62,9 @@ impl Parser {
 
     fn inline(&mut self) -> Result<bool, Malformed> {
         let rest = &self.bytes[self.read..];
-        let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
+        // C looks for the end, and does not look past a NUL.
+        let end = rest.iter().position(|&byte| matches!(byte, b'\n' | 0));
+        let Some(end) = end.filter(|&end| rest[end] == b'\n') else {
             let fits = rest.len() <= LONGEST_INLINE;
             return if fits { Ok(false) } else { Err(Malformed("too big inline request".into())) };
         };
@@ -118,38 +120,70 @@ impl Parser {
     }
 }
 
-/// The words of an inline request; none if a quote is not closed.
+/// The words of an inline request; none if a quote is not closed, or goes on behind its end.
 fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let (mut words, mut rest) = (Vec::new(), line.iter().copied().peekable());
+    let (mut words, mut rest) = (Vec::new(), line.trim_ascii_start());
+    while !rest.is_empty() {
+        let (word, behind) = word(rest)?;
+        words.push(word);
+        rest = behind.trim_ascii_start();
+    }
+    Some(words)
+}
+
+/// The first word, and what follows it. Quotes may begin within it.
+fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut word = Vec::new();
     loop {
-        while rest.next_if(u8::is_ascii_whitespace).is_some() {}
-        let Some(&quote) = rest.peek() else { return Some(words) };
-        let mut word = Vec::new();
-        if quote == b'"' || quote == b'\'' {
-            rest.next();
-            loop {
-                match rest.next()? {
-                    byte if byte == quote => break,
-                    b'\\' if quote == b'"' => word.push(match rest.next()? {
-                        b'n' => b'\n',
-                        b'r' => b'\r',
-                        b't' => b'\t',
-                        b'b' => 8,
-                        b'a' => 7,
-                        byte => byte,
-                    }),
-                    byte => word.push(byte),
-                }
+        rest = match rest {
+            [] => return Some((word, rest)),
+            [byte, ..] if byte.is_ascii_whitespace() => return Some((word, rest)),
+            [quote @ (b'"' | b'\''), behind @ ..] => {
+                let behind = quoted(&mut word, behind, *quote)?;
+                let ends = behind.first().is_none_or(u8::is_ascii_whitespace);
+                return ends.then_some((word, behind));
             }
-            if rest.peek().is_some_and(|byte| !byte.is_ascii_whitespace()) {
-                return None;
-            }
-        } else {
-            while let Some(byte) = rest.next_if(|byte| !byte.is_ascii_whitespace()) {
-                word.push(byte);
+            [byte, behind @ ..] => {
+                word.push(*byte);
+                behind
             }
         }
-        words.push(word);
+    }
+}
+
+/// Reads to the end of a quote; what follows it.
+fn quoted<'a>(word: &mut Vec<u8>, mut rest: &'a [u8], quote: u8) -> Option<&'a [u8]> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    loop {
+        rest = match rest {
+            [] => return None,
+            [byte, behind @ ..] if *byte == quote => return Some(behind),
+            [b'\\', b'\'', behind @ ..] if quote == b'\'' => {
+                word.push(b'\'');
+                behind
+            }
+            [b'\\', b'x', high, low, behind @ ..]
+                if quote == b'"' && high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                word.push(digit(*high)? << 4 | digit(*low)?);
+                behind
+            }
+            [b'\\', byte, behind @ ..] if quote == b'"' => {
+                word.push(match byte {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    byte => *byte,
+                });
+                behind
+            }
+            [byte, behind @ ..] => {
+                word.push(*byte);
+                behind
+            }
+        }
     }
 }
 

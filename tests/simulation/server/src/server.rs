@@ -7,10 +7,10 @@ use crate::connection::{Conn, Connection};
 use crate::keys::{DATABASES, Database};
 use crate::lua::Scripts;
 use crate::number;
-use crate::reply::{Answer, Reply, refusal};
+use crate::reply::{Answer, Reply, flatten, refusal};
 use crate::resp::Malformed;
 use crate::snapshot::{Entry, Snapshot};
-use crate::state::{Caller, State, flatten};
+use crate::state::{Caller, State};
 use crate::version::Version;
 
 /// One server process and its key space.

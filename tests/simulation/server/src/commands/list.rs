@@ -154,7 +154,8 @@ pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
         true => Box::new(list.iter().enumerate()),
         false => Box::new(list.iter().enumerate().rev()),
     };
-    let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
+    // The negative of the least integer is itself, so that the first match is far enough.
+    let skipped = usize::try_from(rank.wrapping_abs().max(1) - 1).unwrap_or(usize::MAX);
     let found = forward.take(as_many(most)).filter(|(_, item)| *item == words[2]).skip(skipped);
     let mut found = found.map(|(place, _)| Reply::count(place));
     Ok(match count {

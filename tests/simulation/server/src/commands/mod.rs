@@ -8,6 +8,7 @@ mod operator;
 mod pubsub;
 mod set_options;
 mod string;
+pub(crate) mod subcommand;
 mod zset;
 
 use crate::keys::Database;
@@ -46,12 +47,15 @@ impl Command {
     }
 
     pub(crate) fn takes(&self, words: usize, version: Version) -> bool {
-        let (words, mut arity) = (words as i64, i64::from(self.arity));
-        if version.is_6() && matches!(self.name, "expire" | "pexpire") {
-            arity = 3; // NX, XX, GT and LT came with 7.0
-        }
-        if arity < 0 { words >= -arity } else { words == arity }
+        // NX, XX, GT and LT came with 7.0.
+        let old = version.is_6() && matches!(self.name, "expire" | "pexpire");
+        takes(if old { 3 } else { self.arity }, words)
     }
+}
+
+fn takes(arity: i32, words: usize) -> bool {
+    let (arity, words) = (i64::from(arity), words as i64);
+    if arity < 0 { words >= -arity } else { words == arity }
 }
 
 /// Finds a command by its name in any case.

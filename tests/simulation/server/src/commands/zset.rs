@@ -81,8 +81,8 @@ pub(super) fn zadd(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
     let (mut added, mut updated, mut last) = (0, 0, None);
     for (pair, mut score) in pairs.chunks(2).zip(scores) {
         let before = zset.score(pair[1]);
-        if manner.incr && (before.is_none() || !manner.only_new) {
-            score += before.unwrap_or(0.0);
+        if let Some(before) = before.filter(|_| manner.incr && !manner.only_new) {
+            score += before;
             if score.is_nan() {
                 return Err(Reply::error("ERR resulting score is not a number (NaN)"));
             }
@@ -94,7 +94,8 @@ pub(super) fn zadd(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
         added += usize::from(before.is_none());
         if before != Some(score) {
             updated += usize::from(before.is_some());
-            zset.set(pair[1], score);
+            // A small set keeps a whole number as an integer, which has no minus zero; 6.2 keeps its text.
+            zset.set(pair[1], if version.is_6() { score } else { score + 0.0 });
         }
     }
     keys.drop_if_empty(words[1]);

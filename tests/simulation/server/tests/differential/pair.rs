@@ -431,7 +431,7 @@ fn entry(database: usize, frame: &Frame) -> Entry {
 }
 
 /// What has no order of its own, and what differs from one server process to the next.
-fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
+pub fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
     let name = words[0].to_ascii_lowercase();
     for frame in frames {
         let by_text = |left: &Frame, right: &Frame| left.text.cmp(&right.text);
@@ -444,10 +444,20 @@ fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
             b"hello" => frame
                 .items
                 .truncate(frame.items.iter().position(|item| item.text == b"id").unwrap_or(0)),
-            b"info" if frame.kind != b'-' => frame.text.clear(),
+            b"info" if frame.kind != b'-' => keep_known_info(&mut frame.text),
             _ => {}
         }
     }
+}
+
+/// Of INFO, the fields that the simulated server knows, and whose value is not the process's own.
+fn keep_known_info(text: &mut Vec<u8>) {
+    const KNOWN: [&str; 6] =
+        ["maxmemory", "maxmemory_policy", "loading", "role", "redis_mode", "server_name"];
+    let said = String::from_utf8_lossy(text).into_owned();
+    let known = |line: &&str| line.split_once(':').is_some_and(|(name, _)| KNOWN.contains(&name));
+    let lines: Vec<_> = said.lines().filter(known).collect();
+    *text = lines.join("\n").into_bytes();
 }
 
 fn show(client: usize, words: &[Vec<u8>]) -> String {

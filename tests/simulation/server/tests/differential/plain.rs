@@ -169,6 +169,9 @@ const COMMANDS: &[&str] = &[
     "HELLO 2 nothing",
     "HELLO 2 setname",
     "INFO memory nothing nothing2",
+    "INFO memory",
+    "INFO replication",
+    "INFO",
 ];
 
 /// Two things are left out: `error({})` ends Redis 7.0, and to 6.2 `CLIENT KILL ID 0` means every client.
