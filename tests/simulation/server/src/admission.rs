@@ -28,6 +28,15 @@ struct Found {
     name: &'static str,
 }
 
+impl Found {
+    /// Whether it is carried out while a script is running for too long. Valkey lets a client say who it is then.
+    fn may_while_busy(self, version: Version) -> bool {
+        let greets =
+            matches!(self.name, "select" | "client|id" | "client|getname" | "client|setname" | "client|setinfo");
+        self.command.is(commands::BUSY) || greets && version.is_valkey()
+    }
+}
+
 /// Why a request is no command.
 #[derive(Debug)]
 enum Missing {
@@ -40,6 +49,10 @@ enum Missing {
 impl State {
     /// Finds a command and whatever forbids it now.
     pub(crate) fn admit(&self, caller: Caller, words: &[&[u8]]) -> Result<&'static Command, Reply> {
+        // Valkey tells a stranger nothing, not even that a command is not there.
+        if self.version.is_valkey() {
+            self.check_login(caller, commands::find(words[0]))?;
+        }
         let found = self.find(words).map_err(|missing| match missing {
             Missing::Command => self.unknown(words),
             Missing::Subcommand => self.unknown_subcommand(words),
@@ -65,14 +78,21 @@ impl State {
         Ok(Found { command, name })
     }
 
+    fn check_login(&self, caller: Caller, command: Option<&Command>) -> Result<(), Reply> {
+        let for_strangers = command.is_some_and(|command| match command.name {
+            "auth" | "hello" | "quit" => true,
+            "reset" => !self.version.is_6(),
+            _ => false,
+        });
+        if for_strangers || self.is_logged_in(caller) {
+            return Ok(());
+        }
+        Err(Reply::error("NOAUTH Authentication required."))
+    }
+
     fn check(&self, caller: Caller, found: Found, words: &[&[u8]]) -> Result<(), Reply> {
         let command = found.command;
-        if !self.is_logged_in(caller)
-            && !matches!(command.name, "auth" | "hello" | "quit")
-            && !(command.name == "reset" && !self.version.is_6())
-        {
-            return Err(Reply::error("NOAUTH Authentication required."));
-        }
+        self.check_login(caller, Some(command))?;
         if let Some(denial) = self.denial(caller, found, words) {
             return Err(Reply::error(denial.to_client(self.version)));
         }
@@ -90,11 +110,11 @@ impl State {
                  allowed in this context"
             )));
         }
-        if self.loading && !command.is(commands::LOADING) && caller.conn.is_some() {
+        if self.loading && !command.may_while_loading(self.version) && caller.conn.is_some() {
             let name = self.version.name();
             return Err(Reply::error(format!("LOADING {name} is loading the dataset in memory")));
         }
-        if self.busy && !command.is(commands::BUSY) && caller.conn.is_some() {
+        if self.busy && !found.may_while_busy(self.version) && caller.conn.is_some() {
             let name = self.version.name();
             return Err(Reply::error(format!(
                 "BUSY {name} is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."

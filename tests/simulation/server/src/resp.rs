@@ -18,6 +18,22 @@ pub(crate) struct Parser {
     bulk: Option<usize>,
 }
 
+/// What a server asks of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) version: Version,
+    /// Strangers may send short requests only.
+    pub(crate) logged_in: bool,
+}
+
+impl Rules {
+    /// Redis skips the two bytes behind a word or a length unseen, Valkey does not.
+    fn check_end(self, end: &[u8]) -> Result<(), Malformed> {
+        let fine = !self.version.is_valkey() || end.starts_with(b"\r\n");
+        fine.then_some(()).ok_or_else(|| Malformed("invalid CRLF in request".into()))
+    }
+}
+
 /// A request that no server understands; the connection is closed over it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
@@ -29,13 +45,13 @@ impl Parser {
     }
 
     /// The next complete request, of at least one word.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Malformed> {
+    pub(crate) fn next(&mut self, rules: Rules) -> Result<Option<Vec<Vec<u8>>>, Malformed> {
         loop {
-            if self.missing == 0 && !self.begin()? {
+            if self.missing == 0 && !self.begin(rules)? {
                 return Ok(None);
             }
             while self.missing > 0 {
-                if !self.word()? {
+                if !self.word(rules)? {
                     return Ok(None);
                 }
             }
@@ -47,20 +63,23 @@ impl Parser {
     }
 
     /// Reads the head of a request, or an inline one as a whole; whether there was enough of it.
-    fn begin(&mut self) -> Result<bool, Malformed> {
+    fn begin(&mut self, rules: Rules) -> Result<bool, Malformed> {
         let Some(&first) = self.bytes.get(self.read) else { return Ok(false) };
         if first != b'*' {
-            return self.inline();
+            return self.inline(rules);
         }
         let too_long = || Malformed("too big mbulk count string".into());
-        let Some(line) = self.line(too_long)? else { return Ok(false) };
+        let Some(line) = self.line(rules, too_long)? else { return Ok(false) };
         let count = number::integer(&line[1..]).filter(|&count| count <= MOST_WORDS);
         let count = count.ok_or_else(|| Malformed("invalid multibulk length".into()))?;
+        if count > 10 && !rules.logged_in {
+            return Err(Malformed("unauthenticated multibulk length".into()));
+        }
         self.missing = usize::try_from(count).unwrap_or(0);
         Ok(true)
     }
 
-    fn inline(&mut self) -> Result<bool, Malformed> {
+    fn inline(&mut self, rules: Rules) -> Result<bool, Malformed> {
         let rest = &self.bytes[self.read..];
         // C looks for the end, and does not look past a NUL.
         let end = rest.iter().position(|&byte| matches!(byte, b'\n' | 0));
@@ -69,18 +88,19 @@ impl Parser {
             return if fits { Ok(false) } else { Err(Malformed("too big inline request".into())) };
         };
         let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-        self.words = words(line).ok_or_else(|| Malformed("unbalanced quotes in request".into()))?;
+        self.words =
+            words(line, rules).ok_or_else(|| Malformed("unbalanced quotes in request".into()))?;
         self.read += end + 1;
         Ok(true)
     }
 
     /// Reads one word of a request; whether all of it was there.
-    fn word(&mut self) -> Result<bool, Malformed> {
+    fn word(&mut self, rules: Rules) -> Result<bool, Malformed> {
         let length = match self.bulk {
             Some(length) => length,
             None => {
                 let too_long = || Malformed("too big bulk count string".into());
-                let Some(line) = self.line(too_long)? else { return Ok(false) };
+                let Some(line) = self.line(rules, too_long)? else { return Ok(false) };
                 if line[0] != b'$' {
                     let found = char::from(line[0]);
                     return Err(Malformed(format!("expected '$', got '{found}'")));
@@ -88,13 +108,16 @@ impl Parser {
                 let length = number::integer(&line[1..]).filter(|&length| length <= LONGEST_BULK);
                 let length = length.and_then(|length| usize::try_from(length).ok());
                 let length = length.ok_or_else(|| Malformed("invalid bulk length".into()))?;
+                if length > 16_384 && !rules.logged_in {
+                    return Err(Malformed("unauthenticated bulk length".into()));
+                }
                 *self.bulk.insert(length)
             }
         };
-        // The two bytes behind a word are skipped unseen, as the real server does.
         if self.bytes.len() - self.read < length + 2 {
             return Ok(false);
         }
+        rules.check_end(&self.bytes[self.read + length..])?;
         self.words.push(self.bytes[self.read..self.read + length].to_vec());
         self.read += length + 2;
         self.missing -= 1;
@@ -103,7 +126,11 @@ impl Parser {
     }
 
     /// A line of a request, without its end. It is never empty.
-    fn line(&mut self, too_long: impl Fn() -> Malformed) -> Result<Option<Vec<u8>>, Malformed> {
+    fn line(
+        &mut self,
+        rules: Rules,
+        too_long: impl Fn() -> Malformed,
+    ) -> Result<Option<Vec<u8>>, Malformed> {
         let rest = &self.bytes[self.read..];
         let Some(end) = rest.iter().position(|&byte| byte == b'\r') else {
             return if rest.len() > LONGEST_INLINE { Err(too_long()) } else { Ok(None) };
@@ -111,6 +138,7 @@ impl Parser {
         if rest.len() < end + 2 {
             return Ok(None);
         }
+        rules.check_end(&rest[end..])?;
         let mut line = rest[..end].to_vec();
         if line.is_empty() {
             line.push(b'\r');
@@ -120,11 +148,11 @@ impl Parser {
     }
 }
 
-/// The words of an inline request; none if a quote is not closed, or goes on behind its end.
-fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// The words of an inline request; none if a quote is not closed, or (but for Valkey) if a word goes on behind it.
+fn words(line: &[u8], rules: Rules) -> Option<Vec<Vec<u8>>> {
     let (mut words, mut rest) = (Vec::new(), line.trim_ascii_start());
     while !rest.is_empty() {
-        let (word, behind) = word(rest)?;
+        let (word, behind) = word(rest, rules)?;
         words.push(word);
         rest = behind.trim_ascii_start();
     }
@@ -132,7 +160,7 @@ fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The first word, and what follows it. Quotes may begin within it.
-fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+fn word(mut rest: &[u8], rules: Rules) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     loop {
         rest = match rest {
@@ -141,7 +169,10 @@ fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             [quote @ (b'"' | b'\''), behind @ ..] => {
                 let behind = quoted(&mut word, behind, *quote)?;
                 let ends = behind.first().is_none_or(u8::is_ascii_whitespace);
-                return ends.then_some((word, behind));
+                if ends || !rules.version.is_valkey() {
+                    return ends.then_some((word, behind));
+                }
+                behind
             }
             [byte, behind @ ..] => {
                 word.push(*byte);

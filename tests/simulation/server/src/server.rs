@@ -8,7 +8,7 @@ use crate::keys::{DATABASES, Database};
 use crate::lua::Scripts;
 use crate::number;
 use crate::reply::{Answer, Reply, flatten, refusal};
-use crate::resp::Malformed;
+use crate::resp::{Malformed, Rules};
 use crate::snapshot::{Entry, Snapshot};
 use crate::state::{Caller, State};
 use crate::version::Version;
@@ -61,7 +61,10 @@ impl Server {
         if state.hang_ups.contains(&conn) {
             return None;
         }
-        match state.connections.get_mut(&conn)?.parser.next() {
+        let version = state.version;
+        let connection = state.connections.get_mut(&conn)?;
+        let rules = Rules { version, logged_in: connection.logged_in };
+        match connection.parser.next(rules) {
             Ok(request) => request,
             Err(Malformed(text)) => {
                 state.send(conn, &Reply::error(format!("ERR Protocol error: {text}")));

@@ -87,13 +87,18 @@ pub(super) fn lrange(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
     Ok(Reply::Array(list.range(range).map(|item| Reply::Bulk(owned(item))).collect()))
 }
 
+/// What Valkey says of the one integer that has no negative.
+fn out_of_range() -> Reply {
+    let text = "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+    Reply::error(text)
+}
+
 pub(super) fn lrem(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     let version = state.version;
     let (keys, now) = there(state, caller);
     let count = number::integer(words[2]).ok_or_else(refusal::not_an_integer)?;
     if version.is_valkey() && count == i64::MIN {
-        let text = "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
-        return Err(Reply::error(text));
+        return Err(out_of_range());
     }
     let Some(list) = keys.get_mut::<List>(words[1], now)? else { return Ok(Reply::Integer(0)) };
     let mut left = if count == 0 { u64::MAX } else { count.unsigned_abs() };
@@ -125,6 +130,9 @@ pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
             number.ok_or_else(|| Reply::error(format!("ERR {name} can't be negative")))
         };
         match &*name.to_ascii_uppercase() {
+            b"RANK" if version.is_valkey() && number::integer(value) == Some(i64::MIN) => {
+                return Err(out_of_range());
+            }
             b"RANK" => rank = number::integer(value).ok_or_else(refusal::not_an_integer)?,
             b"COUNT" => count = Some(positive("COUNT")?),
             b"MAXLEN" => most = positive("MAXLEN")?,

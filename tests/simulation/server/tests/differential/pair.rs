@@ -451,9 +451,16 @@ pub fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
 }
 
 /// Of INFO, the fields that the simulated server knows, and whose value is not the process's own.
-fn keep_known_info(text: &mut Vec<u8>) {
-    const KNOWN: [&str; 6] =
-        ["maxmemory", "maxmemory_policy", "loading", "role", "redis_mode", "server_name"];
+pub fn keep_known_info(text: &mut Vec<u8>) {
+    const KNOWN: [&str; 7] = [
+        "maxmemory",
+        "maxmemory_policy",
+        "loading",
+        "role",
+        "redis_mode",
+        "server_mode",
+        "server_name",
+    ];
     let said = String::from_utf8_lossy(text).into_owned();
     let known = |line: &&str| line.split_once(':').is_some_and(|(name, _)| KNOWN.contains(&name));
     let lines: Vec<_> = said.lines().filter(known).collect();

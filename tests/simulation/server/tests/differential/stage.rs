@@ -7,7 +7,7 @@ use parklock_simulated_server::{Conn, Server, Version};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::frame::Frame;
-use crate::pair::settle_order;
+use crate::pair::{keep_known_info, settle_order};
 use crate::real::{Next, Real, Wire, request};
 
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -153,7 +153,7 @@ impl Stage {
             client.open = next.is_none();
             for frames in [&mut real, &mut simulated] {
                 settle_order(shown, frames);
-                frames.iter_mut().for_each(forget_ids);
+                frames.iter_mut().for_each(forget_own);
             }
             let as_expected = matches!((ends, &next), (true, Some(Next::End)) | (false, None));
             if real != simulated || !as_expected {
@@ -201,9 +201,16 @@ fn now() -> u64 {
     UNIX_EPOCH.elapsed().map_or(0, |since| since.as_micros() as u64)
 }
 
-/// A client's id is another on each side.
-fn forget_ids(frame: &mut Frame) {
+/// Ids, times and what INFO says of the process are others on each side.
+fn forget_own(frame: &mut Frame) {
     if let Some(place) = frame.items.iter().position(|item| item.text == b"id") {
         frame.items.truncate(place);
+    }
+    let is_time = |item: &Frame| item.text.len() == 10 && item.text.iter().all(u8::is_ascii_digit);
+    if frame.items.len() == 2 && is_time(&frame.items[0]) {
+        frame.items.clear();
+    }
+    if frame.text.starts_with(b"# ") {
+        keep_known_info(&mut frame.text);
     }
 }
