@@ -31,8 +31,10 @@ struct Found {
 impl Found {
     /// Whether it is carried out while a script is running for too long. Valkey lets a client say who it is then.
     fn may_while_busy(self, version: Version) -> bool {
-        let greets =
-            matches!(self.name, "select" | "client|id" | "client|getname" | "client|setname" | "client|setinfo");
+        let greets = matches!(
+            self.name,
+            "select" | "client|id" | "client|getname" | "client|setname" | "client|setinfo"
+        );
         self.command.is(commands::BUSY) || greets && version.is_valkey()
     }
 }

@@ -100,8 +100,8 @@ pub fn key_spaces(windows: &[Window], real: &[Entry], simulated: &[Entry]) -> Li
 }
 
 pub fn entries(windows: &[Window], real: &Entry, simulated: &Entry) -> Likeness {
-    // The real server's TTLs are read by a script: beyond 2^53, Lua rounds them.
-    let exact = real.pttl.max(simulated.pttl) < 1 << 53;
+    // The real server's TTLs are read by a script: Lua rounds those beyond 2^53, and so what was taken over of them.
+    let exact = real.pttl.max(simulated.pttl) < 1 << 52;
     let ttls = if exact {
         real.pttl == simulated.pttl
     } else {

@@ -103,4 +103,6 @@ fn compare_with(version: Version) {
     let much =
         tally.granted * 50 > tally.steps && tally.skipped * 2 < tally.steps && tally.pushes > 0;
     assert!(much, "too little was compared: {tally:?}");
+    let unanswered = pair.unanswered();
+    assert!(unanswered.is_empty(), "nothing but errors of {unanswered:#?}");
 }

@@ -52,6 +52,8 @@ pub struct Pair {
     now: u64,
     windows: Vec<Window>,
     since_look: usize,
+    /// A script was not known any more.
+    forgotten: bool,
     pub mode: Mode,
     history: VecDeque<String>,
     differences: BTreeMap<String, String>,
@@ -96,6 +98,7 @@ impl Pair {
             now: 0,
             windows: Vec::new(),
             since_look: 0,
+            forgotten: false,
             mode: Mode::default(),
             history: VecDeque::new(),
             differences: BTreeMap::new(),
@@ -152,11 +155,15 @@ impl Pair {
             self.look();
             self.change_mode();
         }
-        match self.rng.u8(..100) {
-            0 => self.flush_scripts(),
+        if self.forgotten && self.rng.u8(..8) == 0 {
+            self.load_scripts();
+            self.forgotten = false;
+        }
+        match self.rng.u16(..400) {
+            0 => drop(self.ask(vec![b"SCRIPT".to_vec(), b"FLUSH".to_vec()])),
             // The listener is somebody else on the real server, and may do everything.
-            1..6 if self.mode != Mode::DeniedChannels => self.subscribe(),
-            6..40 => {
+            1..20 if self.mode != Mode::DeniedChannels => self.subscribe(),
+            20..150 => {
                 let words = plain::command(&mut self.rng, self.now);
                 self.ask(words);
             }
@@ -176,6 +183,10 @@ impl Pair {
             next => next,
         };
         std::mem::take(&mut self.mode).leave(self);
+        // In time, most keys are of a type that their scripts refuse.
+        if self.rng.bool() {
+            self.order(&["FLUSHALL"]);
+        }
         next.enter(self);
         self.note(format!("-- {next:?}"));
         self.mode = next;
@@ -183,27 +194,25 @@ impl Pair {
     }
 
     fn call_script(&mut self) {
-        let script = &self.scripts[self.rng.usize(..self.scripts.len())];
+        let which = self.rng.usize(..self.scripts.len());
+        let script = &self.scripts[which];
         let rest = script.words(&mut self.rng, self.now);
         let head = if self.rng.u8(..10) == 0 {
             [b"EVAL".to_vec(), script.text.clone()]
         } else {
             [b"EVALSHA".to_vec(), script.hash.clone().into_bytes()]
         };
-        self.ask([head.to_vec(), rest].concat());
+        let answered = self.ask([head.to_vec(), rest].concat());
+        self.scripts[which].answers += usize::from(answered);
     }
 
-    /// Both forget the scripts; later steps find NOSCRIPT, until all are loaded again.
-    fn flush_scripts(&mut self) {
-        if self.rng.u8(..4) == 0 {
-            self.ask(vec![b"SCRIPT".to_vec(), b"FLUSH".to_vec()]);
-        } else {
-            self.load_scripts();
-        }
+    /// Which scripts have answered nothing but errors.
+    pub fn unanswered(&self) -> Vec<String> {
+        self.scripts.iter().filter(|script| script.answers == 0).map(Asked::title).collect()
     }
 
-    /// A command of one client, on both servers.
-    fn ask(&mut self, words: Vec<Vec<u8>>) {
+    /// A command of one client, on both servers. Whether they answered, and with no error.
+    fn ask(&mut self, words: Vec<Vec<u8>>) -> bool {
         let which = self.rng.usize(..2);
         self.note(show(which, &words));
         let client = &mut self.clients[which];
@@ -239,7 +248,9 @@ impl Pair {
             ours_heard.extend(sent(bystander.conn));
         }
         self.tally.pushes += pushes.len();
-        self.tally.errors += usize::from(frames.last().is_some_and(|frame| frame.kind == b'-'));
+        let failed = frames.last().is_some_and(|frame| frame.kind == b'-');
+        self.tally.errors += usize::from(failed);
+        self.forgotten |= frames.last().is_some_and(|frame| frame.text.starts_with(b"NOSCRIPT"));
         self.tally.granted += usize::from(
             frames.iter().any(|frame| frame.items.first().is_some_and(|code| code.text == b"1")),
         );
@@ -262,6 +273,7 @@ impl Pair {
         if words[0].eq_ignore_ascii_case(b"hello") {
             self.greet();
         }
+        !crossed && !failed
     }
 
     /// The listener comes to a channel or goes.

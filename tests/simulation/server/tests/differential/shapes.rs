@@ -79,6 +79,8 @@ pub struct Asked {
     pub text: Vec<u8>,
     pub hash: String,
     shape: String,
+    /// How often it was answered, but for errors.
+    pub answers: usize,
 }
 
 /// Every script of the library's table. Panics if one of them has no shape here.
@@ -97,7 +99,7 @@ pub fn all() -> Vec<Asked> {
         let (_, shape) = shape
             .unwrap_or_else(|| panic!("a script has no shape in shapes.rs: {script:?}\n{begin}"));
         let hash = redis::Script::new(std::str::from_utf8(&text).unwrap()).get_hash().to_owned();
-        Asked { text, hash, shape: shape.clone() }
+        Asked { text, hash, shape: shape.clone(), answers: 0 }
     });
     asked.collect()
 }
@@ -111,13 +113,22 @@ fn text_of(script: &Script) -> Vec<u8> {
 }
 
 impl Asked {
+    /// What it is for, by the first line of the file that is its own.
+    pub fn title(&self) -> String {
+        let text = String::from_utf8_lossy(&self.text);
+        let own = text.rsplit("\n-- KEYS ").nth(1).unwrap_or(&text);
+        own.lines().rev().find(|line| line.starts_with("-- ")).unwrap_or_default().to_owned()
+    }
+
     /// The number of its keys, its keys and its arguments.
     pub fn words(&self, rng: &mut Rng, now: u64) -> Vec<Vec<u8>> {
         let (keys, argv) = self.shape.split_once('|').expect("a shape has two halves");
         let (family, times) = (rng.u8(1..=2), words::pick(rng, &[1, 1, 1, 2, 3]));
         let mut keys = words::fill(rng, keys, family, times, now);
         let mut argv = words::fill(rng, argv, family, times, now);
-        words::spoil(rng, &mut argv, 0);
+        if rng.bool() {
+            words::spoil(rng, &mut argv, 0);
+        }
         if rng.u8(..12) == 0 {
             let place = rng.usize(..keys.len());
             keys[place] = words::key(rng).into_bytes();
