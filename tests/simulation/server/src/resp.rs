@@ -303,3 +303,110 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: Rules = Rules { version: Version::Redis7_0, logged_in: true };
+
+    type Requests = Vec<Vec<Vec<u8>>>;
+
+    /// What is read of these pieces, each as soon as it comes.
+    fn read(pieces: &[&[u8]], rules: Rules) -> Result<Requests, Malformed> {
+        let (mut parser, mut requests) = (Parser::default(), Vec::new());
+        for piece in pieces {
+            parser.feed(piece);
+            while let Some(request) = parser.next(rules)? {
+                requests.push(request);
+            }
+        }
+        Ok(requests)
+    }
+
+    fn requests(texts: &[&[&str]]) -> Result<Requests, Malformed> {
+        let words = |text: &&[&str]| text.iter().map(|word| word.as_bytes().to_vec()).collect();
+        Ok(texts.iter().map(words).collect())
+    }
+
+    fn malformed(text: &str) -> Result<Requests, Malformed> {
+        Err(Malformed(text.into()))
+    }
+
+    #[test]
+    fn requests_are_the_same_wherever_they_are_cut() {
+        let bytes = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\nECHO \"a b\" ''\r\n\r\n*0\r\n*-1\r\n*1\r\n$0\r\n\r\nPING\n*1\r\n$4\r\nPING\r\n";
+        let wanted =
+            requests(&[&["GET", "a\r\nb"], &["ECHO", "a b", ""], &[""], &["PING"], &["PING"]]);
+        assert_eq!(read(&[bytes], KNOWN), wanted);
+        for first in 0..bytes.len() {
+            for second in first..bytes.len() {
+                let pieces = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+                assert_eq!(read(&pieces, KNOWN), wanted, "cut at {first} and {second}");
+            }
+        }
+        let each: Vec<_> = bytes.chunks(1).collect();
+        assert_eq!(read(&each, KNOWN), wanted);
+    }
+
+    #[test]
+    fn an_incomplete_request_is_none_yet() {
+        let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\nx\r\n";
+        for end in 0..bytes.len() {
+            assert_eq!(read(&[&bytes[..end]], KNOWN), Ok(Vec::new()), "{end} bytes of it");
+        }
+    }
+
+    #[test]
+    fn a_big_word_may_hold_anything() {
+        let big: Vec<u8> = b"\r\n*$\0\xff".repeat(500_000);
+        let head = format!("*2\r\n$3\r\nSET\r\n${}\r\n", big.len());
+        let bytes = [head.as_bytes(), &big, b"\r\n"].concat();
+        for size in [bytes.len(), 65_536, 65_537] {
+            let pieces: Vec<_> = bytes.chunks(size).collect();
+            assert_eq!(read(&pieces, KNOWN), Ok(vec![vec![b"SET".to_vec(), big.clone()]]));
+        }
+    }
+
+    #[test]
+    fn inline_words_are_split_as_a_shell_does() {
+        for (line, words) in [
+            ("  a\t b ", &["a", "b"][..]),
+            ("\"\\x41\\x4g\\n\\q\" 'it\\'s \\n'", &["Ax4g\nq", "it's \\n"]),
+            ("a\"b c\" d'e'", &["ab c", "de"]),
+        ] {
+            assert_eq!(read(&[line.as_bytes(), b"\r\n"], KNOWN), requests(&[words]), "{line}");
+        }
+        let unbalanced = malformed("unbalanced quotes in request");
+        for line in ["\"a", "'a", "\"a\\\"", "\"a\"b", "'a'b"] {
+            assert_eq!(read(&[line.as_bytes(), b"\r\n"], KNOWN), unbalanced, "{line}");
+        }
+        let valkey = Rules { version: Version::Valkey9_1, ..KNOWN };
+        assert_eq!(read(&[b"\"a\"b\r\n"], valkey), requests(&[&["ab"]]));
+        assert_eq!(read(&[b"a\0b\r\n"], KNOWN), Ok(Vec::new()), "C looks no further than a NUL");
+    }
+
+    #[test]
+    fn what_no_server_understands_is_said() {
+        let long = [b'1'; LONGEST_INLINE + 1];
+        let stranger = Rules { logged_in: false, ..KNOWN };
+        let valkey = Rules { version: Version::Valkey9_1, ..KNOWN };
+        for (bytes, rules, text) in [
+            (&b"*x\r\n"[..], KNOWN, "invalid multibulk length"),
+            (b"*2147483648\r\n", KNOWN, "invalid multibulk length"),
+            (b"*1\r\n+OK\r\n", KNOWN, "expected '$', got '+'"),
+            (b"*1\r\n$x\r\n", KNOWN, "invalid bulk length"),
+            (b"*1\r\n$-1\r\n", KNOWN, "invalid bulk length"),
+            (b"*1\r\n$536870913\r\n", KNOWN, "invalid bulk length"),
+            (&long, KNOWN, "too big inline request"),
+            (&[b"*", &long[..]].concat(), KNOWN, "too big mbulk count string"),
+            (&[b"*1\r\n$", &long[..]].concat(), KNOWN, "too big bulk count string"),
+            (b"*11\r\n", stranger, "unauthenticated multibulk length"),
+            (b"*1\r\n$16385\r\n", stranger, "unauthenticated bulk length"),
+            (b"*1\r\n$1\r\nxyz", valkey, "invalid CRLF in request"),
+        ] {
+            assert_eq!(read(&[bytes], rules), malformed(text));
+        }
+        assert_eq!(read(&[b"*1\rx$1\rxyzz"], KNOWN), requests(&[&["y"]]), "Redis skips them");
+    }
+}

@@ -136,7 +136,7 @@ impl Server {
         let unknown = || Err(self.state.borrow().unknown_subcommand(words));
         match (&*words[1].to_ascii_uppercase(), &words[2..]) {
             (b"LOAD", [text]) => self.scripts.load(text).map(Reply::bulk),
-            (b"EXISTS", hashes) if !hashes.is_empty() => Ok(Reply::Array(
+            (b"EXISTS", hashes) => Ok(Reply::Array(
                 hashes.iter().map(|hash| self.scripts.knows(hash).into()).collect(),
             )),
             (b"FLUSH", how) => {
@@ -248,7 +248,7 @@ impl Server {
         let now = state.now_ms();
         state.keys = vec![Database::default(); DATABASES];
         for entry in entries {
-            let ends = (entry.pttl >= 0).then_some(now + entry.pttl);
+            let ends = (entry.pttl >= 0).then(|| now.saturating_add(entry.pttl));
             state.keys[entry.database].put(&entry.key, (&entry.content).into(), ends);
         }
     }

@@ -39,7 +39,6 @@ fn pop(
     words: &[&[u8]],
     at: fn(&mut List) -> Option<Vec<u8>>,
 ) -> Answer {
-    let version = state.version;
     let (keys, now) = there(state, caller);
     if words.len() > 3 {
         let name = String::from_utf8_lossy(words[0]).to_lowercase();
@@ -55,7 +54,6 @@ fn pop(
     };
     let reply = match count {
         None => at(list).into(),
-        Some(0) if version.is_6() => Reply::NilArray,
         Some(count) => {
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(list.len());
             Reply::Array((0..count).filter_map(|_| at(list)).map(Reply::Bulk).collect())

@@ -185,7 +185,8 @@ impl Shape {
                 _ => return Err(refusal::syntax()),
             }
         }
-        if shape.limit.is_some() && !shape.by_score {
+        // A LIMIT of -1 is as good as none.
+        if shape.limit.is_some_and(|(_, count)| count != -1) && !shape.by_score {
             let text = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
             return Err(Reply::error(text));
         }

@@ -112,6 +112,10 @@ fn numbers(stage: &mut Stage) {
             stage.say(a, &["LPOS", "list", "x", "RANK", number]);
             stage.say(a, &["LPOS", "list", "x", "COUNT", number]);
             stage.say(a, &["LPOP", "none", number]);
+            stage.say(a, &["RPOP", "list", number]);
+            stage.say(a, &["ZRANGE", "zset", "0", "-1", "LIMIT", "0", number]);
+            stage.say(a, &["ZRANGE", "zset", "0", "-1", "LIMIT", number, "-1"]);
+            stage.say(a, &["ZRANGE", "zset", "-inf", "+inf", "BYSCORE", "LIMIT", number, "1"]);
             stage.say(a, &["SET", "text", number]);
             stage.say(a, &["INCR", "text"]);
             stage.say(
@@ -179,6 +183,7 @@ fn names(stage: &mut Stage) {
         let words: Vec<_> = ["SCRIPT", "FLUSH"].into_iter().chain(words.split(' ')).collect();
         stage.say(a, &words);
     }
+    stage.say(a, &["SCRIPT", "EXISTS"]);
     for words in [["CHANNELS", "a", "b"], ["NUMPAT", "a", "b"], ["channels", "*", "x"]] {
         let words: Vec<_> = ["PUBSUB"].into_iter().chain(words).collect();
         stage.say(a, &words);

@@ -66,7 +66,9 @@ impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text.escape_ascii();
         match self.kind {
-            b'*' | b'>' | b'%' | b'~' => write!(f, "{}{:?}", char::from(self.kind), self.items),
+            b'*' | b'>' | b'%' | b'~' if self.text.is_empty() => {
+                write!(f, "{}{:?}", char::from(self.kind), self.items)
+            }
             kind => write!(f, "{}{text}", char::from(kind)),
         }
     }
