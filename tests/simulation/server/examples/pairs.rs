@@ -1,12 +1,15 @@
 //! How many pairs of an acquire and a release of a free lock the simulated server carries out in a second of a
 //! processor's time.
 //!
-//!     cargo run --release -p parklock-simulated-server --example pairs
+//!     cargo run --release -p parklock-simulated-server --example pairs [PAIRS]
+//!
+//! So many pairs are for a profiler: nothing is measured then.
 
 #[path = "../../../../src/wire/scripts.rs"]
 #[allow(dead_code, reason = "the library needs more of it")]
 mod scripts;
 
+use std::env;
 use std::fs;
 use std::hint::black_box;
 use std::sync::LazyLock;
@@ -35,6 +38,9 @@ fn main() {
         assert!(ask(&mut server, conn, &acquire, now).starts_with(b"*2\r\n:1\r\n"), "acquired");
         assert_eq!(ask(&mut server, conn, &release, now), b"*1\r\n:1\r\n", "released");
     };
+    if let Some(pairs) = env::args().nth(1) {
+        return (0..pairs.parse().expect("how many pairs")).for_each(|more| pair(NOW + more));
+    }
     let rates: Vec<_> = (0..ROUNDS).map(|_| rate(&mut pair)).collect();
     let best = rates.iter().copied().fold(0.0, f64::max);
     println!("pairs a second of its time, in rounds: {rates:.0?}\nbest: {best:.0}");
