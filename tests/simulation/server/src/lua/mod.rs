@@ -105,6 +105,11 @@ impl Scripts {
     }
 
     fn table(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        // A `str` goes straight onto Lua's stack, and nearly every word is one.
+        let texts = words.iter().map(|word| std::str::from_utf8(word));
+        if let Ok(texts) = texts.collect::<Result<Vec<_>, _>>() {
+            return self.lua.create_sequence_from(texts);
+        }
         let table = self.lua.create_table_with_capacity(words.len(), 0)?;
         for (place, word) in words.iter().enumerate() {
             table.raw_set(place + 1, self.lua.create_string(word)?)?;

@@ -101,14 +101,9 @@ pub fn key_spaces(windows: &[Window], real: &[Entry], simulated: &[Entry]) -> Li
 }
 
 pub fn entries(windows: &[Window], real: &Entry, simulated: &Entry) -> Likeness {
-    // The real server's TTLs are read by a script: Lua rounds those beyond 2^53, and so what was taken over of them.
-    let exact = real.pttl.max(simulated.pttl) < 1 << 52;
-    let ttls = if exact {
-        real.pttl == simulated.pttl
-    } else {
-        (real.pttl as f64 / simulated.pttl as f64 - 1.0).abs() < 1e-15
-    };
-    if (real.database, &real.key) != (simulated.database, &simulated.key) || !ttls {
+    if (real.database, &real.key) != (simulated.database, &simulated.key)
+        || real.pttl != simulated.pttl
+    {
         return Likeness::Different;
     }
     let all = |pairs: &mut dyn Iterator<Item = (&Vec<u8>, &Vec<u8>)>| {

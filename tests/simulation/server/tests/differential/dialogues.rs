@@ -96,6 +96,10 @@ fn numbers(stage: &mut Stage) {
             stage.say(a, &["RPUSH", "list", "x", "y"]);
             stage.say(a, &["ZADD", "zset", number, "m"]);
             stage.say(a, &["ZSCORE", "zset", "m"]);
+            stage.say(a, &["ZADD", "zset", "NX", "7", "m"]);
+            stage.say(a, &["ZADD", "zset", "GT", "CH", "7", "m"]);
+            stage.say(a, &["ZADD", "zset", "XX", "LT", number, "m"]);
+            stage.say(a, &["ZSCORE", "zset", "m"]);
             stage.say(a, &["ZADD", "zset", "INCR", number, "n"]);
             stage.say(a, &["ZRANGE", "zset", "0", "-1", "WITHSCORES"]);
             stage.say(a, &["ZRANGE", "zset", number, "+inf", "BYSCORE"]);

@@ -15,6 +15,8 @@ use crate::{plain, words};
 
 /// After so many steps at the most, the key spaces are compared.
 const LOOK_EVERY: usize = 4;
+/// Lua's numbers are exact up to 2^53, and a TTL may have been longer before.
+const MOST_EXACT: i64 = 1 << 52;
 const MOST_DIFFERENCES: usize = 15;
 /// What `b` listens to itself: what comes between its own replies.
 const OWN_CHANNELS: [&str; 2] = ["odd", "channel:1"];
@@ -363,11 +365,31 @@ impl Pair {
                 entries.sort_by(|left, right| {
                     (left.database, &left.key).cmp(&(right.database, &right.key))
                 });
+                for entry in entries.iter_mut().filter(|entry| entry.pttl >= MOST_EXACT) {
+                    entry.pttl = self.exact_pttl(entry, begin);
+                }
                 self.now = begin;
                 return (entries, begin);
             }
         }
         panic!("the key space cannot be read within a millisecond");
+    }
+
+    /// What a script rounds, asked by a command of its own: how long the key had to live at that time.
+    fn exact_pttl(&mut self, entry: &Entry, then: u64) -> i64 {
+        let asked = [
+            request(&[b"SELECT".to_vec(), entry.database.to_string().into_bytes()]),
+            request(&[b"TIME".to_vec()]),
+            request(&[b"PTTL".to_vec(), entry.key.clone()]),
+            request(&[b"TIME".to_vec()]),
+        ];
+        loop {
+            self.boss.send(&asked.concat());
+            let [_, begin, pttl, end] = [(); 4].map(|()| self.boss.frame());
+            if begin.micros() / 1000 == end.micros() / 1000 {
+                return pttl.number() + (begin.micros() / 1000) as i64 - (then / 1000) as i64;
+            }
+        }
     }
 
     fn note(&mut self, what: String) {

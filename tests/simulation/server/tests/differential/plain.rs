@@ -88,6 +88,8 @@ const COMMANDS: &[&str] = &[
     "ZADD deadlines score field",
     "ZADD line score client",
     "ZADD key score value score value",
+    "ZADD deadlines nx score field",
+    "ZADD line nx score client",
     "ZADD key nx score value",
     "ZADD key xx score value",
     "ZADD deadlines gt score field",
