@@ -10,7 +10,11 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
         [b'1'..=b'9', rest @ ..] if rest.len() < 19 && rest.iter().all(u8::is_ascii_digit) => {}
         _ => return None,
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    // There is one more negative number than there are positive ones.
+    let negative = digits
+        .iter()
+        .try_fold(0_i64, |sum, digit| sum.checked_mul(10)?.checked_sub(i64::from(digit - b'0')))?;
+    if digits.len() < text.len() { Some(negative) } else { negative.checked_neg() }
 }
 
 /// A number as C's `strtod` reads it, the whole of the text. Valkey reads with a function of its own, which knows no
@@ -109,7 +113,8 @@ fn shortest(value: f64) -> String {
 
 /// A C cast to a 64-bit integer, as x86-64 carries it out.
 pub(crate) fn truncated(value: f64) -> i64 {
-    let fits = value >= -9_223_372_036_854_775_808.0 && value < 9_223_372_036_854_775_808.0;
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    let fits = (-END..END).contains(&value);
     if fits { value as i64 } else { i64::MIN }
 }
 

@@ -1,5 +1,7 @@
 //! The wire format: requests are read from pieces of any size, replies are written for RESP2 or RESP3.
 
+use std::ops::Range;
+
 use crate::number;
 use crate::reply::Reply;
 use crate::version::Version;
@@ -70,7 +72,7 @@ impl Parser {
         }
         let too_long = || Malformed("too big mbulk count string".into());
         let Some(line) = self.line(rules, too_long)? else { return Ok(false) };
-        let count = number::integer(&line[1..]).filter(|&count| count <= MOST_WORDS);
+        let count = self.number(line).filter(|&count| count <= MOST_WORDS);
         let count = count.ok_or_else(|| Malformed("invalid multibulk length".into()))?;
         if count > 10 && !rules.logged_in {
             return Err(Malformed("unauthenticated multibulk length".into()));
@@ -101,11 +103,13 @@ impl Parser {
             None => {
                 let too_long = || Malformed("too big bulk count string".into());
                 let Some(line) = self.line(rules, too_long)? else { return Ok(false) };
-                if line[0] != b'$' {
-                    let found = char::from(line[0]);
+                // Of an empty line, that is the byte of its end.
+                let first = self.bytes[line.start];
+                if first != b'$' {
+                    let found = char::from(first);
                     return Err(Malformed(format!("expected '$', got '{found}'")));
                 }
-                let length = number::integer(&line[1..]).filter(|&length| length <= LONGEST_BULK);
+                let length = self.number(line).filter(|&length| length <= LONGEST_BULK);
                 let length = length.and_then(|length| usize::try_from(length).ok());
                 let length = length.ok_or_else(|| Malformed("invalid bulk length".into()))?;
                 if length > 16_384 && !rules.logged_in {
@@ -125,26 +129,28 @@ impl Parser {
         Ok(true)
     }
 
-    /// A line of a request, without its end. It is never empty.
+    /// Where the next line of a request begins and ends, if it is there as a whole. It is read then.
     fn line(
         &mut self,
         rules: Rules,
         too_long: impl Fn() -> Malformed,
-    ) -> Result<Option<Vec<u8>>, Malformed> {
-        let rest = &self.bytes[self.read..];
-        let Some(end) = rest.iter().position(|&byte| byte == b'\r') else {
+    ) -> Result<Option<Range<usize>>, Malformed> {
+        let begin = self.read;
+        let rest = &self.bytes[begin..];
+        let Some(length) = rest.iter().position(|&byte| byte == b'\r') else {
             return if rest.len() > LONGEST_INLINE { Err(too_long()) } else { Ok(None) };
         };
-        if rest.len() < end + 2 {
+        if rest.len() < length + 2 {
             return Ok(None);
         }
-        rules.check_end(&rest[end..])?;
-        let mut line = rest[..end].to_vec();
-        if line.is_empty() {
-            line.push(b'\r');
-        }
-        self.read += end + 2;
-        Ok(Some(line))
+        rules.check_end(&rest[length..])?;
+        self.read += length + 2;
+        Ok(Some(begin..begin + length))
+    }
+
+    /// The number behind the first byte of a line.
+    fn number(&self, line: Range<usize>) -> Option<i64> {
+        number::integer(self.bytes[line].get(1..)?)
     }
 }
 

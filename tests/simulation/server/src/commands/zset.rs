@@ -67,7 +67,7 @@ pub(super) fn zadd(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
     let (keys, now) = there(state, caller);
     let (manner, options) = Manner::parse(&words[2..]);
     let pairs = &words[2 + options..];
-    if pairs.is_empty() || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(refusal::syntax());
     }
     manner.check(pairs.len() / 2)?;

@@ -7,10 +7,12 @@ use parklock_simulated_server::Version;
 use crate::real::request;
 use crate::stage::{Stage, Who};
 
+type Dialogue = fn(&mut Stage);
+
 /// Holds every dialogue; what differed.
 pub fn hold(version: Version, program: &Path) -> Vec<String> {
     let mut stage = Stage::set(version, program);
-    let dialogues: [(&'static str, fn(&mut Stage)); 13] = [
+    let dialogues: [(&str, Dialogue); 13] = [
         ("numbers", numbers),
         ("names", names),
         ("a listener in RESP2", listener_in_resp2),

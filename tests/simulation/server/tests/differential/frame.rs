@@ -8,7 +8,7 @@ use std::io::BufRead;
 pub struct Frame {
     pub kind: u8,
     pub text: Vec<u8>,
-    pub items: Vec<Frame>,
+    pub items: Vec<Self>,
 }
 
 impl Frame {

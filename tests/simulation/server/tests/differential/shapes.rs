@@ -98,7 +98,9 @@ pub fn all() -> Vec<Asked> {
         let begin = String::from_utf8_lossy(&text).lines().take(2).collect::<Vec<_>>().join("\n");
         let (_, shape) = shape
             .unwrap_or_else(|| panic!("a script has no shape in shapes.rs: {script:?}\n{begin}"));
-        let hash = redis::Script::new(std::str::from_utf8(&text).unwrap()).get_hash().to_owned();
+        let hash = redis::Script::new(std::str::from_utf8(&text).expect("a script is a text"))
+            .get_hash()
+            .to_owned();
         Asked { text, hash, shape: shape.clone(), answers: 0 }
     });
     asked.collect()
