@@ -1,4 +1,5 @@
-//! The simulated server held against real ones: the same random commands and scripts, the same answers, the same keys.
+//! The simulated server held against real ones: the same random commands and scripts, the same answers, the same keys
+//! ([`pair`]); and fixed dialogues for what random steps do not reach ([`dialogues`]).
 //!
 //! `PARKLOCK_SEED` repeats a run as far as the real server's clock allows; `PARKLOCK_DIFFERENTIAL_SECONDS` makes it
 //! longer. A server that is not installed is said to be missing; with `PARKLOCK_REQUIRE_SERVERS`, that is a failure.
