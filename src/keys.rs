@@ -21,7 +21,6 @@ const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 
 /// What our own keys beside a lock begin with. In Redisson's layout a name is a key, so that no name may
 /// begin like this.
-const LINE: &str = "lock_turn:{";
 const PERMITS: &str = "lock_permits:{";
 const REQUESTS: &str = "lock_requests:{";
 const NOTES: &str = "lock_notes:{";
@@ -345,7 +344,7 @@ fn check(layout: Layout, name: &str) -> Result<()> {
 }
 
 fn is_own(name: &str) -> bool {
-    let prefixes = [LINE, PERMITS, REQUESTS, NOTES].map(|prefix| prefix.trim_end_matches('{'));
+    let prefixes = [PERMITS, REQUESTS, NOTES].map(|prefix| prefix.trim_end_matches('{'));
     prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -556,9 +555,7 @@ mod tests {
 
     #[test]
     fn in_redissons_layout_our_own_keys_are_no_names() {
-        for name in
-            ["lock:grants", "lock_turn:{a}", "lock_permits:a", "lock_notes:", "lock_requests:x"]
-        {
+        for name in ["lock:grants", "lock_permits:a", "lock_notes:", "lock_requests:x"] {
             let made = |layout| Keys::new(layout, Kind::Lock, name.to_owned());
             assert!(matches!(made(Layout::Redisson), Err(Error::InvalidName { .. })), "{name}");
             assert!(made(Layout::Native).is_ok(), "{name}");

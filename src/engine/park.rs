@@ -89,6 +89,7 @@ pub(crate) async fn acquire(
         engine,
         wish,
         started,
+        queued: false,
         asked: false,
         answered: false,
         open: false,
@@ -108,6 +109,8 @@ struct Caller<'a> {
     engine: &'a Arc<Engine>,
     wish: Wish,
     started: Instant,
+    /// It has waited behind others of this client.
+    queued: bool,
     /// Redis was asked, and whether it ever answered.
     asked: bool,
     answered: bool,
@@ -194,20 +197,24 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Whether nobody knows how it stands: who has asked for itself need not look at others.
+    /// Whether nobody knows how it stands. A caller that Redis has answered knows it by itself. One that has waited
+    /// behind others of this client knows what they know, also if its own first request is still on its way.
     fn is_failing(&self, entry: &Entry) -> bool {
-        if self.asked {
-            self.failing || !self.answered
-        } else {
-            // What we ourselves are giving back is not somebody else's.
-            entry.is_failing() || self.engine.returns.is_under_way(&entry.keys)
+        if self.answered || self.failing {
+            return self.failing;
         }
+        if self.asked {
+            return !self.queued || entry.is_failing();
+        }
+        // What we ourselves are giving back is not somebody else's.
+        entry.is_failing() || self.engine.returns.is_under_way(&entry.keys)
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
         let (turn, counted) = match visit.try_turn() {
             Some(turn) => (turn, None),
             None => {
+                self.queued = true;
                 let (turn, counted) = self.queue(visit).await?;
                 (turn, Some(counted))
             }

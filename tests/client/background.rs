@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, comes_in, key, lock_keys, server_and_client};
 use common::{Proxy, Server, eventually};
-use parklock::{Config, MultiLock};
+use parklock::{Client, Config, MultiLock};
 use tokio::time::{sleep, timeout};
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn an_attempt_that_runs_late_is_cleared_away() {
 async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("count", include_str!("../lua/lock/count.lua"));
+    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
     // A count without an answer occupies its task for longer than this test is willing to wait.
     let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON * 2);
     let client = Client::connect_with(proxy.url(), config).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
 async fn many_dropped_holds_of_one_lock_are_told_in_a_few_words() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("count", include_str!("../lua/lock/count.lua"));
+    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
     let client = Client::connect(proxy.url()).await.unwrap();
     let nested = client.reentrant_lock("nested");
     let outer = nested.lock().await.unwrap();

@@ -268,7 +268,9 @@ async fn locks_of_two_databases_are_two_locks() {
     assert_eq!(lock_keys(&Admin::connect(&two).await).await, [key("a")]);
     let lock = Client::connect(&two).await.unwrap().lock("a");
     let waiter = tokio::spawn(async move { lock.lock().await });
-    parked(&server.admin().await, "a", 1).await;
+    let admin = server.admin().await;
+    let listens = async || admin.subscribers("lock_channel:2:{a}").await == 1;
+    eventually(SOON, "the waiter listens", listens).await;
     guard.unlock().await.unwrap();
     assert!(timeout(SOON, waiter).await.unwrap().unwrap().is_ok());
 }

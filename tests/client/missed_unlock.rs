@@ -306,7 +306,7 @@ async fn a_lock_of_the_same_name_in_another_database_wakes_nobody() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../lua/lock/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
     let of = async |url: String, database: u8| {
         let url = format!("{url}/{database}");
         Client::connect_with(url, sleeper()).await.expect("the server is there")

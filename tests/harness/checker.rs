@@ -88,7 +88,7 @@ fn equal_tokens_are_refused() {
 
 #[test]
 fn one_owner_does_not_get_its_old_token_again() {
-    let (first, second) = (hold("x", 7, 0, 10), hold("x", 7, 10, 20));
+    let (first, second) = (hold("x", 7, 0, 10), hold("x", 7, 11, 20));
     assert_eq!(judged([first.clone(), second.clone()]), [Violation::TokenFell(first, second)]);
 }
 

@@ -1,6 +1,6 @@
 //! The rules beyond the checker's own: across breaks in real time, and against losses without a cause.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::judge::claim::Claim;
 use crate::judge::epochs::Epochs;
@@ -51,6 +51,7 @@ pub fn losses(
 ) -> Vec<String> {
     let mut found = Vec::new();
     let mut last: HashMap<&str, &Claim> = HashMap::new();
+    let explained = explained(claims, epochs);
     let mut order: Vec<&Claim> = claims.iter().collect();
     order.sort_by_key(|claim| claim.acquired);
     for claim in order {
@@ -66,7 +67,7 @@ pub fn losses(
             count("taken after its holder was killed", u64::from(taken));
         }
         let Some(lost_at) = claim.lost_at.filter(|at| *at < claim.deadline) else { continue };
-        if epochs.excuse(claim, lost_at) {
+        if explained.contains(&(&claim.owner, claim.acquired)) {
             count("lost because Redis had lost it", 1);
         } else {
             let early = (claim.deadline - lost_at) / 1_000_000;
@@ -77,6 +78,13 @@ pub fn losses(
         }
     }
     found
+}
+
+/// The guards, by owner and beginning, that were lost because Redis had lost a part of what they hold: a guard of
+/// several locks is lost as a whole.
+fn explained<'a>(claims: &'a [Claim], epochs: &Epochs) -> HashSet<(&'a str, u64)> {
+    let is_explained = |claim: &&Claim| claim.lost_at.is_some_and(|at| epochs.excuse(claim, at));
+    claims.iter().filter(is_explained).map(|claim| (&*claim.owner, claim.acquired)).collect()
 }
 
 fn spanned(claim: &Claim, moments: &[u64]) -> u64 {

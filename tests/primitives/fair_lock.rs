@@ -870,11 +870,16 @@ async fn a_replica_is_not_believed() {
 
 /// Eight clients wait. Then the server stands still for longer than a place lasts, with the release as the first thing
 /// that it finds when it goes on, and the waiters' signs of life behind it.
-async fn the_order_is_kept_over(server: Server, stall: impl AsyncFn(&Server), rounds: usize) {
+async fn the_order_is_kept_over(
+    server: Server,
+    claim: Duration,
+    stall: impl AsyncFn(&Server),
+    rounds: usize,
+) {
     let ours = client_with(&server, patient()).await;
     let mut clients = Vec::new();
     for _ in 0..8 {
-        clients.push(client(&server).await);
+        clients.push(client_with(&server, Config::default().claim_timeout(claim)).await);
     }
     for round in 0..rounds {
         let admin = server.admin().await;
@@ -889,7 +894,7 @@ async fn the_order_is_kept_over(server: Server, stall: impl AsyncFn(&Server), ro
             });
             queued(&admin, at + 1).await;
             // Their signs of life are spread evenly, so that a stall begins between two of them.
-            tokio::time::sleep(CLAIM / 3 / 8).await;
+            tokio::time::sleep(claim / 3 / 8).await;
         }
         drop(served);
         listened_to(&admin).await;
@@ -917,7 +922,7 @@ async fn a_paused_server_serves_in_the_same_order_when_it_goes_on() {
         tokio::time::sleep(STALL).await;
         server.resume();
     };
-    the_order_is_kept_over(Server::start().await, pause, 5).await;
+    the_order_is_kept_over(Server::start().await, CLAIM, pause, 5).await;
 }
 
 /// B3.
@@ -930,18 +935,21 @@ async fn a_script_that_takes_long_does_not_change_the_order() {
         let ms = STALL.as_millis().to_string();
         server.admin().await.cmd::<i64>(&["EVAL", text, "0", &ms]).await;
     };
-    the_order_is_kept_over(Server::start().await, busy, 3).await;
+    the_order_is_kept_over(Server::start().await, CLAIM, busy, 3).await;
 }
 
-/// B3: it comes back with its data. Some had a question on the way, and come again under another name.
+/// B3: it comes back with its data. Some had a question on the way, and come again under another name. A place lasts for
+/// longer here: a client may pause for a second before it connects again.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
+    let claim = CLAIM * 4;
     let restart = async |server: &Server| {
         server.stop().await;
-        tokio::time::sleep(STALL).await;
+        tokio::time::sleep(claim + STALL - CLAIM).await;
         server.start_again().await;
     };
-    the_order_is_kept_over(Server::builder().append_only().start().await, restart, 2).await;
+    let server = Server::builder().append_only().start().await;
+    the_order_is_kept_over(server, claim, restart, 2).await;
 }
 
 /// A client that dies during a stall is out two claim times later at the latest.

@@ -577,6 +577,26 @@ async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
     }
 }
 
+/// Deleted by hand, or evicted: what nobody has a lease of any more is free, and nobody waits for it for ever.
+#[tokio::test]
+async fn what_was_leased_is_free_when_the_leases_are_deleted() {
+    let scene = Scene::of(Plain).await;
+    let permits = scene.permits(5);
+    for gives_back in [false, true] {
+        let two = permits.acquire_many(2).await.unwrap();
+        let one = permits.acquire().await.unwrap();
+        scene.admin.cmd::<()>(&["DEL", "lock_permits:{a}"]).await;
+        if gives_back {
+            assert!(matches!(two.unlock().await, Err(Error::Lost)));
+        }
+        assert_eq!(permits.available().await.unwrap(), 5);
+        let five = timeout(SOON, permits.acquire_many(5)).await.expect("all are free").unwrap();
+        assert!(matches!(one.extend(LONG).await, Err(Error::Lost)));
+        five.unlock().await.unwrap();
+        assert_eq!(permits.available().await.unwrap(), 5, "they come back once");
+    }
+}
+
 /// Its client is cut off; its keys outlive it, since another one had held for longer.
 #[tokio::test]
 async fn who_is_gone_has_no_say_about_the_number() {

@@ -24,8 +24,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Before anything is written: another type is refused here.
 local available = redis.call('get', free)
-redis.call('zcard', leases)
-redis.call('hlen', notes)
+local are_leases, are_notes = redis.call('zcard', leases) > 0, redis.call('hlen', notes) > 0
 if available and not tonumber(available) then
   return redis.error_reply('CONFLICT value that is no number')
 end
@@ -68,9 +67,10 @@ local function lease(field, permits, until_when)
   end
 end
 
--- Forgets a lease; how many permits it had.
+-- Forgets a lease; how many permits it had. Without a lease, the note stays: `orphans` reads it.
 local function forget(field)
   local permits = held_by(field)
+  if permits == 0 then return 0 end
   for nth = 1, expirable and permits or 1 do
     redis.call('zrem', leases, member(field, nth))
   end
@@ -84,12 +84,25 @@ local function give_back(permits)
   available = redis.call('incrby', free, string.format('%.0f', permits))
 end
 
+-- Forgets the notes of leases that were deleted or evicted all at once; how many permits they had.
+local function orphans()
+  local permits = 0
+  if expirable or are_leases or not are_notes then return permits end
+  for _, field in ipairs(redis.call('hkeys', notes)) do
+    if field ~= 'total' then
+      permits = permits + tonumber(redis.call('hget', notes, field))
+      redis.call('hdel', notes, field)
+    end
+  end
+  return permits
+end
+
 -- Whoever holds what its lease is over for does so no more.
 local function reap()
   local over = redis.call('zrange', leases, 0, now, 'BYSCORE')
   local permits = #over
   if not expirable then
-    permits = 0
+    permits = orphans()
     for _, field in ipairs(over) do
       permits = permits + forget(field)
     end

@@ -109,6 +109,8 @@ impl Drop for Parked {
 /// A guard with its claim on the board.
 pub struct Holding {
     claims: Vec<u64>,
+    /// When Redis first confirmed it, at the latest.
+    pub confirmed: u64,
     view: Option<Arc<Held>>,
     pub call: Call,
     pub wanted: Wanted,
@@ -139,6 +141,7 @@ impl Home {
             patience,
             since: clock::now(),
             parked: false,
+            lapsed: false,
             part: wanted.part,
             of: wanted.of,
         }
@@ -164,7 +167,7 @@ impl Home {
     /// Puts what was given on the board.
     pub fn hold(&self, call: Call, wanted: Wanted, held: Held) -> Holding {
         let (tokens, view) = (held.tokens(), Arc::new(held));
-        let mut claims = Vec::new();
+        let (mut claims, mut confirmed) = (Vec::new(), clock::now());
         for (name, token) in wanted.names.iter().zip(tokens) {
             let terms = Terms {
                 call: Call { names: vec![*name], ..call.clone() },
@@ -179,9 +182,11 @@ impl Home {
                     && self.plan.names[*name].kind == Kind::Fair,
                 token,
             };
-            claims.push(board::with(|board| board.begin(terms, &view)));
+            let (claim, sent) = board::with(|board| board.begin(terms, &view));
+            claims.push(claim);
+            confirmed = sent;
         }
-        Holding { claims, view: Some(view), call, wanted }
+        Holding { claims, confirmed, view: Some(view), call, wanted }
     }
 
     /// What an answer says must be known by who says it.
@@ -196,7 +201,7 @@ impl Home {
         match answer {
             Ok(Some(held)) => return Some(held),
             Ok(None) => self.refused(call, manner),
-            Err(error) => self.failed(call, &error),
+            Err(error) => self.failed(call, manner, &error),
         }
         None
     }
@@ -235,15 +240,17 @@ impl Home {
         }
     }
 
-    fn failed(&self, call: &Call, error: &Error) {
+    fn failed(&self, call: &Call, manner: Manner, error: &Error) {
         heard(error);
         let closing = board::with(|board| board.is_closing(call.seat));
         let passing = matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
         let expected = match error {
             Error::Closed => closing,
-            Error::TooManyWaiters { limit } => self.is_crowded(call, *limit),
+            Error::TooManyWaiters { limit } => self.is_crowded(call, manner, *limit),
             Error::Upgrade | Error::TooManyHolds { .. } => true,
             // Another database of keys may have come back with an older state of a name.
+            // Whoever leaves the server no time to answer hears of no answer.
+            Error::Unavailable { .. } | Error::Indeterminate { .. } if self.is_hasty(call) => true,
             _ => closing || !board::with(|board| board.calm_since(call.since)),
         };
         if !expected {
@@ -259,10 +266,17 @@ impl Home {
         }
     }
 
-    /// Whether so many callers wait in this client, and this one has only come.
-    fn is_crowded(&self, call: &Call, limit: usize) -> bool {
+    fn is_hasty(&self, call: &Call) -> bool {
+        let answer = 8 * self.setup().way.1 + 10 * MILLI;
+        matches!(call.patience, Patience::For(limit) if nanos(limit) < answer)
+    }
+
+    /// Whether so many callers wait in this client, and this one has only come. A `MultiLock` comes anew for each lock
+    /// that it waits for, and a caller that was left unpolled comes when it is polled again.
+    fn is_crowded(&self, call: &Call, manner: Manner, limit: usize) -> bool {
         let come = call.since + 4 * self.setup().way.1 + 20 * MILLI;
-        if clock::now() > come && board::with(|board| board.calm_since(call.since)) {
+        let comes_once = call.names.len() == 1 && !matches!(manner, Manner::Unpolled(..));
+        if comes_once && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;
             board::wrong(
                 "TooManyWaiters for who already waits",

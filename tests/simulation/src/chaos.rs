@@ -4,7 +4,7 @@ use crate::board;
 use crate::clock::{self, SECOND};
 use crate::judge::Break;
 use crate::keyspace;
-use crate::plan::What;
+use crate::plan::{What, Which};
 use crate::trace;
 use crate::work::Order;
 use crate::world::{Event, World};
@@ -82,12 +82,12 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
             }
         }
         What::Hole { client, link, arrives, .. } => {
-            if let Some(link) = picked(world, client, link) {
+            if let Some(link) = picked(world, client, Which::Any(link)) {
                 world.net.hole(link, until, arrives);
             }
         }
         What::HalfOpen { client, link } => {
-            if let Some(link) = picked(world, client, link) {
+            if let Some(link) = picked(world, client, Which::Any(link)) {
                 world.net.half_open(link);
             }
         }
@@ -108,7 +108,7 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
     }
 }
 
-fn picked(world: &World, client: usize, link: usize) -> Option<u64> {
+fn picked(world: &World, client: usize, link: Which) -> Option<u64> {
     (client < world.berths.len()).then(|| world.net.pick(client, link)).flatten()
 }
 
@@ -116,7 +116,10 @@ fn picked(world: &World, client: usize, link: usize) -> Option<u64> {
 fn strike(world: &mut World, what: &What, until: u64) {
     let now = clock::now();
     match *what {
-        What::Stall { .. } => world.station().stalled_until = until,
+        What::Stall { .. } => {
+            let stalled = &mut world.station().stalled_until;
+            *stalled = until.max(*stalled);
+        }
         What::Slow { by, .. } => world.station().slow = (until, by),
         What::Restart { keeps, .. } => restart(world, keeps, until),
         What::Clock { by } => {
@@ -138,7 +141,9 @@ fn strike(world: &mut World, what: &What, until: u64) {
             world.station().execute(&["FLUSHALL"]);
             broken(Break::loose(None, now, now));
         }
-        What::Forge { name, form } if name < world.plan.names.len() => forge(world, name, form),
+        What::Forge { name, form, beat } if name < world.plan.names.len() => {
+            forge(world, name, form, beat);
+        }
         _ => {}
     }
 }
@@ -188,19 +193,19 @@ fn fail_over(world: &mut World, at: usize, lag: u64) {
 }
 
 /// Publishes what no script of ours has published: nonsense, what Redisson says, or the grant of something.
-fn forge(world: &mut World, name: usize, form: u64) {
+fn forge(world: &mut World, name: usize, form: u64, beat: u64) {
     let (layout, name) = (world.plan.layout, world.plan.names[name].clone());
     let channel = keyspace::channel(layout, &name);
     let waiting = world.station().list(&["ZRANGE", &keyspace::queue(&name), "0", "-1"]);
     let stranger = "00000000-0000-8000-8000-00000000ffff";
-    let message = match (form % 8, waiting.first()) {
+    let message = match (form, waiting.first()) {
         (0, _) => String::new(),
         (1, _) => "0".to_owned(),
         (2, _) => stranger.to_owned(),
         (3, _) => format!("{stranger} {stranger}"),
         (4..8, Some(field)) => {
-            let number = (world.station().time() + form % 1_000) % (1 << 53);
-            format!("{stranger} {field}={number}@{}", form / 8 % 6)
+            let number = world.station().time() % (1 << 53);
+            format!("{stranger} {field}={number}@{beat}")
         }
         _ => format!("{stranger} a=b@c :=@ {stranger}:1=99999999999999999999@0"),
     };

@@ -49,7 +49,9 @@ pub fn answers(bytes: &[u8]) -> String {
 
 fn short(word: &[u8]) -> String {
     match word.len() {
-        40 => String::from_utf8_lossy(&word[..4]).into_owned(),
+        40 if word.iter().all(u8::is_ascii_hexdigit) => {
+            String::from_utf8_lossy(&word[..4]).into_owned()
+        }
         0..80 => String::from_utf8_lossy(word).into_owned(),
         length => format!("[{length} bytes]"),
     }

@@ -14,7 +14,8 @@ fn escaped(name: &str) -> String {
 pub fn key(layout: Layout, name: &Name) -> String {
     match (layout, name.kind) {
         (Layout::Native, _) => format!("lock:{{{}}}", escaped(&name.text)),
-        (_, Kind::Permits(_)) => format!("lock_permits:{}", tagged(&name.text)),
+        (_, Kind::Permits(_)) if name.text.contains('}') => format!("lock_permits:{}:", name.text),
+        (_, Kind::Permits(_)) => format!("lock_permits:{{{}}}", name.text),
         (_, Kind::Expirable(_)) => format!("{}:timeout", tagged(&name.text)),
         _ => name.text.clone(),
     }

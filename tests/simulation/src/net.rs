@@ -7,7 +7,7 @@ use parklock_simulated_server::Conn;
 
 use crate::clock::{self, MICRO, MILLI, SECOND};
 use crate::frames;
-use crate::plan::Moment;
+use crate::plan::{Moment, Which};
 use crate::trace;
 use crate::wire::{Dialled, End, Near};
 
@@ -42,6 +42,8 @@ pub struct Link {
     /// Nothing comes through until then; whether it arrives afterwards.
     hole: (u64, bool),
     half_open: bool,
+    /// Scripts were loaded through it.
+    commands: bool,
     /// The client has closed it, or has been told that it is over.
     left: bool,
     /// What is on its way is lost.
@@ -103,6 +105,7 @@ impl Net {
             armed: None,
             hole: (0, false),
             half_open: false,
+            commands: false,
             left: false,
             lost: false,
         };
@@ -128,12 +131,18 @@ impl Net {
 
     fn request(&mut self, id: u64, bytes: Vec<u8>) {
         let Some(link) = self.links.get_mut(&id) else { return };
+        link.commands = link.commands || bytes.windows(6).take(4_000).any(|word| word == b"SCRIPT");
         match link.armed {
             Some(Moment::BeforeRequest) => return self.cut(id),
             Some(Moment::AfterRequest) => {
                 link.armed = None;
                 self.pieces(id, bytes, true);
                 return self.cut_after(id);
+            }
+            Some(Moment::Silent) => {
+                link.armed = None;
+                self.pieces(id, bytes, true);
+                return self.hole(id, u64::MAX, false);
             }
             _ => {}
         }
@@ -234,9 +243,17 @@ impl Net {
     }
 
     /// One of a process' connections.
-    pub fn pick(&self, process: usize, which: usize) -> Option<u64> {
+    pub fn pick(&self, process: usize, which: Which) -> Option<u64> {
         let ids = self.of(process);
-        (!ids.is_empty()).then(|| ids[which % ids.len()])
+        let of = |commands: bool| {
+            ids.iter().rev().find(|id| self.links[id].commands == commands).copied()
+        };
+        match which {
+            Which::Command => of(true),
+            Which::Subscriber => of(false),
+            Which::Any(_) if ids.is_empty() => None,
+            Which::Any(which) => Some(ids[which % ids.len()]),
+        }
     }
 
     pub fn arm(&mut self, id: u64, moment: Moment) {
@@ -271,7 +288,8 @@ impl Net {
 
     pub fn hole(&mut self, id: u64, until: u64, arrives: bool) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.hole = (until, arrives);
+            // What is lost in the middle of a stream ends it: nothing comes through any more.
+            link.hole = (if arrives { until } else { u64::MAX }, arrives);
         }
     }
 

@@ -61,6 +61,18 @@ pub enum Moment {
     AfterRequest,
     BeforeAnswer,
     AfterAnswer,
+    /// The request arrives, and from then on nothing comes back.
+    Silent,
+}
+
+/// Which of a client's connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    Any(usize),
+    /// That of the scripts.
+    Command,
+    /// That of the messages.
+    Subscriber,
 }
 
 #[derive(Debug, Clone)]
@@ -79,7 +91,7 @@ pub enum What {
     },
     Cut {
         client: usize,
-        link: usize,
+        link: Which,
         moment: Moment,
     },
     Delay {
@@ -144,6 +156,7 @@ pub enum What {
     Forge {
         name: usize,
         form: u64,
+        beat: u64,
     },
     /// The messages to one client are lost.
     Swallow {
@@ -237,6 +250,11 @@ impl Plan {
         self.faults = faults.filter(|(at, _)| kept(at)).map(|(_, fault)| fault).collect();
     }
 
+    /// When the last fault is over: a process that is dead until then has its work before it.
+    pub fn mended(&self) -> u64 {
+        self.faults.iter().map(|fault| fault.at + fault.what.long()).max().unwrap_or(0)
+    }
+
     /// The longest of a setting over all clients, in the world's time.
     pub fn longest(&self, of: impl Fn(&ClientPlan) -> Duration) -> u64 {
         self.clients.iter().map(|client| nanos(of(client))).max().unwrap_or(0)
@@ -309,7 +327,8 @@ impl ClientPlan {
         let divided = |by: u32, rng: &mut Rng| watchdog / rng.u32(by..by * 4);
         let usual = Duration::from_secs(2).min(watchdog / 4);
         let response = if short { divided(4, rng).max(millis(40)) } else { usual };
-        let claim = if short { divided(4, rng).max(millis(50)) } else { usual / 2 };
+        let claim = if short { divided(4, rng) } else { usual / 2 };
+        let claim = claim.max(millis(50));
         let max_park = if bare { millis(10_000) } else { millis(rng.u64(100..10_000)) };
         let ride_out = if short { millis(rng.u64(200..6_000)) } else { watchdog };
         let crowded = !bare && rng.u32(..6) == 0;
@@ -385,7 +404,7 @@ impl What {
             0..8 => Self::Crash { client, back: long },
             8..16 => Self::Pause { client, long },
             16..20 => Self::Replace { client },
-            20..38 => Self::Cut { client, link, moment: Moment::any(rng) },
+            20..38 => Self::Cut { client, link: Which::Any(link), moment: Moment::any(rng) },
             38..42 => Self::Delay { client, by: rng.u64(MILLI..400 * MILLI), long },
             42..45 => Self::Slice { client, long },
             45..52 => Self::Hole { client, link, long, arrives: rng.bool() },
@@ -402,7 +421,7 @@ impl What {
             84..87 => Self::Delete { name },
             87..90 => Self::ForceUnlock { client, name },
             90..91 => Self::DeleteAll,
-            91..95 => Self::Forge { name, form: rng.u64(..) },
+            91..95 => Self::Forge { name, form: rng.u64(..8), beat: rng.u64(..6) },
             95..98 => Self::Swallow { client, long },
             _ => Self::Deny { long },
         }
@@ -443,8 +462,8 @@ impl What {
 
 impl Moment {
     fn any(rng: &mut Rng) -> Self {
-        use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now};
-        [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer][rng.usize(..5)]
+        use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now, Silent};
+        [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer, Silent][rng.usize(..6)]
     }
 }
 

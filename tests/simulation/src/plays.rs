@@ -41,7 +41,7 @@ async fn until(moment: u64) {
 }
 
 impl Player {
-    async fn play(mut self, scene: Scene) {
+    async fn play(self, scene: Scene) {
         let process = self.home.process;
         match scene {
             Scene::CloseBesideUnlocks => self.close_beside_unlocks().await,
@@ -61,7 +61,8 @@ impl Player {
             Scene::LatePart => self.late_part().await,
             Scene::CutAttempts => self.attempts().await,
             Scene::DeletedHandOff => self.hands_on().await,
-            Scene::Braces | Scene::LockTurn | Scene::KilledLinks | Scene::Crowd => {}
+            Scene::KilledLinks => self.takes_turns().await,
+            Scene::Braces | Scene::LockTurn | Scene::Crowd => {}
         }
     }
 
@@ -99,13 +100,9 @@ impl Player {
         let many = self.rng.usize(20..250);
         let (mut tasks, held) = (JoinSet::new(), self.hold_all(many).await);
         for holding in held {
-            let late = Duration::from_micros(self.rng.u64(..3_000));
-            tasks.spawn(async move {
-                sleep(late).await;
-                holding.unlock(u32::MAX).await;
-            });
+            tasks.spawn(holding.unlock(u32::MAX));
         }
-        sleep(Duration::from_micros(self.rng.u64(..6_000))).await;
+        self.moment().await;
         self.desk.leave().await;
         while tasks.join_next().await.is_some() {}
     }
@@ -120,20 +117,34 @@ impl Player {
     }
 
     async fn close_beside_requests(mut self) {
+        let all_go = self.rng.bool();
         let mut tasks = JoinSet::new();
         for name in 0..self.rng.usize(5..60) {
             let (home, seat, wanted) =
                 (Arc::clone(&self.home), Arc::clone(&self.seat), self.wanted(name));
-            let manner = if self.rng.bool() { Manner::Lock } else { Manner::Cancelled(millis(1)) };
-            let late = Duration::from_micros(self.rng.u64(..4_000));
+            let stays = !all_go && self.rng.bool();
+            let manner = if stays { Manner::Lock } else { Manner::Cancelled(millis(1)) };
             tasks.spawn(async move {
-                sleep(late).await;
                 drop(home.ask(&seat, &wanted, manner).await);
             });
         }
-        sleep(Duration::from_micros(self.rng.u64(..6_000))).await;
+        if all_go {
+            sleep(millis(self.rng.u64(2..60))).await;
+        } else {
+            self.moment().await;
+        }
         self.desk.leave().await;
         while tasks.join_next().await.is_some() {}
+    }
+
+    /// As long as it takes the others to send what they have to say; or some more.
+    async fn moment(&mut self) {
+        if self.rng.bool() {
+            return sleep(millis(self.rng.u64(..6))).await;
+        }
+        for _ in 0..self.rng.u32(1..5) {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// A thousand nested guards a second, and now and then a guard of another lock: all are dropped.
@@ -144,9 +155,7 @@ impl Player {
         let mut turn = 0;
         while clock::now() < 8 * SECOND {
             tick.tick().await;
-            for _ in 0..2 {
-                drop(lock.lock().await);
-            }
+            drop(join_all((0..6).map(|_| lock.lock())).await);
             turn += 1;
             if turn % 250 == 0 {
                 drop(self.ask(1, Manner::Lock).await);
@@ -293,7 +302,8 @@ impl Player {
     /// Two who ask to write are never inside together, wherever they are polled.
     async fn joins(self) {
         let lock = self.seat.client.rw_lock("book");
-        let write = async || {
+        let write = async |late: u64| {
+            sleep(millis(late)).await;
             let wanted =
                 Wanted { handle: Handle::Write(lock.clone()), queued: true, ..self.wanted(0) };
             let held =
@@ -301,7 +311,7 @@ impl Player {
             sleep(millis(100)).await;
             drop(held);
         };
-        tokio::join!(write(), write());
+        tokio::join!(write(0), write(50));
     }
 
     /// A number that was set holds for all, whatever they were made with.
@@ -326,14 +336,20 @@ impl Player {
         }
     }
 
-    /// Two of three parts are somebody else's for three seconds.
+    /// Two of three parts are somebody else's, one of them for three seconds.
     async fn late_part(self) {
-        let locks = ["a", "b", "c"].map(|name| self.seat.client.lock(name));
         if self.home.process == 0 {
-            let held = [locks[1].lock().await, locks[2].lock().await];
+            let locks = ["a", "b", "c"].map(|name| self.seat.client.lock(name));
+            let (one, other) = (locks[1].lock().await, locks[2].lock().await);
             until(3 * SECOND).await;
-            return drop(held);
+            drop(other);
+            until(9 * SECOND).await;
+            return drop(one);
         }
+        // Each part is of a server, and so of a client, of its own.
+        let seats = [Arc::clone(&self.seat), self.desk.open().await, self.desk.open().await];
+        let named = |(seat, name): (&Arc<Seat>, &str)| seat.client.lock(name);
+        let locks: Vec<_> = seats.iter().zip(["a", "b", "c"]).map(named).collect();
         until(500 * MILLI).await;
         let Ok(guard) = RedLock::new(locks).lease(Duration::from_secs(6)).lock().await else {
             return;
@@ -343,6 +359,36 @@ impl Player {
             let what = format!("free since 3 s, had at {:.3} s for {left:?}", now as f64 / 1e9);
             board::wrong("a majority is taken late", what);
         }
+        drop(guard);
+        self.desk.close(&seats[0]).await;
+        self.desk.close(&seats[1]).await;
+    }
+
+    /// Every holder lives and gives back, so nobody waits for a lease to end.
+    async fn takes_turns(self) {
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            let player = Self {
+                home: Arc::clone(&self.home),
+                seat: Arc::clone(&self.seat),
+                rng: Rng::with_seed(0),
+                desk: Arc::clone(&self.desk),
+            };
+            tasks.spawn(async move {
+                while clock::now() < 8 * SECOND {
+                    let started = clock::now();
+                    let Some(held) = player.ask(0, Manner::Lock).await else { continue };
+                    let took = clock::now() - started;
+                    if took > 2 * SECOND {
+                        let what = format!("{} ms, of a lease of 3 s", took / MILLI);
+                        board::wrong("somebody waited for a lease to end", what);
+                    }
+                    sleep(millis(1)).await;
+                    held.unlock(u32::MAX).await;
+                }
+            });
+        }
+        while tasks.join_next().await.is_some() {}
     }
 
     /// One attempt a second, whose answer is lost.

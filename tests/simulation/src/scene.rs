@@ -6,7 +6,7 @@ use fastrand::Rng;
 use parklock::Layout;
 
 use crate::clock::{MILLI, SECOND};
-use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, millis};
+use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, Which, millis};
 
 /// One of the plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Scene {
 
     /// Whether its processes do random work, as they do without a scene.
     pub fn is_work(self) -> bool {
-        matches!(self, Braces | LockTurn | KilledLinks | Crowd)
+        matches!(self, Braces | LockTurn | Crowd)
     }
 
     /// Sets the plan up for it.
@@ -137,7 +137,10 @@ impl Scene {
         let mut client = match (self, at) {
             (CloseBesideRenewals, _) => ClientPlan::usual(layout, millis(600)),
             (TryLoop | CutAttempts, _) => ClientPlan::usual(layout, Duration::from_secs(1)),
-            (ShortVisitor, 2) => usual().max_park(millis(100)),
+            (ShortVisitor, 2) => {
+                ClientPlan::usual(layout, Duration::from_secs(30)).max_park(millis(100))
+            }
+            (ShortVisitor, _) => ClientPlan::usual(layout, Duration::from_secs(30)),
             (NestedMaxHold, _) => {
                 ClientPlan::usual(layout, millis(600)).max_hold(Duration::from_secs(1))
             }
@@ -149,8 +152,11 @@ impl Scene {
             _ => usual(),
         };
         client.seed = rng.u64(..);
-        if self != NestedDrops {
-            let near = rng.u64(100_000..4 * MILLI);
+        if matches!(self, CloseBesideRenewals | CloseBesideRequests) {
+            // So far away that much is on its way at any moment.
+            client.way = (15 * MILLI, 18 * MILLI);
+        } else if self != NestedDrops {
+            let near = rng.u64(100_000..5 * MILLI);
             client.way = (near, near + rng.u64(1_000..MILLI));
         }
         client
@@ -167,9 +173,8 @@ impl Scene {
             SilentDelete => add(2 * SECOND + rng.u64(..SECOND), What::Delete { name: 0 }),
             DeletedHandOff => add(SECOND, What::Delete { name: 0 }),
             Stall => add(SECOND + rng.u64(..SECOND), What::Stall { long: 1_050 * MILLI }),
-            ForgedGrant => (0..60).for_each(|at| {
-                add(SECOND + at * 100 * MILLI, What::Forge { name: 0, form: 4 + 8 * at });
-            }),
+            // The waiter has given two signs of life by then: its first, and one when it could hear.
+            ForgedGrant => add(1_500 * MILLI, What::Forge { name: 0, form: 4, beat: 1 }),
             Braces => (1..8).for_each(|at| {
                 add(at * SECOND, What::Crash { client: at as usize % 3, back: 100 * MILLI });
             }),
@@ -178,20 +183,20 @@ impl Scene {
                     (0..50).for_each(|at| {
                         add(
                             SECOND + at * 100 * MILLI,
-                            What::Cut { client, link: 1, moment: Moment::Now },
+                            What::Cut { client, link: Which::Subscriber, moment: Moment::Now },
                         );
                     });
                     (0..10).for_each(|at| {
                         add(
                             SECOND + at * 500 * MILLI,
-                            What::Cut { client, link: 0, moment: Moment::Now },
+                            What::Cut { client, link: Which::Command, moment: Moment::Now },
                         );
                     });
                 }
             }
             CutAttempts => (1..10).for_each(|at| {
-                let moment = Moment::AfterRequest;
-                add(at * SECOND, What::Cut { client: 0, link: 0, moment });
+                let moment = Moment::Silent;
+                add(at * SECOND + 9 * MILLI, What::Cut { client: 0, link: Which::Command, moment });
             }),
             _ => {}
         }

@@ -1,10 +1,11 @@
 //! A server with its clock and its troubles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use parklock_simulated_server::{Conn, Reply, Server, Version};
 
 use crate::clock::{self, MICRO};
+use crate::net::Arrival;
 
 /// The server's time when the world begins, in microseconds.
 const EPOCH: u64 = 1_700_000_000_000_000;
@@ -20,6 +21,8 @@ pub struct Station {
     /// Until when each request takes it so long.
     pub slow: (u64, u64),
     free_at: u64,
+    /// What has arrived and waits, with its connection of the network.
+    pub backlog: VecDeque<(u64, Arrival)>,
 }
 
 impl Station {
@@ -32,6 +35,7 @@ impl Station {
             down_until: 0,
             slow: (0, 0),
             free_at: 0,
+            backlog: VecDeque::new(),
         }
     }
 

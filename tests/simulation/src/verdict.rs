@@ -2,8 +2,8 @@
 
 use crate::board::{self, Wrong};
 use crate::judge::history::{History, Violation};
-use crate::judge::{Claim, Epochs, rules};
-use crate::plan::{Kind, Plan};
+use crate::judge::{Break, Claim, Epochs, rules};
+use crate::plan::{Fault, Kind, Plan, What};
 
 /// Everything that was wrong, the first first.
 pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
@@ -17,6 +17,7 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
         (claims, breaks, std::mem::take(&mut board.restarts), std::mem::take(&mut board.wrongs))
     });
     claims.sort_by_key(|claim| claim.acquired);
+    let forgotten = forgotten_counters(plan, &breaks);
     let epochs = Epochs(breaks);
     wrongs.extend(exclusion(&claims, &epochs));
     let mut counted = Vec::new();
@@ -30,10 +31,29 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
     let counted: Vec<Claim> =
         claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
-    let fell = rules::tokens(&counted);
-    wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
+    for claims in counted.chunk_by(|a, b| before(&forgotten, a) == before(&forgotten, b)) {
+        let fell = rules::tokens(claims);
+        wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
+    }
     wrongs.sort_by_key(|wrong| wrong.at);
     wrongs
+}
+
+/// When Redis lost its token counter although its clock had been set back: then it may begin again with less, as
+/// docs/guarantees.md says. From such a moment on, tokens are judged anew.
+fn forgotten_counters(plan: &Plan, breaks: &[Break]) -> Vec<u64> {
+    let is_set_back = |fault: &&Fault| matches!(fault.what, What::Clock { by } if by < 0);
+    let set_back = plan.faults.iter().filter(is_set_back).map(|fault| fault.at).min();
+    let after =
+        |one: &&Break| set_back.is_some_and(|set_back| one.lock.is_none() && one.to >= set_back);
+    let mut moments: Vec<u64> = breaks.iter().filter(after).map(|one| one.from).collect();
+    moments.sort_unstable();
+    moments
+}
+
+/// How many of these moments were before a claim.
+fn before(moments: &[u64], claim: &Claim) -> usize {
+    moments.partition_point(|moment| *moment <= claim.acquired)
 }
 
 fn exclusion(claims: &[Claim], epochs: &Epochs) -> Vec<Wrong> {

@@ -14,7 +14,7 @@ use crate::caller::{Asking, Holding, Home, Manner, Wanted, heard};
 use crate::clock::{self, MILLI};
 use crate::desk::{Desk, Seat};
 use crate::held::{Handle, Held};
-use crate::plan::{Kind, Name, millis};
+use crate::plan::{Kind, Name, millis, nanos};
 
 /// So many readers there never are.
 const ALL: u64 = 1 << 20;
@@ -258,7 +258,7 @@ impl Step {
             ..self.plain(name)
         };
         let Some(first) = self.ask(&outer, Manner::Lock).await else { return };
-        let (confirmed, token) = (first.call.since, first.view().token());
+        let (confirmed, token) = (first.confirmed, first.view().token());
         let mut holds = vec![first];
         for _ in 0..self.rng.usize(1..3) {
             let long = self.time();
@@ -411,10 +411,15 @@ impl Step {
                 }
             });
         }
-        match latch.wait_for(millis(2_000)).await {
-            // Redisson takes a latch that its server has lost for an open one.
+        let wanted = self.plain(name);
+        let asking = Asking::new(&self.home.call(&self.seat, &wanted, Patience::None));
+        let open = latch.wait_for(millis(2_000)).await;
+        drop(asking);
+        match open {
+            // Redisson takes a latch that is gone, with its server's data or its lease, for an open one.
             Ok(true)
                 if counted.load(std::sync::atomic::Ordering::Relaxed) < count
+                    && clock::now() < since + nanos(self.home.setup().watchdog) / 2
                     && board::with(|board| board.is_kept(since)) =>
             {
                 board::wrong("a latch opened before all had counted", self.owner());

@@ -27,6 +27,9 @@ use crate::work::{self, Order};
 /// How often the judge looks at the key space.
 const LOOK: u64 = 10 * MILLI;
 
+/// So long after a client was closed, what it had sent has arrived.
+const ARRIVED: u64 = 60 * MILLI;
+
 /// Something that happens at a time.
 pub enum Event {
     Arrival(u64, Arrival),
@@ -37,6 +40,13 @@ pub enum Event {
     Remember(usize),
     Start(usize),
     Resume(usize),
+    /// A server is ready for what has waited.
+    Serve(usize),
+    /// A client has been closed for some time.
+    Closed {
+        process: usize,
+        seat: u64,
+    },
     Tick,
     Look,
 }
@@ -128,7 +138,7 @@ impl World {
     /// Lives through the whole plan, and says how long that took in its own time.
     pub fn run(&mut self) -> u64 {
         self.until(self.plan.length, |_| false);
-        let patience = self.plan.length + self.patience();
+        let patience = self.plan.length.max(self.plan.mended()) + self.patience();
         self.until(patience, Self::is_over);
         self.watch.all_ended(&self.berths, &self.plan);
         let rest = clock::now() + self.leftover();
@@ -191,6 +201,8 @@ impl World {
             }
             Event::Start(process) => self.start(process),
             Event::Resume(process) => drop(self.dirty.insert(process)),
+            Event::Serve(at) => self.serve_backlog(at),
+            Event::Closed { process, seat } => self.watch_closed(process, seat),
             Event::Tick => self.tick(),
             Event::Look => {
                 self.watch.look(&mut self.stations[self.primary]);
@@ -297,14 +309,37 @@ impl World {
         }
     }
 
+    /// What reaches a server that is not ready waits there, in its order.
     fn arrive_up(&mut self, id: u64, arrival: Arrival) {
+        let Some(at) = self.net.links.get(&id).map(|link| link.station) else { return };
+        let station = &mut self.stations[at];
+        let (ready, is_first) = (station.ready_at(), station.backlog.is_empty());
+        if is_first && ready <= clock::now() {
+            return self.serve(id, arrival);
+        }
+        station.backlog.push_back((id, arrival));
+        if is_first {
+            self.at(ready, Event::Serve(at));
+        }
+    }
+
+    /// Works off what has waited, as far as the server is ready.
+    fn serve_backlog(&mut self, at: usize) {
+        loop {
+            let station = &mut self.stations[at];
+            let ready = station.ready_at();
+            if ready > clock::now() {
+                return self.at(ready, Event::Serve(at));
+            }
+            let Some((id, arrival)) = station.backlog.pop_front() else { return };
+            self.serve(id, arrival);
+        }
+    }
+
+    fn serve(&mut self, id: u64, arrival: Arrival) {
         let Some(link) = self.net.links.get(&id) else { return };
         let (process, at, conn) = (link.process, link.station, link.conn);
         let station = &mut self.stations[at];
-        let ready = station.ready_at();
-        if ready > clock::now() {
-            return self.at(ready, Event::Arrival(id, arrival));
-        }
         match (arrival, conn) {
             (Arrival::Client, _) if clock::now() < station.down_until => {
                 self.net.refuse(id);
@@ -355,7 +390,10 @@ impl World {
                 Question::Unchanged { seat, name, caller } => {
                     self.watch_unchanged(seat, name, &caller)
                 }
-                Question::Closed { process, seat } => self.watch_closed(process, seat),
+                // What was sent before it may arrive after it.
+                Question::Closed { process, seat } => {
+                    self.at(clock::now() + ARRIVED, Event::Closed { process, seat });
+                }
             }
         }
     }
