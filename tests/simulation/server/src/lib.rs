@@ -15,14 +15,23 @@
 //! - Libraries of scripts that ours do not use: `cjson`, `bit`, `struct`, `cmsgpack`, `os`, `math.random`.
 //! - The line in an error of `local call = redis.call; return call(...)`: only a direct `return redis.call(...)` has it.
 //! - Keys that are over, which scripts on a replica of Redis 6.2 still see.
+//! - The end of a listener's connection when the access list takes its channels away.
+//! - What `CLIENT` and `PUBSUB` have beside the few subcommands that the library and the simulation use.
+//! - How a long inline request is refused whose end comes with the bytes that make it too long.
 //! - The crash of Redis 7.0 over an uncaught `error({})`.
 
+mod admission;
+mod channels;
+mod clients;
 mod commands;
 mod connection;
+mod denial;
 mod glob;
 mod keys;
 mod lua;
 mod number;
+mod outbox;
+mod refusal;
 mod reply;
 mod resp;
 mod server;

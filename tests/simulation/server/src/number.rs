@@ -10,14 +10,20 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
         [b'1'..=b'9', rest @ ..] if rest.len() < 19 && rest.iter().all(u8::is_ascii_digit) => {}
         _ => return None,
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    // There is one more negative number than there are positive ones.
+    let negative = digits
+        .iter()
+        .try_fold(0_i64, |sum, digit| sum.checked_mul(10)?.checked_sub(i64::from(digit - b'0')))?;
+    if digits.len() < text.len() { Some(negative) } else { negative.checked_neg() }
 }
 
-/// A number as C's `strtod` reads it, the whole of the text.
-pub(crate) fn double(text: &[u8]) -> Option<f64> {
+/// A number as C's `strtod` reads it, the whole of the text. Valkey reads with a function of its own, which knows no
+/// hexadecimal numbers.
+pub(crate) fn double(text: &[u8], version: Version) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let hex = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"));
+    let hex = hex.filter(|_| !version.is_valkey());
     let value = match hex {
         Some(digits) => {
             hexadecimal(digits)?.copysign(if text.starts_with('-') { -1.0 } else { 1.0 })
@@ -85,7 +91,8 @@ pub(crate) fn general(value: f64) -> String {
 /// The shortest text that is read as the same number, as newer servers write it.
 fn shortest(value: f64) -> String {
     let negative_zero = value == 0.0 && value.is_sign_negative();
-    if value == value.trunc() && value.abs() < 9.2e18 && !negative_zero {
+    // Half of what an integer can be, which the server takes for safe.
+    if value == value.trunc() && value.abs() <= (i64::MAX / 2) as f64 && !negative_zero {
         return (value as i64).to_string();
     }
     if value.is_nan() || value.is_infinite() {
@@ -106,7 +113,8 @@ fn shortest(value: f64) -> String {
 
 /// A C cast to a 64-bit integer, as x86-64 carries it out.
 pub(crate) fn truncated(value: f64) -> i64 {
-    let fits = value >= -9_223_372_036_854_775_808.0 && value < 9_223_372_036_854_775_808.0;
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    let fits = (-END..END).contains(&value);
     if fits { value as i64 } else { i64::MIN }
 }
 
@@ -128,13 +136,14 @@ pub(crate) fn write_integer(out: &mut Vec<u8>, value: i64) {
 
 /// The end of a span of scores: as a score, but looser about what stands before it.
 ///
-/// C reads it to its first NUL, past blanks in front; nothing at all is 0, and what is too large is infinite.
-pub(crate) fn bound(text: &[u8]) -> Option<f64> {
+/// It is read to its first NUL; nothing at all is 0, and what is too large is infinite. C reads past blanks in front,
+/// Valkey does not.
+pub(crate) fn bound(text: &[u8], version: Version) -> Option<f64> {
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-    let text = text[..end].trim_ascii_start();
+    let text = if version.is_valkey() { &text[..end] } else { text[..end].trim_ascii_start() };
     if end == 0 {
         return Some(0.0);
     }
     let read: Option<f64> = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    double(text).or(read).filter(|value| !value.is_nan())
+    double(text, version).or(read).filter(|value| !value.is_nan())
 }

@@ -16,9 +16,9 @@ pub enum Reply {
     /// Nothing, where there might be an array. RESP3 makes no difference.
     NilArray,
     /// `*2 ...`
-    Array(Vec<Reply>),
+    Array(Vec<Self>),
     /// Keys and values in turn: a map in RESP3, an array in RESP2.
-    Map(Vec<Reply>),
+    Map(Vec<Self>),
     /// A number in RESP3, its text in RESP2.
     Double(f64),
     /// Members with scores: pairs in RESP3, flat in RESP2.
@@ -26,7 +26,7 @@ pub enum Reply {
     /// Text for people: verbatim in RESP3, a bulk in RESP2.
     Text(Vec<u8>),
     /// What is sent unasked: a push in RESP3, an array in RESP2.
-    Push(Vec<Reply>),
+    Push(Vec<Self>),
 }
 
 impl Reply {
@@ -74,6 +74,11 @@ impl From<Option<Vec<u8>>> for Reply {
 
 /// A command's work: what it answers, or the error that ended it.
 pub(crate) type Answer = Result<Reply, Reply>;
+
+/// An answer and an error are both something to send.
+pub(crate) fn flatten(answer: Answer) -> Reply {
+    answer.unwrap_or_else(|error| error)
+}
 
 /// Why a command does nothing, in the words that all versions share.
 pub(crate) mod refusal {

@@ -7,10 +7,10 @@ use crate::connection::{Conn, Connection};
 use crate::keys::{DATABASES, Database};
 use crate::lua::Scripts;
 use crate::number;
-use crate::reply::{Answer, Reply, refusal};
-use crate::resp::Malformed;
+use crate::reply::{Answer, Reply, flatten, refusal};
+use crate::resp::{Malformed, Rules};
 use crate::snapshot::{Entry, Snapshot};
-use crate::state::{Caller, State, flatten};
+use crate::state::{Caller, State};
 use crate::version::Version;
 
 /// One server process and its key space.
@@ -61,7 +61,10 @@ impl Server {
         if state.hang_ups.contains(&conn) {
             return None;
         }
-        match state.connections.get_mut(&conn)?.parser.next() {
+        let version = state.version;
+        let connection = state.connections.get_mut(&conn)?;
+        let rules = Rules { version, logged_in: connection.logged_in };
+        match connection.parser.next(rules) {
             Ok(request) => request,
             Err(Malformed(text)) => {
                 state.send(conn, &Reply::error(format!("ERR Protocol error: {text}")));
@@ -133,13 +136,12 @@ impl Server {
         let unknown = || Err(self.state.borrow().unknown_subcommand(words));
         match (&*words[1].to_ascii_uppercase(), &words[2..]) {
             (b"LOAD", [text]) => self.scripts.load(text).map(Reply::bulk),
-            (b"EXISTS", hashes) if !hashes.is_empty() => Ok(Reply::Array(
+            (b"EXISTS", hashes) => Ok(Reply::Array(
                 hashes.iter().map(|hash| self.scripts.knows(hash).into()).collect(),
             )),
-            (b"FLUSH", [] | [_]) => {
-                let known =
-                    |word: &&[u8]| matches!(&*word.to_ascii_uppercase(), b"ASYNC" | b"SYNC");
-                if words.get(2).is_some_and(|word| !known(word)) {
+            (b"FLUSH", how) => {
+                let known = |word: &[u8]| matches!(&*word.to_ascii_uppercase(), b"ASYNC" | b"SYNC");
+                if how.len() > 1 || !how.iter().all(|word| known(word)) {
                     return Err(Reply::error("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
                 }
                 self.scripts.flush();
@@ -246,7 +248,7 @@ impl Server {
         let now = state.now_ms();
         state.keys = vec![Database::default(); DATABASES];
         for entry in entries {
-            let ends = (entry.pttl >= 0).then_some(now + entry.pttl);
+            let ends = (entry.pttl >= 0).then(|| now.saturating_add(entry.pttl));
             state.keys[entry.database].put(&entry.key, (&entry.content).into(), ends);
         }
     }

@@ -3,9 +3,11 @@
 use super::owned;
 use crate::keys::DATABASES;
 use crate::number;
+use crate::refusal::c_text;
 use crate::reply::{Answer, Reply, refusal};
 use crate::resp::Protocol;
-use crate::state::{Caller, State, c_text};
+use crate::state::{Caller, State};
+use crate::version::Version;
 
 pub(super) fn ping(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     if words.len() > 2 {
@@ -77,12 +79,12 @@ pub(super) fn hello(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answe
                 after
             }
             (b"SETNAME", [wanted, after @ ..]) => {
-                check_name(wanted)?;
+                check_name(wanted, state.version)?;
                 name = Some(*wanted);
                 after
             }
             _ => {
-                let option = c_text(option, 128);
+                let option = c_text(option, usize::MAX);
                 return Err(Reply::error(format!("ERR Syntax error in HELLO option '{option}'")));
             }
         };
@@ -91,10 +93,12 @@ pub(super) fn hello(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answe
         state.log_in(caller, who, password)?;
     }
     if !state.is_logged_in(caller) {
-        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
-                    <proto> AUTH <user> <pass> option can be used to authenticate the client and select the \
-                    RESP protocol version at the same time";
-        return Err(Reply::error(text));
+        let protocol = if state.version.is_valkey() { "<proto> " } else { "" };
+        return Err(Reply::error(format!(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO {protocol}AUTH \
+             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
+             the same time"
+        )));
     }
     if let Some(name) = name {
         state.set_name(caller, name);
@@ -119,8 +123,10 @@ fn greeting(state: &State, caller: Caller) -> Reply {
     Reply::Map(items)
 }
 
-fn check_name(name: &[u8]) -> Result<(), Reply> {
-    let fine = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+/// Valkey looks at no more than comes before the first NUL.
+fn check_name(name: &[u8], version: Version) -> Result<(), Reply> {
+    let end = name.iter().position(|byte| *byte == 0 && version.is_valkey());
+    let fine = name[..end.unwrap_or(name.len())].iter().all(|byte| (b'!'..=b'~').contains(byte));
     fine.then_some(()).ok_or_else(|| {
         Reply::error("ERR Client names cannot contain spaces, newlines or special characters.")
     })
@@ -131,11 +137,11 @@ pub(super) fn client(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
         (b"ID", []) => Ok(Reply::Integer(caller.conn.map_or(0, |conn| conn.0 as i64))),
         (b"GETNAME", []) => Ok(state.name(caller).filter(|name| !name.is_empty()).into()),
         (b"SETNAME", [name]) => {
-            check_name(name)?;
+            check_name(name, state.version)?;
             state.set_name(caller, name);
             Ok(Reply::ok())
         }
-        (b"SETINFO", [_, _]) if state.version.is_valkey() => set_info(words),
+        (b"SETINFO", [_, _]) if state.version.is_valkey() => set_info(words, state.version),
         (b"KILL", [_address]) => Err(Reply::error("ERR No such client")),
         (b"KILL", []) if state.version.is_6() => Err(refusal::syntax()),
         (b"KILL", filters) if !filters.is_empty() => kill(state, caller, filters),
@@ -143,16 +149,15 @@ pub(super) fn client(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
     }
 }
 
-fn set_info(words: &[&[u8]]) -> Answer {
-    let attribute = words[2].to_ascii_lowercase();
-    if !matches!(&*attribute, b"lib-name" | b"lib-ver") {
-        let named = String::from_utf8_lossy(words[2]);
+fn set_info(words: &[&[u8]], version: Version) -> Answer {
+    let named = c_text(words[2], usize::MAX);
+    let attribute = named.to_ascii_lowercase();
+    if !matches!(&*attribute, "lib-name" | "lib-ver") {
         return Err(Reply::error(format!("ERR Unrecognized option '{named}'")));
     }
-    if check_name(words[3]).is_err() {
-        let named = String::from_utf8_lossy(&attribute).into_owned();
+    if check_name(words[3], version).is_err() {
         return Err(Reply::error(format!(
-            "ERR {named} cannot contain spaces, newlines or special characters."
+            "ERR {attribute} cannot contain spaces, newlines or special characters."
         )));
     }
     Ok(Reply::ok())
@@ -176,8 +181,8 @@ fn kill(state: &mut State, caller: Caller, filters: &[&[u8]]) -> Answer {
             }
             (b"TYPE", b"normal") => listens = Some(false),
             (b"TYPE", b"pubsub") => listens = Some(true),
-            (b"TYPE", unknown) => {
-                let unknown = String::from_utf8_lossy(unknown);
+            (b"TYPE", _) => {
+                let unknown = c_text(filter[1], usize::MAX);
                 return Err(Reply::error(format!("ERR Unknown client type '{unknown}'")));
             }
             (b"SKIPME", b"yes") => skip_me = true,

@@ -7,7 +7,7 @@ use crate::reply::{Answer, Reply, refusal};
 use crate::state::{Caller, State};
 
 pub(super) fn hset(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
-    if words.len() % 2 != 0 {
+    if !words.len().is_multiple_of(2) {
         return Err(Reply::error("ERR wrong number of arguments for 'hset' command"));
     }
     let (keys, now) = there(state, caller);

@@ -4,8 +4,9 @@ use super::set_options::invalid_expire;
 use super::{owned, there};
 use crate::glob;
 use crate::number;
+use crate::refusal::c_text;
 use crate::reply::{Answer, Reply, refusal};
-use crate::state::{Caller, State, c_text};
+use crate::state::{Caller, State};
 
 pub(super) fn del(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     let (keys, now) = there(state, caller);
@@ -75,7 +76,7 @@ impl Condition {
                 b"GT" => condition.later = true,
                 b"LT" => condition.earlier = true,
                 _ => {
-                    let word = c_text(word, 128);
+                    let word = c_text(word, usize::MAX);
                     return Err(Reply::error(format!("ERR Unsupported option {word}")));
                 }
             }

@@ -39,7 +39,6 @@ fn pop(
     words: &[&[u8]],
     at: fn(&mut List) -> Option<Vec<u8>>,
 ) -> Answer {
-    let version = state.version;
     let (keys, now) = there(state, caller);
     if words.len() > 3 {
         let name = String::from_utf8_lossy(words[0]).to_lowercase();
@@ -55,7 +54,6 @@ fn pop(
     };
     let reply = match count {
         None => at(list).into(),
-        Some(0) if version.is_6() => Reply::NilArray,
         Some(count) => {
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(list.len());
             Reply::Array((0..count).filter_map(|_| at(list)).map(Reply::Bulk).collect())
@@ -87,9 +85,19 @@ pub(super) fn lrange(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
     Ok(Reply::Array(list.range(range).map(|item| Reply::Bulk(owned(item))).collect()))
 }
 
+/// What Valkey says of the one integer that has no negative.
+fn out_of_range() -> Reply {
+    let text = "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+    Reply::error(text)
+}
+
 pub(super) fn lrem(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let version = state.version;
     let (keys, now) = there(state, caller);
     let count = number::integer(words[2]).ok_or_else(refusal::not_an_integer)?;
+    if version.is_valkey() && count == i64::MIN {
+        return Err(out_of_range());
+    }
     let Some(list) = keys.get_mut::<List>(words[1], now)? else { return Ok(Reply::Integer(0)) };
     let mut left = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let before = list.len();
@@ -120,6 +128,9 @@ pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
             number.ok_or_else(|| Reply::error(format!("ERR {name} can't be negative")))
         };
         match &*name.to_ascii_uppercase() {
+            b"RANK" if version.is_valkey() && number::integer(value) == Some(i64::MIN) => {
+                return Err(out_of_range());
+            }
             b"RANK" => rank = number::integer(value).ok_or_else(refusal::not_an_integer)?,
             b"COUNT" => count = Some(positive("COUNT")?),
             b"MAXLEN" => most = positive("MAXLEN")?,
@@ -149,7 +160,8 @@ pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
         true => Box::new(list.iter().enumerate()),
         false => Box::new(list.iter().enumerate().rev()),
     };
-    let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
+    // The negative of the least integer is itself, so that the first match is far enough.
+    let skipped = usize::try_from(rank.wrapping_abs().max(1) - 1).unwrap_or(usize::MAX);
     let found = forward.take(as_many(most)).filter(|(_, item)| *item == words[2]).skip(skipped);
     let mut found = found.map(|(place, _)| Reply::count(place));
     Ok(match count {

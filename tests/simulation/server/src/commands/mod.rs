@@ -8,6 +8,7 @@ mod operator;
 mod pubsub;
 mod set_options;
 mod string;
+pub(crate) mod subcommand;
 mod zset;
 
 use crate::keys::Database;
@@ -45,13 +46,22 @@ impl Command {
         self.flags & flag != 0
     }
 
-    pub(crate) fn takes(&self, words: usize, version: Version) -> bool {
-        let (words, mut arity) = (words as i64, i64::from(self.arity));
-        if version.is_6() && matches!(self.name, "expire" | "pexpire") {
-            arity = 3; // NX, XX, GT and LT came with 7.0
-        }
-        if arity < 0 { words >= -arity } else { words == arity }
+    /// Whether it is carried out while the data is being loaded.
+    pub(crate) fn may_while_loading(&self, version: Version) -> bool {
+        self.is(LOADING) && !(version.is_6() && self.name == "echo")
     }
+
+    pub(crate) fn takes(&self, words: usize, version: Version) -> bool {
+        // NX, XX, GT and LT came with 7.0.
+        let old = version.is_6() && matches!(self.name, "expire" | "pexpire");
+        takes(if old { 3 } else { self.arity }, words)
+    }
+}
+
+/// Whether an arity allows so many words.
+fn takes(arity: i32, words: usize) -> bool {
+    let (arity, words) = (i64::from(arity), words as i64);
+    if arity < 0 { words >= -arity } else { words == arity }
 }
 
 /// Finds a command by its name in any case.
@@ -78,7 +88,7 @@ static COMMANDS: &[Command] = commands! {
     "decr" 2 WRITE | GROWS, string::decr;
     "decrby" 3 WRITE | GROWS, string::decrby;
     "del" -2 WRITE, keyspace::del;
-    "echo" 2 0, connection::echo;
+    "echo" 2 LOADING, connection::echo;
     "eval" -3 NO_SCRIPT, operator::script_in_script;
     "evalsha" -3 NO_SCRIPT, operator::script_in_script;
     "exists" -2 0, keyspace::exists;

@@ -2,6 +2,7 @@
 
 use super::owned;
 use crate::glob;
+use crate::refusal::c_text;
 use crate::reply::{Answer, Reply};
 use crate::state::{Caller, State};
 
@@ -47,6 +48,12 @@ pub(super) fn pubsub(state: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
             let pattern = words.get(2).copied().unwrap_or(b"*");
             let matching = channels.keys().filter(|channel| glob::matches(pattern, channel));
             Ok(Reply::Array(matching.map(|channel| Reply::Bulk(channel.clone())).collect()))
+        }
+        b"CHANNELS" if !state.version.is_6() => {
+            let named = c_text(words[1], 128);
+            Err(Reply::error(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{named}'. Try PUBSUB HELP."
+            )))
         }
         b"NUMPAT" if words.len() == 2 => Ok(Reply::Integer(0)),
         _ => Err(state.unknown_subcommand(words)),

@@ -47,7 +47,13 @@ pub(super) fn incrby(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
 
 pub(super) fn decrby(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     let by = number::integer(words[2]).ok_or_else(refusal::not_an_integer)?;
-    let by = by.checked_neg().ok_or_else(|| Reply::error("ERR decrement would overflow"))?;
+    let Some(by) = by.checked_neg() else {
+        // To 6.2, the negative of the least integer is itself.
+        return match state.version.is_6() {
+            true => add(state, caller, words[1], by),
+            false => Err(Reply::error("ERR decrement would overflow")),
+        };
+    };
     add(state, caller, words[1], by)
 }
 

@@ -5,6 +5,7 @@ use crate::keys::Zset;
 use crate::number;
 use crate::reply::{Answer, Reply, refusal};
 use crate::state::{Caller, State};
+use crate::version::Version;
 
 /// What ZADD is asked for beside its members.
 #[derive(Debug, Default)]
@@ -62,14 +63,15 @@ impl Manner {
 }
 
 pub(super) fn zadd(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let version = state.version;
     let (keys, now) = there(state, caller);
     let (manner, options) = Manner::parse(&words[2..]);
     let pairs = &words[2 + options..];
-    if pairs.is_empty() || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(refusal::syntax());
     }
     manner.check(pairs.len() / 2)?;
-    let score = |pair: &[&[u8]]| number::double(pair[0]).ok_or_else(refusal::not_a_float);
+    let score = |pair: &[&[u8]]| number::double(pair[0], version).ok_or_else(refusal::not_a_float);
     let scores = pairs.chunks(2).map(score).collect::<Result<Vec<_>, _>>()?;
     let there_already = keys.get::<Zset>(words[1], now)?.is_some();
     if !there_already && manner.only_there {
@@ -79,8 +81,8 @@ pub(super) fn zadd(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
     let (mut added, mut updated, mut last) = (0, 0, None);
     for (pair, mut score) in pairs.chunks(2).zip(scores) {
         let before = zset.score(pair[1]);
-        if manner.incr && (before.is_none() || !manner.only_new) {
-            score += before.unwrap_or(0.0);
+        if let Some(before) = before.filter(|_| manner.incr && !manner.only_new) {
+            score += before;
             if score.is_nan() {
                 return Err(Reply::error("ERR resulting score is not a number (NaN)"));
             }
@@ -92,7 +94,8 @@ pub(super) fn zadd(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
         added += usize::from(before.is_none());
         if before != Some(score) {
             updated += usize::from(before.is_some());
-            zset.set(pair[1], score);
+            // A small set keeps a whole number as an integer, which has no minus zero; 6.2 keeps its text.
+            zset.set(pair[1], if version.is_6() { score } else { score + 0.0 });
         }
     }
     keys.drop_if_empty(words[1]);
@@ -122,8 +125,8 @@ pub(super) fn zrem(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
 }
 
 pub(super) fn zremrangebyscore(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let span = Span::parse(words[2], words[3], state.version)?;
     let (keys, now) = there(state, caller);
-    let span = Span::parse(words[2], words[3])?;
     let Some(zset) = keys.get_mut::<Zset>(words[1], now)? else { return Ok(Reply::Integer(0)) };
     let gone = zset.remove_where(|score| span.contains(score));
     keys.drop_if_empty(words[1]);
@@ -138,11 +141,11 @@ struct Span {
 }
 
 impl Span {
-    fn parse(least: &[u8], most: &[u8]) -> Result<Self, Reply> {
+    fn parse(least: &[u8], most: &[u8], version: Version) -> Result<Self, Reply> {
         let end = |text: &[u8]| {
             let (text, left_out) =
                 text.strip_prefix(b"(").map_or((text, false), |rest| (rest, true));
-            Some((number::bound(text)?, left_out))
+            Some((number::bound(text, version)?, left_out))
         };
         let ends = end(least).zip(end(most));
         let (least, most) = ends.ok_or_else(|| Reply::error("ERR min or max is not a float"))?;
@@ -182,7 +185,8 @@ impl Shape {
                 _ => return Err(refusal::syntax()),
             }
         }
-        if shape.limit.is_some() && !shape.by_score {
+        // A LIMIT of -1 is as good as none.
+        if shape.limit.is_some_and(|(_, count)| count != -1) && !shape.by_score {
             let text = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
             return Err(Reply::error(text));
         }
@@ -191,12 +195,13 @@ impl Shape {
 }
 
 pub(super) fn zrange(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let version = state.version;
     let (keys, now) = there(state, caller);
     let shape = Shape::parse(&words[4..])?;
     let found: Vec<(Vec<u8>, f64)> = if shape.by_score {
         let (least, most) =
             if shape.backwards { (words[3], words[2]) } else { (words[2], words[3]) };
-        let span = Span::parse(least, most)?;
+        let span = Span::parse(least, most, version)?;
         let zset = keys.get::<Zset>(words[1], now)?;
         let members = zset.map_or(&[][..], Zset::members).iter();
         let inside = members.filter(|(_, score)| span.contains(*score)).cloned();

@@ -2,9 +2,9 @@
 
 use mlua::{IntoLua, Lua, MultiValue, Table, Value};
 
+use crate::admission::Barred;
 use crate::number;
 use crate::reply::Reply;
-use crate::state::Barred;
 use crate::version::Version;
 
 /// The arguments of a call, one behind the other; where each of them ends.
@@ -107,11 +107,16 @@ fn from_table(table: &Table, version: Version) -> Reply {
     Reply::Array(items)
 }
 
+/// A text of a table, as C reads it: to its first NUL.
 fn text_of(table: &Table, name: &str) -> Option<Vec<u8>> {
     match table.raw_get(name) {
-        Ok(Value::String(text)) => Some(text.as_bytes().to_vec()),
+        Ok(Value::String(text)) => Some(to_nul(&text.as_bytes()).to_vec()),
         _ => None,
     }
+}
+
+fn to_nul(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// What a script is told whose error nobody caught.
@@ -122,7 +127,7 @@ pub(super) fn failure(error: &Value, hash: &str, version: Version) -> Reply {
             text.extend_from_slice(
                 format!("ERR Error running script (call to f_{hash}): ").as_bytes(),
             );
-            text.extend_from_slice(message.as_bytes().trim_ascii_end());
+            text.extend_from_slice(to_nul(&message.as_bytes()));
         }
         Value::Table(table) => {
             text = text_of(table, "err").unwrap_or_else(|| b"ERR unknown error".to_vec());
@@ -159,7 +164,7 @@ pub(super) fn error_reply(lua: &Lua, args: &MultiValue, version: Version) -> mlu
     if version.is_6() {
         return single(lua, "err", &text);
     }
-    let bare = text.strip_prefix(b"-").unwrap_or(&text);
+    let bare = to_nul(text.strip_prefix(b"-").unwrap_or(&text));
     let code: &[u8] = if bare.contains(&b' ') { b"" } else { b"ERR " };
     single(lua, "err", &[code, bare].concat())
 }

@@ -9,8 +9,9 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
+use crate::admission::Barred;
 use crate::reply::Reply;
-use crate::state::{Barred, Caller, State};
+use crate::state::{Caller, State};
 use crate::version::Version;
 
 /// The name by which errors call a script.
@@ -21,6 +22,8 @@ const PRELUDE: &str = "=prelude";
 pub(crate) struct Scripts {
     lua: Lua,
     run: Function,
+    /// Lua's own, which says in bytes what it does not understand.
+    loadstring: Function,
     known: BTreeMap<String, Function>,
     version: Version,
     state: Rc<RefCell<State>>,
@@ -34,24 +37,30 @@ impl std::fmt::Debug for Scripts {
 
 impl Scripts {
     pub(crate) fn new(version: Version, state: Rc<RefCell<State>>) -> Self {
-        let (lua, run) = sandbox(version, &state).expect("the prelude is sound");
-        Self { lua, run, known: BTreeMap::new(), version, state }
+        let (lua, run, loadstring) = sandbox(version, &state).expect("the prelude is sound");
+        Self { lua, run, loadstring, known: BTreeMap::new(), version, state }
     }
 
     /// Compiles a script, if it is new; its hash.
     pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
         let hash = sha1_smol::Sha1::from(text).digest().to_string();
         if !self.known.contains_key(&hash) {
-            let compiled = self.compile(&source::without_tail_calls(text));
-            let compiled = compiled.map_err(|error| does_not_compile(&error))?;
+            let compiled = self.compile(&source::without_tail_calls(text))?;
             self.known.insert(hash.clone(), compiled);
         }
         Ok(hash)
     }
 
-    fn compile(&self, text: &[u8]) -> mlua::Result<Function> {
-        let chunk = self.lua.load(text.to_vec()).set_name(SCRIPT);
-        chunk.set_mode(mlua::chunk::ChunkMode::Text).into_function()
+    fn compile(&self, text: &[u8]) -> Result<Function, Reply> {
+        type Compiled = (Option<Function>, Option<mlua::LuaString>);
+        let text = self.lua.create_string(text);
+        let compiled = text.and_then(|text| self.loadstring.call::<Compiled>((text, SCRIPT)));
+        match compiled {
+            Ok((Some(script), _)) => Ok(script),
+            Ok((None, Some(message))) => Err(does_not_compile(&message.as_bytes())),
+            Ok((None, None)) => Err(does_not_compile(b"")),
+            Err(error) => Err(does_not_compile(error.to_string().as_bytes())),
+        }
     }
 
     pub(crate) fn knows(&self, hash: &[u8]) -> bool {
@@ -96,6 +105,11 @@ impl Scripts {
     }
 
     fn table(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        // A `str` goes straight onto Lua's stack, and nearly every word is one.
+        let texts = words.iter().map(|word| std::str::from_utf8(word));
+        if let Ok(texts) = texts.collect::<Result<Vec<_>, _>>() {
+            return self.lua.create_sequence_from(texts);
+        }
         let table = self.lua.create_table_with_capacity(words.len(), 0)?;
         for (place, word) in words.iter().enumerate() {
             table.raw_set(place + 1, self.lua.create_string(word)?)?;
@@ -104,15 +118,14 @@ impl Scripts {
     }
 }
 
-fn does_not_compile(error: &mlua::Error) -> Reply {
-    let text = match error {
-        mlua::Error::SyntaxError { message, .. } => message.clone(),
-        other => other.to_string(),
-    };
-    Reply::error(format!("ERR Error compiling script (new function): {text}"))
+fn does_not_compile(message: &[u8]) -> Reply {
+    Reply::Error([b"ERR Error compiling script (new function): ", message].concat())
 }
 
-fn sandbox(version: Version, state: &Rc<RefCell<State>>) -> mlua::Result<(Lua, Function)> {
+fn sandbox(
+    version: Version,
+    state: &Rc<RefCell<State>>,
+) -> mlua::Result<(Lua, Function, Function)> {
     let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
     let redis = lua.create_table()?;
@@ -148,7 +161,8 @@ fn sandbox(version: Version, state: &Rc<RefCell<State>>) -> mlua::Result<(Lua, F
     let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE);
     let run =
         prelude.into_function()?.call((call, place, Value::Nil, Value::Nil, version.is_6()))?;
-    Ok((lua, run))
+    let loadstring = lua.globals().get("loadstring")?;
+    Ok((lua, run, loadstring))
 }
 
 /// The function by which scripts call commands. It returns errors as tables and raises none.

@@ -35,7 +35,10 @@ end
 local function explain(err)
   local source, line = caller()
   if old then
-    if type(err) == 'table' then err = err.err or 'table' end
+    if type(err) ~= 'string' and type(err) ~= 'number' then
+      -- The server's own handler of errors fails over it.
+      return "@err_handler_def:9: err_handler_def:9: attempt to concatenate local 'err' (a " .. type(err) .. ' value)'
+    end
     return source and source .. ':' .. line .. ': ' .. tostring(err) or tostring(err)
   end
   if type(err) ~= 'table' then err = { err = 'ERR ' .. tostring(err) } end

@@ -1,7 +1,8 @@
 //! When two answers are the same.
 //!
-//! They are, if they are equal. One thing only is tolerated: where the real server writes the time in microseconds, it
-//! reads its clock a little later than we were told. Both numbers lie within the step then.
+//! They are, if they are equal. One thing only is tolerated: where a script writes the time in microseconds, the real
+//! server reads its clock a little later than the simulated one was told. Its number is larger then, by no more than
+//! the step took.
 
 use parklock_simulated_server::{Content, Entry};
 
@@ -15,11 +16,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// Grants are numbered on from the time: a few more may follow.
-    const COUNTED_ON: u64 = 64;
+    /// Grants are numbered on from the time, and a plain command may count on or back, before the key spaces are made
+    /// equal again.
+    const COUNTED: u64 = 40;
 
-    fn holds(self, stamp: u64) -> bool {
-        (self.begin - 1..=self.end + Self::COUNTED_ON).contains(&stamp)
+    /// Whether both are the time of this step, as each of the servers knows it. The simulated one knows its begin.
+    fn explains(self, real: u64, simulated: u64) -> bool {
+        let near = self.begin - Self::COUNTED..=self.begin + Self::COUNTED;
+        near.contains(&simulated) && (simulated..=simulated + self.length()).contains(&real)
+    }
+
+    fn length(self) -> u64 {
+        self.end - self.begin
     }
 }
 
@@ -33,25 +41,25 @@ pub enum Likeness {
 }
 
 /// Both are stamps of one of these steps.
-fn both_within(windows: &[Window], left: u64, right: u64) -> bool {
-    windows.iter().any(|window| window.holds(left) && window.holds(right))
+fn are_stamps(windows: &[Window], real: u64, simulated: u64) -> bool {
+    windows.iter().any(|window| window.explains(real, simulated))
 }
 
-pub fn texts(windows: &[Window], left: &[u8], right: &[u8]) -> Likeness {
-    if left == right {
+pub fn texts(windows: &[Window], real: &[u8], simulated: &[u8]) -> Likeness {
+    if real == simulated {
         return Likeness::Equal;
     }
-    let (mut left, mut right) = (runs(left), runs(right));
+    let (mut real, mut simulated) = (runs(real), runs(simulated));
     loop {
-        match (left.next(), right.next()) {
+        match (real.next(), simulated.next()) {
             (None, None) => return Likeness::Stamped,
-            (Some(left), Some(right)) if left == right => {}
-            (Some(left), Some(right)) => {
+            (Some(real), Some(simulated)) if real == simulated => {}
+            (Some(real), Some(simulated)) => {
                 let stamp = |run: &[u8]| {
                     std::str::from_utf8(run).ok().filter(|run| run.len() == 16)?.parse().ok()
                 };
-                let stamps = stamp(left).zip(stamp(right));
-                if !stamps.is_some_and(|(left, right)| both_within(windows, left, right)) {
+                let stamps = stamp(real).zip(stamp(simulated));
+                if !stamps.is_some_and(|(real, simulated)| are_stamps(windows, real, simulated)) {
                     return Likeness::Different;
                 }
             }
@@ -65,70 +73,69 @@ fn runs(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.chunk_by(|left, right| left.is_ascii_digit() == right.is_ascii_digit())
 }
 
-pub fn frames(windows: &[Window], left: &[Frame], right: &[Frame]) -> Likeness {
-    if left.len() != right.len() {
+pub fn frames(windows: &[Window], real: &[Frame], simulated: &[Frame]) -> Likeness {
+    if real.len() != simulated.len() {
         return Likeness::Different;
     }
-    let each = left.iter().zip(right).map(|(left, right)| frame(windows, left, right));
-    each.max().unwrap_or(Likeness::Equal)
+    let pairs = real.iter().zip(simulated);
+    pairs.map(|(real, simulated)| frame(windows, real, simulated)).max().unwrap_or(Likeness::Equal)
 }
 
-fn frame(windows: &[Window], left: &Frame, right: &Frame) -> Likeness {
-    if left.kind != right.kind {
+fn frame(windows: &[Window], real: &Frame, simulated: &Frame) -> Likeness {
+    if real.kind != simulated.kind {
         return Likeness::Different;
     }
-    texts(windows, &left.text, &right.text).max(frames(windows, &left.items, &right.items))
+    texts(windows, &real.text, &simulated.text).max(frames(windows, &real.items, &simulated.items))
 }
 
 /// The keys of both sides, each in order.
-pub fn key_spaces(windows: &[Window], left: &[Entry], right: &[Entry]) -> Likeness {
-    if left.len() != right.len() {
+pub fn key_spaces(windows: &[Window], real: &[Entry], simulated: &[Entry]) -> Likeness {
+    if real.len() != simulated.len() {
         return Likeness::Different;
     }
-    left.iter()
-        .zip(right)
-        .map(|(left, right)| entries(windows, left, right))
+    real.iter()
+        .zip(simulated)
+        .map(|(real, simulated)| entries(windows, real, simulated))
         .max()
         .unwrap_or(Likeness::Equal)
 }
 
-pub fn entries(windows: &[Window], left: &Entry, right: &Entry) -> Likeness {
-    // The real server's TTLs are read by a script: beyond 2^53, Lua rounds them.
-    let exact = left.pttl.max(right.pttl) < 1 << 53;
-    let ttls = if exact {
-        left.pttl == right.pttl
-    } else {
-        left.pttl as f64 / right.pttl as f64 - 1.0 < 1e-12
-    };
-    if (left.database, &left.key) != (right.database, &right.key) || !ttls {
+pub fn entries(windows: &[Window], real: &Entry, simulated: &Entry) -> Likeness {
+    if (real.database, &real.key) != (simulated.database, &simulated.key)
+        || real.pttl != simulated.pttl
+    {
         return Likeness::Different;
     }
     let all = |pairs: &mut dyn Iterator<Item = (&Vec<u8>, &Vec<u8>)>| {
-        pairs.map(|(left, right)| texts(windows, left, right)).max().unwrap_or(Likeness::Equal)
+        pairs
+            .map(|(real, simulated)| texts(windows, real, simulated))
+            .max()
+            .unwrap_or(Likeness::Equal)
     };
-    match (&left.content, &right.content) {
-        (Content::Text(left), Content::Text(right)) => texts(windows, left, right),
-        (Content::List(left), Content::List(right)) if left.len() == right.len() => {
-            all(&mut left.iter().zip(right))
+    match (&real.content, &simulated.content) {
+        (Content::Text(real), Content::Text(simulated)) => texts(windows, real, simulated),
+        (Content::List(real), Content::List(simulated)) if real.len() == simulated.len() => {
+            all(&mut real.iter().zip(simulated))
         }
-        (Content::Hash(left), Content::Hash(right)) if left.len() == right.len() => {
-            let pairs = left.iter().zip(right);
-            all(&mut pairs.flat_map(|(left, right)| [(&left.0, &right.0), (&left.1, &right.1)]))
+        (Content::Hash(real), Content::Hash(simulated)) if real.len() == simulated.len() => {
+            let pairs = real.iter().zip(simulated);
+            all(&mut pairs
+                .flat_map(|(real, simulated)| [(&real.0, &simulated.0), (&real.1, &simulated.1)]))
         }
-        (Content::Zset(left), Content::Zset(right)) if left.len() == right.len() => {
-            let pairs = left.iter().zip(right);
-            let scores = pairs.clone().map(|(left, right)| score(windows, left.1, right.1));
+        (Content::Zset(real), Content::Zset(simulated)) if real.len() == simulated.len() => {
+            let pairs = real.iter().zip(simulated);
+            let scores = pairs.clone().map(|(real, simulated)| score(windows, real.1, simulated.1));
             let scores = scores.max().unwrap_or(Likeness::Equal);
-            scores.max(all(&mut pairs.map(|(left, right)| (&left.0, &right.0))))
+            scores.max(all(&mut pairs.map(|(real, simulated)| (&real.0, &simulated.0))))
         }
         _ => Likeness::Different,
     }
 }
 
-fn score(windows: &[Window], left: f64, right: f64) -> Likeness {
-    if left == right {
+fn score(windows: &[Window], real: f64, simulated: f64) -> Likeness {
+    if real == simulated {
         return Likeness::Equal;
     }
-    let stamps = both_within(windows, left as u64, right as u64);
+    let stamps = are_stamps(windows, real as u64, simulated as u64);
     if stamps { Likeness::Stamped } else { Likeness::Different }
 }

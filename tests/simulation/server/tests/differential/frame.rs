@@ -8,7 +8,7 @@ use std::io::BufRead;
 pub struct Frame {
     pub kind: u8,
     pub text: Vec<u8>,
-    pub items: Vec<Frame>,
+    pub items: Vec<Self>,
 }
 
 impl Frame {
@@ -66,7 +66,9 @@ impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text.escape_ascii();
         match self.kind {
-            b'*' | b'>' | b'%' | b'~' => write!(f, "{}{:?}", char::from(self.kind), self.items),
+            b'*' | b'>' | b'%' | b'~' if self.text.is_empty() => {
+                write!(f, "{}{:?}", char::from(self.kind), self.items)
+            }
             kind => write!(f, "{}{text}", char::from(kind)),
         }
     }

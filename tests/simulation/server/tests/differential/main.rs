@@ -1,4 +1,5 @@
-//! The simulated server held against real ones: the same random commands and scripts, the same answers, the same keys.
+//! The simulated server held against real ones: the same random commands and scripts, the same answers, the same keys
+//! ([`pair`]); and fixed dialogues for what random steps do not reach ([`dialogues`]).
 //!
 //! `PARKLOCK_SEED` repeats a run as far as the real server's clock allows; `PARKLOCK_DIFFERENTIAL_SECONDS` makes it
 //! longer. A server that is not installed is said to be missing; with `PARKLOCK_REQUIRE_SERVERS`, that is a failure.
@@ -7,6 +8,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod child;
 mod compare;
+mod dialogues;
 mod frame;
 mod mode;
 mod pair;
@@ -16,9 +18,11 @@ mod real;
 #[allow(dead_code, reason = "the library needs more of it")]
 mod scripts;
 mod shapes;
+mod stage;
 mod words;
 
 use std::env;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pair::Pair;
@@ -41,14 +45,46 @@ fn it_answers_as_valkey_9_1_does() {
     compare_with(Version::Valkey9_1);
 }
 
-fn compare_with(version: Version) {
-    let Some(program) = real::program(version) else {
+#[test]
+fn it_speaks_as_redis_6_2_does() {
+    speak_with(Version::Redis6_2);
+}
+
+#[test]
+fn it_speaks_as_redis_7_0_does() {
+    speak_with(Version::Redis7_0);
+}
+
+#[test]
+fn it_speaks_as_valkey_9_1_does() {
+    speak_with(Version::Valkey9_1);
+}
+
+fn installed(version: Version) -> Option<PathBuf> {
+    let program = real::program(version);
+    if program.is_none() {
         let text = format!(
             "{version:?} is not installed: nothing was compared with it (see scripts/servers)"
         );
         assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{text}");
-        return eprintln!("{text}");
-    };
+        eprintln!("{text}");
+    }
+    program
+}
+
+fn speak_with(version: Version) {
+    let Some(program) = installed(version) else { return };
+    let differences = dialogues::hold(version, &program);
+    assert!(
+        differences.is_empty(),
+        "{} differences\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
+}
+
+fn compare_with(version: Version) {
+    let Some(program) = installed(version) else { return };
     let given = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seed = given("PARKLOCK_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("{version:?}: PARKLOCK_SEED={seed}");
@@ -68,4 +104,6 @@ fn compare_with(version: Version) {
     let much =
         tally.granted * 50 > tally.steps && tally.skipped * 2 < tally.steps && tally.pushes > 0;
     assert!(much, "too little was compared: {tally:?}");
+    let unanswered = pair.unanswered();
+    assert!(unanswered.is_empty(), "nothing but errors of {unanswered:#?}");
 }

@@ -15,6 +15,8 @@ use crate::{plain, words};
 
 /// After so many steps at the most, the key spaces are compared.
 const LOOK_EVERY: usize = 4;
+/// Lua's numbers are exact up to 2^53, and a TTL may have been longer before.
+const MOST_EXACT: i64 = 1 << 52;
 const MOST_DIFFERENCES: usize = 15;
 /// What `b` listens to itself: what comes between its own replies.
 const OWN_CHANNELS: [&str; 2] = ["odd", "channel:1"];
@@ -52,6 +54,8 @@ pub struct Pair {
     now: u64,
     windows: Vec<Window>,
     since_look: usize,
+    /// A script was not known any more.
+    forgotten: bool,
     pub mode: Mode,
     history: VecDeque<String>,
     differences: BTreeMap<String, String>,
@@ -96,6 +100,7 @@ impl Pair {
             now: 0,
             windows: Vec::new(),
             since_look: 0,
+            forgotten: false,
             mode: Mode::default(),
             history: VecDeque::new(),
             differences: BTreeMap::new(),
@@ -152,11 +157,15 @@ impl Pair {
             self.look();
             self.change_mode();
         }
-        match self.rng.u8(..100) {
-            0 => self.flush_scripts(),
+        if self.forgotten && self.rng.u8(..8) == 0 {
+            self.load_scripts();
+            self.forgotten = false;
+        }
+        match self.rng.u16(..400) {
+            0 => drop(self.ask(vec![b"SCRIPT".to_vec(), b"FLUSH".to_vec()])),
             // The listener is somebody else on the real server, and may do everything.
-            1..6 if self.mode != Mode::DeniedChannels => self.subscribe(),
-            6..40 => {
+            1..20 if self.mode != Mode::DeniedChannels => self.subscribe(),
+            20..150 => {
                 let words = plain::command(&mut self.rng, self.now);
                 self.ask(words);
             }
@@ -176,6 +185,10 @@ impl Pair {
             next => next,
         };
         std::mem::take(&mut self.mode).leave(self);
+        // In time, most keys are of a type that their scripts refuse.
+        if self.rng.bool() {
+            self.order(&["FLUSHALL"]);
+        }
         next.enter(self);
         self.note(format!("-- {next:?}"));
         self.mode = next;
@@ -183,27 +196,25 @@ impl Pair {
     }
 
     fn call_script(&mut self) {
-        let script = &self.scripts[self.rng.usize(..self.scripts.len())];
+        let which = self.rng.usize(..self.scripts.len());
+        let script = &self.scripts[which];
         let rest = script.words(&mut self.rng, self.now);
         let head = if self.rng.u8(..10) == 0 {
             [b"EVAL".to_vec(), script.text.clone()]
         } else {
             [b"EVALSHA".to_vec(), script.hash.clone().into_bytes()]
         };
-        self.ask([head.to_vec(), rest].concat());
+        let answered = self.ask([head.to_vec(), rest].concat());
+        self.scripts[which].answers += usize::from(answered);
     }
 
-    /// Both forget the scripts; later steps find NOSCRIPT, until all are loaded again.
-    fn flush_scripts(&mut self) {
-        if self.rng.u8(..4) == 0 {
-            self.ask(vec![b"SCRIPT".to_vec(), b"FLUSH".to_vec()]);
-        } else {
-            self.load_scripts();
-        }
+    /// Which scripts have answered nothing but errors.
+    pub fn unanswered(&self) -> Vec<String> {
+        self.scripts.iter().filter(|script| script.answers == 0).map(Asked::title).collect()
     }
 
-    /// A command of one client, on both servers.
-    fn ask(&mut self, words: Vec<Vec<u8>>) {
+    /// A command of one client, on both servers. Whether they answered, and with no error.
+    fn ask(&mut self, words: Vec<Vec<u8>>) -> bool {
         let which = self.rng.usize(..2);
         self.note(show(which, &words));
         let client = &mut self.clients[which];
@@ -239,7 +250,9 @@ impl Pair {
             ours_heard.extend(sent(bystander.conn));
         }
         self.tally.pushes += pushes.len();
-        self.tally.errors += usize::from(frames.last().is_some_and(|frame| frame.kind == b'-'));
+        let failed = frames.last().is_some_and(|frame| frame.kind == b'-');
+        self.tally.errors += usize::from(failed);
+        self.forgotten |= frames.last().is_some_and(|frame| frame.text.starts_with(b"NOSCRIPT"));
         self.tally.granted += usize::from(
             frames.iter().any(|frame| frame.items.first().is_some_and(|code| code.text == b"1")),
         );
@@ -262,6 +275,7 @@ impl Pair {
         if words[0].eq_ignore_ascii_case(b"hello") {
             self.greet();
         }
+        !crossed && !failed
     }
 
     /// The listener comes to a channel or goes.
@@ -351,11 +365,31 @@ impl Pair {
                 entries.sort_by(|left, right| {
                     (left.database, &left.key).cmp(&(right.database, &right.key))
                 });
+                for entry in entries.iter_mut().filter(|entry| entry.pttl >= MOST_EXACT) {
+                    entry.pttl = self.exact_pttl(entry, begin);
+                }
                 self.now = begin;
                 return (entries, begin);
             }
         }
         panic!("the key space cannot be read within a millisecond");
+    }
+
+    /// What a script rounds, asked by a command of its own: how long the key had to live at that time.
+    fn exact_pttl(&mut self, entry: &Entry, then: u64) -> i64 {
+        let asked = [
+            request(&[b"SELECT".to_vec(), entry.database.to_string().into_bytes()]),
+            request(&[b"TIME".to_vec()]),
+            request(&[b"PTTL".to_vec(), entry.key.clone()]),
+            request(&[b"TIME".to_vec()]),
+        ];
+        loop {
+            self.boss.send(&asked.concat());
+            let [_, begin, pttl, end] = [(); 4].map(|()| self.boss.frame());
+            if begin.micros() / 1000 == end.micros() / 1000 {
+                return pttl.number() + (begin.micros() / 1000) as i64 - (then / 1000) as i64;
+            }
+        }
     }
 
     fn note(&mut self, what: String) {
@@ -431,7 +465,7 @@ fn entry(database: usize, frame: &Frame) -> Entry {
 }
 
 /// What has no order of its own, and what differs from one server process to the next.
-fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
+pub fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
     let name = words[0].to_ascii_lowercase();
     for frame in frames {
         let by_text = |left: &Frame, right: &Frame| left.text.cmp(&right.text);
@@ -444,10 +478,27 @@ fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
             b"hello" => frame
                 .items
                 .truncate(frame.items.iter().position(|item| item.text == b"id").unwrap_or(0)),
-            b"info" if frame.kind != b'-' => frame.text.clear(),
+            b"info" if frame.kind != b'-' => keep_known_info(&mut frame.text),
             _ => {}
         }
     }
+}
+
+/// Of INFO, the fields that the simulated server knows, and whose value is not the process's own.
+pub fn keep_known_info(text: &mut Vec<u8>) {
+    const KNOWN: [&str; 7] = [
+        "maxmemory",
+        "maxmemory_policy",
+        "loading",
+        "role",
+        "redis_mode",
+        "server_mode",
+        "server_name",
+    ];
+    let said = String::from_utf8_lossy(text).into_owned();
+    let known = |line: &&str| line.split_once(':').is_some_and(|(name, _)| KNOWN.contains(&name));
+    let lines: Vec<_> = said.lines().filter(known).collect();
+    *text = lines.join("\n").into_bytes();
 }
 
 fn show(client: usize, words: &[Vec<u8>]) -> String {

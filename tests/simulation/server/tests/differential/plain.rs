@@ -88,6 +88,8 @@ const COMMANDS: &[&str] = &[
     "ZADD deadlines score field",
     "ZADD line score client",
     "ZADD key score value score value",
+    "ZADD deadlines nx score field",
+    "ZADD line nx score client",
     "ZADD key nx score value",
     "ZADD key xx score value",
     "ZADD deadlines gt score field",
@@ -169,6 +171,9 @@ const COMMANDS: &[&str] = &[
     "HELLO 2 nothing",
     "HELLO 2 setname",
     "INFO memory nothing nothing2",
+    "INFO memory",
+    "INFO replication",
+    "INFO",
 ];
 
 /// Two things are left out: `error({})` ends Redis 7.0, and to 6.2 `CLIENT KILL ID 0` means every client.

@@ -1,6 +1,6 @@
 //! A real server of one's own, on a unix socket in its own directory.
 
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -106,6 +106,14 @@ impl Drop for Dir {
     }
 }
 
+/// What comes next on a connection.
+#[derive(Debug)]
+pub enum Next {
+    Frame(Frame),
+    End,
+    Silence,
+}
+
 /// A connection to a real server.
 pub struct Wire {
     read: BufReader<UnixStream>,
@@ -117,13 +125,27 @@ impl Wire {
         self.write.write_all(bytes).expect("the server reads");
     }
 
+    /// For a server that may have closed the connection; what it said before can be read still.
+    pub fn try_to_send(&mut self, bytes: &[u8]) {
+        let _ = self.write.write_all(bytes);
+    }
+
     pub fn frame(&mut self) -> Frame {
         Frame::read(&mut self.read).expect("the server answers")
     }
 
     /// One frame, or none if the server has closed the connection.
-    pub fn frame_or_end(&mut self) -> Option<Frame> {
-        Frame::read(&mut self.read)
+    pub fn next(&mut self) -> Next {
+        match self.read.fill_buf() {
+            Ok(_) => Frame::read(&mut self.read).map_or(Next::End, Next::Frame),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Next::Silence,
+            Err(_) => Next::End,
+        }
+    }
+
+    /// After how much silence there is nothing more to come.
+    pub fn set_patience(&self, patience: Duration) {
+        self.write.set_read_timeout(Some(patience)).expect("a timeout");
     }
 
     pub fn ask(&mut self, words: &[&str]) -> Frame {

@@ -17,26 +17,26 @@ const LATCH: &str = "tokens latch requests | floor latch 1 channel message patie
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
 fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
     vec![
-        (&s::QUEUE_ACQUIRE, QUEUE, "field part lease manner beneath beat"),
+        (&s::QUEUE_ACQUIRE, QUEUE, "field part lease manner beneath place secret"),
         (&s::QUEUE_RELEASE, QUEUE, "field"),
         (&s::QUEUE_RENEW, QUEUE, "field lease"),
         (&s::QUEUE_STATUS, QUEUE, ""),
         (&s::QUEUE_FORCE_UNLOCK, QUEUE, ""),
         (&s::QUEUE_RESIZE, QUEUE, "capacity"),
-        (&s::REDISSON_FAIR_ACQUIRE, FAIR, "field 1 lease manner - -"),
+        (&s::REDISSON_FAIR_ACQUIRE, FAIR, "field 1 lease manner beneath place secret"),
         (&s::REDISSON_FAIR_RELEASE, FAIR, "field"),
         (&s::REDISSON_FAIR_RENEW, FAIR, "field lease"),
         (&s::REDISSON_FAIR_STATUS, FAIR, ""),
         (&s::REDISSON_FAIR_FORCE_UNLOCK, FAIR, ""),
-        (&s::REDISSON_READ_ACQUIRE, RW, "field 1 lease manner beneath"),
+        (&s::REDISSON_READ_ACQUIRE, RW, "field 1 lease manner beneath place secret"),
         (&s::REDISSON_READ_RELEASE, RW, "field"),
         (&s::REDISSON_READ_RENEW, RW, "field lease"),
-        (&s::REDISSON_WRITE_ACQUIRE, RW, "field 1 lease"),
+        (&s::REDISSON_WRITE_ACQUIRE, RW, "field 1000000 lease manner beneath place secret"),
         (&s::REDISSON_WRITE_RELEASE, RW, "field"),
         (&s::REDISSON_WRITE_RENEW, RW, "field lease"),
         (&s::REDISSON_RW_STATUS, RW, ""),
         (&s::REDISSON_RW_FORCE_UNLOCK, RW, ""),
-        (&s::REDISSON_SEMAPHORE_ACQUIRE, SEMAPHORE, "field part lease manner beneath beat"),
+        (&s::REDISSON_SEMAPHORE_ACQUIRE, SEMAPHORE, "field part lease manner beneath place secret"),
         (&s::REDISSON_SEMAPHORE_RELEASE, SEMAPHORE, "field"),
         (&s::REDISSON_SEMAPHORE_RENEW, SEMAPHORE, "field lease"),
         (&s::REDISSON_SEMAPHORE_STATUS, SEMAPHORE, ""),
@@ -79,6 +79,8 @@ pub struct Asked {
     pub text: Vec<u8>,
     pub hash: String,
     shape: String,
+    /// How often it was answered, but for errors.
+    pub answers: usize,
 }
 
 /// Every script of the library's table. Panics if one of them has no shape here.
@@ -96,8 +98,10 @@ pub fn all() -> Vec<Asked> {
         let begin = String::from_utf8_lossy(&text).lines().take(2).collect::<Vec<_>>().join("\n");
         let (_, shape) = shape
             .unwrap_or_else(|| panic!("a script has no shape in shapes.rs: {script:?}\n{begin}"));
-        let hash = redis::Script::new(std::str::from_utf8(&text).unwrap()).get_hash().to_owned();
-        Asked { text, hash, shape: shape.clone() }
+        let hash = redis::Script::new(std::str::from_utf8(&text).expect("a script is a text"))
+            .get_hash()
+            .to_owned();
+        Asked { text, hash, shape: shape.clone(), answers: 0 }
     });
     asked.collect()
 }
@@ -111,13 +115,22 @@ fn text_of(script: &Script) -> Vec<u8> {
 }
 
 impl Asked {
+    /// What it is for, by the first line of the file that is its own.
+    pub fn title(&self) -> String {
+        let text = String::from_utf8_lossy(&self.text);
+        let own = text.rsplit("\n-- KEYS ").nth(1).unwrap_or(&text);
+        own.lines().rev().find(|line| line.starts_with("-- ")).unwrap_or_default().to_owned()
+    }
+
     /// The number of its keys, its keys and its arguments.
     pub fn words(&self, rng: &mut Rng, now: u64) -> Vec<Vec<u8>> {
         let (keys, argv) = self.shape.split_once('|').expect("a shape has two halves");
         let (family, times) = (rng.u8(1..=2), words::pick(rng, &[1, 1, 1, 2, 3]));
         let mut keys = words::fill(rng, keys, family, times, now);
         let mut argv = words::fill(rng, argv, family, times, now);
-        words::spoil(rng, &mut argv, 0);
+        if rng.bool() {
+            words::spoil(rng, &mut argv, 0);
+        }
         if rng.u8(..12) == 0 {
             let place = rng.usize(..keys.len());
             keys[place] = words::key(rng).into_bytes();

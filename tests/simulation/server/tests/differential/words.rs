@@ -117,15 +117,17 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "floor" => floor(rng, now).to_string(),
         "lease" => pick(rng, &["1", "3", "10", "100", "1000", "30000", "86400000"]).into(),
         "patience" => pick(rng, &["2", "20", "500", "5000", "60000"]).into(),
-        "manner" => pick(rng, &["look", "wait", "wait", "insist", "once"]).into(),
+        "manner" => pick(rng, &["look", "wait", "wait", "insist", "overtake", "once"]).into(),
         "whom" => pick(rng, &["all", "line", "line"]).into(),
         "channel" => pick(rng, &CHANNELS).into(),
         "message" => pick(rng, &["free", "aaaaaaaa", "0", "1"]).into(),
-        "kind" => pick(rng, &["fair", "rw", "semaphore"]).into(),
+        "kind" if rng.u8(..8) == 0 => pick(rng, &["fair", "rw", "semaphore"]).into(),
+        "kind" => if family == 1 { "rw" } else { "semaphore" }.into(),
         "skind" => if family == 1 { "semaphore" } else { "expirable" }.into(),
-        "capacity" => pick(rng, &["1", "3", "3", "3", "5"]).into(),
+        "capacity" => pick(rng, &["3", "3", "3", "3", "3", "3", "1", "5"]).into(),
         "part" => pick(rng, &["1", "1", "1", "2", "3"]).into(),
-        "beat" => pick(rng, &["0", "0", "1", "7"]).into(),
+        "place" => place(rng, now).to_string(),
+        "secret" => pick(rng, &["7", "12345", "18446744073709551615"]).into(),
         "count" => pick(rng, &["1", "2", "3", "0"]).into(),
         "request" => format!("request:{}", rng.u8(1..=6)),
         "keep" => pick(rng, &["5", "100", "10000"]).into(),
@@ -139,6 +141,16 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         other => other.into(),
     };
     text.into_bytes()
+}
+
+/// Where somebody has waited before; mostly it never has.
+fn place(rng: &mut Rng, now: u64) -> u64 {
+    match rng.u8(..8) {
+        0..4 => 0,
+        4 => rng.u64(1..1000),
+        5 => now + 3_600_000_000,
+        _ => now - 1_000_000 * rng.u64(1..600),
+    }
 }
 
 /// Far from the clock, so that no count on from it meets a stamp of the server's.
