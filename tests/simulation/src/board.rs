@@ -117,6 +117,8 @@ pub struct Board {
     pub questions: Vec<Question>,
     pub breaks: Vec<Break>,
     pub restarts: Vec<u64>,
+    /// When the counter of the tokens was lost while the server's clock was behind: it may come back lower.
+    pub counters_lost: Vec<u64>,
     /// Until when what was broken, anywhere or for one client, may still show.
     disturbed: u64,
     disturbed_clients: BTreeMap<usize, u64>,

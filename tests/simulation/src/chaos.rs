@@ -1,5 +1,7 @@
 //! What each fault does, and how long it may show after it is over.
 
+use parklock_simulated_server::Reply;
+
 use crate::board;
 use crate::clock::{self, SECOND};
 use crate::judge::Break;
@@ -125,6 +127,9 @@ fn strike(world: &mut World, what: &What, until: u64) {
         What::Clock { by } => {
             world.station().set_clock(by);
             broken(Break::loose(None, now, now));
+            if world.station().execute(&["EXISTS", keyspace::COUNTER]) == Reply::Integer(0) {
+                counter_lost(world);
+            }
         }
         What::MemoryFull { .. } => world.station().server.set_memory_full(true),
         What::Loading { .. } => world.station().server.set_loading(true),
@@ -140,6 +145,7 @@ fn strike(world: &mut World, what: &What, until: u64) {
         What::DeleteAll => {
             world.station().execute(&["FLUSHALL"]);
             broken(Break::loose(None, now, now));
+            counter_lost(world);
         }
         What::Forge { name, form, beat } if name < world.plan.names.len() => {
             forge(world, name, form, beat);
@@ -175,6 +181,14 @@ fn restart(world: &mut World, keeps: bool, until: u64) {
         board::with(|board| board.restarts.push(now));
     } else {
         broken(Break::sharp(now));
+        counter_lost(world);
+    }
+}
+
+/// The counter of the tokens comes back from the server's clock, if that is not behind.
+fn counter_lost(world: &mut World) {
+    if world.station().is_behind() {
+        board::with(|board| board.counters_lost.push(clock::now()));
     }
 }
 
@@ -190,6 +204,7 @@ fn fail_over(world: &mut World, at: usize, lag: u64) {
     world.primary += 1;
     world.lag_until = clock::now() + lag;
     broken(Break::sharp(clock::now()));
+    counter_lost(world);
 }
 
 /// Publishes what no script of ours has published: nonsense, what Redisson says, or the grant of something.

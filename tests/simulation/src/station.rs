@@ -16,6 +16,8 @@ pub struct Station {
     links: BTreeMap<Conn, u64>,
     /// How far its clock has been set, in microseconds.
     offset: i64,
+    /// The latest time that it has had before its clock was set.
+    latest: u64,
     pub stalled_until: u64,
     pub down_until: u64,
     /// Until when each request takes it so long.
@@ -31,6 +33,7 @@ impl Station {
             server: Server::new(version),
             links: BTreeMap::new(),
             offset: 0,
+            latest: 0,
             stalled_until: 0,
             down_until: 0,
             slow: (0, 0),
@@ -41,7 +44,7 @@ impl Station {
 
     /// Another server with the same clock.
     pub fn sibling(&self, version: Version) -> Self {
-        Self { offset: self.offset, ..Self::new(version) }
+        Self { offset: self.offset, latest: self.latest, ..Self::new(version) }
     }
 
     pub fn time(&self) -> u64 {
@@ -49,7 +52,13 @@ impl Station {
     }
 
     pub fn set_clock(&mut self, by: i64) {
+        self.latest = self.latest.max(self.time());
         self.offset += by / MICRO as i64;
+    }
+
+    /// Whether its clock was set back, and has not caught up yet.
+    pub fn is_behind(&self) -> bool {
+        self.time() < self.latest
     }
 
     /// When it can next look at what has arrived.

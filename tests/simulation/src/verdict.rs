@@ -9,12 +9,14 @@ use crate::plan::{Kind, Plan};
 pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     let fenced = plan.names.iter().filter(|name| name.kind == Kind::Fenced);
     let fenced: Vec<&String> = fenced.map(|name| &name.text).collect();
-    let (mut claims, breaks, restarts, mut wrongs) = board::with(|board| {
+    let (mut claims, breaks, restarts, counters_lost, mut wrongs) = board::with(|board| {
         let open = board.take_open();
         let mut claims = std::mem::take(&mut board.over);
         claims.extend(open);
         let breaks = std::mem::take(&mut board.breaks);
-        (claims, breaks, std::mem::take(&mut board.restarts), std::mem::take(&mut board.wrongs))
+        let restarts = std::mem::take(&mut board.restarts);
+        let counters_lost = std::mem::take(&mut board.counters_lost);
+        (claims, breaks, restarts, counters_lost, std::mem::take(&mut board.wrongs))
     });
     claims.sort_by_key(|claim| claim.acquired);
     let epochs = Epochs(breaks);
@@ -30,10 +32,24 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
     let counted: Vec<Claim> =
         claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
-    let fell = rules::tokens(&counted);
+    let fell = between(&counters_lost, &counted).flat_map(|claims| rules::tokens(&claims));
     wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
     wrongs.sort_by_key(|wrong| wrong.at);
     wrongs
+}
+
+/// The claims between two moments at which the counter of the tokens was lost: each part is judged for itself, and a
+/// claim that spans such a moment is in none.
+fn between<'a>(moments: &[u64], claims: &'a [Claim]) -> impl Iterator<Item = Vec<Claim>> + 'a {
+    let starts = [0].into_iter().chain(moments.iter().copied());
+    let ends = moments.iter().copied().chain([u64::MAX]);
+    let parts: Vec<(u64, u64)> = starts.zip(ends).collect();
+    parts.into_iter().map(move |(start, end)| {
+        let within = |claim: &&Claim| {
+            claim.called.min(claim.last_confirmed) >= start && claim.acquired <= end
+        };
+        claims.iter().filter(within).cloned().collect()
+    })
 }
 
 fn exclusion(claims: &[Claim], epochs: &Epochs) -> Vec<Wrong> {

@@ -92,7 +92,7 @@ impl Watch {
         for entry in station.server.dump(time) {
             let key = String::from_utf8_lossy(&entry.key).into_owned();
             // Redisson's leases of permits are looked at by the next who asks.
-            let counts = key == "lock:grants"
+            let counts = key == keyspace::COUNTER
                 || key.starts_with("redisson_lock_token:")
                 || key.ends_with(":timeout");
             if entry.pttl < 0 && !counts && !is_permits(&entry.content) {

@@ -224,6 +224,10 @@ impl World {
 
     fn start(&mut self, at: usize) {
         let (setup, berth) = (&self.plan.clients[at], &mut self.berths[at]);
+        if berth.life > 0 && berth.process.is_alive() {
+            // It has crashed twice, and is back after the shorter time.
+            return;
+        }
         berth.life += 1;
         let seed = setup.seed ^ berth.life.wrapping_mul(0x2545_f491_4f6c_dd1d);
         berth.process = Process::new(seed, setup.rate);
