@@ -110,6 +110,8 @@ pub struct Board {
     next: u64,
     pub calls: BTreeMap<u64, Call>,
     claims: BTreeMap<u64, Live>,
+    /// Names that are being given back: until that is answered, somebody has them.
+    returning: BTreeMap<u64, Vec<usize>>,
     pub over: Vec<Claim>,
     pub wrongs: Vec<Wrong>,
     pub paths: BTreeMap<String, u64>,
@@ -238,7 +240,8 @@ impl Board {
         let recent = |(name, process): &(usize, usize), at: u64| {
             call.names.contains(name) && *process != call.process && at + quiet > call.since
         };
-        others == 0 && !holds && !self.active.iter().any(|(key, at)| recent(key, *at))
+        let returning = self.returning.values().any(|names| meets(names));
+        others == 0 && !holds && !returning && !self.active.iter().any(|(key, at)| recent(key, *at))
     }
 
     /// When a name was last given to somebody, or given back.
@@ -261,6 +264,16 @@ impl Board {
 
     pub fn has_parked(&self, name: usize) -> bool {
         self.calls.values().any(|call| call.parked && call.names.contains(&name))
+    }
+
+    pub fn returning(&mut self, names: &[usize]) -> u64 {
+        let id = self.next_id();
+        self.returning.insert(id, names.to_vec());
+        id
+    }
+
+    pub fn returned(&mut self, id: u64) {
+        self.returning.remove(&id);
     }
 
     // --- Claims ---
