@@ -155,6 +155,7 @@ impl Home {
             names: wanted.names.clone(),
             patience,
             since: clock::now(),
+            order: board::with(|board| board.next_id()),
             parked: false,
             lapsed: false,
             part: wanted.part,

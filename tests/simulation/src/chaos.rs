@@ -1,7 +1,5 @@
 //! What each fault does, and how long it may show after it is over.
 
-use parklock_simulated_server::Reply;
-
 use crate::board;
 use crate::clock::{self, SECOND};
 use crate::judge::Break;
@@ -23,7 +21,9 @@ pub fn begin(world: &mut World, at: usize) {
     if what.long() > 0 {
         world.at(until, Event::Mended(at));
     }
+    world.drawn = world.station().counter().max(world.drawn);
     act(world, at, &what, until);
+    look_at_counter(world);
 }
 
 /// Whose client it is about.
@@ -127,9 +127,6 @@ fn strike(world: &mut World, what: &What, until: u64) {
         What::Clock { by } => {
             world.station().set_clock(by);
             broken(Break::loose(None, now, now));
-            if world.station().execute(&["EXISTS", keyspace::COUNTER]) == Reply::Integer(0) {
-                counter_lost(world);
-            }
         }
         What::MemoryFull { .. } => world.station().server.set_memory_full(true),
         What::Loading { .. } => world.station().server.set_loading(true),
@@ -145,7 +142,6 @@ fn strike(world: &mut World, what: &What, until: u64) {
         What::DeleteAll => {
             world.station().execute(&["FLUSHALL"]);
             broken(Break::loose(None, now, now));
-            counter_lost(world);
         }
         What::Forge { name, form, beat } if name < world.plan.names.len() => {
             forge(world, name, form, beat);
@@ -181,13 +177,14 @@ fn restart(world: &mut World, keeps: bool, until: u64) {
         board::with(|board| board.restarts.push(now));
     } else {
         broken(Break::sharp(now));
-        counter_lost(world);
     }
 }
 
-/// The counter of the tokens comes back from the server's clock, if that is not behind.
-fn counter_lost(world: &mut World) {
-    if world.station().is_behind() {
+/// The counter of the tokens may be lost, or be an old one: it catches up with the server's clock, but not if that is
+/// behind too.
+fn look_at_counter(world: &mut World) {
+    let (counter, time) = (world.station().counter(), world.station().time());
+    if counter.max(time) < world.drawn {
         board::with(|board| board.counters_lost.push(clock::now()));
     }
 }
@@ -204,7 +201,6 @@ fn fail_over(world: &mut World, at: usize, lag: u64) {
     world.primary += 1;
     world.lag_until = clock::now() + lag;
     broken(Break::sharp(clock::now()));
-    counter_lost(world);
 }
 
 /// Publishes what no script of ours has published: nonsense, what Redisson says, or the grant of something.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use parklock_simulated_server::{Conn, Reply, Server, Version};
 
 use crate::clock::{self, MICRO};
+use crate::keyspace;
 use crate::net::Arrival;
 
 /// The server's time when the world begins, in microseconds.
@@ -16,8 +17,6 @@ pub struct Station {
     links: BTreeMap<Conn, u64>,
     /// How far its clock has been set, in microseconds.
     offset: i64,
-    /// The latest time that it has had before its clock was set.
-    latest: u64,
     pub stalled_until: u64,
     pub down_until: u64,
     /// Until when each request takes it so long.
@@ -33,7 +32,6 @@ impl Station {
             server: Server::new(version),
             links: BTreeMap::new(),
             offset: 0,
-            latest: 0,
             stalled_until: 0,
             down_until: 0,
             slow: (0, 0),
@@ -44,7 +42,7 @@ impl Station {
 
     /// Another server with the same clock.
     pub fn sibling(&self, version: Version) -> Self {
-        Self { offset: self.offset, latest: self.latest, ..Self::new(version) }
+        Self { offset: self.offset, ..Self::new(version) }
     }
 
     pub fn time(&self) -> u64 {
@@ -52,13 +50,7 @@ impl Station {
     }
 
     pub fn set_clock(&mut self, by: i64) {
-        self.latest = self.latest.max(self.time());
         self.offset += by / MICRO as i64;
-    }
-
-    /// Whether its clock was set back, and has not caught up yet.
-    pub fn is_behind(&self) -> bool {
-        self.time() < self.latest
     }
 
     /// When it can next look at what has arrived.
@@ -108,6 +100,12 @@ impl Station {
     pub fn execute(&mut self, words: &[&str]) -> Reply {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.server.execute(self.time(), &words)
+    }
+
+    /// The counter of the tokens: a time of its clock in microseconds, or a little more.
+    pub fn counter(&mut self) -> u64 {
+        let answer = self.execute(&["GET", keyspace::COUNTER]);
+        text(&answer).and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
     /// The words of a reply that is a list.

@@ -74,6 +74,8 @@ pub struct World {
     pub version: Version,
     dirty: BTreeSet<usize>,
     watch: Watch,
+    /// How far the counter of the tokens has ever been.
+    pub drawn: u64,
 }
 
 impl World {
@@ -96,6 +98,7 @@ impl World {
             version,
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
+            drawn: 0,
             plan,
         };
         world.set_up();
