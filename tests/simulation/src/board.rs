@@ -366,6 +366,10 @@ impl Board {
             if deadline > claim.deadline + clock::MICRO {
                 let sent =
                     deadline.saturating_sub(in_world(validity(live.terms.lease), rate) + SLACK);
+                if sent > now {
+                    let what = format!("{} was confirmed after now", claim.owner);
+                    self.wrongs.push(Wrong { rule: "the simulation itself", what, at: now });
+                }
                 claim.last_confirmed = claim.last_confirmed.max(sent);
                 claim.deadline = deadline;
             }
