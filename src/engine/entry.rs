@@ -105,22 +105,16 @@ impl Table {
     /// Sends every waiter away, now and from now on. Those for which our client stood in a line.
     pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
         self.closed.store(true, Ordering::SeqCst);
-        let mut lined_up = Vec::new();
-        for spots in &self.others {
-            spots.values().for_each(|entry| entry.close());
-            let waits =
-                |entry: &&Arc<Entry>| entry.waits_as().is_some() && entry.tenure().is_none();
-            lined_up.extend(spots.values().filter(waits).cloned());
-        }
-        for entry in &self.locks {
-            entry.close();
-            if entry.line_up(false) {
-                lined_up.push(Arc::clone(&entry));
-            }
-        }
-        // The maps hash with random keys: without this, no run of a simulation could be repeated.
-        lined_up.sort_by(|a, b| (a.channel(), a.waits_as()).cmp(&(b.channel(), b.waits_as())));
-        lined_up
+        let mut entries: Vec<_> = self.locks.iter().map(|entry| Arc::clone(&entry)).collect();
+        self.others.iter().for_each(|spots| entries.extend(spots.values().cloned()));
+        // The maps hash with random keys. Waiters are woken in one order, or no run of a simulation could be repeated.
+        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        entries.iter().for_each(|entry| entry.close());
+        entries.retain(|entry| match entry.waits_as() {
+            Some(_) => entry.tenure().is_none(),
+            None => entry.line_up(false),
+        });
+        entries
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -252,6 +246,11 @@ impl Entry {
     /// The grant that its contender was told of, once.
     pub(crate) fn take_call(&self) -> Option<Called> {
         self.place.as_ref()?.granted.lock().expect("no panic under this lock").take()
+    }
+
+    /// What tells it from all others, and puts them into one order.
+    fn order(&self) -> (&str, &str, Option<TenureId>) {
+        (self.channel(), self.keys.id(), self.waits_as())
     }
 
     fn close(&self) {

@@ -261,7 +261,7 @@ impl Engine {
 
     /// Begins a tenure, and has it watched.
     fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
-        let renew_at = self.rhythm.first(self.started, Instant::now());
+        let renew_at = self.rhythm.first(self.started, grant.sent);
         let stint = Tenure::begin(turn, grant, holder, renew_at);
         if stint.tenure.is_over() {
             // Whoever has passed a latch holds nothing.

@@ -39,10 +39,10 @@ impl Rhythm {
         self.timeout / 3
     }
 
-    /// When a tenure that begins at `now` is renewed first. Those that begin together do not stay
-    /// together.
-    pub(crate) fn first(self, started: Instant, now: Instant) -> Instant {
-        self.in_step(started, now + self.period().mul_f64(0.5 + fastrand::f64() / 2.0))
+    /// When a tenure is renewed first that was asked for at `sent`. Its lease runs from then on, however late its
+    /// holder takes it up. Those that begin together do not stay together.
+    pub(crate) fn first(self, started: Instant, sent: Instant) -> Instant {
+        self.in_step(started, sent + self.period().mul_f64(0.5 + fastrand::f64() / 2.0))
     }
 
     /// When a tenure confirmed at `now` is renewed next: a period later at the most.
@@ -210,6 +210,20 @@ mod tests {
             moments.insert(next);
         }
         assert!(moments.len() <= 8, "{} batches in a second", moments.len());
+    }
+
+    #[test]
+    fn the_first_renewal_comes_in_the_first_third_of_the_lease_and_spreads() {
+        let sent = Instant::now();
+        let started = sent.checked_sub(Duration::from_secs(100)).unwrap_or(sent);
+        let mut moments = std::collections::BTreeSet::new();
+        for _ in 0..1000 {
+            let first = RHYTHM.first(started, sent);
+            assert!(first <= sent + RHYTHM.period());
+            assert!(first > sent + RHYTHM.period() / 2 - RHYTHM.period() / PARTS);
+            moments.insert(first);
+        }
+        assert!(moments.len() >= 10, "{} batches", moments.len());
     }
 
     #[test]

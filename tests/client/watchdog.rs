@@ -2,9 +2,10 @@
 
 use crate::common;
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use common::fixture::{
@@ -54,6 +55,26 @@ async fn a_lock_held_for_five_timeouts_is_never_lost_nor_near_it() {
         sleep(Duration::from_millis(20)).await;
     }
     assert!(least > Duration::from_millis(900), "only {least:?} were left");
+    guard.unlock().await.unwrap();
+}
+
+/// The answer comes at once, and the future is not polled again until most of the lease is gone.
+#[tokio::test]
+async fn a_grant_that_is_taken_up_late_is_renewed_in_time() {
+    let server = Server::start().await;
+    let lease = Duration::from_secs(3);
+    let client = client_with(&server, Config::default().watchdog_timeout(lease)).await;
+    let lock = client.lock("a");
+    let mut asking = Box::pin(lock.lock());
+    let is_asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
+    assert!(is_asked, "the request is on its way");
+    sleep(lease * 5 / 6).await;
+    let guard = asking.await.unwrap();
+    assert!(guard.remaining() < lease / 5, "it was granted when it was asked for");
+
+    sleep(lease).await;
+
+    assert!(guard.is_valid());
     guard.unlock().await.unwrap();
 }
 

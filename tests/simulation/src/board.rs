@@ -47,6 +47,8 @@ pub struct Call {
     pub names: Vec<usize>,
     pub patience: Patience,
     pub since: u64,
+    /// What came before it, and what after, also at the same moment.
+    pub order: u64,
     /// Its future is not being polled.
     pub parked: bool,
     /// It was not polled for some time: its place may be over.
@@ -111,6 +113,8 @@ pub struct Board {
     next: u64,
     pub calls: BTreeMap<u64, Call>,
     claims: BTreeMap<u64, Live>,
+    /// Names that are being given back: until that is answered, somebody has them.
+    returning: BTreeMap<u64, Vec<usize>>,
     pub over: Vec<Claim>,
     pub wrongs: Vec<Wrong>,
     pub paths: BTreeMap<String, u64>,
@@ -118,6 +122,8 @@ pub struct Board {
     pub questions: Vec<Question>,
     pub breaks: Vec<Break>,
     pub restarts: Vec<u64>,
+    /// When the counter of the tokens and the server's clock were both behind: it may come back lower.
+    pub counters_lost: Vec<u64>,
     /// Until when what was broken, anywhere or for one client, may still show.
     disturbed: u64,
     disturbed_clients: BTreeMap<usize, u64>,
@@ -126,6 +132,8 @@ pub struct Board {
     /// When a name was last asked for, held, or given back by each process.
     active: BTreeMap<(usize, usize), u64>,
     progress: BTreeMap<usize, u64>,
+    /// As `progress`, in the order of what happens at one moment.
+    moved: BTreeMap<usize, u64>,
     /// Seats that are being closed, and those that have been.
     closing: BTreeMap<u64, u64>,
     closed: BTreeSet<u64>,
@@ -229,7 +237,8 @@ impl Board {
         }
     }
 
-    /// Whether nobody but this call asks for any of its names or holds it, and no other process has for this long.
+    /// Whether nobody but this call asks for any of its names or holds it, nor has held it since it was called, and no
+    /// other process has for this long.
     pub fn is_alone(&self, call: &Call, quiet: u64) -> bool {
         let meets = |names: &[usize]| names.iter().any(|name| call.names.contains(name));
         let others = self.calls.values().filter(|other| meets(&other.names)).count();
@@ -237,7 +246,14 @@ impl Board {
         let recent = |(name, process): &(usize, usize), at: u64| {
             call.names.contains(name) && *process != call.process && at + quiet > call.since
         };
-        others == 0 && !holds && !self.active.iter().any(|(key, at)| recent(key, *at))
+        let moved = |name: &usize| self.moved.get(name).is_some_and(|at| *at > call.order);
+        let moved = call.names.iter().any(moved);
+        let returning = self.returning.values().any(|names| meets(names));
+        others == 0
+            && !holds
+            && !moved
+            && !returning
+            && !self.active.iter().any(|(key, at)| recent(key, *at))
     }
 
     /// When a name was last given to somebody, or given back.
@@ -247,7 +263,9 @@ impl Board {
 
     fn progress(&mut self, call: &Call) {
         self.touch(call);
+        let order = self.next_id();
         for name in &call.names {
+            self.moved.insert(*name, order);
             self.progress.insert(*name, clock::now());
         }
     }
@@ -260,6 +278,16 @@ impl Board {
 
     pub fn has_parked(&self, name: usize) -> bool {
         self.calls.values().any(|call| call.parked && call.names.contains(&name))
+    }
+
+    pub fn returning(&mut self, names: &[usize]) -> u64 {
+        let id = self.next_id();
+        self.returning.insert(id, names.to_vec());
+        id
+    }
+
+    pub fn returned(&mut self, id: u64) {
+        self.returning.remove(&id);
     }
 
     // --- Claims ---
@@ -339,6 +367,10 @@ impl Board {
             if deadline > claim.deadline + clock::MICRO {
                 let sent =
                     deadline.saturating_sub(in_world(validity(live.terms.lease), rate) + SLACK);
+                if sent > now {
+                    let what = format!("{} was confirmed after now", claim.owner);
+                    self.wrongs.push(Wrong { rule: "the simulation itself", what, at: now });
+                }
                 claim.last_confirmed = claim.last_confirmed.max(sent);
                 claim.deadline = deadline;
             }

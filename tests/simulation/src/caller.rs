@@ -106,6 +106,21 @@ impl Drop for Parked {
     }
 }
 
+/// Names that somebody gives back, as long as it has heard no answer.
+pub struct Returning(u64);
+
+impl Returning {
+    pub fn new(names: &[usize]) -> Self {
+        Self(board::with(|board| board.returning(names)))
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        board::with(|board| board.returned(self.0));
+    }
+}
+
 /// A guard with its claim on the board.
 pub struct Holding {
     claims: Vec<u64>,
@@ -140,6 +155,7 @@ impl Home {
             names: wanted.names.clone(),
             patience,
             since: clock::now(),
+            order: board::with(|board| board.next_id()),
             parked: false,
             lapsed: false,
             part: wanted.part,
@@ -150,6 +166,7 @@ impl Home {
     /// Goes on as a reader.
     pub async fn downgrade(&self, mut writing: Holding, reading: Wanted) -> Option<Holding> {
         let call = Call { since: clock::now(), part: 1, ..writing.call.clone() };
+        let _returning = Returning::new(&reading.names);
         let was_valid = writing.end();
         let Some(Held::Write(guard)) = writing.view.take().and_then(Arc::into_inner) else {
             board::wrong("the simulation itself", "a writer's guard that ends is shared");
@@ -398,6 +415,7 @@ impl Holding {
 
     /// Gives it back, and hears the answer unless it is left alone after so many polls.
     pub async fn unlock(mut self, polls: u32) {
+        let _returning = Returning::new(&self.wanted.names);
         let (token, was_valid) = (self.view().token(), self.end());
         let Some(held) = self.view.take().and_then(Arc::into_inner) else {
             return board::wrong("the simulation itself", "a guard that ends is shared");

@@ -46,6 +46,9 @@ const PATHS: &[&str] = &[
     "taken after its holder was killed",
 ];
 
+/// The rule that every seed stands for one history.
+pub const TWO_HISTORIES: &str = "one seed, two histories";
+
 /// Lives through one seed in a process of its own.
 pub fn live(seed: u64, words: &[String], traced: bool) -> Report {
     let program = std::env::current_exe().expect("a program knows where it is");
@@ -127,7 +130,7 @@ fn one(seed: u64, twice: bool, options: &Options, sum: &Mutex<Sum>) {
         report.counts.insert("seeds lived through twice".to_owned(), 1);
         if again.hash != report.hash {
             let what = format!("{} and {}", report.hash, again.hash);
-            let rule = "one seed, two histories".to_owned();
+            let rule = TWO_HISTORIES.to_owned();
             report.wrongs.push(crate::report::Broken { rule, what, at: 0 });
         }
     }

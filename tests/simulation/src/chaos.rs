@@ -21,7 +21,9 @@ pub fn begin(world: &mut World, at: usize) {
     if what.long() > 0 {
         world.at(until, Event::Mended(at));
     }
+    world.drawn = world.station().counter().max(world.drawn);
     act(world, at, &what, until);
+    look_at_counter(world);
 }
 
 /// Whose client it is about.
@@ -177,6 +179,15 @@ fn restart(world: &mut World, keeps: bool, until: u64) {
         board::with(|board| board.restarts.push(now));
     } else {
         broken(Break::sharp(now));
+    }
+}
+
+/// The counter of the tokens may be lost, or be an old one: it catches up with the server's clock, but not if that is
+/// behind too.
+fn look_at_counter(world: &mut World) {
+    let (counter, time) = (world.station().counter(), world.station().time());
+    if counter.max(time) < world.drawn {
+        board::with(|board| board.counters_lost.push(clock::now()));
     }
 }
 

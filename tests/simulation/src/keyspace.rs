@@ -5,6 +5,9 @@ use parklock::Layout;
 use crate::plan::{Kind, Name};
 use crate::station::Station;
 
+/// The counter of the tokens.
+pub const COUNTER: &str = "lock:grants";
+
 /// A name as it stands in the keys of the native layout.
 fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")

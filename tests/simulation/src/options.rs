@@ -13,7 +13,7 @@ The whole library under simulation: clients, network, server and time are made u
   simulate --seed N [--trace]       replays one seed; a violation is cut down to its shortest history
   simulate --speed                  how fast it is: virtual minutes per minute of one core
 
-  --clients N --callers M --names K --length SECONDS --faults 0,3,5   instead of what the seed says
+  --clients N --callers M --names K --length SECONDS --faults 0,3,5|none   instead of what the seed says
   --scene NAME                      plays this scene in every seed: see src/scene.rs
   --every                           prints every violation of a campaign, not the first of each rule
   --no-shrink                       does not cut a failure down";
@@ -99,7 +99,7 @@ fn set_by_hand(set: &mut Overrides, word: &str, value: &str) -> Result<(), Strin
         "--names" => set.names = Some(number(value)? as usize),
         "--length" => set.length = Some(number(value)? * SECOND),
         "--faults" => {
-            let numbers = value.split(',').filter(|word| !word.is_empty()).map(number);
+            let numbers = value.split(',').filter(|word| !["", "none"].contains(word)).map(number);
             let kept: Result<Vec<u64>, String> = numbers.collect();
             set.faults = Some(kept?.into_iter().map(|at| at as usize).collect());
         }

@@ -77,8 +77,4 @@ impl Report {
         }
         report
     }
-
-    pub fn breaks(&self, rule: &str) -> bool {
-        self.wrongs.iter().any(|wrong| wrong.rule == rule)
-    }
 }

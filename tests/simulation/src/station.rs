@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use parklock_simulated_server::{Conn, Reply, Server, Version};
 
 use crate::clock::{self, MICRO};
+use crate::keyspace;
 use crate::net::Arrival;
 
 /// The server's time when the world begins, in microseconds.
@@ -99,6 +100,12 @@ impl Station {
     pub fn execute(&mut self, words: &[&str]) -> Reply {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.server.execute(self.time(), &words)
+    }
+
+    /// The counter of the tokens: a time of its clock in microseconds, or a little more.
+    pub fn counter(&mut self) -> u64 {
+        let answer = self.execute(&["GET", keyspace::COUNTER]);
+        text(&answer).and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
     /// The words of a reply that is a list.

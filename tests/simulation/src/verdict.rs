@@ -2,22 +2,23 @@
 
 use crate::board::{self, Wrong};
 use crate::judge::history::{History, Violation};
-use crate::judge::{Break, Claim, Epochs, rules};
-use crate::plan::{Fault, Kind, Plan, What};
+use crate::judge::{Claim, Epochs, rules};
+use crate::plan::{Kind, Plan};
 
 /// Everything that was wrong, the first first.
 pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     let fenced = plan.names.iter().filter(|name| name.kind == Kind::Fenced);
     let fenced: Vec<&String> = fenced.map(|name| &name.text).collect();
-    let (mut claims, breaks, restarts, mut wrongs) = board::with(|board| {
+    let (mut claims, breaks, restarts, counters_lost, mut wrongs) = board::with(|board| {
         let open = board.take_open();
         let mut claims = std::mem::take(&mut board.over);
         claims.extend(open);
         let breaks = std::mem::take(&mut board.breaks);
-        (claims, breaks, std::mem::take(&mut board.restarts), std::mem::take(&mut board.wrongs))
+        let restarts = std::mem::take(&mut board.restarts);
+        let counters_lost = std::mem::take(&mut board.counters_lost);
+        (claims, breaks, restarts, counters_lost, std::mem::take(&mut board.wrongs))
     });
     claims.sort_by_key(|claim| claim.acquired);
-    let forgotten = forgotten_counters(plan, &breaks);
     let epochs = Epochs(breaks);
     wrongs.extend(exclusion(&claims, &epochs));
     let mut counted = Vec::new();
@@ -31,29 +32,24 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
     let counted: Vec<Claim> =
         claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
-    for claims in counted.chunk_by(|a, b| before(&forgotten, a) == before(&forgotten, b)) {
-        let fell = rules::tokens(claims);
-        wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
-    }
+    let fell = between(&counters_lost, &counted).flat_map(|claims| rules::tokens(&claims));
+    wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
     wrongs.sort_by_key(|wrong| wrong.at);
     wrongs
 }
 
-/// When Redis lost its token counter although its clock had been set back: then it may begin again with less, as
-/// docs/guarantees.md says. From such a moment on, tokens are judged anew.
-fn forgotten_counters(plan: &Plan, breaks: &[Break]) -> Vec<u64> {
-    let is_set_back = |fault: &&Fault| matches!(fault.what, What::Clock { by } if by < 0);
-    let set_back = plan.faults.iter().filter(is_set_back).map(|fault| fault.at).min();
-    let after =
-        |one: &&Break| set_back.is_some_and(|set_back| one.lock.is_none() && one.to >= set_back);
-    let mut moments: Vec<u64> = breaks.iter().filter(after).map(|one| one.from).collect();
-    moments.sort_unstable();
-    moments
-}
-
-/// How many of these moments were before a claim.
-fn before(moments: &[u64], claim: &Claim) -> usize {
-    moments.partition_point(|moment| *moment <= claim.acquired)
+/// The claims between two moments at which the counter of the tokens was lost: each part is judged for itself, and a
+/// claim that spans such a moment is in none.
+fn between<'a>(moments: &[u64], claims: &'a [Claim]) -> impl Iterator<Item = Vec<Claim>> + 'a {
+    let starts = [0].into_iter().chain(moments.iter().copied());
+    let ends = moments.iter().copied().chain([u64::MAX]);
+    let parts: Vec<(u64, u64)> = starts.zip(ends).collect();
+    parts.into_iter().map(move |(start, end)| {
+        let within = |claim: &&Claim| {
+            claim.called.min(claim.last_confirmed) >= start && claim.acquired <= end
+        };
+        claims.iter().filter(within).cloned().collect()
+    })
 }
 
 fn exclusion(claims: &[Claim], epochs: &Epochs) -> Vec<Wrong> {

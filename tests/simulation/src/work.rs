@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::board::{self, Patience};
-use crate::caller::{Asking, Holding, Home, Manner, Wanted, heard};
+use crate::caller::{Asking, Holding, Home, Manner, Returning, Wanted, heard};
 use crate::clock::{self, MILLI};
 use crate::desk::{Desk, Seat};
 use crate::held::{Handle, Held};
@@ -337,6 +337,8 @@ impl Step {
             drop(holding);
         };
         let polls = if self.rng.u32(..4) == 0 { self.rng.u32(1..12) } else { u32::MAX };
+        // The work ends before `run` has given the lock back.
+        let _returning = Returning::new(&wanted.names);
         let running = Box::pin(wanted.handle.run(work));
         match (crate::caller::Polls { future: running, left: polls }).await {
             None => board::reached("run: cancelled"),

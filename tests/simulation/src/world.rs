@@ -74,6 +74,8 @@ pub struct World {
     pub version: Version,
     dirty: BTreeSet<usize>,
     watch: Watch,
+    /// How far the counter of the tokens has ever been.
+    pub drawn: u64,
 }
 
 impl World {
@@ -96,6 +98,7 @@ impl World {
             version,
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
+            drawn: 0,
             plan,
         };
         world.set_up();
@@ -228,6 +231,10 @@ impl World {
             return;
         }
         let (setup, berth) = (&self.plan.clients[at], &mut self.berths[at]);
+        if berth.life > 0 && berth.process.is_alive() {
+            // It has crashed twice, and is back after the shorter time.
+            return;
+        }
         berth.life += 1;
         let seed = setup.seed ^ berth.life.wrapping_mul(0x2545_f491_4f6c_dd1d);
         berth.process = Process::new(seed, setup.rate);
