@@ -883,7 +883,7 @@ async fn the_order_is_kept_over(
     }
     for round in 0..rounds {
         let admin = server.admin().await;
-        let guard = ours.fair_lock("a").lock().await.unwrap();
+        let guard = ours.fair_lock("a").lock().await.expect("it is free");
         let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
         for (at, client) in clients.iter().enumerate() {
             let (lock, served) = (client.fair_lock("a"), served.clone());

@@ -486,7 +486,7 @@ impl Board {
         let told = unlock.said_ok.is_some_and(|(ok, at)| ok && at > unlock.began);
         // A release whose answer was lost is repeated. If Redis forgot the lock in that time, the repetition finds
         // what it would find after the first: docs/guarantees.md, H2.
-        let forgotten = self.breaks.iter().any(|one| one.to + 100 * clock::MILLI >= unlock.began);
+        let forgotten = self.breaks.iter().any(|one| one.to + clock::SECOND >= unlock.began);
         if unlock.present == Some(false) && told && !forgotten {
             let Unlock { process, seat, name, token, began, .. } = unlock;
             let began = began as f64 / 1e9;

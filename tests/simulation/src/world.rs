@@ -226,10 +226,6 @@ impl World {
     // --- Processes ---
 
     fn start(&mut self, at: usize) {
-        if self.berths[at].life > 0 && self.berths[at].process.is_alive() {
-            // It has crashed twice, and was back after the other time.
-            return;
-        }
         let (setup, berth) = (&self.plan.clients[at], &mut self.berths[at]);
         if berth.life > 0 && berth.process.is_alive() {
             // It has crashed twice, and is back after the shorter time.
