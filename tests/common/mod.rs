@@ -6,8 +6,6 @@ pub mod admin;
 pub mod child;
 pub mod clock;
 pub mod fixture;
-#[path = "../judge/history.rs"]
-pub mod history;
 pub mod port;
 pub mod process;
 pub mod proxy;

@@ -1,9 +1,9 @@
 //! The history checker refuses histories that were made to be wrong, and takes those that are right.
 
 use crate::common;
+use crate::history::{History, Hold, Violation};
 
 use common::clock;
-use common::history::{History, Hold, Violation};
 
 /// `lock owner token [acquired, ended)`.
 fn hold(owner: &str, token: u64, acquired: u64, ended: u64) -> Hold {

@@ -7,6 +7,9 @@ mod checker;
 mod classes;
 mod cuts;
 mod framing;
+#[path = "../judge/history.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the torture run uses the rest of it")]
+mod history;
 mod holds;
 mod pairing;
 mod process;
