@@ -386,8 +386,8 @@ async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
     let held = clients[0].lock("a").lock().await.unwrap();
     let waiter = waiting(&clients[1]);
     in_line(&admin, 1).await;
-    let before = admin.pttl(LINE).await;
     let started = Instant::now();
+    let before = admin.pttl(LINE).await;
 
     let visitor = connect(&server.url(), counted().max_park(Duration::from_millis(50))).await;
     let limit = Duration::from_millis(200);
