@@ -100,8 +100,8 @@ impl Client {
     /// its place when it asks again. A release grants the lock to the head of the queue in the same step, and
     /// tells it.
     ///
-    /// While the server stands still, nobody can renew a place, and none ends: a pause, a long script or a
-    /// restart with its data does not change the order. A waiter that goes without an answer keeps its place
+    /// While the server stands still, nobody can renew a place, and none ends: a pause or a long script does
+    /// not change the order. A waiter that goes without an answer keeps its place
     /// if the server has told it before; while it is silent for longer than a place lasts, others are
     /// served.
     ///
