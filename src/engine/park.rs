@@ -403,7 +403,7 @@ impl<'a> Caller<'a> {
         offer: Option<Offer<'_>>,
     ) -> Result<Attempt, Fault> {
         self.asked = true;
-        let (secret, sent) = (secret(), Instant::now());
+        let (secret, sent) = (entry.waits_as().map_or(0, |_| secret()), Instant::now());
         let acquire = Acquire {
             keys: Arc::clone(&entry.keys),
             id: entry.waits_as().unwrap_or_else(|| self.engine.next_tenure()),
