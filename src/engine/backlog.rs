@@ -15,14 +15,13 @@ use crate::engine::job::{Job, Outcome};
 pub(crate) enum Lane {
     Releases,
     Counts,
-    Lines,
 }
 
 impl Lane {
     /// Jobs in one request.
     fn batch(self) -> usize {
         match self {
-            Self::Releases | Self::Lines => 128,
+            Self::Releases => 128,
             Self::Counts => 1,
         }
     }
@@ -33,7 +32,6 @@ impl Lane {
         match self {
             Self::Releases => 3,
             Self::Counts => 64,
-            Self::Lines => 1,
         }
     }
 }
@@ -64,7 +62,6 @@ struct Queue {
 pub(crate) struct Backlog {
     releases: Queue,
     counts: Queue,
-    lines: Queue,
     /// By the time at which they are to be asked for again.
     later: BTreeMap<(Instant, u64), Job>,
     seen: u64,
@@ -93,7 +90,7 @@ impl Backlog {
         for job in std::mem::replace(&mut self.later, later).into_values() {
             self.put(job);
         }
-        [Lane::Releases, Lane::Counts, Lane::Lines].into_iter().find_map(|lane| self.ask(lane))
+        [Lane::Releases, Lane::Counts].into_iter().find_map(|lane| self.ask(lane))
     }
 
     fn ask(&mut self, lane: Lane) -> Option<Ask> {
@@ -124,7 +121,6 @@ impl Backlog {
         match lane {
             Lane::Releases => &mut self.releases,
             Lane::Counts => &mut self.counts,
-            Lane::Lines => &mut self.lines,
         }
     }
 }
@@ -199,7 +195,7 @@ mod tests {
     async fn a_job_without_an_answer_is_asked_for_again_until_redis_has_freed_the_lock() {
         let (mut backlog, mut now) = (Backlog::default(), Instant::now());
         let (debts, tenure) = (Debts::default(), tenure());
-        backlog.put(Job::leave_queue(&tenure.keys, tenure.id, debts.tidying()));
+        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()));
         let (began, mut asked) = (now, 0);
         while debts.len() > 0 {
             let ask = backlog.next(now).expect("it is due");
@@ -261,7 +257,7 @@ mod tests {
     async fn a_job_is_a_debt_until_it_is_answered() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
         let (debts, tenure) = (Debts::default(), tenure());
-        backlog.put(Job::leave_queue(&tenure.keys, tenure.id, debts.tidying()));
+        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()));
         assert_eq!(debts.len(), 1);
         let ask = backlog.next(now).unwrap();
         assert_eq!(debts.len(), 1);

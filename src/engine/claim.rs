@@ -13,14 +13,14 @@ use crate::wire::{Acquire, Acquired, Fault, Landed};
 /// The answer to an attempt.
 pub(crate) enum Attempt {
     Granted(Grant),
-    /// Held by somebody else for so long; `None`: the key has no TTL.
+    /// We stand in the line at this place; `near`: at its front.
+    Waits { place: u64, near: bool },
+    /// Held by somebody else for so long, and we stand in no line; `None`: the key has no TTL.
     Held(Option<Duration>),
-    /// As `Held`, and we wait in the server's queue at this place.
-    Queued(Option<Duration>, u64),
-    /// As `Held`, but nobody will tell us.
-    Unheard(Option<Duration>),
-    /// Free, but another client is to have it first.
-    Reserved,
+    /// Free again, after we offered it to the others.
+    GaveWay,
+    /// A request for several locks leaves one alone that is held or waited for: it is to be asked for alone.
+    Contended,
 }
 
 /// The answer to an attempt to take several at once.
@@ -56,7 +56,8 @@ impl Drop for Claim<'_> {
 /// If the future is dropped, what Redis may have granted is given back in the background.
 pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
-    if !acquire.keys.is_plain() {
+    // What is known to be contended is asked for alone.
+    if !acquire.keys.is_plain() || acquire.old.is_some() || acquire.place > 0 {
         return ask(engine, acquire).await;
     }
     let Some(_in_the_air) = acquires.take_off() else {
@@ -76,23 +77,6 @@ async fn ask(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
     claim.settle(answer, sent)
 }
 
-/// Tries once, offering in exchange a tenure that has ended.
-///
-/// # Cancel safety
-/// As [`attempt`].
-pub(crate) async fn exchange(
-    engine: &Engine,
-    old: TenureId,
-    acquire: Acquire,
-) -> Result<Attempt, Fault> {
-    let mut connection = engine.commands.connection()?;
-    let open_on = Some(connection.generation());
-    let mut claim = Claim { engine, acquire, open_on };
-    let sent = Instant::now();
-    let answer = connection.exchange(old, &claim.acquire).await;
-    claim.settle(answer, sent)
-}
-
 /// Tries once to take several plain locks in one step: all of them or none.
 ///
 /// # Cancel safety
@@ -108,7 +92,9 @@ pub(crate) async fn attempt_all(
     let asked: Vec<_> = claims.iter().map(|claim| &claim.acquire).collect();
     let sent = Instant::now();
     let attempt = match connection.acquire_together(&asked).await? {
-        (_, Ok(Acquired::Granted(first))) => AttemptAll::Granted(granted(&asked, first, sent)?),
+        (_, Ok(Acquired::Granted { number, .. })) => {
+            AttemptAll::Granted(granted(&asked, number, sent)?)
+        }
         (which, Ok(_)) => AttemptAll::Busy(which),
         (which, Err(fault)) => AttemptAll::Refused(which, fault),
     };
@@ -134,32 +120,27 @@ impl Claim<'_> {
         let until = deadline(sent, self.acquire.lease);
         let attempt = match answer {
             // So late that it is over already: the drop gives it back.
-            Ok(Acquired::Granted(_)) if Instant::now() >= until => {
+            Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
-            Ok(Acquired::Granted(number)) => {
+            Ok(Acquired::Granted { number, .. }) => {
                 let Acquire { id, lease, ref debt, .. } = self.acquire;
                 Ok(Attempt::Granted(Grant { id, number, lease, sent, debt: debt.clone() }))
             }
             // `close` has given up the places of those who waited then; this one came after.
-            Ok(_) if self.has_place() && self.engine.debts.is_closed() => {
+            Ok(Acquired::Waits { .. }) if self.engine.debts.is_closed() => {
                 let Acquire { keys, id, debt, .. } = &self.acquire;
-                self.engine.later(Job::leave_queue(keys, *id, debt.clone()));
+                self.engine.later(Job::leave_line(keys, *id, debt.clone()));
                 Err(Fault::Closed)
             }
+            Ok(Acquired::Waits { place, near, .. }) => Ok(Attempt::Waits { place, near }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
-            Ok(Acquired::Queued(ttl, place)) => Ok(Attempt::Queued(ttl, place)),
-            Ok(Acquired::Unheard(ttl)) => Ok(Attempt::Unheard(ttl)),
-            Ok(Acquired::Reserved) => Ok(Attempt::Reserved),
+            Ok(Acquired::GaveWay) => Ok(Attempt::GaveWay),
+            Ok(Acquired::Contended) => Ok(Attempt::Contended),
             Err(fault) if fault.is_open() => return Err(fault),
             Err(fault) => Err(fault),
         };
         self.open_on = None;
         attempt
-    }
-
-    /// Whether it has a place in a queue if it is not granted.
-    fn has_place(&self) -> bool {
-        self.acquire.keys.is_queued() && self.acquire.manner.lines_up()
     }
 }

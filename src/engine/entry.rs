@@ -1,7 +1,8 @@
 //! What a client knows of one lock: who has its turn, where its contender parks.
 //!
 //! 1. `turn` has one permit. It is with the contender, or with the tenure that it became, or free.
-//! 2. `gate` banks at most one permit, and only the contender takes it.
+//! 2. `gate` banks at most one permit, and only the contender takes it. `line` is what the contender knows; it
+//!    outlives a contender that was cancelled, for the next one of this client.
 //! 3. An entry is in the table exactly as long as somebody visits it.
 //! 4. Where each caller waits for itself, each has an entry of its own, and its turn at once.
 //! 5. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
@@ -11,23 +12,46 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dashmap::DashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
+use crate::engine::Engine;
+use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::moment::Moment;
 use crate::engine::tenure::Tenure;
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, Kind, TenureId, ids_of};
 use crate::wire::Fault;
 
 /// The entries of a client: those of plain locks by lock, all others by their channel.
 #[derive(Default)]
 pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
-    others: DashMap<Box<str>, BTreeMap<Spot, Arc<Entry>>>,
+    others: DashMap<Box<str>, Spots>,
     closed: AtomicBool,
+}
+
+/// The entries at one channel that are no plain lock's.
+#[derive(Default)]
+struct Spots {
+    entries: BTreeMap<Spot, Arc<Entry>>,
+    /// The one far contender that asks now and then, for all of them.
+    watcher: Option<Spot>,
+}
+
+impl Spots {
+    /// Wakes the next far contender to be the watcher, if this one was.
+    fn stop_watching(&mut self, spot: Spot) {
+        if self.watcher == Some(spot) {
+            self.watcher = None;
+            let next = self.entries.iter().find(|(other, entry)| **other != spot && entry.is_far());
+            if let Some((_, entry)) = next {
+                entry.gate.open();
+            }
+        }
+    }
 }
 
 impl Table {
@@ -63,7 +87,7 @@ impl Table {
     ) -> Result<Visit, Fault> {
         let mut spots = self.others.entry(channel.clone()).or_default();
         let made = || Arc::new(Entry::at(Arc::clone(keys), channel, spot));
-        let entry = Arc::clone(spots.entry(spot).or_insert_with(made));
+        let entry = Arc::clone(spots.entries.entry(spot).or_insert_with(made));
         entry.visitors.fetch_add(1, Ordering::Relaxed);
         drop(spots);
         self.open(entry)
@@ -91,30 +115,37 @@ impl Table {
         self.locks.get(id).map(|entry| Arc::clone(&entry))
     }
 
-    /// The entry of a caller that waits for itself, or holds.
-    pub(crate) fn find_place(&self, channel: &str, id: TenureId) -> Option<Arc<Entry>> {
-        self.others.get(channel)?.get(&Spot::Place(id)).map(Arc::clone)
+    /// The entry that waits or holds under this owner field.
+    pub(crate) fn find_waiting(&self, channel: &str, id: TenureId) -> Option<Arc<Entry>> {
+        let is_it = |entry: &Arc<Entry>| entry.is_known_as(id);
+        if let Some(entry) = ids_of(channel).filter_map(|id| self.find(id)).find(is_it) {
+            return Some(entry);
+        }
+        let spots = self.others.get(channel)?;
+        // Nearly every caller has the owner field of its entry. One whose request was not answered has another.
+        let first = spots.entries.get(&Spot::Place(id)).filter(|entry| is_it(entry));
+        first.or_else(|| spots.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
     }
 
-    /// All that hear a channel and are no plain locks.
-    pub(crate) fn all_at(&self, channel: &str) -> Vec<Arc<Entry>> {
-        let spots = self.others.get(channel);
-        spots.map(|spots| spots.values().map(Arc::clone).collect()).unwrap_or_default()
+    /// All that hear a channel.
+    pub(crate) fn all_of(&self, channel: &str) -> Vec<Arc<Entry>> {
+        let mut entries: Vec<_> = ids_of(channel).filter_map(|id| self.find(id)).collect();
+        if let Some(spots) = self.others.get(channel) {
+            entries.extend(spots.entries.values().map(Arc::clone));
+        }
+        entries
     }
 
-    /// Sends every waiter away, now and from now on. Those for which our client stood in a line.
-    pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
+    /// Sends every waiter away, now and from now on. The entries in a line that are to be given up.
+    pub(crate) fn close(&self) -> Vec<(Arc<Keys>, TenureId)> {
         self.closed.store(true, Ordering::SeqCst);
         let mut entries: Vec<_> = self.locks.iter().map(|entry| Arc::clone(&entry)).collect();
-        self.others.iter().for_each(|spots| entries.extend(spots.values().cloned()));
+        self.others.iter().for_each(|spots| entries.extend(spots.entries.values().cloned()));
         // The maps hash with random keys. Waiters are woken in one order, or no run of a simulation could be repeated.
         entries.sort_by(|a, b| a.order().cmp(&b.order()));
         entries.iter().for_each(|entry| entry.close());
-        entries.retain(|entry| match entry.waits_as() {
-            Some(_) => entry.tenure().is_none(),
-            None => entry.line_up(false),
-        });
-        entries
+        let left = |entry: &Arc<Entry>| Some((Arc::clone(&entry.keys), entry.leave_line()?));
+        entries.iter().filter_map(left).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -131,11 +162,24 @@ impl Table {
             return;
         };
         self.others.remove_if_mut(&*place.channel, |_, spots| {
-            if spots.get(&place.spot).is_some_and(unvisited) {
-                spots.remove(&place.spot);
+            if spots.entries.get(&place.spot).is_some_and(unvisited) {
+                spots.stop_watching(place.spot);
+                spots.entries.remove(&place.spot);
             }
-            spots.is_empty()
+            spots.entries.is_empty()
         });
+    }
+
+    /// Whether it is up to this contender to ask now and then for all of this client that are far from the front
+    /// of the same line. A message that was lost is found out by that.
+    fn is_watched_by(&self, entry: &Entry, is_far: bool) -> bool {
+        let Some(place) = &entry.place else { return true };
+        let Some(mut spots) = self.others.get_mut(&*place.channel) else { return true };
+        if !is_far {
+            spots.stop_watching(place.spot);
+            return true;
+        }
+        *spots.watcher.get_or_insert(place.spot) == place.spot
     }
 }
 
@@ -152,15 +196,6 @@ enum Spot {
 struct Place {
     channel: Box<str>,
     spot: Spot,
-    granted: Mutex<Option<Called>>,
-}
-
-/// A grant that a message brought. The secret is that of the sign of life for which it was made: without
-/// it, anybody who may publish could have made it up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Called {
-    pub(crate) number: u64,
-    pub(crate) secret: u64,
 }
 
 /// A lock as the table finds it: by what tells it from all others.
@@ -196,8 +231,8 @@ pub(crate) struct Entry {
     failing: Mutex<Option<Moment>>,
     /// Callers in the queue for the turn.
     waiting: AtomicUsize,
-    /// Our client stands in the lock's line in Redis.
-    lined_up: AtomicBool,
+    /// What its contender knows.
+    line: Mutex<Option<Box<Line>>>,
     visitors: AtomicUsize,
     place: Option<Box<Place>>,
 }
@@ -211,46 +246,92 @@ impl Entry {
             tenure: Mutex::default(),
             failing: Mutex::default(),
             waiting: AtomicUsize::new(0),
-            lined_up: AtomicBool::new(false),
+            line: Mutex::default(),
             visitors: AtomicUsize::new(0),
             place: None,
         }
     }
 
     fn at(keys: Arc<Keys>, channel: Box<str>, spot: Spot) -> Self {
-        let place = Place { channel, spot, granted: Mutex::default() };
+        let place = Place { channel, spot };
         Self { place: Some(Box::new(place)), ..Self::new(keys) }
     }
 
-    /// Where its contender is told of anything.
+    /// Where all that concerns it is told.
     pub(crate) fn channel(&self) -> &str {
         self.place.as_ref().map_or(&self.keys.channel, |place| &place.channel)
     }
 
-    /// The tenure as which its caller waits, if it waits for itself.
-    pub(crate) fn waits_as(&self) -> Option<TenureId> {
-        match self.place.as_deref()?.spot {
-            Spot::Place(id) => Some(id),
-            Spot::Shared(..) => None,
+    /// What its contender listens to: that, and what concerns this client alone.
+    pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
+        let mut channels = vec![Box::from(self.channel())];
+        channels.extend(self.keys.has_line().then(|| self.keys.client_channel(client)));
+        channels
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<Box<Line>>> {
+        self.line.lock().expect("no panic under this lock")
+    }
+
+    /// Tells the contender, if there is one.
+    pub(crate) fn step(&self, event: Event, rules: Rules) {
+        if let Some(line) = &mut *self.line() {
+            line.step(Instant::now(), event, rules);
+        }
+        self.gate.open();
+    }
+
+    /// The contender is about to ask: under this owner field, for this place.
+    pub(crate) fn ask(&self, engine: &Engine, rules: Rules) -> (TenureId, u64) {
+        let now = Instant::now();
+        let mut line = self.line();
+        let line = line.get_or_insert_with(|| Box::new(Line::new(self.new_id(engine), now)));
+        if line.is_open() {
+            line.rename(engine.next_tenure(), now);
+        }
+        line.step(now, Event::Asked, rules);
+        (line.id(), line.place())
+    }
+
+    /// A caller with an entry of its own is known by the name of the entry, until that may be in use.
+    fn new_id(&self, engine: &Engine) -> TenureId {
+        match self.place.as_deref() {
+            Some(Place { spot: Spot::Place(id), .. }) => *id,
+            _ => engine.next_tenure(),
         }
     }
 
-    /// Tells its contender of a grant.
-    pub(crate) fn call(&self, called: Called) {
-        if let Some(place) = &self.place {
-            *place.granted.lock().expect("no panic under this lock") = Some(called);
-            self.gate.open(false);
+    fn is_far(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| line.is_far())
+    }
+
+    /// Whether it waits or holds under this owner field.
+    fn is_known_as(&self, id: TenureId) -> bool {
+        self.line().as_ref().is_some_and(|line| line.id() == id)
+            || self.tenure().is_some_and(|tenure| tenure.id == id)
+    }
+
+    /// The contender goes, and a request of its may still run. The next contender keeps the place.
+    pub(crate) fn stop_asking(&self, engine: &Engine) {
+        if let Some(line) = self.line().as_mut().filter(|line| line.is_open()) {
+            line.rename(engine.next_tenure(), Instant::now());
         }
     }
 
-    /// The grant that its contender was told of, once.
-    pub(crate) fn take_call(&self) -> Option<Called> {
-        self.place.as_ref()?.granted.lock().expect("no panic under this lock").take()
+    /// The contender has been let in: what it knew is over.
+    pub(crate) fn forget_line(&self) {
+        *self.line() = None;
+    }
+
+    /// Nobody contends any more. The owner field that is to be taken out of the line, if there is one.
+    pub(crate) fn leave_line(&self) -> Option<TenureId> {
+        let line = self.line().take()?;
+        line.stands().then(|| line.id())
     }
 
     /// What tells it from all others, and puts them into one order.
-    fn order(&self) -> (&str, &str, Option<TenureId>) {
-        (self.channel(), self.keys.id(), self.waits_as())
+    fn order(&self) -> (&str, &str, Option<Spot>) {
+        (self.channel(), self.keys.id(), self.place.as_ref().map(|place| place.spot))
     }
 
     fn close(&self) {
@@ -294,16 +375,6 @@ impl Entry {
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.lock().expect("no panic under this lock").is_some()
     }
-
-    /// Whether our client stands in the lock's line, or is about to.
-    pub(crate) fn is_lined_up(&self) -> bool {
-        self.lined_up.load(Ordering::SeqCst)
-    }
-
-    /// Takes note of whether our client stands in line; whether it did.
-    pub(crate) fn line_up(&self, in_line: bool) -> bool {
-        self.lined_up.swap(in_line, Ordering::SeqCst)
-    }
 }
 
 /// Keeps an entry in the table.
@@ -330,6 +401,16 @@ impl Visit {
     fn turn_of(&self, permit: SemaphorePermit<'_>) -> Turn {
         permit.forget();
         Turn(self.clone())
+    }
+
+    /// What its contender does next.
+    pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
+        let watching = self.table.is_watched_by(&self.entry, self.entry.is_far());
+        let now = Instant::now();
+        match &*self.entry.line() {
+            Some(line) => line.next(now, listening, watching, rules),
+            None => Next::Ask,
+        }
     }
 
     /// Counts a caller into the queue, until the value is dropped.
@@ -364,6 +445,10 @@ impl Turn {
         &self.0.entry
     }
 
+    pub(crate) fn visit(&self) -> &Visit {
+        &self.0
+    }
+
     /// Passes the turn on, and stays to see to it that it arrives.
     pub(crate) fn pass_on(self) -> Visit {
         self.0.clone()
@@ -394,59 +479,35 @@ impl Drop for Waiting {
     }
 }
 
-/// What a contender has heard at its gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// Nothing, until the time was over.
-    Silence,
-    /// It may be our turn.
-    Ours,
-    /// The lock was given back, and another client is to have it.
-    Anothers,
-}
-
-/// Where the contender parks until an unlock message.
+/// Where the contender parks until it is told something.
 pub(crate) struct Gate {
     permits: Semaphore,
-    /// Something was heard that was not for another client alone. It stays true whatever is heard
-    /// after it.
-    called: AtomicBool,
 }
 
 impl Gate {
     fn new() -> Self {
-        Self { permits: Semaphore::new(0), called: AtomicBool::new(false) }
+        Self { permits: Semaphore::new(0) }
     }
 
-    /// Lets the contender through, the next one if there is none. Two who open at once may bank
-    /// two: the contender's `shut` takes both.
-    pub(crate) fn open(&self, for_another: bool) {
-        if !for_another {
-            self.called.store(true, Ordering::Release);
-        }
+    /// Lets the contender through, the next one if there is none. Two who open at once may bank two: the
+    /// contender then looks once more than it needs to.
+    pub(crate) fn open(&self) {
         if self.permits.available_permits() == 0 {
             self.permits.add_permits(1);
         }
-    }
-
-    /// Forgets what has been heard so far: the attempt that follows sees its effect.
-    pub(crate) fn shut(&self) {
-        self.permits.forget_permits(usize::MAX);
-        self.called.store(false, Ordering::Release);
     }
 
     /// Parks until the gate is opened, or the time is over.
     ///
     /// # Cancel safety
     /// An opening that a dropped future has not seen stays banked for the next contender.
-    pub(crate) async fn pass(&self, until: Instant) -> Result<Call, Fault> {
+    pub(crate) async fn pass(&self, until: Instant) -> Result<(), Fault> {
         match timeout_at(until, self.permits.acquire()).await {
             Ok(Ok(permit)) => permit.forget(),
             Ok(Err(_)) => return Err(Fault::Closed),
-            Err(_) => return Ok(Call::Silence),
+            Err(_) => {}
         }
-        let called = self.called.swap(false, Ordering::AcqRel);
-        Ok(if called { Call::Ours } else { Call::Anothers })
+        Ok(())
     }
 
     fn close(&self) {
@@ -534,17 +595,14 @@ mod tests {
         assert_eq!(table.len(), 0);
     }
 
-    #[tokio::test]
-    async fn a_gate_banks_one_opening_and_remembers_a_call() {
-        let gate = Gate::new();
-        gate.open(false);
-        gate.open(true);
-        assert_eq!(gate.pass(far()).await.unwrap(), Call::Ours);
-        gate.open(true);
-        assert_eq!(gate.pass(far()).await.unwrap(), Call::Anothers);
-        assert_eq!(gate.pass(Instant::now()).await.unwrap(), Call::Silence);
-        gate.open(false);
-        gate.shut();
-        assert_eq!(gate.pass(Instant::now()).await.unwrap(), Call::Silence);
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_banks_one_opening() {
+        let (gate, start) = (Gate::new(), Instant::now());
+        gate.open();
+        gate.open();
+        gate.pass(far()).await.unwrap();
+        assert_eq!(Instant::now(), start);
+        gate.pass(far()).await.unwrap();
+        assert!(Instant::now() > start);
     }
 }

@@ -170,8 +170,10 @@ impl Engine {
         if turn.is_none() && !entry.is_closed() {
             return;
         }
-        if !entry.is_awaited() && entry.line_up(false) {
-            self.leave_line(&entry.keys);
+        if !entry.is_awaited()
+            && let Some(id) = entry.leave_line()
+        {
+            self.leave_line(&entry.keys, id);
         }
         if let Some(tenure) = entry.tenure() {
             self.retire(&tenure, turn);
@@ -186,9 +188,9 @@ impl Engine {
         }
     }
 
-    /// Gives up our client's place in the lock's line.
-    pub(crate) fn leave_line(&self, keys: &Arc<Keys>) {
-        self.later(Job::leave_line(keys, self.debts.tidying()));
+    /// Gives up a place in the line.
+    pub(crate) fn leave_line(&self, keys: &Arc<Keys>, id: TenureId) {
+        self.later(Job::leave_line(keys, id, self.debts.tidying()));
     }
 
     async fn tell_count(&self, stint: &Stint) -> Result<()> {

@@ -47,9 +47,6 @@ pub(crate) enum What {
     Ghost { sent_on: u64 },
     /// The hold count in Redis is that of the tenure.
     Count(Arc<Tenure>),
-    /// Our client does not stand in the lock's line, if nobody of us waits for it by then. Not
-    /// repeated: it could drive out somebody who has come since, and the line has a TTL.
-    LeaveLine,
 }
 
 impl Job {
@@ -90,15 +87,10 @@ impl Job {
         Self::new(keys, *id, What::Ghost { sent_on }, until, Some(debt.clone()))
     }
 
-    /// Gives up the place of a caller that waited for itself, and what it may have been granted.
-    pub(crate) fn leave_queue(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
+    /// Gives up a contender's place in the line, and what it may have been granted.
+    pub(crate) fn leave_line(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
         let until = Instant::now() + LONGEST_PAUSE * 10;
         Self::new(keys, id, What::Release, until, Some(debt))
-    }
-
-    /// Gives up our client's place in the line, which costs the others their patience.
-    pub(crate) fn leave_line(keys: &Arc<Keys>, debt: Debt) -> Self {
-        Self::new(keys, TenureId(0), What::LeaveLine, Instant::now(), Some(debt))
     }
 
     /// Has Redis told the hold count.
@@ -122,7 +114,6 @@ impl Job {
         match &self.what {
             What::Release | What::Ghost { .. } => self.returning = Some(returns.begin(&self.keys)),
             What::Count(tenure) => return tenure.will_tell(),
-            What::LeaveLine => {}
         }
         true
     }
@@ -131,7 +122,6 @@ impl Job {
         match self.what {
             What::Release | What::Ghost { .. } => Lane::Releases,
             What::Count(_) => Lane::Counts,
-            What::LeaveLine => Lane::Lines,
         }
     }
 
@@ -146,7 +136,7 @@ impl Job {
             // Who waits for itself asks as the same again and again: what was found may be an earlier
             // question's, and the late one is still to come.
             What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.is_queued(),
-            What::Release | What::Count(_) | What::LeaveLine => true,
+            What::Release | What::Count(_) => true,
         });
         answered || now >= self.until
     }

@@ -7,19 +7,20 @@ mod entry;
 mod hold;
 mod insist;
 mod job;
+mod line;
 mod moment;
 mod owned;
-mod park;
 mod releaser;
 mod returns;
+mod sign;
 mod stint;
 mod tenure;
 mod timetable;
 mod together;
 mod unsaid;
+mod wait;
 mod watchdog;
 mod wheel;
-mod word;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,29 +32,30 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub(crate) use park::{Patience, Wish, acquire};
 pub(crate) use stint::Stint;
 pub use tenure::Ended;
 pub(crate) use tenure::Lease;
 pub(crate) use together::{Together, acquire_all};
+pub(crate) use wait::{Patience, Wish, acquire};
 
 use crate::config::{Config, HandOff};
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Entry, Table, Turn, Visit};
+use crate::engine::entry::{Table, Turn, Visit};
 use crate::engine::job::Job;
+use crate::engine::line::{Event, PushedGrant, Rules};
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
 use crate::engine::returns::Returns;
+use crate::engine::sign::Signs;
 use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
-use crate::engine::word::Word;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Kind, TenureId, ids_of};
 use crate::owner::OwnerId;
 use crate::wire::{
     Acquired, Acquires, Address, Commands, Connection, Fault, Heard, Landed, Requests, Subscriber,
-    Terms,
+    Terms, What, Word,
 };
 
 /// The pause before something that failed is tried again, give or take a half.
@@ -73,6 +75,7 @@ pub(crate) struct Engine {
     table: Arc<Table>,
     timetable: Arc<Timetable>,
     owned: Owned,
+    signs: Arc<Signs>,
     rhythm: Rhythm,
     budget: Budget,
     started: Instant,
@@ -111,14 +114,18 @@ impl Engine {
         let database = address.database();
         let (table, started) = (Arc::new(Table::default()), Instant::now());
         let timetable = Arc::new(Timetable::new(started));
-        let terms = Terms {
-            client: client.clone(),
-            layout: config.layout,
-            line_ttl: line_ttl(&config),
-            claim: config.claim(),
-        };
+        let terms =
+            Terms { client: client.clone(), layout: config.layout, waiter_ttl: config.claim() };
         let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
-        let heard = listener(Arc::clone(&table), Arc::clone(&timetable), client.clone());
+        let signs = Arc::new(Signs::new(started));
+        let ears = Listener {
+            table: Arc::clone(&table),
+            timetable: Arc::clone(&timetable),
+            signs: Arc::clone(&signs),
+            client: client.clone(),
+            rules: rules(&config, config.claim()),
+        };
+        let heard = move |channel: &str, heard: Heard<'_>| ears.hear(channel, heard);
         let (subscriber, mut subscriber_link) =
             Subscriber::new(address, config.subscription_linger, heard);
         tokio::try_join!(command_link.start(), subscriber_link.start())
@@ -138,7 +145,6 @@ impl Engine {
         let give_back = Releaser {
             jobs,
             commands: commands.clone(),
-            table: Arc::clone(&table),
             debts: debts.clone(),
             patience: config.response(),
         };
@@ -165,6 +171,7 @@ impl Engine {
             table,
             timetable,
             owned: Owned::default(),
+            signs,
             rhythm,
             budget,
             started,
@@ -186,13 +193,8 @@ impl Engine {
         // A debt of its own: the releaser goes on until all that ends here has been handed over to it.
         let handing_over = self.debts.tidying();
         self.debts.close();
-        for entry in self.table.close() {
-            match entry.waits_as() {
-                Some(id) => {
-                    self.later(Job::leave_queue(&entry.keys, id, self.debts.tidying()));
-                }
-                None => self.leave_line(&entry.keys),
-            }
+        for (keys, id) in self.table.close() {
+            self.leave_line(&keys, id);
         }
         for tenure in self.timetable.close() {
             self.give_up(&tenure);
@@ -239,7 +241,7 @@ impl Engine {
     /// The entry in which a caller waits: that of all who ask for the same, or one of its own, where it
     /// waits for none of the others: they may be waiting for it.
     fn visit(&self, keys: &Arc<Keys>, alone: bool) -> Result<Visit> {
-        let visit = if alone || keys.is_queued() {
+        let visit = if alone || keys.waits_alone() {
             let id = self.next_tenure();
             self.table.place(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
@@ -311,6 +313,12 @@ impl Engine {
         (SPREAD * u32::try_from(self.table.len()).unwrap_or(u32::MAX)).mul_f64(fastrand::f64())
     }
 
+    /// A sign of life for a contender, and when it was made. Where there is no line, nobody needs one.
+    fn sign(&self, keys: &Keys) -> (u64, Instant) {
+        let now = Instant::now();
+        if keys.has_line() { self.signs.make(now, &keys.channel) } else { (0, now) }
+    }
+
     fn count_waiter(&self) -> Result<Counted<'_>> {
         let limit = self.config.max_waiters;
         let counted = |waiters| (waiters < limit).then_some(waiters + 1);
@@ -328,17 +336,6 @@ fn client_id() -> String {
     uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
 }
 
-/// What only the server is told, with a waiter's sign of life, and says back in its grant: 64 random bits.
-fn secret() -> u64 {
-    if cfg!(parklock_sim) {
-        // A run of the simulation is repeatable from its seed.
-        return fastrand::u64(..);
-    }
-    // The fixed bits of the one half meet random ones in the other.
-    let (high, low) = Uuid::new_v4().as_u64_pair();
-    high ^ low
-}
-
 /// One caller that waits.
 struct Counted<'a>(&'a AtomicUsize);
 
@@ -348,51 +345,69 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// What a client does with what it hears: it opens the gate, and if another client speaks of a lock
-/// that we believe to hold, it looks at once. A message is who sent it, and who is called.
-fn listener(
+/// What a client does with what it hears.
+struct Listener {
     table: Arc<Table>,
     timetable: Arc<Timetable>,
+    signs: Arc<Signs>,
     client: String,
-) -> impl Fn(&str, Heard<'_>) + Send + Sync {
-    move |channel, heard| {
-        // Live, or out of reach: either way those who wait have to look.
-        let Heard::Message(message) = heard else {
-            let locks = ids_of(channel).filter_map(|id| table.find(id));
-            locks.chain(table.all_at(channel)).for_each(|entry| entry.gate.open(false));
-            return;
-        };
-        let mut words = message.split(|byte| *byte == b' ');
-        let (from, called) = (words.next(), words.clone().next());
-        let look = |entry: &Entry| {
-            if let Some(tenure) = entry.tenure() {
-                timetable.hasten(&tenure);
-            }
-        };
-        let anothers = from != Some(client.as_bytes());
-        for entry in ids_of(channel).filter_map(|id| table.find(id)) {
-            entry.gate.open(called.is_some_and(|called| called != client.as_bytes()));
-            if anothers {
-                look(&entry);
-            }
-        }
-        if called.is_none() {
-            for entry in table.all_at(channel) {
-                entry.gate.open(false);
-                if anothers && !entry.keys.is_shared() {
-                    look(&entry);
+    rules: Rules,
+}
+
+impl Listener {
+    fn hear(&self, channel: &str, heard: Heard<'_>) {
+        let (name_channel, is_own) = shared_channel(channel, &self.client);
+        match heard {
+            Heard::Message(message) if is_own => self.hear_words(name_channel, message),
+            Heard::Message(message) => self.hear_of_all(channel, message),
+            // Live, or out of reach: either way those who wait have to look.
+            Heard::Live | Heard::Deaf => {
+                for entry in self.table.all_of(name_channel) {
+                    entry.step(Event::Roused, self.rules);
                 }
             }
         }
-        for word in words.filter_map(|word| Word::for_us(word, &client)) {
-            match (table.find_place(channel, word.id), word.called) {
-                (Some(entry), Some(called)) => entry.call(called),
+    }
+
+    /// A message to this client alone.
+    fn hear_words(&self, channel: &str, message: &[u8]) {
+        let now = Instant::now();
+        for word in Word::all_in(message, &self.client) {
+            let Some(entry) = self.table.find_waiting(channel, word.id) else { continue };
+            match word.what {
+                What::Granted { number, secret } => {
+                    // A grant without a sign of ours may be anybody's message. It wakes, and does no more.
+                    let event = match self.signs.time_of(secret, now, channel) {
+                        Some(signed) => Event::Told(PushedGrant { id: word.id, number, signed }),
+                        None => Event::Roused,
+                    };
+                    entry.step(event, self.rules);
+                }
+                What::Near { at_once } => entry.step(Event::Near { at_once }, self.rules),
                 // Whoever did it, it is us that it speaks of.
-                (Some(entry), None) => entry.tenure().iter().for_each(|t| timetable.hasten(t)),
-                (None, _) => {}
+                What::Out => entry.tenure().iter().for_each(|tenure| self.timetable.hasten(tenure)),
             }
         }
     }
+
+    /// A message to everybody: somebody used force, or found that a lock was lost.
+    fn hear_of_all(&self, channel: &str, message: &[u8]) {
+        let from = message.split(|byte| *byte == b' ').next();
+        let is_anothers = from != Some(self.client.as_bytes());
+        for entry in self.table.all_of(channel) {
+            entry.step(Event::Stirred, self.rules);
+            let is_doubtful = is_anothers && !entry.keys.is_shared();
+            if let Some(tenure) = entry.tenure().filter(|_| is_doubtful) {
+                self.timetable.hasten(&tenure);
+            }
+        }
+    }
+}
+
+/// The channel of a name that this channel belongs to; whether it is that of this client alone.
+fn shared_channel<'a>(channel: &'a str, client: &str) -> (&'a str, bool) {
+    let shared = channel.strip_suffix(client).and_then(|channel| channel.strip_suffix(':'));
+    (shared.unwrap_or(channel), shared.is_some())
 }
 
 /// Without handles and guards, what is being given back is given back, and the tasks end.
@@ -402,19 +417,14 @@ impl Drop for Engine {
     }
 }
 
-/// What was done for a caller that has gone is undone: the lock is given back, and the place in line,
-/// which it may have been given after it said that it leaves.
+/// What was done for a caller that has gone is undone: the lock is given back.
 fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
     move |Landed { question, answer }| {
-        let granted = matches!(answer.result, Ok(Acquired::Granted(_)));
+        let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let open = answer.result.is_err_and(|fault| fault.is_open());
         // A failure means that the client is closed: then the TTL does it.
         if granted || open {
             let _ = releaser.send(Job::ghost(&question, answer.sent_on));
-        }
-        if !granted && question.keys.has_line() && question.manner.lines_up() {
-            let debt = question.debt.clone();
-            let _ = releaser.send(Job::leave_line(&question.keys, debt));
         }
     }
 }
@@ -423,9 +433,10 @@ async fn gather(requests: Requests, stop: CancellationToken) {
     stop.run_until_cancelled(requests.run()).await;
 }
 
-/// How long a client that fell silent stands in a line: one that waits looks more often.
-fn line_ttl(config: &Config) -> Duration {
-    config.max_park * 2
+/// How contenders wait for a lease of this length.
+fn rules(config: &Config, lease: Duration) -> Rules {
+    let waiter_ttl = config.claim();
+    Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park }
 }
 
 fn rhythm(config: &Config) -> Rhythm {

@@ -17,17 +17,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::backlog::{Answered, Ask, Backlog, Lane};
 use crate::engine::debts::Debts;
-use crate::engine::entry::Table;
 use crate::engine::job::{Job, Outcome, What};
 use crate::engine::tenure::Tenure;
-use crate::keys::Keys;
 use crate::wire::{Commands, Fault};
 
 /// The task that gives back.
 pub(crate) struct Releaser {
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
     pub(crate) commands: Commands,
-    pub(crate) table: Arc<Table>,
     pub(crate) debts: Debts,
     /// How long it may go on when the client has been closed.
     pub(crate) patience: Duration,
@@ -54,8 +51,8 @@ impl Releaser {
     }
 
     async fn serve(self) {
-        let Self { mut jobs, commands, table, debts, .. } = self;
-        let asker = Asker { commands: commands.clone(), table };
+        let Self { mut jobs, commands, debts, .. } = self;
+        let asker = Asker { commands: commands.clone() };
         let (mut backlog, mut asked) = (Backlog::default(), FuturesUnordered::new());
         let settled = debts.settled();
         tokio::pin!(settled);
@@ -98,7 +95,6 @@ async fn due(at: Option<Instant>) {
 /// What puts the requests to the server.
 struct Asker {
     commands: Commands,
-    table: Arc<Table>,
 }
 
 impl Asker {
@@ -106,7 +102,6 @@ impl Asker {
         let (generation, outcomes) = match lane {
             Lane::Releases => self.release(&jobs).await,
             Lane::Counts => (0, self.count_all(&jobs).await),
-            Lane::Lines => (0, self.leave_lines(&jobs).await),
         };
         Answered { lane, jobs: jobs.into_iter().zip(outcomes).collect(), generation }
     }
@@ -146,20 +141,5 @@ impl Asker {
                 return Ok(found);
             }
         }
-    }
-
-    async fn leave_lines(&self, jobs: &[Job]) -> Vec<Outcome> {
-        let stands = |keys: &Keys| self.table.find(keys.id()).filter(|entry| entry.is_lined_up());
-        let left: Vec<_> =
-            jobs.iter().map(|job| &*job.keys).filter(|keys| stands(keys).is_none()).collect();
-        if let (Ok(mut connection), false) = (self.commands.connection(), left.is_empty()) {
-            // Unanswered, it is left to the line's TTL.
-            let _ = connection.leave_lines(&left).await;
-        }
-        // Who lined up while we asked may have been driven out: it has to line up again.
-        for entry in left.into_iter().filter_map(stands) {
-            entry.gate.open(false);
-        }
-        jobs.iter().map(|_| Ok(true)).collect()
     }
 }

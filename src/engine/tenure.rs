@@ -240,9 +240,10 @@ impl Tenure {
     }
 
     /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's place.
-    pub(crate) fn is_to_last(&self, lease: Duration) {
+    pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
         let mut state = self.state();
         state.expiry = state.expiry.max((Instant::now() + lease).into());
+        state.renew_at = state.renew_at.min(confirm_at.into());
         state.unconfirmed = true;
     }
 
@@ -428,6 +429,8 @@ impl Tenure {
         if state.ended.is_some() || state.holds > 0 {
             return PickUp::Nothing(turn);
         }
+        // What a message has granted is shorter, and lasts long enough for a hand-off all the same.
+        let budget = Budget { reserve: budget.reserve.min(self.lease / 3), ..budget };
         if !state.allows(holder, budget, now - self.granted.instant(), now) {
             state.ended = Some(Ended::Released);
             return PickUp::Ended(turn, state.place.take());

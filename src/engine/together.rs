@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::claim::{AttemptAll, attempt_all};
-use crate::engine::park::{Contender, Patience};
+use crate::engine::wait::{Contender, Patience};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Holder, Lease};
 use crate::error::{Error, Result};
@@ -80,11 +80,12 @@ fn asked(
         keys: Arc::clone(keys),
         id: engine.next_tenure(),
         lease: engine.lease(*lease),
-        manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Look },
+        manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Wait },
         part: 1,
-        beneath: None,
+        within: None,
         place: 0,
         secret: 0,
+        old: None,
         debt: engine.debts.incur()?,
     })
 }

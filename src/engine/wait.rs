@@ -1,35 +1,27 @@
-//! The only waiting loop: attempt, listen, attempt, park.
+//! How a caller waits: the driver of [`Line`], with futures, gates and links.
 //!
-//! 1. Nobody waits in Redis' name but the contender: one request at a time per client and lock.
-//! 2. Listen first, look second, sleep last: an attempt made before the channel was live is made
-//!    again when it is.
-//! 3. No message is needed for progress, since a park ends with the holder's TTL; none is trusted
-//!    as proof, since an attempt follows it.
+//! 1. A caller first waits for the permit of its client's entry. Whoever has it contends in the name of all of them,
+//!    so that a client has one request on its way for each entry.
+//! 2. Listen first, look second, sleep last: what was asked before the channel was subscribed is asked again.
+//! 3. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
+//!    what only this client and the server know.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::claim::{Attempt, attempt, exchange};
-use crate::engine::entry::{Call, Called, Entry, Turn, Visit, Waiting};
+use crate::engine::claim::{Attempt, attempt};
+use crate::engine::entry::{Entry, Turn, Visit, Waiting};
 use crate::engine::job::Job;
+use crate::engine::line::{Event, Next, PushedGrant, Rules};
 use crate::engine::stint::Stint;
-use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure, deadline};
-use crate::engine::{Counted, Engine, PAUSE, secret};
+use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure};
+use crate::engine::{Counted, Engine, PAUSE, rules};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Seat};
-
-/// How often a waiter looks while nobody could tell it anything.
-const DEAF: Duration = Duration::from_millis(250);
-
-/// How long another client is let go first. It has to hear of it and to ask, some milliseconds away.
-const GRACE: Duration = Duration::from_millis(5);
-
-/// How long others may come and go before a client in line looks whether it still stands there.
-const PASSED_OVER: Duration = Duration::from_millis(50);
 
 /// Without a line, how long a client that offered its lock sits out.
 const SIT_OUT: Duration = Duration::from_millis(1);
@@ -94,8 +86,6 @@ pub(crate) async fn acquire(
         answered: false,
         open: false,
         failing: false,
-        sign: None,
-        place: 0,
     };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
@@ -118,10 +108,6 @@ struct Caller<'a> {
     open: bool,
     /// The last attempt failed, for now.
     failing: bool,
-    /// The secret of the last sign of life that was answered, and when it was sent.
-    sign: Option<(u64, Instant)>,
-    /// The place in the server's queue, once it was answered.
-    place: u64,
 }
 
 /// What came with the turn.
@@ -174,12 +160,15 @@ impl<'a> Caller<'a> {
         let entry = contender.entry();
         // A connection that has just broken is back in no time.
         let _ = self.engine.connected().await;
-        match self.attempt(&entry, Manner::Once, offer).await {
+        let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
+        let asked = self.request(&entry, (id, 0, 0), Manner::Once, old);
+        let attempted = match asked {
+            Ok(acquire) => self.attempt(&entry, acquire, offer).await,
+            Err(fault) => Err(fault),
+        };
+        match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
-            Ok(_) => {
-                contender.left();
-                Ok(None)
-            }
+            Ok(_) => Ok(None),
             Err(fault) => Err(self.explained(&entry, fault).await),
         }
     }
@@ -263,171 +252,118 @@ impl<'a> Caller<'a> {
         mut counted: Option<Counted<'a>>,
     ) -> Result<Stint> {
         let mut contender = Contender { engine: self.engine, turn: Some(turn) };
-        let mut entry = contender.entry();
-        let mut seat: Option<Seat> = None;
-        let mut insisting = false;
+        let entry = contender.entry();
+        let rules = self.rules();
+        let mut ears: Option<Ears> = None;
         loop {
-            entry.gate.shut();
-            // An attempt finds what was granted before it; what is told after it may be older.
-            entry.take_call();
-            let listening = self.engine.subscriber.is_live(entry.channel());
-            if listening {
-                seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
-            }
-            let manner = manner(&entry, listening, insisting);
-            if manner.lines_up() && entry.keys.has_line() {
-                // Taken note of before it is asked for: from then on, nobody may take us out.
-                entry.line_up(true);
-            }
-            match self.attempt(&entry, manner, offer.take()).await {
-                Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
-                Ok(Attempt::Held(ttl) | Attempt::Queued(ttl, _)) => {
-                    count(self.engine, &mut counted)?;
-                    seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
-                    insisting = if listening {
-                        self.park(&entry, self.longest(&entry, ttl), false).await?
-                    } else {
-                        self.listen(&entry, DEAF.min(self.longest(&entry, ttl))).await?
-                    };
+            let listening = ears.as_ref().is_none_or(|ears| ears.hear(self.engine));
+            match contender.visit().next(listening, rules) {
+                Next::Take(grant) => {
+                    let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
+                    self.engine.commands.granted(grant.number);
+                    return self.take(contender.granted(), grant.until_confirmed(rules, debt));
                 }
-                Ok(Attempt::Unheard(ttl)) => {
+                Next::Park(until) => {
                     count(self.engine, &mut counted)?;
-                    insisting = self.listen(&entry, DEAF.min(self.longest(&entry, ttl))).await?;
+                    ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
+                    entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
-                Ok(Attempt::Reserved) => {
-                    count(self.engine, &mut counted)?;
-                    seat.get_or_insert_with(|| self.engine.subscriber.join(entry.channel()));
-                    insisting = self.let_pass(&entry).await?;
-                }
-                Err(fault) => {
-                    if fault.is_open() && entry.waits_as().is_some() {
-                        // What was not answered may run later. It must not find us under its name.
-                        (seat, contender) = (None, contender.again()?);
-                        // It is still the same outage.
-                        let since = entry.failed(Instant::now());
-                        entry = contender.entry();
-                        entry.failed(since);
+                Next::Ask => match self.ask(&entry, offer.take()).await {
+                    Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
+                    Ok(answer) => {
+                        // From here on messages reach us, or the subscription rouses us when they do.
+                        ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
+                        if matches!(answer, Attempt::GaveWay) {
+                            // Our own message must not end this: everybody else hears it at the same time.
+                            tokio::time::sleep(SIT_OUT).await;
+                        }
                     }
-                    self.ride_out(&entry, fault).await?;
-                }
-            }
-            if let Some(called) = entry.take_call()
-                && let Some(stint) = self.answer(called, &mut contender)?
-            {
-                return Ok(stint);
+                    Err(fault) => self.ride_out(&entry, fault).await?,
+                },
             }
         }
     }
 
-    /// Takes what a message has granted, if it has the secret of the last sign of life that was answered: for
-    /// as long as that keeps a place it is ours, and a confirmation makes it longer. One that is almost over
-    /// is asked for instead. A message without the secret has woken us, and does no more.
-    fn answer(&self, called: Called, contender: &mut Contender<'_>) -> Result<Option<Stint>> {
-        let Some((secret, sent)) = self.sign else { return Ok(None) };
-        let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
-        let lease = self.engine.config.claim().min(self.engine.lease(self.wish.lease));
-        if called.secret != secret || deadline(sent, lease) <= Instant::now() + lease / 3 {
-            return Ok(None);
-        }
-        let Some(turn) = contender.turn.take() else { return Ok(None) };
-        self.engine.commands.granted(called.number);
-        let Some(id) = turn.entry().waits_as() else { return Ok(None) };
-        let stint = self.begin(turn, Grant { id, number: called.number, lease, sent, debt })?;
-        stint.tenure.is_to_last(self.engine.lease(self.wish.lease));
-        self.engine.timetable.hasten(&stint.tenure);
-        Ok(Some(stint))
+    /// Takes what a message has granted. The server has granted it for as long as our sign of life lasts, so that
+    /// the watchdog has to confirm it, if it is held for longer than a third of that.
+    fn take(&self, turn: Turn, grant: Grant) -> Result<Stint> {
+        let confirm_at = grant.sent + grant.lease / 3;
+        let stint = self.begin(turn, grant)?;
+        stint.tenure.is_to_last(self.engine.lease(self.wish.lease), confirm_at);
+        self.engine.timetable.enter(&stint.tenure, confirm_at);
+        Ok(stint)
     }
 
-    /// Waits for anything to be heard, not standing in line: no message can name us, so that every
-    /// one is as good as another, and the first may be that the channel is live.
-    async fn listen(&self, entry: &Entry, limit: Duration) -> Result<bool> {
-        let heard = entry.gate.pass(Instant::now() + limit).await;
-        heard.map(|_| false).map_err(|fault| fault.into_error(""))
+    fn rules(&self) -> Rules {
+        rules(&self.engine.config, self.engine.lease(self.wish.lease))
     }
 
-    /// Parks in line until a release is told or the time is over; whether to insist then. If the
-    /// release was told to another client, that is given a moment.
-    async fn park(&self, entry: &Entry, limit: Duration, insist: bool) -> Result<bool> {
-        let mut far = Instant::now() + limit;
-        let (mut until, mut insist) = (far, insist);
-        loop {
-            let call = entry.gate.pass(until).await;
-            match call.map_err(|fault| fault.into_error(""))? {
-                Call::Silence => return Ok(insist),
-                Call::Ours => return Ok(false),
-                Call::Anothers => {
-                    let now = Instant::now();
-                    // While others come and go we need not ask, but we may have been passed over.
-                    if !insist {
-                        far = far.min(now + PASSED_OVER);
-                    }
-                    insist = true;
-                    until = far.min(now + grace());
-                }
+    /// Asks once, in the contender's name, and takes note of the answer.
+    async fn ask(&mut self, entry: &Entry, offer: Option<Offer<'_>>) -> Result<Attempt, Fault> {
+        let (id, place) = entry.ask(self.engine, self.rules());
+        let (secret, sent) = self.engine.sign(&entry.keys);
+        let old = offer.as_ref().and_then(Offer::id);
+        let acquire = self.request(entry, (id, place, secret), Manner::Wait, old)?;
+        let answer = self.attempt(entry, acquire, offer).await;
+        let event = match &answer {
+            Ok(Attempt::Granted(_)) => return answer,
+            Ok(Attempt::Waits { place, near }) => {
+                Event::Waits { place: *place, near: *near, sent }
             }
-        }
-    }
-
-    /// Lets another client have a lock that is free; whether to insist then. That client may have died, and then
-    /// nobody publishes anything. So this does not wait for a message, and needs no channel.
-    async fn let_pass(&self, entry: &Entry) -> Result<bool> {
-        if !entry.keys.has_line() {
-            // Our own message must not end this: everybody else hears it at the same time.
-            tokio::time::sleep(SIT_OUT).await;
-            return Ok(false);
-        }
-        self.park(entry, grace(), true).await
+            Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
+            Ok(Attempt::GaveWay | Attempt::Contended) => Event::Held { again: Duration::ZERO, sent },
+            Err(fault) if fault.is_open() => Event::Unanswered,
+            Err(_) => Event::Refused,
+        };
+        entry.step(event, self.rules());
+        answer
     }
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
-        let most = if entry.keys.is_queued() {
-            // Three signs of life while a place lasts, however long each is on its way.
-            let pause = self.engine.config.claim() / 3;
-            self.sign.map_or(pause, |(_, sent)| pause.saturating_sub(sent.elapsed()))
-        } else {
-            self.engine.config.max_park
-        };
         if ttl.is_none() {
             let name = entry.keys.name();
             tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
         }
+        let most = self.engine.config.max_park;
         // A little later than the expiry, and not all clients in the same moment.
         let grace = Duration::from_micros(fastrand::u64(1_000..=5_000));
         ttl.map_or(most, |ttl| most.min(ttl + grace))
     }
 
-    async fn attempt(
-        &mut self,
+    fn request(
+        &self,
         entry: &Entry,
+        (id, place, secret): (TenureId, u64, u64),
         manner: Manner,
-        offer: Option<Offer<'_>>,
-    ) -> Result<Attempt, Fault> {
-        self.asked = true;
-        let (secret, sent) = (entry.waits_as().map_or(0, |_| secret()), Instant::now());
-        let acquire = Acquire {
+        old: Option<TenureId>,
+    ) -> Result<Acquire, Fault> {
+        Ok(Acquire {
             keys: Arc::clone(&entry.keys),
-            id: entry.waits_as().unwrap_or_else(|| self.engine.next_tenure()),
+            id,
             lease: self.engine.lease(self.wish.lease),
             manner,
             part: self.wish.part,
-            beneath: self.wish.beneath,
-            place: self.place,
+            within: self.wish.beneath,
+            place,
             secret,
+            old,
             debt: self.engine.debts.incur()?,
-        };
+        })
+    }
+
+    async fn attempt(
+        &mut self,
+        entry: &Entry,
+        acquire: Acquire,
+        offer: Option<Offer<'_>>,
+    ) -> Result<Attempt, Fault> {
+        self.asked = true;
         // Also if the future is dropped in between.
         let open = std::mem::replace(&mut self.open, true);
-        let attempted = match offer.as_ref().and_then(Offer::id) {
-            None => attempt(self.engine, acquire).await,
-            Some(old) => exchange(self.engine, old, acquire).await,
-        };
+        let attempted = attempt(self.engine, acquire).await;
         match &attempted {
-            Ok(attempt) => {
-                if let Attempt::Queued(_, place) = attempt {
-                    self.place = *place;
-                }
+            Ok(_) => {
                 (self.answered, self.failing, self.open) = (true, false, false);
-                self.sign = Some((secret, sent));
                 entry.answered();
                 if let Some(offer) = offer {
                     offer.answered();
@@ -488,19 +424,20 @@ fn count<'a>(engine: &'a Engine, counted: &mut Option<Counted<'a>>) -> Result<()
     Ok(())
 }
 
-/// Who hears nothing does not stand in line: it could not be called. A place in the queue is taken at
-/// once, since it is kept for longer than it takes to listen.
-fn manner(entry: &Entry, listening: bool, insisting: bool) -> Manner {
-    match (listening || entry.keys.is_queued(), insisting) {
-        (true, true) => Manner::Insist,
-        (true, false) => Manner::Wait,
-        (false, true) => Manner::Overtake,
-        (false, false) => Manner::Look,
-    }
+/// What a contender listens to.
+struct Ears {
+    seats: Vec<Seat>,
 }
 
-fn grace() -> Duration {
-    GRACE + GRACE.mul_f64(fastrand::f64() / 2.0)
+impl Ears {
+    fn open(engine: &Engine, entry: &Entry) -> Self {
+        let channels = entry.channels(&engine.client);
+        Self { seats: channels.iter().map(|channel| engine.subscriber.join(channel)).collect() }
+    }
+
+    fn hear(&self, engine: &Engine) -> bool {
+        self.seats.iter().all(|seat| engine.subscriber.is_live(seat.channel()))
+    }
 }
 
 /// A caller in the queue. Dropped, it looks after what may have been handed to it.
@@ -540,41 +477,26 @@ impl<'a> Contender<'a> {
     }
 
     pub(crate) fn entry(&self) -> Arc<Entry> {
-        Arc::clone(self.turn.as_ref().expect("it has not been granted yet").entry())
+        Arc::clone(&self.visit().entry)
     }
 
-    /// The script that granted it took us out of the line.
+    fn visit(&self) -> &Visit {
+        self.turn.as_ref().expect("it has not been granted yet").visit()
+    }
+
+    /// The server has taken it out of the line.
     pub(crate) fn granted(mut self) -> Turn {
         let turn = self.turn.take().expect("it is granted once");
-        turn.entry().line_up(false);
+        turn.entry().forget_line();
         turn
-    }
-
-    /// One attempt that was answered leaves no place in a queue.
-    fn left(mut self) {
-        if self.entry().waits_as().is_some() {
-            self.turn = None;
-        }
-    }
-
-    /// The same caller, waiting as another.
-    fn again(&self) -> Result<Self> {
-        let visit = self.engine.visit(&self.entry().keys, true)?;
-        let turn = visit.try_turn().ok_or(Error::Closed)?;
-        Ok(Self { engine: self.engine, turn: Some(turn) })
     }
 }
 
 impl Drop for Contender<'_> {
     fn drop(&mut self) {
-        if let Some(turn) = self.turn.take() {
-            if let Some(id) = turn.entry().waits_as() {
-                let debt = self.engine.debts.tidying();
-                self.engine.later(Job::leave_queue(&turn.entry().keys, id, debt));
-                return;
-            }
-            // Only when the turn has gone on is it certain whether anybody comes for it.
-            self.engine.look_after(&turn.pass_on());
-        }
+        let Some(turn) = self.turn.take() else { return };
+        turn.entry().stop_asking(self.engine);
+        // Only when the turn has gone on is it certain whether anybody comes for it.
+        self.engine.look_after(&turn.pass_on());
     }
 }

@@ -1,0 +1,429 @@
+//! One contender's place in the line of a name: what it has asked, what it was told, and what follows from that.
+//!
+//! Plain state. It does no I/O and reads no clock, so that a test plays a hundred interleavings in a
+//! millisecond. `wait.rs` alone drives it: it asks [`Line::next`] what to do, does it, and reports what
+//! came of it as an [`Event`].
+//!
+//! 1. The line stands on the server. A client asks once, and is told by message when its turn has come.
+//! 2. Only a contender near the front shows signs of life. All others sleep.
+//! 3. A message is believed if it names this attempt, by its owner field and by a sign of life that only this
+//!    client can have made. Every other message merely wakes: the attempt that follows finds the truth.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::debts::Debt;
+use crate::engine::tenure::{Grant, deadline};
+use crate::keys::TenureId;
+
+/// How often a contender asks while its channel is not subscribed, and nobody can tell it anything.
+const DEAF: Duration = Duration::from_millis(250);
+
+/// The longest park of a contender that others look after. It is woken if they cannot do so any longer.
+const ENDLESS: Duration = Duration::from_secs(60 * 60);
+
+/// How a contender waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// How long a client that gives no sign of life counts as alive.
+    pub(crate) waiter_ttl: Duration,
+    /// The lease of a grant by message.
+    pub(crate) pushed_lease: Duration,
+    /// The longest that a client sleeps without asking.
+    pub(crate) max_park: Duration,
+}
+
+/// A grant that a message brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PushedGrant {
+    pub(crate) id: TenureId,
+    pub(crate) number: u64,
+    /// When the sign of life was sent for which the server made it.
+    pub(crate) signed: Instant,
+}
+
+impl PushedGrant {
+    /// It may be believed for as long as the sign of life lasts.
+    pub(crate) fn until_confirmed(self, rules: Rules, debt: Debt) -> Grant {
+        let Self { id, number, signed } = self;
+        Grant { id, number, lease: rules.pushed_lease, sent: signed, debt }
+    }
+
+    /// With less left, the holder would have to confirm it at once. Then it may as well ask.
+    fn is_worth_taking(self, now: Instant, rules: Rules) -> bool {
+        deadline(self.signed, rules.pushed_lease) > now + rules.pushed_lease / 3
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A request is about to be sent.
+    Asked,
+    /// The server answered a request of this time: the contender stands in the line, at this place.
+    Waits { place: u64, near: bool, sent: Instant },
+    /// The server answered: somebody else has it, and there is no line. Worth asking again after so long.
+    Held { again: Duration, sent: Instant },
+    /// The server refused the request, and nothing was changed.
+    Refused,
+    /// Nobody knows whether the request ran or will run.
+    Unanswered,
+    /// The server has let the contender in.
+    Told(PushedGrant),
+    /// The contender is near the front. `at_once`: the server has not heard of its client for too long.
+    Near { at_once: bool },
+    /// Something happened at this name that concerns those near the front.
+    Stirred,
+    /// Something may have been missed: the channel was subscribed just now, or lost.
+    Roused,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Ask,
+    Take(PushedGrant),
+    /// Nothing, until then or until the next event.
+    Park(Instant),
+}
+
+/// What a contender knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    /// The owner field under which it asks, and under which it stands in the line.
+    id: TenureId,
+    /// Its place, once the server has said one. A contender under a new owner field keeps it.
+    place: u64,
+    /// The server may have an entry of this owner field.
+    stands: bool,
+    near: bool,
+    /// A request is on its way, or may still run.
+    open: bool,
+    /// When the last request was sent that was answered.
+    signed: Option<Instant>,
+    told: Option<PushedGrant>,
+    /// When something is to be asked, whatever happens.
+    ask_at: Option<Instant>,
+}
+
+impl Line {
+    pub(crate) fn new(id: TenureId, now: Instant) -> Self {
+        Self {
+            id,
+            place: 0,
+            stands: false,
+            near: false,
+            open: false,
+            signed: None,
+            told: None,
+            ask_at: Some(now),
+        }
+    }
+
+    pub(crate) fn id(&self) -> TenureId {
+        self.id
+    }
+
+    pub(crate) fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// Whether the server may have an entry of this owner field, for certain by no request that may still run.
+    pub(crate) fn stands(&self) -> bool {
+        self.stands && !self.open
+    }
+
+    /// Whether a request may still run. It must not find the contender under its owner field, or what is cleared
+    /// away after it would be the contender's.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Whether somebody has to see to it that this contender is not forgotten.
+    pub(crate) fn is_far(&self) -> bool {
+        self.stands && !self.near
+    }
+
+    /// The same place under another owner field.
+    pub(crate) fn rename(&mut self, id: TenureId, now: Instant) {
+        *self = Self { place: self.place, ..Self::new(id, now) };
+    }
+
+    /// Takes note of what happened.
+    pub(crate) fn step(&mut self, now: Instant, event: Event, rules: Rules) {
+        match event {
+            Event::Asked => {
+                (self.open, self.stands) = (true, true);
+                // The answer says anew whether we are near, and when to ask. What a message says from now on may be
+                // newer than the answer, which then must not undo it.
+                (self.near, self.ask_at) = (false, None);
+            }
+            Event::Waits { place, near, sent } => {
+                self.open = false;
+                self.place = place;
+                self.near |= near;
+                self.answered(sent);
+                if self.near {
+                    self.ask_by(sent + rules.waiter_ttl / 3);
+                }
+            }
+            Event::Held { again, sent } => {
+                (self.open, self.stands) = (false, false);
+                self.answered(sent);
+                self.ask_by(now + again);
+            }
+            Event::Refused => {
+                self.open = false;
+                self.ask_by(now);
+            }
+            Event::Unanswered => self.ask_by(now),
+            // Another owner field was given up before, and what it was granted is being cleared away.
+            Event::Told(grant) if grant.id == self.id => self.told = Some(grant),
+            Event::Told(_) => {}
+            Event::Near { at_once } => {
+                self.near = true;
+                self.ask_by(match self.signed {
+                    Some(signed) if !at_once => signed + rules.waiter_ttl / 3,
+                    _ => now,
+                });
+            }
+            Event::Stirred if self.is_far() => {}
+            Event::Stirred | Event::Roused => self.ask_by(now),
+        }
+    }
+
+    /// What to do now. `listening`: messages reach us. `watching`: of all the far contenders of this client at
+    /// this name, it is up to this one to ask now and then, in case that a message was lost.
+    pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
+        if let Some(grant) = self.told {
+            // One that is almost over is asked for: the answer has the whole lease.
+            return if grant.is_worth_taking(now, rules) { Next::Take(grant) } else { Next::Ask };
+        }
+        let ask_at = [
+            self.ask_at,
+            self.signed.filter(|_| watching).map(|signed| signed + rules.max_park),
+            self.signed.filter(|_| !listening).map(|signed| signed + DEAF),
+        ];
+        match ask_at.into_iter().flatten().min() {
+            Some(at) if at <= now => Next::Ask,
+            Some(at) => Next::Park(at),
+            None => Next::Park(now + ENDLESS),
+        }
+    }
+
+    /// An answer is newer than a grant that was made for an earlier request.
+    fn answered(&mut self, sent: Instant) {
+        self.signed = Some(sent);
+        self.told = self.told.filter(|grant| grant.signed >= sent);
+    }
+
+    fn ask_by(&mut self, at: Instant) {
+        self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_millis(900);
+    const SECOND: Duration = Duration::from_secs(1);
+    const RULES: Rules =
+        Rules { waiter_ttl: TTL, pushed_lease: TTL, max_park: Duration::from_secs(10) };
+
+    /// A contender that plays with a clock of its own.
+    struct Play {
+        line: Line,
+        now: Instant,
+        watching: bool,
+    }
+
+    impl Play {
+        fn new() -> Self {
+            let now = Instant::now();
+            Self { line: Line::new(TenureId(7), now), now, watching: true }
+        }
+
+        /// One that stands in the line, near the front or not.
+        fn waiting(near: bool) -> Self {
+            let mut play = Self::new();
+            play.hears(Event::Asked);
+            play.answer(near);
+            play
+        }
+
+        fn hears(&mut self, event: Event) {
+            self.line.step(self.now, event, RULES);
+        }
+
+        fn answer(&mut self, near: bool) {
+            self.hears(Event::Waits { place: 3, near, sent: self.now });
+        }
+
+        fn told(&mut self, id: u64, signed: Instant) -> PushedGrant {
+            let grant = PushedGrant { id: TenureId(id), number: 1, signed };
+            self.hears(Event::Told(grant));
+            grant
+        }
+
+        fn next(&self) -> Next {
+            self.line.next(self.now, true, self.watching, RULES)
+        }
+
+        fn parks_for(&self) -> Duration {
+            match self.next() {
+                Next::Park(until) => until - self.now,
+                other => panic!("it does not park: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_contender_asks_at_once() {
+        assert_eq!(Play::new().next(), Next::Ask);
+    }
+
+    #[test]
+    fn one_near_the_front_shows_three_signs_of_life_while_one_lasts() {
+        let mut play = Play::waiting(true);
+        assert_eq!(play.parks_for(), TTL / 3);
+        play.now += TTL / 3;
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    #[test]
+    fn of_those_far_from_the_front_one_asks_once_in_max_park_and_the_others_never() {
+        let mut play = Play::waiting(false);
+        assert_eq!(play.parks_for(), RULES.max_park);
+        play.watching = false;
+        assert_eq!(play.parks_for(), ENDLESS);
+    }
+
+    /// In a line that moves fast, whoever comes near has its turn long before its sign of life is old.
+    #[test]
+    fn a_contender_that_comes_near_asks_only_when_its_sign_of_life_is_old() {
+        let mut play = Play::waiting(false);
+        play.now += TTL / 9;
+        play.hears(Event::Near { at_once: false });
+        assert_eq!(play.parks_for(), TTL / 3 - TTL / 9);
+        let mut late = Play::waiting(false);
+        late.now += SECOND;
+        late.hears(Event::Near { at_once: false });
+        assert_eq!(late.next(), Next::Ask);
+    }
+
+    #[test]
+    fn a_contender_of_which_the_server_has_not_heard_asks_at_once() {
+        let mut play = Play::waiting(true);
+        play.hears(Event::Near { at_once: true });
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    /// The script that moved the line may have run after the request and be told before its answer.
+    #[test]
+    fn an_answer_does_not_undo_a_newer_message() {
+        let mut play = Play::new();
+        play.hears(Event::Asked);
+        play.hears(Event::Near { at_once: false });
+        play.answer(false);
+        assert_eq!(play.parks_for(), TTL / 3);
+    }
+
+    /// What is published before the channel is subscribed is lost.
+    #[test]
+    fn a_contender_asks_again_when_its_channel_was_subscribed_after_it_asked() {
+        for roused_before_the_answer in [true, false] {
+            let mut play = Play::new();
+            play.hears(Event::Asked);
+            if roused_before_the_answer {
+                play.hears(Event::Roused);
+            }
+            play.answer(false);
+            if !roused_before_the_answer {
+                play.hears(Event::Roused);
+            }
+            assert_eq!(play.next(), Next::Ask);
+        }
+    }
+
+    #[test]
+    fn a_contender_that_hears_nothing_asks_now_and_then() {
+        let play = Play::waiting(false);
+        let next = play.line.next(play.now, false, false, RULES);
+        assert_eq!(next, Next::Park(play.now + DEAF));
+    }
+
+    #[test]
+    fn a_grant_by_message_is_taken_while_enough_of_it_is_left() {
+        let mut play = Play::waiting(true);
+        let grant = play.told(7, play.now);
+        assert_eq!(play.next(), Next::Take(grant));
+        play.now += TTL * 2 / 3;
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    #[test]
+    fn a_grant_for_another_owner_field_is_not_taken() {
+        let mut play = Play::waiting(true);
+        play.told(8, play.now);
+        assert_eq!(play.parks_for(), TTL / 3);
+    }
+
+    /// The grant was over when the server answered that the contender waits.
+    #[test]
+    fn an_answer_is_newer_than_a_grant_for_an_earlier_sign_of_life() {
+        let mut play = Play::waiting(true);
+        let before = play.now;
+        play.now += SECOND;
+        play.hears(Event::Asked);
+        play.told(7, before);
+        play.answer(true);
+        assert_eq!(play.parks_for(), TTL / 3);
+    }
+
+    /// The message about the script that ran right after the request may overtake the answer.
+    #[test]
+    fn a_grant_for_the_last_sign_of_life_outlives_the_answer_to_it() {
+        let mut play = Play::new();
+        play.hears(Event::Asked);
+        let grant = play.told(7, play.now);
+        play.answer(true);
+        assert_eq!(play.next(), Next::Take(grant));
+    }
+
+    /// The request may run when its contender is long asking again: under the old owner field it would be granted
+    /// what is then cleared away.
+    #[test]
+    fn a_request_without_an_answer_costs_the_owner_field_and_not_the_place() {
+        let mut play = Play::waiting(true);
+        play.hears(Event::Asked);
+        play.hears(Event::Unanswered);
+        assert!(play.line.is_open() && !play.line.stands());
+        play.line.rename(TenureId(8), play.now);
+        assert_eq!((play.line.id(), play.line.place()), (TenureId(8), 3));
+        assert_eq!(play.next(), Next::Ask);
+        play.told(7, play.now);
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    #[test]
+    fn without_a_line_a_contender_asks_when_the_holder_has_to_have_ended() {
+        let mut play = Play::new();
+        play.hears(Event::Asked);
+        play.hears(Event::Held { again: SECOND, sent: play.now });
+        assert_eq!(play.parks_for(), SECOND);
+        play.hears(Event::Stirred);
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    #[test]
+    fn what_stirs_the_front_lets_the_others_sleep() {
+        let mut far = Play::waiting(false);
+        far.hears(Event::Stirred);
+        assert_eq!(far.parks_for(), RULES.max_park);
+        let mut near = Play::waiting(true);
+        near.hears(Event::Stirred);
+        assert_eq!(near.next(), Next::Ask);
+    }
+}

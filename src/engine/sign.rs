@@ -1,0 +1,99 @@
+//! Signs of life: what only this client can have made, and when it made it.
+//!
+//! The server says a sign of life back in the grant that it makes for it. Whoever may publish on a
+//! channel can write such a message too. So a sign carries a part that nobody else can compute: a keyed hash
+//! ([`SipHash`](https://www.aumasson.jp/siphash/)) of the rest, of 40 bits. The rest is the time: a grant is believed
+//! from before the sign was sent, and no table of signs is needed to know when that was.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The bits of a sign that are its time, in milliseconds: they turn over after four and a half hours.
+const TIME_BITS: u32 = 24;
+const TIME: u64 = (1 << TIME_BITS) - 1;
+
+/// Makes the signs of one client, and knows them again.
+pub(crate) struct Signs {
+    key: RandomState,
+    started: Instant,
+}
+
+impl Signs {
+    pub(crate) fn new(started: Instant) -> Self {
+        Self { key: RandomState::new(), started }
+    }
+
+    /// A sign for now at this channel, and the time that it carries, which is no later than now.
+    pub(crate) fn make(&self, now: Instant, channel: &str) -> (u64, Instant) {
+        let millis = self.millis(now);
+        (self.sealed(millis, channel), self.started + Duration::from_millis(millis))
+    }
+
+    /// When this sign was made, if it is one of ours for this channel.
+    pub(crate) fn time_of(&self, sign: u64, now: Instant, channel: &str) -> Option<Instant> {
+        let latest = self.millis(now);
+        let ago = latest.wrapping_sub(sign) & TIME;
+        let millis = latest.checked_sub(ago)?;
+        let is_ours = self.sealed(millis, channel) == sign;
+        is_ours.then(|| self.started + Duration::from_millis(millis))
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        u64::try_from((now - self.started).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sealed(&self, millis: u64, channel: &str) -> u64 {
+        (self.hash(millis, channel) & !TIME) | (millis & TIME)
+    }
+
+    #[cfg(not(parklock_sim))]
+    fn hash(&self, millis: u64, channel: &str) -> u64 {
+        let mut hasher = self.key.build_hasher();
+        (millis, channel).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// A run of the simulation is repeatable from its seed, so that it has no key.
+    #[cfg(parklock_sim)]
+    fn hash(&self, millis: u64, channel: &str) -> u64 {
+        let _ = &self.key;
+        let mut hasher = std::hash::DefaultHasher::new();
+        (millis, channel, "a key of the simulation").hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_is_known_again_with_its_time() {
+        let started = Instant::now();
+        let (ours, others) = (Signs::new(started), Signs::new(started));
+        for millis in [0, 1, 1_500, TIME, TIME + 1, TIME * 3 + 7] {
+            let now = started + Duration::from_micros(millis * 1_000 + 900);
+            let (sign, time) = ours.make(now, "a");
+            assert_eq!(time, started + Duration::from_millis(millis));
+            for later in [0, 1, 999, TIME] {
+                let later = now + Duration::from_millis(later);
+                assert_eq!(ours.time_of(sign, later, "a"), Some(time));
+                assert_eq!(ours.time_of(sign, later, "b"), None);
+                assert_eq!(others.time_of(sign, later, "a"), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sign_with_another_time_is_no_sign() {
+        let started = Instant::now();
+        let signs = Signs::new(started);
+        let now = started + Duration::from_secs(5);
+        let (sign, _) = signs.make(now, "a");
+        for other in [0, 1, u64::MAX, sign + 1, sign - 1, sign ^ (1 << 40)] {
+            assert_eq!(signs.time_of(other, now, "a"), None, "{other}");
+        }
+    }
+}
