@@ -34,9 +34,11 @@ pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     tag.into_iter().chain(bare)
 }
 
-/// The name with its braces, at the end of a native channel: before it stands no brace but its own.
+/// The name with its braces in a native channel. The name brings no brace of its own, and neither does what stands around
+/// it: before it the number of a database, behind it the client whose channel it is.
 fn tag_in(channel: &str) -> &str {
-    channel.find('{').map_or("", |brace| &channel[brace..])
+    let tag = channel.find('{').map_or("", |brace| &channel[brace..]);
+    tag.find('}').map_or(tag, |brace| &tag[..=brace])
 }
 
 /// What a name is the name of: one name, one kind.
@@ -165,18 +167,9 @@ impl Keys {
         }
     }
 
-    /// The clients that wait for a lock, in their order. Redisson's layout has no lines: there the lock's own key
-    /// stands in, so that a script touches no key that might be somebody else's lock.
+    /// Those who wait, in their order; in Redisson's layout also the leases of those who hold a part. Of a latch, what
+    /// was done to it. Redisson's plain locks have none.
     pub(crate) fn line(&self) -> Key<'_> {
-        match self.layout {
-            Layout::Native => Key("lock_turn:", self.tag(), ""),
-            Layout::Redisson => self.lock(),
-        }
-    }
-
-    /// Those who wait for themselves, in their order; in Redisson's layout also the leases of those
-    /// who hold a part. Of a latch, what was done to it.
-    pub(crate) fn queue(&self) -> Key<'_> {
         match (self.layout, self.kind) {
             (Layout::Native, _) => Key("lock_queue:", self.tag(), ""),
             (Layout::Redisson, Kind::Fair) => Key("redisson_lock_queue:", self.tag(), ""),
@@ -219,21 +212,20 @@ impl Keys {
 
     /// Every key, and the type that it has.
     pub(crate) fn types(&self) -> [(Key<'_>, &'static str); 4] {
-        let (lock, queue, notes) = match (self.layout, self.kind) {
-            (layout, Kind::Lock | Kind::Fenced) => {
+        let (lock, line, notes) = match (self.layout, self.kind) {
+            (Layout::Redisson, Kind::Lock | Kind::Fenced) => {
                 let lock = (self.lock(), "hash");
-                let line = if layout.has_lines() { (self.line(), "zset") } else { lock };
-                return [lock, line, line, (self.tokens(), "string")];
+                return [lock, lock, lock, (self.tokens(), "string")];
             }
+            (Layout::Native, Kind::Lock | Kind::Fenced) => ("hash", "zset", "hash"),
             (Layout::Native, Kind::Latch) => ("string", "zset", "hash"),
             (Layout::Native, _) => ("zset", "zset", "hash"),
             (Layout::Redisson, Kind::Fair) => ("hash", "list", "zset"),
             (Layout::Redisson, Kind::Read | Kind::Write) => ("hash", "zset", "hash"),
             (Layout::Redisson, _) => ("string", "zset", "hash"),
         };
-        let (lock, queue, notes) =
-            ((self.lock(), lock), (self.queue(), queue), (self.notes(), notes));
-        [lock, queue, notes, (self.tokens(), "string")]
+        let (lock, line, notes) = ((self.lock(), lock), (self.line(), line), (self.notes(), notes));
+        [lock, line, notes, (self.tokens(), "string")]
     }
 
     /// What tells a plain lock from all others of a client.
@@ -242,6 +234,12 @@ impl Keys {
             Layout::Native => self.tag(),
             Layout::Redisson => self.written(),
         }
+    }
+
+    /// Where one client alone is told what concerns it, in the native layout: a grant, or that one of its callers is near
+    /// the front of the line.
+    pub(crate) fn client_channel(&self, client: &str) -> Box<str> {
+        format!("{}:{client}", self.channel).into()
     }
 
     /// Where a waiter that stands in line for itself is told of its turn.
@@ -400,9 +398,8 @@ mod tests {
         let line = |layout, name: &str| {
             Keys::new(layout, Kind::Lock, name.to_owned()).unwrap().line().to_string()
         };
-        assert_eq!(line(Layout::Native, "a{"), "lock_turn:{a%7B}");
-        assert_eq!(line(Layout::Redisson, "a"), "a");
-        assert_eq!(line(Layout::Redisson, "a{b}"), "a{b}");
+        assert_eq!(line(Layout::Native, "a{"), "lock_queue:{a%7B}");
+        assert_eq!(line(Layout::Redisson, "a"), "lock_permits:{a}");
     }
 
     #[test]
@@ -459,10 +456,13 @@ mod tests {
             for kind in KINDS {
                 let keys = Keys::new(Layout::Native, kind, name.clone()).unwrap();
                 let lock = slot(&keys.lock().to_string());
-                for other in [keys.line(), keys.queue(), keys.notes()] {
+                for other in [keys.line(), keys.notes()] {
                     assert_eq!(slot(&other.to_string()), lock, "{other} of {name:?}");
                 }
                 assert_eq!(slot(&keys.channel), lock, "{} of {name:?}", keys.channel);
+                let client = keys.client_channel("client");
+                assert_eq!(slot(&client), lock, "{client} of {name:?}");
+                assert!(ids_of(&client).eq([keys.id()]), "{client} of {name:?}");
                 let waiter = keys.channel_of(TenureId(7).of("client"));
                 assert_eq!(slot(&waiter), lock, "{waiter} of {name:?}");
             }
@@ -474,7 +474,7 @@ mod tests {
         let words =
             ["a", "{a}", "a}", "{a", "{{a}}", "{}a", "a}b{c}", "{a}b", "a%7B", "%", "}", "{"];
         let words =
-            words.into_iter().chain(["lock_permits:{a}", "lock_notes:a}", "lock_turn:{a}:"]);
+            words.into_iter().chain(["lock_permits:{a}", "lock_notes:a}", "lock_queue:{a}:"]);
         let random = (0..300).map(|_| random_name());
         words.map(str::to_owned).chain(random).collect()
     }
@@ -488,7 +488,7 @@ mod tests {
                 names_alike().iter().flat_map(|name| KINDS.map(|kind| (name.clone(), kind)))
             {
                 let Ok(keys) = Keys::new(layout, kind, name.clone()) else { continue };
-                let mut all = vec![keys.lock(), keys.line(), keys.queue()];
+                let mut all = vec![keys.lock(), keys.line()];
                 // What Redisson's read-write locks have here is what the keys of their readers begin with.
                 if layout == Layout::Native || !matches!(kind, Kind::Read | Kind::Write) {
                     all.push(keys.notes());

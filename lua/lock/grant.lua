@@ -1,4 +1,4 @@
--- What acquire.lua and exchange.lua begin with: how a free lock is granted.
+-- How a free lock is granted, and by which number.
 --
 -- KEYS   the token counter first
 -- ARGV   first: the floor of the counter
@@ -6,7 +6,7 @@
 local LONGEST_LEASE = 86400000 -- 24 h
 local LAST_EXACT = 9007199254740991 -- 2^53 - 1: beyond it, Lua's numbers skip some integers
 local AHEAD = 1099511627776 -- 2^40: so many microseconds, twelve days, ahead of the clock is no counter of ours
-local GRANTED, HELD, RESERVED, UNHEARD, REFUSED = 1, 0, 2, 3, -1
+local GRANTED, HELD, CONTENDED, REFUSED = 1, 0, 2, -1
 
 local floor = tonumber(ARGV[1])
 if not floor or floor < 0 or floor > LAST_EXACT then

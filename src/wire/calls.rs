@@ -1,5 +1,6 @@
 //! Each script as one typed call.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,43 +8,31 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::keys::{Keys, Kind, TenureId};
+use crate::config::Layout;
+use crate::keys::{Keys, Kind, TOKEN_COUNTER, TenureId};
 use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{
-    ACQUIRE, ACQUIRE_ALL, COUNT, EXCHANGE, FENCED_ACQUIRE, FORCE_UNLOCK, LEAVE_LINE, RELEASE,
-    RENEW, STATUS,
+    COUNT, LOCK_ACQUIRE_ALL, LOCK_RELEASE, REDISSON_FENCED_ACQUIRE, REDISSON_LOCK_ACQUIRE,
+    REDISSON_LOCK_ACQUIRE_ALL, REDISSON_LOCK_FORCE_UNLOCK, REDISSON_LOCK_RELEASE, RENEW, STATUS,
+    TAKE,
 };
 
-/// What is asked of a lock that may not be free.
+/// What is done if the lock cannot be had now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Is it ours?
-    Look,
-    /// If not, we wait in line.
-    Wait,
-    /// As `Wait`, but the head of the line was given its time and did not come.
-    Insist,
-    /// As `Insist`, by somebody who hears nothing and therefore does not stand in line.
-    Overtake,
-    /// Now or never. The head of the line was not given any time, and keeps its place.
+    /// Nothing: now or never.
     Once,
+    /// The caller is put in line, or stays there and has shown a sign of life.
+    Wait,
 }
 
 impl Manner {
-    /// Whether our client stands in line if it does not get the lock.
-    pub(crate) fn lines_up(self) -> bool {
-        matches!(self, Self::Wait | Self::Insist)
-    }
-
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Look => "look",
-            Self::Wait => "wait",
-            Self::Insist => "insist",
-            Self::Overtake => "overtake",
             Self::Once => "once",
+            Self::Wait => "wait",
         }
     }
 }
@@ -58,11 +47,13 @@ pub(crate) struct Acquire {
     /// How much of it, if it can be divided.
     pub(crate) part: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
-    pub(crate) beneath: Option<TenureId>,
-    /// The place in the queue that the caller was answered before; 0: none. It keeps it under another name too.
+    pub(crate) within: Option<TenureId>,
+    /// The place in line that the caller was answered before; 0: none. It has it again under another name too.
     pub(crate) place: u64,
     /// What the server says back if it grants this by message.
     pub(crate) secret: u64,
+    /// A tenure that is given back first, in the same step: to others if they wait, and otherwise to this one.
+    pub(crate) old: Option<TenureId>,
     /// Counts what may have to be given back, for as long as this may be on its way.
     pub(crate) debt: TaskTrackerToken,
 }
@@ -70,16 +61,17 @@ pub(crate) struct Acquire {
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// Ours, with this number of the server's.
-    Granted(u64),
-    /// Somebody else's, for so long; `None`: the key has no TTL.
+    /// Ours, with this number of the server's. Awaited: somebody stands in line for it now; in Redisson's layout nobody
+    /// knows, and it is always false.
+    Granted { number: u64, awaited: bool },
+    /// Not ours yet: the caller stands in line at this place. `ttl`: the first of the holders has to go by then;
+    /// `None`: the key has no TTL. Near: it has to show signs of life, three times per `waiter_ttl`; otherwise it is told
+    /// when it comes near.
+    Waits { ttl: Option<Duration>, place: u64, near: bool },
+    /// Somebody else's, for so long; `None`: the key has no TTL. Nothing of ours was left behind.
     Held(Option<Duration>),
-    /// As `Held`, and we wait in its queue at this place.
-    Queued(Option<Duration>, u64),
-    /// As `Held`, but the server does not let us stand in line: nobody will tell us.
-    Unheard(Option<Duration>),
-    /// Free, but another client is to have it first.
-    Reserved,
+    /// Held or waited for: [`Connection::acquire`] has to be asked for it alone.
+    Contended,
 }
 
 /// A lock to be given back.
@@ -98,15 +90,32 @@ pub(crate) struct Renewal<'a> {
 }
 
 impl Connection<'_> {
+    /// Asks for one lock of any kind.
     pub(crate) async fn acquire(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        if !acquire.keys.lies_as_plain() {
+        let Acquire { keys, old, .. } = acquire;
+        if keys.layout == Layout::Native {
             return self.enter(acquire).await;
+        }
+        // Redisson's layout has no call that gives back and takes in one step.
+        if let Some(id) = *old {
+            let given_back = [Release { keys: Arc::clone(keys), id }];
+            for answer in self.release(&given_back).await? {
+                answer?;
+            }
+        }
+        if !keys.lies_as_plain() {
+            return self.enter(acquire).await;
+        }
+        // Who waits elsewhere has just been woken: it may come first.
+        if old.is_some() {
+            return Ok(Acquired::Contended);
         }
         let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
         self.acquired(&items(reply)?)
     }
 
-    /// One answer for each: one that is refused leaves the others alone.
+    /// Takes of these plain locks those that are free and that nobody waits for. One answer for each: one that is
+    /// refused leaves the others alone.
     pub(crate) async fn acquire_all(
         &mut self,
         acquires: &[Acquire],
@@ -119,19 +128,28 @@ impl Connection<'_> {
     }
 
     async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
+        let Keys { layout, kind, .. } = *acquires[0].keys;
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1 + acquires.len() * 2).arg(acquires[0].keys.tokens());
+            let keys_of_each = if layout.has_lines() { 2 } else { 1 };
+            cmd.arg(1 + acquires.len() * keys_of_each).arg(acquires[0].keys.tokens());
             for Acquire { keys, .. } in acquires {
-                cmd.arg(keys.lock()).arg(keys.line());
+                cmd.arg(keys.lock());
+                if layout.has_lines() {
+                    cmd.arg(keys.line());
+                }
             }
-            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(terms.in_line());
-            for Acquire { id, lease, manner, .. } in acquires {
-                cmd.arg(id.of(&terms.client)).arg(millis(*lease)).arg(manner.word());
+            cmd.arg(floor);
+            for Acquire { id, lease, .. } in acquires {
+                cmd.arg(id.of(&terms.client)).arg(millis(*lease));
             }
         };
-        let fenced = acquires[0].keys.kind == Kind::Fenced;
-        self.call(if fenced { &FENCED_ACQUIRE } else { &ACQUIRE }, fill).await
+        let script = match (layout, kind) {
+            (Layout::Native, _) => &TAKE,
+            (Layout::Redisson, Kind::Fenced) => &REDISSON_FENCED_ACQUIRE,
+            (Layout::Redisson, _) => &REDISSON_LOCK_ACQUIRE,
+        };
+        self.call(script, fill).await
     }
 
     /// Takes all of these plain locks, or none. The answer, and which of them it is about: a grant is that
@@ -140,24 +158,36 @@ impl Connection<'_> {
         &mut self,
         acquires: &[&Acquire],
     ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
+        let layout = acquires[0].keys.layout;
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1 + acquires.len() * 2).arg(acquires[0].keys.tokens());
+            let keys_of_each = if layout.has_lines() { 3 } else { 1 };
+            cmd.arg(1 + acquires.len() * keys_of_each).arg(acquires[0].keys.tokens());
             for Acquire { keys, .. } in acquires {
-                cmd.arg(keys.lock()).arg(keys.line());
+                cmd.arg(keys.lock());
+                if layout.has_lines() {
+                    cmd.arg(keys.line()).arg(keys.notes());
+                }
             }
-            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(terms.in_line());
-            cmd.arg(acquires[0].manner.word());
-            for Acquire { id, lease, .. } in acquires {
+            cmd.arg(floor);
+            if layout.has_lines() {
+                cmd.arg(terms.message()).arg(millis(terms.waiter_ttl));
+            }
+            for Acquire { keys, id, lease, .. } in acquires {
                 cmd.arg(id.of(&terms.client)).arg(millis(*lease));
+                if layout.has_lines() {
+                    cmd.arg(&*keys.channel);
+                }
             }
         };
-        let reply = items(self.call(&ACQUIRE_ALL, fill).await?)?;
+        let native = layout.has_lines();
+        let script = if native { &LOCK_ACQUIRE_ALL } else { &REDISSON_LOCK_ACQUIRE_ALL };
+        let reply = items(self.call(script, fill).await?)?;
         let [code, Value::Int(which), value] = reply.as_slice() else {
             return Err(strange(&reply));
         };
         let answer = self.acquired(&[code.clone(), value.clone()]);
-        if let Ok(Acquired::Granted(first)) = answer {
+        if let Ok(Acquired::Granted { number: first, .. }) = answer {
             self.granted(first + acquires.len() as u64 - 1);
         }
         let which = usize::try_from(*which).ok().filter(|which| *which <= acquires.len());
@@ -167,25 +197,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Offers a lock that we hold: to those who wait for it, and if there are none, to ourselves.
-    pub(crate) async fn exchange(
-        &mut self,
-        old: TenureId,
-        acquire: &Acquire,
-    ) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner, .. } = acquire;
-        let (floor, terms) = (self.floor(Instant::now()), self.terms());
-        let fill = |cmd: &mut Cmd| {
-            cmd.arg(3).arg(keys.tokens()).arg(keys.lock()).arg(keys.line());
-            cmd.arg(floor).arg(millis(terms.line_ttl)).arg(terms.in_line());
-            cmd.arg(old.of(&terms.client)).arg(id.of(&terms.client)).arg(millis(*lease));
-            cmd.arg(manner.word()).arg(&*keys.channel).arg(terms.message());
-        };
-        let reply = self.call(&EXCHANGE, fill).await?;
-        self.acquired(&items(reply)?)
-    }
-
-    /// Whether each lock was still ours.
+    /// Whether each lock was still ours. What is in line leaves it.
     pub(crate) async fn release(
         &mut self,
         releases: &[Release],
@@ -199,24 +211,30 @@ impl Connection<'_> {
 
     pub(crate) async fn release_plain(
         &mut self,
-        releases: &[Release],
+        releases: &[impl Borrow<Release> + Sync],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let terms = self.terms();
+        let (floor, terms) = (self.floor(Instant::now()), self.terms());
+        let native = terms.layout.has_lines();
+        let releases = || releases.iter().map(Borrow::borrow);
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(releases.len() * 2);
-            for Release { keys, .. } in releases {
-                cmd.arg(keys.lock());
+            if !native {
+                cmd.arg(releases().len());
+                releases().for_each(|release| _ = cmd.arg(release.keys.lock()));
+                cmd.arg(terms.message());
+            } else {
+                cmd.arg(1 + releases().len() * 3).arg(TOKEN_COUNTER);
+                for Release { keys, .. } in releases() {
+                    cmd.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+                }
+                cmd.arg(floor).arg(terms.message()).arg(millis(terms.waiter_ttl));
             }
-            for Release { keys, .. } in releases {
-                cmd.arg(keys.line());
-            }
-            cmd.arg(terms.message()).arg(if terms.layout.has_lines() { "line" } else { "all" });
-            for Release { keys, id } in releases {
+            for Release { keys, id } in releases() {
                 cmd.arg(id.of(&terms.client)).arg(&*keys.channel);
             }
         };
-        let reply = self.call(&RELEASE, fill).await?;
-        self.each(reply, releases.len())
+        let script = if native { &LOCK_RELEASE } else { &REDISSON_LOCK_RELEASE };
+        let reply = self.call(script, fill).await?;
+        self.each(reply, releases().len())
     }
 
     /// Whether each lock is still ours.
@@ -268,19 +286,6 @@ impl Connection<'_> {
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
 
-    /// Leaves the lines of these locks.
-    pub(crate) async fn leave_lines(&mut self, locks: &[&Keys]) -> Result<(), Fault> {
-        let terms = self.terms();
-        let fill = |cmd: &mut Cmd| {
-            cmd.arg(locks.len());
-            for keys in locks {
-                cmd.arg(keys.line());
-            }
-            cmd.arg(&terms.client);
-        };
-        items(self.call(&LEAVE_LINE, fill).await?).map(drop)
-    }
-
     /// How long the lock is still held, by whomever; a key without a TTL: for ever.
     pub(crate) async fn ttl(&mut self, keys: &Keys) -> Result<Option<Duration>, Fault> {
         let fill = |cmd: &mut Cmd| {
@@ -299,20 +304,19 @@ impl Connection<'_> {
 
     /// Whether there was anything to take away.
     pub(crate) async fn force_unlock(&mut self, keys: &Keys) -> Result<bool, Fault> {
-        if !keys.lies_as_plain() {
+        if keys.layout == Layout::Native || !keys.lies_as_plain() {
             return Ok(self.force_out(keys).await? > 0);
         }
-        // Not in our name: if we are the holder, we have to look as everybody else.
-        let message = self.terms().layout.message("force_unlock");
+        let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
-            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(message);
+            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(terms.message());
         };
-        Ok(number(self.call(&FORCE_UNLOCK, fill).await?)? == 1)
+        Ok(number(self.call(&REDISSON_LOCK_FORCE_UNLOCK, fill).await?)? == 1)
     }
 
     pub(crate) fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
         let acquired = acquired(reply).inspect_err(|fault| self.heed(fault));
-        if let Ok(Acquired::Granted(number)) = acquired {
+        if let Ok(Acquired::Granted { number, .. }) = acquired {
             self.granted(number);
         }
         acquired
@@ -340,21 +344,31 @@ impl Connection<'_> {
 }
 
 fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
-    match reply {
-        [Value::Int(1), Value::Int(grant)] if (0..1 << 53).contains(grant) => {
-            Ok(Acquired::Granted(grant.unsigned_abs()))
+    let place = |place: i64| u64::try_from(place).unwrap_or(0);
+    match *reply {
+        [Value::Int(1), Value::Int(number)] => granted(number, false),
+        [Value::Int(1), Value::Int(number), Value::Int(waiting)] => granted(number, waiting != 0),
+        [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(ttl))),
+        // Redisson's fair lock, in which every waiter shows signs of life.
+        [Value::Int(0), Value::Int(ttl), Value::Int(at)] => {
+            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: true })
         }
-        [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(*ttl))),
-        [Value::Int(0), Value::Int(ttl), Value::Int(place)] => {
-            Ok(Acquired::Queued(held_for(*ttl), u64::try_from(*place).unwrap_or(0)))
+        [Value::Int(0), Value::Int(ttl), Value::Int(at), Value::Int(near)] => {
+            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: near != 0 })
         }
-        [Value::Int(2), Value::Int(_)] => Ok(Acquired::Reserved),
-        [Value::Int(3), Value::Int(ttl)] => Ok(Acquired::Unheard(held_for(*ttl))),
-        [Value::Int(-1), refusal @ Value::BulkString(_)] => {
+        [Value::Int(2), Value::Int(_)] => Ok(Acquired::Contended),
+        [Value::Int(-1), ref refusal @ Value::BulkString(_)] => {
             Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
         }
-        other => Err(strange(&other)),
+        _ => Err(strange(&reply)),
     }
+}
+
+fn granted(number: i64, awaited: bool) -> Result<Acquired, Fault> {
+    if !(0..1 << 53).contains(&number) {
+        return Err(strange(&number));
+    }
+    Ok(Acquired::Granted { number: number.unsigned_abs(), awaited })
 }
 
 /// A PTTL; negative, the key has none.
@@ -372,12 +386,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_is_granted_or_held_or_reserved_or_refused() {
-        let reply = |code, value| acquired(&[Value::Int(code), Value::Int(value)]);
-        assert_eq!(reply(1, 7).unwrap(), Acquired::Granted(7));
-        assert_eq!(reply(0, 250).unwrap(), Acquired::Held(Some(Duration::from_millis(250))));
-        assert_eq!(reply(0, -1).unwrap(), Acquired::Held(None));
-        assert_eq!(reply(2, 0).unwrap(), Acquired::Reserved);
+    fn an_attempt_is_granted_or_waits_or_held_or_contended_or_refused() {
+        let reply = |items: &[i64]| {
+            acquired(&items.iter().map(|item| Value::Int(*item)).collect::<Vec<_>>())
+        };
+        let ms = Duration::from_millis;
+        assert_eq!(reply(&[1, 7]).unwrap(), Acquired::Granted { number: 7, awaited: false });
+        assert_eq!(reply(&[1, 7, 0]).unwrap(), Acquired::Granted { number: 7, awaited: false });
+        assert_eq!(reply(&[1, 7, 1]).unwrap(), Acquired::Granted { number: 7, awaited: true });
+        assert_eq!(reply(&[0, 250]).unwrap(), Acquired::Held(Some(ms(250))));
+        assert_eq!(reply(&[0, -1]).unwrap(), Acquired::Held(None));
+        let waits = |near| Acquired::Waits { ttl: Some(ms(250)), place: 9, near };
+        assert_eq!(reply(&[0, 250, 9]).unwrap(), waits(true));
+        assert_eq!(reply(&[0, 250, 9, 1]).unwrap(), waits(true));
+        assert_eq!(reply(&[0, 250, 9, 0]).unwrap(), waits(false));
+        assert_eq!(reply(&[2, 0]).unwrap(), Acquired::Contended);
         let full = [Value::Int(-1), Value::BulkString(b"OOM command not allowed".to_vec())];
         assert!(matches!(acquired(&full), Err(Fault::Refused(_))));
     }
@@ -388,8 +411,11 @@ mod tests {
             vec![],
             vec![Value::Int(1)],
             vec![Value::Int(1), Value::Int(-1)],
+            vec![Value::Int(1), Value::Int(-1), Value::Int(0)],
             vec![Value::Int(4), Value::Int(1)],
             vec![Value::Int(1), Value::Int(1 << 53)],
+            vec![Value::Int(1), Value::Int(1), Value::Nil],
+            vec![Value::Int(0), Value::Int(1), Value::Int(1), Value::Nil],
             vec![Value::Nil, Value::Nil],
         ] {
             assert!(acquired(&reply).unwrap_err().is_open());

@@ -35,22 +35,17 @@ pub(crate) struct Terms {
     /// Our name, in the lines of those who wait and in the messages that we publish.
     pub(crate) client: String,
     pub(crate) layout: Layout,
-    /// How long a line outlives the last sign of life of those in it.
+    /// How long a line is kept without a sign of life from anybody in it. Most of those in a line are silent, and look
+    /// by themselves more often than this.
     pub(crate) line_ttl: Duration,
-    /// How long the place of somebody who waits for himself outlives his last sign of life.
-    pub(crate) claim: Duration,
+    /// For how long after its last sign a client in line counts as alive.
+    pub(crate) waiter_ttl: Duration,
 }
 
 impl Terms {
     /// What a release publishes in our name.
     pub(crate) fn message(&self) -> &str {
         self.layout.message(&self.client)
-    }
-
-    /// Our name in the line of those who wait; none if there is no line, and so everybody is told
-    /// of everything.
-    pub(crate) fn in_line(&self) -> &str {
-        if self.layout.has_lines() { &self.client } else { "" }
     }
 }
 

@@ -1,11 +1,11 @@
 //! The scripts of each kind that is not a plain lock: the same questions, asked of other keys.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::config::Layout;
-use crate::keys::{Keys, Kind};
+use crate::keys::{Keys, Kind, TenureId};
 use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
 use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
@@ -22,14 +22,19 @@ struct Family {
     resize: &'static Script,
 }
 
-static QUEUE: Family = Family {
-    acquire: &scripts::QUEUE_ACQUIRE,
-    release: &scripts::QUEUE_RELEASE,
-    renew: &scripts::QUEUE_RENEW,
-    status: &scripts::QUEUE_STATUS,
-    force_unlock: &scripts::QUEUE_FORCE_UNLOCK,
-    resize: &scripts::QUEUE_RESIZE,
+/// Fair locks, read-write locks and semaphores.
+static LINE: Family = Family {
+    acquire: &scripts::LINE_ACQUIRE,
+    release: &scripts::LINE_RELEASE,
+    renew: &scripts::LINE_RENEW,
+    status: &scripts::LINE_STATUS,
+    force_unlock: &scripts::LINE_FORCE_UNLOCK,
+    resize: &scripts::LINE_RESIZE,
 };
+
+/// Plain locks: what is asked of several of them at once has typed calls of its own.
+static LOCK: Family =
+    Family { acquire: &scripts::LOCK_ACQUIRE, force_unlock: &scripts::LOCK_FORCE_UNLOCK, ..LINE };
 
 static REDISSON_FAIR: Family = Family {
     acquire: &scripts::REDISSON_FAIR_ACQUIRE,
@@ -37,7 +42,7 @@ static REDISSON_FAIR: Family = Family {
     renew: &scripts::REDISSON_FAIR_RENEW,
     status: &scripts::REDISSON_FAIR_STATUS,
     force_unlock: &scripts::REDISSON_FAIR_FORCE_UNLOCK,
-    resize: &scripts::QUEUE_RESIZE,
+    resize: &scripts::LINE_RESIZE,
 };
 
 static REDISSON_READ: Family = Family {
@@ -46,7 +51,7 @@ static REDISSON_READ: Family = Family {
     renew: &scripts::REDISSON_READ_RENEW,
     status: &scripts::REDISSON_RW_STATUS,
     force_unlock: &scripts::REDISSON_RW_FORCE_UNLOCK,
-    resize: &scripts::QUEUE_RESIZE,
+    resize: &scripts::LINE_RESIZE,
 };
 
 static REDISSON_WRITE: Family = Family {
@@ -84,7 +89,8 @@ fn family(keys: &Keys) -> &'static Family {
     match (keys.layout, keys.kind) {
         (Layout::Native, Kind::Latch) => &LATCH,
         (Layout::Redisson, Kind::Latch) => &REDISSON_LATCH,
-        (Layout::Native, _) => &QUEUE,
+        (Layout::Native, Kind::Lock) => &LOCK,
+        (Layout::Native, _) => &LINE,
         (Layout::Redisson, Kind::Fair) => &REDISSON_FAIR,
         (Layout::Redisson, Kind::Read) => &REDISSON_READ,
         (Layout::Redisson, Kind::Write) => &REDISSON_WRITE,
@@ -112,52 +118,88 @@ impl Connection<'_> {
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let (kind, capacity) = keys.capacity();
         let asked = |cmd: &mut Cmd| {
-            cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.queue()).arg(keys.notes());
+            cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
             cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(terms.message());
-            cmd.arg(millis(terms.claim));
+            cmd.arg(millis(terms.waiter_ttl));
             fill(cmd, &terms.client);
         };
         self.call(script, asked).await
     }
 
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner, part, beneath, place, secret, debt: _ } = acquire;
+        let Acquire { keys, id, lease, manner, part, within, place, secret, old, debt: _ } =
+            acquire;
+        let line_ttl = self.terms().line_ttl;
         let fill = |cmd: &mut Cmd, client: &str| {
-            cmd.arg(id.of(client)).arg(part).arg(millis(*lease)).arg(manner.word());
-            match beneath {
-                Some(outer) => cmd.arg(outer.of(client)),
-                None => cmd.arg(""),
+            let or_nobody = |cmd: &mut Cmd, tenure: &Option<TenureId>| match tenure {
+                Some(tenure) => _ = cmd.arg(tenure.of(client)),
+                None => _ = cmd.arg(""),
             };
+            cmd.arg(id.of(client)).arg(part).arg(millis(*lease)).arg(manner.word());
+            or_nobody(cmd, within);
             cmd.arg(place).arg(secret);
+            if keys.layout == Layout::Native && keys.kind != Kind::Latch {
+                or_nobody(cmd, old);
+                cmd.arg(millis(line_ttl));
+            }
         };
         let reply = self.ask(family(keys).acquire, keys, fill).await?;
         self.acquired(&items(reply)?)
     }
 
-    /// Each alone, but all at once.
+    /// The plain locks in one request, each of the others in one of its own, and all at once.
     pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
-        let leave = async |release: &Release| {
-            let Release { keys, id } = release;
-            if keys.lies_as_plain() {
-                return only(self.again().release_plain(std::slice::from_ref(release)).await);
-            }
+        let is_plain = |release: &Release| release.keys.lies_as_plain();
+        let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
+        let others = releases.iter().filter(|release| !is_plain(release));
+        let leave = others.map(async |Release { keys, id }| {
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client));
             found(self.again().ask(family(keys).release, keys, fill).await)
-        };
-        join_all(releases.iter().map(leave)).await
+        });
+        let (plain, others) = join(self.leave_plain(&plain), join_all(leave)).await;
+        in_order(releases.iter().map(is_plain), plain, others)
     }
 
-    /// Each alone, but all at once.
+    async fn leave_plain(&self, releases: &[&Release]) -> Vec<Result<bool, Fault>> {
+        if releases.is_empty() {
+            return Vec::new();
+        }
+        let together = self.again().release_plain(releases).await;
+        if !matches!(together, Err(Fault::Permission(_))) {
+            return each_of(releases.len(), together);
+        }
+        // The server refuses the whole request if the user may not touch one of its keys.
+        let alone = releases.iter().map(async |release| {
+            only(self.again().release_plain(std::slice::from_ref(*release)).await)
+        });
+        join_all(alone).await
+    }
+
+    /// As [`Self::leave_each`].
     pub(crate) async fn renew_each(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
-        let renew = async |renewal: &Renewal<'_>| {
-            let Renewal { keys, id, ttl } = *renewal;
-            if keys.lies_as_plain() {
-                return only(self.again().renew_plain(std::slice::from_ref(renewal)).await);
-            }
-            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(ttl));
+        let is_plain = |renewal: &Renewal<'_>| renewal.keys.lies_as_plain();
+        let plain: Vec<_> = renewals.iter().copied().filter(is_plain).collect();
+        let others = renewals.iter().filter(|renewal| !is_plain(renewal));
+        let renew = others.map(async |Renewal { keys, id, ttl }| {
+            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
             found(self.again().ask(family(keys).renew, keys, fill).await)
-        };
-        join_all(renewals.iter().map(renew)).await
+        });
+        let (plain, others) = join(self.renew_all_plain(&plain), join_all(renew)).await;
+        in_order(renewals.iter().map(is_plain), plain, others)
+    }
+
+    async fn renew_all_plain(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
+        if renewals.is_empty() {
+            return Vec::new();
+        }
+        let together = self.again().renew_plain(renewals).await;
+        if !matches!(together, Err(Fault::Permission(_))) {
+            return each_of(renewals.len(), together);
+        }
+        let alone = renewals.iter().map(async |renewal| {
+            only(self.again().renew_plain(std::slice::from_ref(renewal)).await)
+        });
+        join_all(alone).await
     }
 
     pub(crate) async fn renew_one(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
@@ -182,7 +224,26 @@ impl Connection<'_> {
     }
 }
 
-fn only(answer: Result<Vec<Result<bool, Fault>>, Fault>) -> Result<bool, Fault> {
+/// What an answer of each of several questions says.
+type Each = Result<Vec<Result<bool, Fault>>, Fault>;
+
+/// A failure of a request is a failure of everything that was asked in it.
+fn each_of(asked: usize, answer: Each) -> Vec<Result<bool, Fault>> {
+    answer.unwrap_or_else(|fault| vec![Err(fault); asked])
+}
+
+/// The answers about plain locks and about others, in the order of the questions.
+fn in_order(
+    are_plain: impl Iterator<Item = bool>,
+    plain: Vec<Result<bool, Fault>>,
+    others: Vec<Result<bool, Fault>>,
+) -> Vec<Result<bool, Fault>> {
+    let (mut plain, mut others) = (plain.into_iter(), others.into_iter());
+    let next = |is_plain| if is_plain { plain.next() } else { others.next() };
+    are_plain.map(next).map(|answer| answer.unwrap_or_else(|| Err(strange(&"nothing")))).collect()
+}
+
+fn only(answer: Each) -> Result<bool, Fault> {
     answer?.pop().unwrap_or_else(|| Err(strange(&"nothing")))
 }
 

@@ -52,7 +52,11 @@ impl Flight for Acquires {
         let sent = Instant::now();
         let (sent_on, results) = match self.commands.connection() {
             Ok(mut connection) => {
-                let mut results = connection.acquire_all(questions).await;
+                let mut results = match questions {
+                    // Alone, it is asked so that it is in line at once if it is not free.
+                    [question] => connection.acquire(question).await.map(|answer| vec![Ok(answer)]),
+                    questions => connection.acquire_all(questions).await,
+                };
                 if refused_for_one(&results, questions.len()) {
                     let mut singly = Vec::with_capacity(questions.len());
                     for question in questions {

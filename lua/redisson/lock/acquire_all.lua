@@ -1,0 +1,57 @@
+-- Take all of the locks if every one of them is free; otherwise take none, and say which is in the way.
+--
+-- KEYS   the token counter, the locks
+-- ARGV   the floor of the counter, then for each lock: owner field, lease in ms
+-- Reply  three items:
+--          1, 0, grant      all are taken; the grant is that of the first, each further one has one more
+--          0, n, TTL in ms  the n-th is held by somebody else (-1: the key has no TTL)
+--         -1, n, text       refused because of the n-th (0: of none of them)
+--        Whatever is not "taken" has changed nothing.
+--
+-- The locks are distinct. Run again for the same owner fields, it finds its own work and says "taken" once
+-- more.
+
+local locks = #KEYS - 1
+local found = {} -- what was there of ours: its TTL
+
+local function asked(i)
+  return KEYS[i + 1], ARGV[2 * i], ARGV[2 * i + 1]
+end
+
+-- Nothing, if the lock is free or has our field.
+local function obstacle(i)
+  local lock, field, lease = asked(i)
+  if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
+  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
+  local ttl = redis.call('pttl', lock)
+  if ttl == -2 then return end
+  if redis.call('hexists', lock, field) == 0 then
+    if redis.call('hexists', lock, 'mode') == 1 then return REFUSED, 'CONFLICT rw' end
+    return HELD, ttl
+  end
+  found[i] = ttl
+end
+
+local function undo(last)
+  for i = 1, last do
+    local lock, field = asked(i)
+    if not found[i] then redis.pcall('hdel', lock, field) end
+  end
+end
+
+for i = 1, locks do
+  local fine, code, value = pcall(obstacle, i)
+  if not fine then return { REFUSED, i, type(code) == 'table' and code.err or tostring(code) } end
+  if code then return { code, i, value } end
+end
+local first, err = draw(locks)
+if not first then return { REFUSED, 0, err } end
+for i = 1, locks do
+  local lock, field, lease = asked(i)
+  local code, value = put(lock, field, math.max(lease, found[i] or 0), first + i - 1)
+  if code ~= GRANTED then
+    undo(i - 1)
+    return { code, i, value }
+  end
+end
+return { GRANTED, 0, first }

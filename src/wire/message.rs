@@ -1,0 +1,138 @@
+//! What a message says, as the scripts of `lua/` write it: `<from> <word> <word> ...`.
+
+use crate::keys::TenureId;
+
+/// No server of ours numbers so many: a token has room for fewer.
+const GRANTS: u64 = 1 << 53;
+
+/// One word of a message, about one owner field of this client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) id: TenureId,
+    pub(crate) what: What,
+}
+
+/// What is said of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// `<field>=<grant>@<secret>`: it holds the lock now. The secret is that of the sign of life that it was granted
+    /// for.
+    Granted { number: u64, secret: u64 },
+    /// `<field>?`: it is near the front of the line and has to show signs of life from now on. `<field>!`: the same, and
+    /// its last sign is too old, so that it has to ask at once.
+    Near { at_once: bool },
+    /// `<field>`: it was put out by force.
+    Out,
+}
+
+/// Who published a message. In Redisson's layout this says nothing about the client.
+pub(crate) fn publisher(message: &[u8]) -> &[u8] {
+    message.split(|byte| *byte == b' ').next().unwrap_or_default()
+}
+
+/// The words of a message that speak of this client. Everything else in it is passed over.
+pub(crate) fn words<'a>(message: &'a [u8], client: &'a str) -> impl Iterator<Item = Word> + 'a {
+    let words = message.split(|byte| *byte == b' ').skip(1);
+    words.filter_map(move |word| Word::for_us(word, client))
+}
+
+impl Word {
+    /// The word, if it speaks of this client and is written as our scripts write it.
+    fn for_us(word: &[u8], client: &str) -> Option<Self> {
+        let word = std::str::from_utf8(word).ok()?.strip_prefix(client)?.strip_prefix(':')?;
+        let (id, what) = if let Some(id) = word.strip_suffix('?') {
+            (id, What::Near { at_once: false })
+        } else if let Some(id) = word.strip_suffix('!') {
+            (id, What::Near { at_once: true })
+        } else if let Some((id, grant)) = word.split_once('=') {
+            (id, granted(grant)?)
+        } else {
+            (word, What::Out)
+        };
+        Some(Self { id: TenureId(number(id)?), what })
+    }
+}
+
+fn granted(grant: &str) -> Option<What> {
+    let (number_of_grant, secret) = grant.split_once('@')?;
+    let (number, secret) = (number(number_of_grant)?, number(secret)?);
+    (number < GRANTS).then_some(What::Granted { number, secret })
+}
+
+/// Digits, and nothing else: `parse` would take a sign as well.
+fn number(digits: &str) -> Option<u64> {
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(word: &str) -> Option<(u64, What)> {
+        let Word { id, what } = Word::for_us(word.as_bytes(), "client")?;
+        Some((id.0, what))
+    }
+
+    #[test]
+    fn a_word_says_who_is_granted_near_or_put_out() {
+        assert_eq!(heard("client:7=12@34"), Some((7, What::Granted { number: 12, secret: 34 })));
+        assert_eq!(heard("client:7?"), Some((7, What::Near { at_once: false })));
+        assert_eq!(heard("client:7!"), Some((7, What::Near { at_once: true })));
+        assert_eq!(heard("client:7"), Some((7, What::Out)));
+        let (number, secret) = (GRANTS - 1, u64::MAX);
+        let last = heard(&format!("client:7={number}@{secret}"));
+        assert_eq!(last, Some((7, What::Granted { number, secret })));
+    }
+
+    #[test]
+    fn a_message_has_a_publisher_and_words_for_many() {
+        let message = b"client:1 client:7? other:7? client:8=1@2 nonsense client:9";
+        assert_eq!(publisher(message), b"client:1");
+        let ids: Vec<_> = words(message, "client").map(|word| word.id.0).collect();
+        assert_eq!(ids, [7, 8, 9], "the publisher is no word");
+        assert_eq!(publisher(b"0"), b"0");
+        assert_eq!(words(b"0", "client").count(), 0);
+    }
+
+    #[test]
+    fn whatever_our_scripts_do_not_write_is_no_word() {
+        for word in [
+            "",
+            "client",
+            "client:",
+            "client:?",
+            "client:!",
+            "other:7",
+            "other:7?",
+            "client7",
+            "client:x",
+            "client:-1",
+            "client:+7",
+            "client:+7!",
+            "client: 7",
+            "client:7 ",
+            "client:7??",
+            "client:7?!",
+            "client:7=",
+            "client:7=1",
+            "client:7=1@",
+            "client:7=@1",
+            "client:7=1@1?",
+            "client:7=+1@1",
+            "client:7=1@+1",
+            "client:7=-1@1",
+            "client:7=1@1@1",
+            "client:7=1=1@1",
+            "client:=1@1",
+            "client:+7=1@1",
+            "client:7=9007199254740992@1",
+            "client:7=1.0@1",
+            "client:7=1@18446744073709551616",
+            "client:7=1@0x1",
+            "client:7=\u{661}@1",
+        ] {
+            assert_eq!(heard(word), None, "{word:?}");
+        }
+        assert_eq!(Word::for_us(b"client:7=1@\xff", "client"), None);
+    }
+}
