@@ -252,7 +252,7 @@ impl Keys {
 
     /// Whether each caller waits for itself: the server knows the order of all. Otherwise one caller
     /// of a client waits for all of them.
-    pub(crate) fn is_queued(&self) -> bool {
+    pub(crate) fn waits_alone(&self) -> bool {
         match self.layout {
             Layout::Native => !matches!(self.kind, Kind::Lock | Kind::Fenced | Kind::Latch),
             Layout::Redisson => self.kind == Kind::Fair,
@@ -278,9 +278,14 @@ impl Keys {
         matches!(self.kind, Kind::Lock | Kind::Fenced)
     }
 
-    /// Whether those who wait for a plain lock stand in its line.
+    /// Whether a contender asks under the same owner field until it is let in.
+    pub(crate) fn asks_again(&self) -> bool {
+        self.has_line() || self.waits_alone()
+    }
+
+    /// Whether those who wait stand in a line of parklock's.
     pub(crate) fn has_line(&self) -> bool {
-        self.is_plain() && self.layout.has_lines()
+        self.layout.has_lines() && !matches!(self.kind, Kind::Fenced | Kind::Latch)
     }
 
     /// How much of it there is, and what its kind is called.

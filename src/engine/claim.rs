@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::engine::job::Job;
 use crate::engine::tenure::{Grant, deadline};
-use crate::keys::TenureId;
 use crate::wire::{Acquire, Acquired, Fault, Landed};
 
 /// The answer to an attempt.
@@ -17,7 +16,7 @@ pub(crate) enum Attempt {
     Waits { place: u64, near: bool },
     /// Held by somebody else for so long, and we stand in no line; `None`: the key has no TTL.
     Held(Option<Duration>),
-    /// Free again, after we offered it to the others.
+    /// Given back for the others, which go first.
     GaveWay,
     /// A request for several locks leaves one alone that is held or waited for: it is to be asked for alone.
     Contended,
@@ -135,7 +134,7 @@ impl Claim<'_> {
             }
             Ok(Acquired::Waits { place, near, .. }) => Ok(Attempt::Waits { place, near }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
-            Ok(Acquired::GaveWay) => Ok(Attempt::GaveWay),
+            Ok(Acquired::Contended) if self.acquire.old.is_some() => Ok(Attempt::GaveWay),
             Ok(Acquired::Contended) => Ok(Attempt::Contended),
             Err(fault) if fault.is_open() => return Err(fault),
             Err(fault) => Err(fault),

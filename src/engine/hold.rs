@@ -12,13 +12,13 @@ use tokio::time::{Instant, timeout};
 use crate::config::checked_lease;
 use crate::engine::entry::{Turn, Visit};
 use crate::engine::job::{Job, Outcome};
-use crate::engine::park::Patience;
+use crate::engine::wait::Patience;
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Ended, Lease, Left, Tenure};
 use crate::engine::unsaid::Unsaid;
 use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result, said};
-use crate::keys::Keys;
+use crate::keys::{Keys, TenureId};
 use crate::wire::{Fault, Renewal};
 
 /// Holds of one owner: more is a recursion that does not end.

@@ -133,9 +133,9 @@ impl Job {
     /// Whether this outcome, on this connection, settles the job; all do when Redis has done it by itself.
     pub(crate) fn is_settled_by(&self, outcome: &Outcome, generation: u64, now: Instant) -> bool {
         let answered = outcome.as_ref().is_ok_and(|found| match self.what {
-            // Who waits for itself asks as the same again and again: what was found may be an earlier
-            // question's, and the late one is still to come.
-            What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.is_queued(),
+            // A contender in line asks under one owner field again and again. What was found may be what an earlier
+            // request was granted, and the late one is still to come.
+            What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.asks_again(),
             What::Release | What::Count(_) => true,
         });
         answered || now >= self.until

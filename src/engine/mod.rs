@@ -51,11 +51,11 @@ use crate::engine::tenure::{Budget, Grant, Holder, Tenure};
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
-use crate::keys::{Keys, Kind, TenureId, ids_of};
+use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{
     Acquired, Acquires, Address, Commands, Connection, Fault, Heard, Landed, Requests, Subscriber,
-    Terms, What, Word,
+    Terms, What, publisher, words,
 };
 
 /// The pause before something that failed is tried again, give or take a half.
@@ -114,8 +114,12 @@ impl Engine {
         let database = address.database();
         let (table, started) = (Arc::new(Table::default()), Instant::now());
         let timetable = Arc::new(Timetable::new(started));
-        let terms =
-            Terms { client: client.clone(), layout: config.layout, waiter_ttl: config.claim() };
+        let terms = Terms {
+            client: client.clone(),
+            layout: config.layout,
+            line_ttl: line_ttl(&config),
+            waiter_ttl: config.claim(),
+        };
         let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
         let signs = Arc::new(Signs::new(started));
         let ears = Listener {
@@ -372,7 +376,7 @@ impl Listener {
     /// A message to this client alone.
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let now = Instant::now();
-        for word in Word::all_in(message, &self.client) {
+        for word in words(message, &self.client) {
             let Some(entry) = self.table.find_waiting(channel, word.id) else { continue };
             match word.what {
                 What::Granted { number, secret } => {
@@ -392,8 +396,7 @@ impl Listener {
 
     /// A message to everybody: somebody used force, or found that a lock was lost.
     fn hear_of_all(&self, channel: &str, message: &[u8]) {
-        let from = message.split(|byte| *byte == b' ').next();
-        let is_anothers = from != Some(self.client.as_bytes());
+        let is_anothers = publisher(message) != self.client.as_bytes();
         for entry in self.table.all_of(channel) {
             entry.step(Event::Stirred, self.rules);
             let is_doubtful = is_anothers && !entry.keys.is_shared();
@@ -417,20 +420,29 @@ impl Drop for Engine {
     }
 }
 
-/// What was done for a caller that has gone is undone: the lock is given back.
+/// What was done for a caller that has gone is undone: the lock is given back, or its place in line.
 fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
     move |Landed { question, answer }| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
+        let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
         let open = answer.result.is_err_and(|fault| fault.is_open());
         // A failure means that the client is closed: then the TTL does it.
         if granted || open {
             let _ = releaser.send(Job::ghost(&question, answer.sent_on));
+        } else if waits {
+            let debt = question.debt.clone();
+            let _ = releaser.send(Job::leave_line(&question.keys, question.id, debt));
         }
     }
 }
 
 async fn gather(requests: Requests, stop: CancellationToken) {
     stop.run_until_cancelled(requests.run()).await;
+}
+
+/// How long a line is kept in which nobody shows a sign of life: one contender of each client looks more often.
+fn line_ttl(config: &Config) -> Duration {
+    config.max_park * 2
 }
 
 /// How contenders wait for a lease of this length.

@@ -181,7 +181,7 @@ impl Tenure {
         let entry = Arc::clone(turn.entry());
         let now = Moment::from(Instant::now());
         // What several may hold, the next of this client may ask for at once.
-        let keeps_turn = entry.keys.is_queued() || !entry.keys.is_shared();
+        let keeps_turn = entry.keys.waits_alone() || !entry.keys.is_shared();
         // A latch is passed, not held.
         let held = entry.keys.kind != Kind::Latch;
         let state = State {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::engine::claim::{Attempt, attempt};
 use crate::engine::entry::{Entry, Turn, Visit, Waiting};
 use crate::engine::job::Job;
-use crate::engine::line::{Event, Next, PushedGrant, Rules};
+use crate::engine::line::{Event, Next, Rules};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure};
 use crate::engine::{Counted, Engine, PAUSE, rules};
@@ -251,12 +251,12 @@ impl<'a> Caller<'a> {
         mut offer: Option<Offer<'_>>,
         mut counted: Option<Counted<'a>>,
     ) -> Result<Stint> {
-        let mut contender = Contender { engine: self.engine, turn: Some(turn) };
+        let contender = Contender { engine: self.engine, turn: Some(turn) };
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
         loop {
-            let listening = ears.as_ref().is_none_or(|ears| ears.hear(self.engine));
+            let listening = ears.as_ref().is_none_or(Ears::hear);
             match contender.visit().next(listening, rules) {
                 Next::Take(grant) => {
                     let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
@@ -435,8 +435,8 @@ impl Ears {
         Self { seats: channels.iter().map(|channel| engine.subscriber.join(channel)).collect() }
     }
 
-    fn hear(&self, engine: &Engine) -> bool {
-        self.seats.iter().all(|seat| engine.subscriber.is_live(seat.channel()))
+    fn hear(&self) -> bool {
+        self.seats.iter().all(Seat::is_live)
     }
 }
 

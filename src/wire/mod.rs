@@ -26,6 +26,6 @@ pub use dial::{Dial, Stream};
 pub(crate) use family::Status;
 pub(crate) use fault::Fault;
 pub(crate) use latch::Order;
-pub(crate) use message::{What, Word, publisher, words};
+pub(crate) use message::{What, publisher, words};
 pub(crate) use requests::{Acquires, Requests};
 pub(crate) use subscriber::{Heard, Seat, Subscriber};

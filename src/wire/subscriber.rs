@@ -79,17 +79,19 @@ impl Subscriber {
         self.0.changed.notify_one();
         Seat { channels: Arc::clone(&self.0), channel }
     }
-
-    /// Whether nothing that is published on the channel would be missed.
-    pub(crate) fn is_live(&self, channel: &str) -> bool {
-        self.0.is_live(channel)
-    }
 }
 
 /// One waiter's interest in a channel.
 pub(crate) struct Seat {
     channels: Arc<Channels>,
     channel: Arc<str>,
+}
+
+impl Seat {
+    /// Whether nothing that is published on its channel would be missed.
+    pub(crate) fn is_live(&self) -> bool {
+        self.channels.is_live(&self.channel)
+    }
 }
 
 impl Drop for Seat {
