@@ -183,10 +183,11 @@ impl Line {
             Event::Told(_) => {}
             Event::Near { at_once } => {
                 self.near = true;
-                self.ask_by(match self.signed {
-                    Some(signed) if !at_once => signed + rules.waiter_ttl / 3,
-                    _ => now,
-                });
+                // A request on its way is the sign of life that is due.
+                if !self.open {
+                    let signed = self.signed.filter(|_| !at_once);
+                    self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
+                }
             }
             Event::Stirred if self.is_far() => {}
             Event::Stirred | Event::Roused => self.ask_by(now),
