@@ -1,0 +1,75 @@
+-- Take all of these plain locks if every one of them is free and nobody alive waits for it; otherwise take none, and say
+-- which is in the way.
+--
+-- KEYS   the token counter, then for each lock: the lock, its line, its notes
+-- ARGV   the floor of the counter, who publishes, for how long after a sign of life a client counts as alive in ms, then
+--        for each lock: owner field, lease in ms, channel
+-- Reply  three items:
+--          1, 0, grant      all are taken; the grant is that of the first, each further one has one more
+--          0, n, TTL in ms  the n-th is held by somebody else (-1: the key has no TTL)
+--          2, n, 0          the n-th is free, but somebody else is in line for it
+--         -1, n, text       refused because of the n-th (0: of none of them)
+--        Whatever is not "taken" has changed nothing, but that a line has moved on.
+--
+-- The locks are distinct. Run again for the same owner fields, it finds its own work and says "taken" once
+-- more. Nobody is put in line: who waits for one of them does so as for a lock alone.
+
+from, waiter_ttl = ARGV[2], tonumber(ARGV[3])
+if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
+
+local locks = (#KEYS - 1) / 3
+local found = {} -- what was there of ours: its TTL
+
+local function asked(i)
+  lock, line, notes, channel = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1], ARGV[3 * i + 3]
+  return ARGV[3 * i + 1], ARGV[3 * i + 2]
+end
+
+-- Nothing, if the lock has our field, or is free and nobody alive waits for it.
+local function obstacle(i)
+  local field, lease = asked(i)
+  if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
+  check_writable()
+  if redis.call('exists', line) == 1 then
+    open()
+    admit()
+    settle()
+  end
+  local ttl = redis.call('pttl', lock)
+  if ttl ~= -2 then
+    if redis.call('hexists', lock, field) == 0 then return HELD, ttl end
+    found[i] = ttl
+  elseif redis.call('exists', line) == 1 then
+    for _, entry in ipairs(front(0, WINDOW)) do
+      if lives_on(entry) and entry.field ~= field then return CONTENDED, 0 end
+    end
+  end
+end
+
+local function undo(last)
+  for i = 1, last do
+    local field = asked(i)
+    if not found[i] then redis.pcall('hdel', lock, field) end
+  end
+end
+
+local function take_all()
+  local first, err = draw(locks)
+  if not first then return REFUSED, 0, err end
+  for i = 1, locks do
+    local field, lease = asked(i)
+    local code, value = put(lock, field, math.max(lease, found[i] or 0), first + i - 1)
+    if code ~= GRANTED then
+      undo(i - 1)
+      return code, i, value
+    end
+  end
+  return GRANTED, 0, first
+end
+
+for i = 1, locks do
+  local fine, code, value = pcall(obstacle, i)
+  if not fine then return { REFUSED, i, type(code) == 'table' and code.err or tostring(code) } end
+  if code then return { code, i, value } end
+end
+return { take_all() }

@@ -1,0 +1,33 @@
+-- What the scripts about one name begin with.
+--
+-- KEYS   the token counter, the holders, the line, the notes
+-- ARGV   the floor of the counter, the kind, its capacity, channel, who publishes, for how long after a sign of life a
+--        client counts as alive in ms, then what the script asks for
+
+lock, line, notes, channel = KEYS[2], KEYS[3], KEYS[4], ARGV[4]
+from, waiter_ttl = ARGV[5], tonumber(ARGV[6])
+
+if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
+if not capacity or capacity < 1 then return redis.error_reply('ERR capacity out of range') end
+
+local function nobody_is_left()
+  return redis.call('exists', lock, line) == 0
+end
+
+-- Who holds and waits decides what the name is used for. The dead count for as long as they hold, or may still answer.
+local known, known_capacity = open()
+if known and known ~= kind then
+  local ours, our_capacity = kind, capacity
+  if ARGV[2] ~= 'lock' and known ~= 'lock' then
+    check_writable(false)
+    kind, capacity = known, known_capacity
+    admit()
+    settle()
+  end
+  if not nobody_is_left() then return redis.error_reply('CONFLICT ' .. known) end
+  redis.call('del', notes)
+  kind, capacity = ours, our_capacity
+  known, known_capacity = open()
+end
+capacity = known_capacity or capacity
+

@@ -1,0 +1,361 @@
+-- The line of those who wait, in the order in which they came, and how it moves.
+--
+-- Line    owner field -> its place: when it came, in microseconds of the server's clock, each place once. Of a
+--         read-write lock, readers stand in it twice: as '<' and the field at their place minus READERS as well, so that
+--         the readers are found without going through the writers.
+-- Notes   <owner field>        the part that it wants and for how long in ms, as long as it is in line
+--         life:<client>        when the client counts as dead unless it gives a sign, the secret of its last sign, and how
+--                              many of its owner fields are in line
+--         asked:<owner field>  when it was first and last told to give a sign at once, and whether anybody heard it
+--         near                 the place up to which everybody was told to show signs of life
+--         written, reading     see readers_first()
+--         clock                see clock.lua
+--         kind, set            kind and capacity; that somebody has set the capacity
+
+-- How long a capacity that was set is remembered since it was last used, in ms: thirty days, so that what runs once a
+-- month still finds it.
+local REMEMBERED = 2592000000
+
+local READERS = 9007199254740992 -- 2^53
+
+local from, waiter_ttl -- who publishes; for how long after a sign of life a client counts as alive
+local near, reading, written
+local lives, wants -- what is known by now: client -> its life, owner field -> what it wants
+local changed, changes -- the names of the notes that change, in order; name -> the new value, false if it goes
+local mail, addressees -- client -> the words for it; the clients, in order
+local asker, asks_for, number_of_asker, refusal -- who runs this, for how long it asks, and what came of it
+
+-- Notes are written together at the end.
+local function note(name, value)
+  if changes[name] == nil then changed[#changed + 1] = name end
+  changes[name] = value
+end
+
+local function erase(name)
+  note(name, false)
+end
+
+local function write_notes()
+  local set, gone = {}, {}
+  for _, name in ipairs(changed) do
+    if changes[name] then
+      set[#set + 1] = name
+      set[#set + 1] = changes[name]
+    else
+      gone[#gone + 1] = name
+    end
+  end
+  if #gone > 0 then redis.call('hdel', notes, unpack(gone)) end
+  if #set > 0 then redis.call('hset', notes, unpack(set)) end
+  changed, changes = {}, {}
+end
+
+local function client_of(field)
+  return field:match('^(.*):%d+$') or field
+end
+
+-- Reads what is known of this name. Nothing was written yet.
+local function open()
+  lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
+  number_of_asker, refusal = nil, nil
+  local noted = redis.call('hmget', notes, 'clock', 'near', 'reading', 'written', 'kind', 'set')
+  read_clock(noted[1], waiter_ttl)
+  near, reading, written = tonumber(noted[2] or 0), tonumber(noted[3] or nil), noted[4]
+  is_set = noted[6] ~= false
+  return open_holders(noted[5])
+end
+
+-- The life of a client, as it is noted. One of which nothing is known is silent.
+local function life_of(client, noted)
+  if not lives[client] then
+    local ends, secret, entries = (noted or ''):match('^(%d+) (%d+) (%d+)$')
+    lives[client] = { ends = tonumber(ends) or 0, secret = secret, entries = tonumber(entries) or 0 }
+  end
+  return lives[client]
+end
+
+local function note_life(client)
+  local life = lives[client]
+  if life.entries > 0 then
+    note('life:' .. client, string.format('%.0f %s %d', life.ends, life.secret or '0', life.entries))
+  else
+    erase('life:' .. client)
+  end
+end
+
+-- What the notes say of these owner fields.
+local function read(fields)
+  local entries, names = {}, {}
+  for i, field in ipairs(fields) do
+    local client = client_of(field)
+    entries[i] = { field = field, client = client }
+    names[3 * i - 2], names[3 * i - 1], names[3 * i] = field, 'asked:' .. field, 'life:' .. client
+  end
+  if #entries == 0 then return entries end
+  local noted = redis.call('hmget', notes, unpack(names))
+  for i, entry in ipairs(entries) do
+    local want = wants[entry.field] or noted[3 * i - 2] or ''
+    local part, lease = want:match('^(%d+) (%d+)$')
+    entry.part, entry.lease = tonumber(part), tonumber(lease)
+    local first, last, heard = (noted[3 * i - 1] or ''):match('^(%d+) (%d+) ([01])$')
+    entry.asked, entry.asked_last, entry.heard = tonumber(first), tonumber(last), heard == '1'
+    entry.life = life_of(entry.client, noted[3 * i])
+  end
+  return entries
+end
+
+-- So many from the front, without the first few.
+local function front(skipped, count)
+  local found = redis.call('zrange', line, 0, '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
+  local fields = {}
+  for i = 1, #found, 2 do
+    fields[#fields + 1] = found[i]
+  end
+  local entries = read(fields)
+  for i, entry in ipairs(entries) do
+    entry.place = tonumber(found[2 * i])
+  end
+  return entries
+end
+
+local function lives_on(entry)
+  return entry.life.ends > at
+end
+
+-- Whether it was told to give a sign since its client fell silent. What was asked before its last sign is of no account.
+local function was_asked(entry)
+  return entry.asked and entry.asked >= entry.life.ends
+end
+
+local function is_dead(entry)
+  return not lives_on(entry) and was_asked(entry) and entry.asked + waiter_ttl <= at
+end
+
+local function stands(field)
+  return redis.call('zscore', line, field)
+end
+
+-- It waits no more. Nothing is left of it in the notes, and of its client nothing if it was the last one.
+local function leave(entry)
+  local field = entry.field
+  if kind == 'rw' then
+    if redis.call('zrem', line, field, '<' .. field) == 0 then return end
+  elseif redis.call('zrem', line, field) == 0 then
+    return
+  end
+  wants[field] = nil
+  erase(field)
+  if entry.asked then erase('asked:' .. field) end
+  entry.life.entries = entry.life.entries - 1
+  note_life(entry.client)
+end
+
+local function say(client, word)
+  if not mail[client] then
+    mail[client] = from
+    addressees[#addressees + 1] = client
+  end
+  mail[client] = mail[client] .. ' ' .. word
+end
+
+-- Sends what there is to be said, each client all of it at once, on the channel that it alone hears. For each client,
+-- whether anybody heard it.
+local function send()
+  local heard = {}
+  for _, client in ipairs(addressees) do
+    local receivers = redis.pcall('publish', channel .. ':' .. client, mail[client])
+    heard[client] = type(receivers) == 'number' and receivers > 0
+  end
+  mail, addressees = {}, {}
+  return heard
+end
+
+-- Gives it what it waits for. Who did not ask just now is told. It cannot confirm before it hears of it, and may be dead:
+-- so it holds no longer than its client counts as alive, and says itself that it lives on.
+local function grant(entry)
+  local ms, number, err = asks_for, nil, nil
+  if entry.field ~= asker then ms = math.min(entry.lease, entry.life.ends - at) end
+  number, err = draw(1)
+  if number then number, err = put_in(entry.field, entry.part, ms, number) end
+  if not number then
+    refusal = err
+    return false
+  end
+  if entry.field == asker then
+    number_of_asker = number
+  else
+    say(entry.client, string.format('%s=%.0f@%s', entry.field, number, entry.life.secret))
+  end
+  leave(entry)
+  if kind == 'rw' and used >= capacity then
+    written = '1'
+    note('written', 1)
+  end
+  return true
+end
+
+-- Notes that it was told to give a sign at once.
+local function ask(entry)
+  if not was_asked(entry) then entry.asked = at end
+  entry.asked_last = at
+  say(entry.client, entry.field .. '!')
+end
+
+local function note_asked(entry, heard)
+  entry.heard = heard
+  note('asked:' .. entry.field, string.format('%.0f %.0f %d', entry.asked, entry.asked_last, heard and 1 or 0))
+end
+
+-- It has been told, and its answer may still come.
+local function is_told(entry)
+  return was_asked(entry) and entry.asked_last + waiter_ttl / 3 > at
+end
+
+-- Those who have waited while somebody wrote read before the next one writes: when the last writer leaves, that is
+-- everybody in line up to 'reading'. They may stand far behind the window and be silent. Then they are told to give a
+-- sign, and come by themselves; until all have come, or waiter_ttl is over, nobody writes. Whether that is so now.
+local function readers_first(work)
+  if kind ~= 'rw' or used >= capacity then return false, work end
+  if written then
+    written = nil
+    erase('written')
+    local last = redis.call('zrange', line, -1, -1, 'WITHSCORES')
+    reading = tonumber(last[2])
+    if reading then note('reading', string.format('%.0f', reading)) end
+  end
+  if not reading then return false, work end
+  local up_to = string.format('%.0f', reading - READERS)
+  local found = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', 0, BOUND)
+  for i, member in ipairs(found) do
+    found[i] = member:sub(2)
+  end
+  local asked, waits = {}, false
+  for _, reader in ipairs(read(found)) do
+    if not reader.part or is_dead(reader) then
+      leave(reader)
+    elseif not lives_on(reader) then
+      waits = true
+      if not is_told(reader) then
+        ask(reader)
+        asked[#asked + 1] = reader
+      end
+    elseif not grant(reader) then
+      waits = true
+    end
+    work = work - 1
+  end
+  if #found == BOUND and not waits then
+    -- The others have to wait for a further call: the next of them is told to make it.
+    local next = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', 0, 1)
+    for _, reader in ipairs(read({ next[1] and next[1]:sub(2) })) do
+      ask(reader)
+      asked[#asked + 1] = reader
+      waits = true
+    end
+  end
+  if #asked > 0 then
+    local heard = send()
+    for _, reader in ipairs(asked) do
+      note_asked(reader, heard[reader.client])
+    end
+  end
+  if not waits then
+    reading = nil
+    erase('reading')
+  end
+  return waits, work
+end
+
+-- Tells those at the front, so many that WINDOW of them are awake: they live, or were told and somebody heard it. Who is
+-- new here shows signs of life from now on. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
+-- since a message can be lost, and is told again until then. All of them are told at once, so that the dead cost that
+-- time together. Where nobody listens, the next one is told too: somebody has to be awake who makes the next call.
+local function watch(entries, work)
+  local awake, seen = 0, 0
+  while #entries > 0 do
+    local told, dead = {}, 0
+    for _, entry in ipairs(entries) do
+      if not entry.part or is_dead(entry) then
+        leave(entry)
+        dead = dead + 1
+      elseif lives_on(entry) and entry.place <= near or entry.field == asker then
+        awake = awake + 1
+      elseif lives_on(entry) then
+        say(entry.client, entry.field .. '?')
+        told[#told + 1] = entry
+      elseif is_told(entry) then
+        if entry.heard then awake = awake + 1 end
+      else
+        ask(entry)
+        told[#told + 1] = entry
+      end
+      if entry.place > near then near = entry.place end
+    end
+    work, seen = work - #entries, seen + #entries - dead
+    local heard = send()
+    for _, entry in ipairs(told) do
+      if heard[entry.client] then awake = awake + 1 end
+      if not lives_on(entry) then note_asked(entry, heard[entry.client]) end
+    end
+    if awake >= WINDOW or work <= 0 then return end
+    entries = front(seen, WINDOW - awake)
+  end
+end
+
+-- Lets in whoever may now, in their order. The head of the line gets what is free if its client lives. If it is silent,
+-- nobody passes it until it gives a sign or was asked for one waiter_ttl ago.
+local function admit()
+  let_go()
+  local readers_come, work = readers_first(BOUND)
+  local entries = front(0, WINDOW + 1)
+  local first = 1
+  while entries[first] do
+    local head = entries[first]
+    if head.part and not is_dead(head) then
+      if not lives_on(head) or head.part > capacity - used then break end
+      if readers_come and head.part == capacity then break end
+      -- Enough for one call. The next one is told to make another.
+      if work <= 0 then
+        say(head.client, head.field .. '!')
+        break
+      end
+      if not grant(head) then break end
+    else
+      leave(head)
+    end
+    work, first = work - 1, first + 1
+    if not entries[first] then entries, first = front(0, WINDOW + 1), 1 end
+  end
+  local window = {}
+  for i = first, math.min(#entries, first + WINDOW - 1) do
+    window[#window + 1] = entries[i]
+  end
+  if #window < WINDOW and first > 1 then window = front(0, WINDOW) end
+  local near_before = near
+  watch(window, math.max(work, WINDOW))
+  send()
+  if near > near_before then note('near', string.format('%.0f', near)) end
+end
+
+local function remember_capacity()
+  redis.call('hset', notes, 'kind', kind .. ' ' .. capacity, 'set', 1)
+  redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
+end
+
+-- Writes down what has changed. Without anybody in line, the notes say no more than a capacity that was set. Whether
+-- somebody waits now.
+local function settle()
+  local waits = redis.call('exists', line) == 1
+  settle_holders(waits)
+  if waits then
+    note('clock', clock_note())
+    write_notes()
+    if redis.call('pttl', notes) == -1 then
+      redis.call('pexpire', notes, math.max(redis.call('pttl', line), 5 * waiter_ttl))
+    end
+  elseif redis.call('del', notes) == 1 and is_set then
+    remember_capacity()
+  end
+  return waits
+end
+

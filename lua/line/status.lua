@@ -1,0 +1,13 @@
+-- Say how much is held, and for how long.
+--
+-- KEYS   see head.lua
+-- ARGV   see head.lua
+-- Reply  the longest lease left in ms (-2: nobody holds) | how much is held, of how much
+--
+-- Whose lease is over does not count, and makes room.
+
+check_writable()
+admit()
+settle()
+local last = redis.call('zrange', lock, '+inf', '(' .. now, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+return { last and last - now or -2, used, capacity }

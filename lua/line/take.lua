@@ -1,0 +1,24 @@
+-- What take_one.lua left: several locks, one that is not free, or a counter that is lost.
+
+local function grant(lock, field, lease)
+  local number, err = draw(1)
+  if not number then return REFUSED, err end
+  return put(lock, field, lease, number)
+end
+
+local function attempt(lock, line, field, lease)
+  if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
+  if redis.call('exists', lock, line) == 0 then return grant(lock, field, lease) end
+  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
+  if redis.call('hexists', lock, field) == 0 then return CONTENDED, 0 end
+  return grant(lock, field, math.max(lease, redis.call('pttl', lock)))
+end
+
+-- Whatever goes wrong with one lock is said of that one alone.
+local reply = {}
+for i = 1, (#KEYS - 1) / 2 do
+  local fine, code, value = pcall(attempt, KEYS[2 * i], KEYS[2 * i + 1], ARGV[2 * i], ARGV[2 * i + 1])
+  if not fine then code, value = REFUSED, type(code) == 'table' and code.err or tostring(code) end
+  reply[2 * i - 1], reply[2 * i] = code, value
+end
+return reply

@@ -1,0 +1,127 @@
+-- Who holds a fair lock, a read-write lock or a semaphore: a sorted set of owner fields, each until the end of its lease,
+-- in ms of the server's clock. The server's clock alone decides what is over.
+--
+-- Beside the holders, with scores below any time:
+--   #<kind> <capacity>   how much of it is in use, below zero by UNUSED: always the first member
+--   #line                somebody waits, so that who comes has to look at the line
+--   =<owner field>       the part that it holds, negative, if that is not one
+-- All of it is one key, so that it ends together, and an uncontended call needs no other.
+
+local UNUSED = 4503599627370496 -- 2^52
+local WAITED_FOR = '-2251799813685248' -- -2^51
+
+local lock, line, notes, channel
+local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
+local used -- how much is in use
+local said -- the member that says so
+
+-- A newcomer is refused if the memory is full: this write changes nothing and needs memory. Who stands here stays, and
+-- goes on: the other needs none, and after a write the server allows everything. A replica refuses both.
+local function check_writable(is_newcomer)
+  if is_newcomer then
+    redis.call('zadd', lock, 'XX', 0, 'parklock:nobody')
+  else
+    redis.call('zrem', lock, 'parklock:nobody')
+  end
+end
+
+-- What is known of it: by those who hold it, or else by those who wait for it or have set its capacity.
+local function open_holders(noted)
+  local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
+  local known = first[1] and first[1]:match('^#(%a+ %d+)$')
+  said, used = nil, 0
+  if known then
+    said, used = first[1], first[2] + UNUSED
+  elseif first[1] then
+    used = redis.call('zcard', lock) * capacity -- not ours: whoever holds what nobody knows of holds all of it
+  end
+  local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
+  return known_kind, tonumber(known_capacity)
+end
+
+local function holds(field)
+  local until_when = tonumber(redis.call('zscore', lock, field) or 0)
+  return until_when > now and until_when - now
+end
+
+-- What is kept of a part: nothing, if it is one.
+local function note_of(field)
+  return '=' .. field
+end
+
+local function put_in(field, part, ms, number)
+  local until_when = string.format('%.0f', now + ms)
+  used = used + part
+  if part == 1 then
+    redis.call('zadd', lock, until_when, field)
+  else
+    redis.call('zadd', lock, until_when, field, -part, note_of(field))
+  end
+  return number
+end
+
+-- Lets one that holds it hold it for so much longer from now. It is no less than what it had.
+local function prolong(field, ms)
+  redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
+end
+
+local function put_out(field)
+  local part = redis.call('zscore', lock, note_of(field))
+  if redis.call('zrem', lock, field, note_of(field)) == 0 then return false end
+  used = math.max(0, used - (part and -part or 1))
+  return true
+end
+
+-- Takes away what is over, so many at the most: the rest goes on in further calls, and until then counts as held.
+local function let_go()
+  local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
+  if #over == 0 then return end
+  local gone = {}
+  for i, field in ipairs(over) do
+    gone[i] = note_of(field)
+  end
+  for _, part in ipairs(redis.call('zmscore', lock, unpack(gone))) do
+    used = used - (part and -part or 1)
+  end
+  used = math.max(0, used)
+  for _, field in ipairs(over) do
+    gone[#gone + 1] = field
+  end
+  redis.call('zrem', lock, unpack(gone))
+end
+
+-- The holders, and the first of them by name.
+local function put_all_out()
+  local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
+  local gone = redis.call('zcount', lock, '(' .. now, '+inf')
+  redis.call('del', lock)
+  used, said = 0, nil
+  return gone, named
+end
+
+-- When the first of the holders has to go, in ms.
+local function shortest_lease()
+  local first = redis.call('zrange', lock, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and math.max(1, first[2] - now)
+end
+
+-- Says how much is in use and whether somebody waits, and lets the key live as long as the last of the leases. Without
+-- holders, nothing is left of it.
+local function settle_holders(is_waited_for)
+  local last = redis.call('zrange', lock, -1, -1, 'WITHSCORES')
+  if not last[2] or tonumber(last[2]) < 0 then
+    redis.call('del', lock)
+    return
+  end
+  local says = '#' .. kind .. ' ' .. capacity
+  if said and said ~= says then redis.call('zrem', lock, said) end
+  if is_waited_for then
+    redis.call('zadd', lock, string.format('%.0f', used - UNUSED), says, WAITED_FOR, '#line')
+  else
+    redis.call('zadd', lock, string.format('%.0f', used - UNUSED), says)
+    redis.call('zrem', lock, '#line')
+  end
+  said = says
+  redis.call('pexpire', lock, string.format('%.0f', math.max(1, last[2] - now)))
+end
+
