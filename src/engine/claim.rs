@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
+use crate::engine::entry::Entry;
 use crate::engine::job::Job;
 use crate::engine::tenure::{Grant, deadline};
 use crate::keys::TenureId;
@@ -40,6 +41,8 @@ struct Claim<'a> {
     acquire: Acquire,
     /// The connection on which it was sent, until it is answered.
     open_on: Option<u64>,
+    /// Where its caller waits.
+    entry: Option<&'a Entry>,
 }
 
 impl Drop for Claim<'_> {
@@ -54,23 +57,28 @@ impl Drop for Claim<'_> {
 ///
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
-pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
+pub(crate) async fn attempt(
+    engine: &Engine,
+    acquire: Acquire,
+    entry: &Entry,
+) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
     if !acquire.keys.is_plain() {
-        return ask(engine, acquire).await;
+        return ask(engine, acquire, Some(entry)).await;
     }
     let Some(_in_the_air) = acquires.take_off() else {
         let Landed { question, answer } = acquires.join(acquire).await?;
-        let mut claim = Claim { engine, acquire: question, open_on: Some(answer.sent_on) };
+        let open_on = Some(answer.sent_on);
+        let mut claim = Claim { engine, acquire: question, open_on, entry: None };
         return claim.settle(answer.result, answer.sent);
     };
-    ask(engine, acquire).await
+    ask(engine, acquire, None).await
 }
 
-async fn ask(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
+async fn ask(engine: &Engine, acquire: Acquire, entry: Option<&Entry>) -> Result<Attempt, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let mut claim = Claim { engine, acquire, open_on };
+    let mut claim = Claim { engine, acquire, open_on, entry };
     let sent = Instant::now();
     let answer = connection.acquire(&claim.acquire).await;
     claim.settle(answer, sent)
@@ -87,7 +95,7 @@ pub(crate) async fn exchange(
 ) -> Result<Attempt, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let mut claim = Claim { engine, acquire, open_on };
+    let mut claim = Claim { engine, acquire, open_on, entry: None };
     let sent = Instant::now();
     let answer = connection.exchange(old, &claim.acquire).await;
     claim.settle(answer, sent)
@@ -103,7 +111,7 @@ pub(crate) async fn attempt_all(
 ) -> Result<AttemptAll, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let claim = |acquire| Claim { engine, acquire, open_on };
+    let claim = |acquire| Claim { engine, acquire, open_on, entry: None };
     let mut claims: Vec<_> = acquires.into_iter().map(claim).collect();
     let asked: Vec<_> = claims.iter().map(|claim| &claim.acquire).collect();
     let sent = Instant::now();
@@ -151,11 +159,23 @@ impl Claim<'_> {
             Ok(Acquired::Queued(ttl, place)) => Ok(Attempt::Queued(ttl, place)),
             Ok(Acquired::Unheard(ttl)) => Ok(Attempt::Unheard(ttl)),
             Ok(Acquired::Reserved) => Ok(Attempt::Reserved),
-            Err(fault) if fault.is_open() => return Err(fault),
+            Err(fault) if fault.is_open() => {
+                self.hold_back();
+                return Err(fault);
+            }
             Err(fault) => Err(fault),
         };
         self.open_on = None;
         attempt
+    }
+
+    /// A caller with a place in a queue asks again, under another name. What this one may have got is given back
+    /// after that: its place must not be free in between.
+    fn hold_back(&mut self) {
+        let Some(entry) = self.entry.filter(|entry| entry.waits_as().is_some()) else { return };
+        if let Some(sent_on) = self.open_on.take() {
+            entry.hold_back([Job::ghost(&self.acquire, sent_on)]);
+        }
     }
 
     /// Whether it has a place in a queue if it is not granted.

@@ -17,6 +17,7 @@ use dashmap::DashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
+use crate::engine::job::Job;
 use crate::engine::moment::Moment;
 use crate::engine::tenure::Tenure;
 use crate::keys::{Keys, Kind, TenureId};
@@ -153,6 +154,8 @@ struct Place {
     channel: Box<str>,
     spot: Spot,
     granted: Mutex<Option<Called>>,
+    /// What its caller gives back of the names under which it had no answer, once it has one under this name.
+    held_back: Mutex<Vec<Job>>,
 }
 
 /// A grant that a message brought. The secret is that of the sign of life for which it was made: without
@@ -194,6 +197,10 @@ pub(crate) struct Entry {
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// Since when every attempt has failed.
     failing: Mutex<Option<Moment>>,
+    /// When somebody was last known to have it.
+    taken: Mutex<Option<Moment>>,
+    /// Its contender waits: somebody else has it, or is to have it first.
+    refused: AtomicBool,
     /// Callers in the queue for the turn.
     waiting: AtomicUsize,
     /// Our client stands in the lock's line in Redis.
@@ -210,6 +217,8 @@ impl Entry {
             gate: Gate::new(),
             tenure: Mutex::default(),
             failing: Mutex::default(),
+            taken: Mutex::default(),
+            refused: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             lined_up: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
@@ -218,7 +227,8 @@ impl Entry {
     }
 
     fn at(keys: Arc<Keys>, channel: Box<str>, spot: Spot) -> Self {
-        let place = Place { channel, spot, granted: Mutex::default() };
+        let (granted, held_back) = (Mutex::default(), Mutex::default());
+        let place = Place { channel, spot, granted, held_back };
         Self { place: Some(Box::new(place)), ..Self::new(keys) }
     }
 
@@ -248,6 +258,18 @@ impl Entry {
         self.place.as_ref()?.granted.lock().expect("no panic under this lock").take()
     }
 
+    /// Keeps jobs until [`take_held_back`](Self::take_held_back): whoever ends the wait has to take them.
+    pub(crate) fn hold_back(&self, jobs: impl IntoIterator<Item = Job>) {
+        if let Some(place) = &self.place {
+            place.held_back.lock().expect("no panic under this lock").extend(jobs);
+        }
+    }
+
+    pub(crate) fn take_held_back(&self) -> Vec<Job> {
+        let Some(place) = &self.place else { return Vec::new() };
+        std::mem::take(&mut *place.held_back.lock().expect("no panic under this lock"))
+    }
+
     /// What tells it from all others, and puts them into one order.
     fn order(&self) -> (&str, &str, Option<TenureId>) {
         (self.channel(), self.keys.id(), self.waits_as())
@@ -268,6 +290,7 @@ impl Entry {
         let shown = Some(Arc::clone(tenure));
         let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
         drop(before);
+        self.take();
     }
 
     /// Whether nobody gets the turn any more.
@@ -293,6 +316,35 @@ impl Entry {
 
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.lock().expect("no panic under this lock").is_some()
+    }
+
+    /// Takes note that its contender was refused.
+    pub(crate) fn refuse(&self) {
+        self.refused.store(true, Ordering::SeqCst);
+    }
+
+    /// Its contender waits no more.
+    pub(crate) fn stop_contending(&self) {
+        if self.refused.swap(false, Ordering::SeqCst) {
+            self.take();
+        }
+    }
+
+    /// Whether somebody is known to have it, or to have it next: a holder of this client, or one that has its
+    /// contender wait.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.refused.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
+    }
+
+    /// Takes note that somebody has it now.
+    pub(crate) fn take(&self) {
+        *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
+    }
+
+    /// Whether somebody was known to have it then, or later.
+    pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
+        let taken = *self.taken.lock().expect("no panic under this lock");
+        taken.is_some_and(|taken| taken >= then.into())
     }
 
     /// Whether our client stands in the lock's line, or is about to.

@@ -70,7 +70,8 @@ impl Engine {
             (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
             (None, holds) => holds + 1,
         };
-        let (ttl, sent) = (tenure.for_nested(lease, self.lease(lease)), Instant::now());
+        let (length, max_hold) = (self.lease(lease), self.rhythm.max_hold);
+        let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
         // The request may run although its answer does not arrive.
         let unsaid = Unsaid::new(self, Job::count(tenure));
         let written = self.write_count(tenure, holds, ttl).await?;

@@ -188,9 +188,7 @@ impl Engine {
         self.debts.close();
         for entry in self.table.close() {
             match entry.waits_as() {
-                Some(id) => {
-                    self.later(Job::leave_queue(&entry.keys, id, self.debts.tidying()));
-                }
+                Some(id) => self.leave_queue(&entry, id),
                 None => self.leave_line(&entry.keys),
             }
         }
@@ -304,6 +302,17 @@ impl Engine {
         if self.releaser.send(job).is_err() && !self.orphaned.swap(true, Ordering::Relaxed) {
             tracing::warn!("the client is closed: what it still held is left to its lease");
         }
+    }
+
+    /// Gives up the place of a caller that waited for itself, under all of its names.
+    fn leave_queue(&self, entry: &Entry, id: TenureId) {
+        self.later(Job::leave_queue(&entry.keys, id, self.debts.tidying()));
+        self.give_back_former(entry);
+    }
+
+    /// Gives back what a caller may have got under the names that it had before.
+    fn give_back_former(&self, entry: &Entry) {
+        entry.take_held_back().into_iter().for_each(|job| self.later(job));
     }
 
     /// A random part of the time over which all waited-for locks are to be asked for again.

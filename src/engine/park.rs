@@ -89,7 +89,6 @@ pub(crate) async fn acquire(
         engine,
         wish,
         started,
-        queued: false,
         asked: false,
         answered: false,
         open: false,
@@ -109,8 +108,6 @@ struct Caller<'a> {
     engine: &'a Arc<Engine>,
     wish: Wish,
     started: Instant,
-    /// It has waited behind others of this client.
-    queued: bool,
     /// Redis was asked, and whether it ever answered.
     asked: bool,
     answered: bool,
@@ -177,6 +174,7 @@ impl<'a> Caller<'a> {
         match self.attempt(&entry, Manner::Once, offer).await {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(_) => {
+                entry.refuse();
                 contender.left();
                 Ok(None)
             }
@@ -198,23 +196,23 @@ impl<'a> Caller<'a> {
     }
 
     /// Whether nobody knows how it stands. A caller that Redis has answered knows it by itself. One that has waited
-    /// behind others of this client knows what they know, also if its own first request is still on its way.
+    /// behind others of this client knows what they know, also if its own first request is still on its way. What they
+    /// knew before it came may have changed since.
     fn is_failing(&self, entry: &Entry) -> bool {
         if self.answered || self.failing {
             return self.failing;
         }
-        if self.asked {
-            return !self.queued || entry.is_failing();
+        if entry.is_failing() || self.asked {
+            return entry.is_failing() || !entry.was_taken_since(self.started);
         }
         // What we ourselves are giving back is not somebody else's.
-        entry.is_failing() || self.engine.returns.is_under_way(&entry.keys)
+        !entry.is_taken() && self.engine.returns.is_under_way(&entry.keys)
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
         let (turn, counted) = match visit.try_turn() {
             Some(turn) => (turn, None),
             None => {
-                self.queued = true;
                 let (turn, counted) = self.queue(visit).await?;
                 (turn, Some(counted))
             }
@@ -231,7 +229,8 @@ impl<'a> Caller<'a> {
     async fn queue(&self, visit: &Visit) -> Result<(Turn, Counted<'a>)> {
         let counted = self.engine.count_waiter()?;
         let queued = Queued { engine: self.engine, waiting: Some(visit.wait()) };
-        if let Some(tenure) = visit.entry.tenure() {
+        if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
+            visit.entry.take();
             tenure.warn_of_deadlock(OwnerId::current());
         }
         let turn = visit.turn().await.map_err(|fault| fault.into_error(""))?;
@@ -279,7 +278,11 @@ impl<'a> Caller<'a> {
                 // Taken note of before it is asked for: from then on, nobody may take us out.
                 entry.line_up(true);
             }
-            match self.attempt(&entry, manner, offer.take()).await {
+            let attempted = self.attempt(&entry, manner, offer.take()).await;
+            if !matches!(attempted, Ok(Attempt::Granted(_)) | Err(_)) {
+                entry.refuse();
+            }
+            match attempted {
                 Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
                 Ok(Attempt::Held(ttl) | Attempt::Queued(ttl, _)) => {
                     count(self.engine, &mut counted)?;
@@ -307,6 +310,10 @@ impl<'a> Caller<'a> {
                         let since = entry.failed(Instant::now());
                         entry = contender.entry();
                         entry.failed(since);
+                        if self.place == 0 {
+                            // No place of before can be asked for: the old name is only in the way.
+                            self.engine.give_back_former(&entry);
+                        }
                     }
                     self.ride_out(&entry, fault).await?;
                 }
@@ -418,7 +425,7 @@ impl<'a> Caller<'a> {
         // Also if the future is dropped in between.
         let open = std::mem::replace(&mut self.open, true);
         let attempted = match offer.as_ref().and_then(Offer::id) {
-            None => attempt(self.engine, acquire).await,
+            None => attempt(self.engine, acquire, entry).await,
             Some(old) => exchange(self.engine, old, acquire).await,
         };
         match &attempted {
@@ -429,6 +436,7 @@ impl<'a> Caller<'a> {
                 (self.answered, self.failing, self.open) = (true, false, false);
                 self.sign = Some((secret, sent));
                 entry.answered();
+                self.engine.give_back_former(entry);
                 if let Some(offer) = offer {
                     offer.answered();
                 }
@@ -547,6 +555,7 @@ impl<'a> Contender<'a> {
     pub(crate) fn granted(mut self) -> Turn {
         let turn = self.turn.take().expect("it is granted once");
         turn.entry().line_up(false);
+        turn.entry().stop_contending();
         turn
     }
 
@@ -557,20 +566,28 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// The same caller, waiting as another.
-    fn again(&self) -> Result<Self> {
-        let visit = self.engine.visit(&self.entry().keys, true)?;
+    /// The same caller, waiting as another. Its place under the name of before is held back with all the rest: given
+    /// up first, those behind it would be let in.
+    fn again(mut self) -> Result<Self> {
+        let (engine, former) = (self.engine, self.entry());
+        let visit = engine.visit(&former.keys, true)?;
         let turn = visit.try_turn().ok_or(Error::Closed)?;
-        Ok(Self { engine: self.engine, turn: Some(turn) })
+        turn.entry().hold_back(former.take_held_back());
+        if let Some(id) = former.waits_as() {
+            let place = Job::leave_queue(&former.keys, id, engine.debts.tidying());
+            turn.entry().hold_back([place]);
+        }
+        self.turn = None;
+        Ok(Self { engine, turn: Some(turn) })
     }
 }
 
 impl Drop for Contender<'_> {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take() {
+            turn.entry().stop_contending();
             if let Some(id) = turn.entry().waits_as() {
-                let debt = self.engine.debts.tidying();
-                self.engine.later(Job::leave_queue(&turn.entry().keys, id, debt));
+                self.engine.leave_queue(turn.entry(), id);
                 return;
             }
             // Only when the turn has gone on is it certain whether anybody comes for it.

@@ -129,6 +129,8 @@ pub struct Board {
     disturbed_clients: BTreeMap<usize, u64>,
     /// As `disturbed`, by what breaks the order of a queue for everybody.
     disordered: u64,
+    /// When the server gave no answers, and until when a first one may have been late for that.
+    silences: Vec<(u64, u64)>,
     /// When a name was last asked for, held, or given back by each process.
     active: BTreeMap<(usize, usize), u64>,
     progress: BTreeMap<usize, u64>,
@@ -192,6 +194,18 @@ impl Board {
             None if disorders => *disordered = until.max(*disordered),
             None => {}
         }
+    }
+
+    /// The server gives no answers for some time.
+    pub fn silence(&mut self, until: u64) {
+        self.silences.push((clock::now(), until));
+    }
+
+    /// Whether a call has been told its place. Only then does it keep it: see `Client::fair_lock`. One that comes while
+    /// the server is silent may give its first request up, and its next one comes behind those of others.
+    fn has_place(&self, call: &Call) -> bool {
+        let silent = |(from, to): &(u64, u64)| call.since + EARLIER > *from && call.since < *to;
+        !self.silences.iter().any(silent)
     }
 
     /// Whether nothing was broken at any time since then.
@@ -337,6 +351,7 @@ impl Board {
             other.names == call.names
                 && other.patience != Patience::None
                 && !other.lapsed
+                && self.has_place(other)
                 && other.since + EARLIER <= call.since
                 && self.ordered_since(other.process, other.since)
         };

@@ -265,6 +265,11 @@ impl Home {
             Error::Closed => closing,
             Error::TooManyWaiters { limit } => self.is_crowded(call, manner, *limit),
             Error::Upgrade | Error::TooManyHolds { .. } => true,
+            // In Redisson's layout, what was leased when somebody deleted the leases is free for nobody, until the
+            // number is set again.
+            Error::InvalidPermits { .. } if self.plan.layout == Layout::Redisson => {
+                !board::with(|board| board.is_kept(0))
+            }
             // Another database of keys may have come back with an older state of a name.
             // Whoever leaves the server no time to answer hears of no answer.
             Error::Unavailable { .. } | Error::Indeterminate { .. } if self.is_hasty(call) => true,
