@@ -37,6 +37,7 @@ local function refuse()
 end
 
 local function granted(number, until_when)
+  redis.call('hdel', notes, 'place:' .. field)
   redis.call('zadd', holders, string.format('%.0f', math.max(until_when or 0, now + lease)), field)
   settle()
   return { GRANTED, number }

@@ -9,7 +9,8 @@
 -- Holders  owner field -> the end of its lease, in ms of the server's clock
 -- Queue    owner field -> its place
 -- Notes    owner field -> the part it holds or waits for, "place:" and owner field -> the end of its
---          place, the secret of its last sign of life, and the lease it wants; 'kind', 'capacity', 'used';
+--          place, the secret of its last sign of life, and the lease it wants (also of a holder that was told of its
+--          grant and has not confirmed it); 'kind', 'capacity', 'used';
 --          'set': somebody has set the capacity; 'written': the last holder wrote; 'clock': that of the places
 --
 -- The server's clock alone decides what is over.
@@ -38,15 +39,34 @@ local is_set = known == kind and redis.call('hexists', notes, 'set') == 1
 -- server's clock. 'clock' is when the last script ran, how far the clock of the places was behind then,
 -- whether that script came after a gap, and how long the place lasts that was renewed last: clients may
 -- differ in that, and whoever runs this need not wait at all.
-local behind, after_gap, rhythm = 0, 0, patience
+local behind, after_gap, rhythm, stood_still = 0, 0, patience, 0
 local ran, was_behind, was_after_gap, was_rhythm =
   (redis.call('hget', notes, 'clock') or ''):match('^(%d+) (-?%d+) ([01]) (%d+)$')
 if ran then
   local gap = now - ran
   behind, rhythm = tonumber(was_behind), tonumber(was_rhythm)
   if gap > rhythm / 2 then after_gap = 1 end
-  if gap < 0 or after_gap == 1 and was_after_gap == '0' then behind = behind + gap end
+  if gap < 0 or after_gap == 1 and was_after_gap == '0' then behind, stood_still = behind + gap, gap end
 end
+
+local function tick()
+  redis.call('hset', notes, 'clock', string.format('%.0f %.0f %d %.0f', now, behind, after_gap, rhythm))
+end
+
+-- A grant that is told lasts as long as the place that it was made of. While the server stands still nobody can hear of
+-- it or confirm it, so that it stands still too: otherwise its waiter would lose its turn. The clock is written first,
+-- or the next script would find the same gap once more; if memory is full, nothing is done.
+local function hold_still()
+  local all = redis.call('zrange', holders, 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    if redis.call('hexists', notes, 'place:' .. all[i]) == 1 then
+      tick()
+      redis.call('zadd', holders, string.format('%.0f', all[i + 1] + stood_still), all[i])
+    end
+  end
+end
+
+if stood_still > 0 then pcall(hold_still) end
 
 -- Whatever became of the other keys: where nobody holds, nothing is in use, and whoever holds what
 -- nobody knows of holds all of it.
@@ -82,7 +102,6 @@ local function enter(field, part, until_when)
   if not number then return nil, err end
   redis.call('zadd', holders, string.format('%.0f', until_when), field)
   redis.call('zrem', queue, field)
-  redis.call('hdel', notes, 'place:' .. field)
   redis.call('hset', notes, field, part)
   use(part)
   if kind == 'rw' and part == capacity then redis.call('hset', notes, 'written', 1) end
@@ -154,8 +173,7 @@ local function settle()
   redis.call('pexpire', holders, ms)
   redis.call('pexpire', queue, ms)
   if waited_for > 0 then -- nobody else needs the clock, and a refusal then changes nothing
-    redis.call('hset', notes, 'clock',
-      string.format('%.0f %.0f %d %.0f', now, behind, after_gap, rhythm))
+    tick()
   end
   redis.call('pexpire', notes, string.format('%.0f', is_set and math.max(ms, REMEMBERED) or ms))
 end

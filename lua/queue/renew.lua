@@ -12,6 +12,7 @@ if out_of_range(wanted) then return redis.error_reply('ERR lease out of range') 
 redis.call('zrem', holders, 'parklock:nobody')
 local until_when = tonumber(redis.call('zscore', holders, field) or 0)
 if until_when <= now then return { 0 } end
+redis.call('hdel', notes, 'place:' .. field) -- a grant that was told is confirmed
 redis.call('zadd', holders, string.format('%.0f', math.max(until_when, now + wanted)), field)
 settle()
 return { 1 }

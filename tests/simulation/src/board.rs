@@ -139,6 +139,8 @@ pub struct Board {
     /// Seats that are being closed, and those that have been.
     closing: BTreeMap<u64, u64>,
     closed: BTreeSet<u64>,
+    /// Seats and names of which somebody went without knowing whether its request has run, and when.
+    unsure: Vec<(u64, usize, u64)>,
     /// For how long each process has been paused.
     pub paused: BTreeMap<usize, u64>,
     pub done: BTreeSet<(usize, u64)>,
@@ -243,6 +245,18 @@ impl Board {
             call.parked = parked;
             call.lapsed = true;
         }
+    }
+
+    /// A caller went without an answer: its request may run yet, and is then given back in the background.
+    pub fn unanswered(&mut self, call: &Call) {
+        let unsure = call.names.iter().map(|name| (call.seat, *name, clock::now()));
+        self.unsure.extend(unsure);
+    }
+
+    /// Whether somebody went so in this time, before now.
+    pub fn is_unsure(&self, seat: u64, name: usize, since: u64) -> bool {
+        let of = |(s, n, at): &(u64, usize, u64)| (*s, *n) == (seat, name) && *at >= since;
+        self.unsure.iter().any(|one| of(one) && one.2 < clock::now())
     }
 
     fn touch(&mut self, call: &Call) {

@@ -140,6 +140,9 @@ impl Home {
         let started = Instant::now();
         let answer = put(&wanted.handle, manner, &asking).await;
         drop(asking);
+        if !matches!(answer, Some(Ok(_))) {
+            board::with(|board| board.unanswered(&call));
+        }
         let paused =
             board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0)) - paused;
         let took = nanos(started.elapsed()).saturating_sub(paused);
