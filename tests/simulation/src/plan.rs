@@ -210,7 +210,7 @@ impl Plan {
     pub fn draw(seed: u64, set: &Overrides) -> Self {
         let mut rng = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x51);
         let scene = set.scene.or(Scene::of(seed)).filter(|_| !set.bare);
-        rng.u32(..100); // what it once decided: the seeds that were noted down mean the same
+        rng.u32(..100); // not used any more: without it, every seed of random work would be another history
         let layout = if rng.u32(..100) < 70 { Layout::Native } else { Layout::Redisson };
         let layout = if set.bare { Layout::Native } else { layout };
         let (drawn_clients, drawn_callers) = (rng.usize(1..=5), rng.usize(1..=8));
