@@ -9,7 +9,7 @@ use crate::variants::Contender;
 
 pub async fn run<C: Contender>(job: Relay, wire: &mut Wire) -> Result<()> {
     let client = C::connect(&job.setup).await?;
-    let handle = client.handle(&job.name);
+    let handle = client.handle(job.setup.kind, &job.name);
     let mut held = None;
     wire.ready().await?;
     loop {

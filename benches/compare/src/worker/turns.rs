@@ -17,22 +17,44 @@ use crate::variants::Contender;
 /// How long a task may still wait for the lock when the time is over, so that long waits are seen.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// A server that is asked for more connections at once than this lets some of them wait too long.
+const CONNECT_AT_ONCE: usize = 16;
+
 /// Connects and warms up, then runs the timed part at the word of the main process.
 pub async fn run<C: Contender>(job: Turns, wire: &mut Wire) -> Result<()> {
-    let client = C::connect(&job.setup).await?;
-    take_turns(&client, &job, Duration::from_millis(job.warm_ms)).await?;
+    let clients = connect::<C>(&job).await?;
+    take_turns(&clients, &job, Duration::from_millis(job.warm_ms)).await?;
     wire.ready().await?;
     wire.go().await?;
-    let turned = take_turns(&client, &job, Duration::from_millis(job.timed_ms)).await?;
+    let turned = take_turns(&clients, &job, Duration::from_millis(job.timed_ms)).await?;
     wire.say(&Reply::Turned(turned)).await
 }
 
-async fn take_turns<C: Contender>(client: &C, job: &Turns, time: Duration) -> Result<Turned> {
+/// One client for all tasks, or one for each.
+async fn connect<C: Contender>(job: &Turns) -> Result<Vec<C>> {
+    let count = if job.own_clients { job.names.len() } else { 1 };
+    let mut clients = Vec::with_capacity(count);
+    while clients.len() < count {
+        let mut batch = JoinSet::new();
+        for _ in 0..CONNECT_AT_ONCE.min(count - clients.len()) {
+            let setup = job.setup.clone();
+            batch.spawn(async move { C::connect(&setup).await });
+        }
+        while let Some(connected) = batch.join_next().await {
+            clients.push(connected??);
+        }
+    }
+    Ok(clients)
+}
+
+async fn take_turns<C: Contender>(clients: &[C], job: &Turns, time: Duration) -> Result<Turned> {
     let section = Arc::new(Section::new(&job.check)?);
     let end = Instant::now() + time;
     let mut tasks = JoinSet::new();
     for (number, name) in job.names.iter().enumerate() {
-        let task = Turner::new(client.clone(), name, section.clone(), end);
+        let client = clients[number % clients.len()].clone();
+        let handle = client.handle(job.setup.kind, name);
+        let task = Turner { client, handle, section: section.clone(), end };
         tasks.spawn(async move { (number, task.run().await) });
     }
     let mut total = Turned { turns: vec![0; job.names.len()], ..Turned::default() };
@@ -66,10 +88,6 @@ struct Tally {
 }
 
 impl<C: Contender> Turner<C> {
-    fn new(client: C, name: &str, section: Arc<Section>, end: Instant) -> Self {
-        Self { handle: client.handle(name), client, section, end }
-    }
-
     async fn run(self) -> Result<Tally> {
         let mut tally = Tally::default();
         let mut too_late = std::pin::pin!(sleep_until(self.end + GRACE));
