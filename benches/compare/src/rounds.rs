@@ -9,7 +9,8 @@ use crate::workloads::{Card, Workload};
 pub async fn run(workload: &dyn Workload, asked: &[Variant], stage: &mut Stage) -> Outcome {
     let card = workload.card();
     let rounds = stage.plan.rounds.unwrap_or(card.rounds);
-    let mut rows: Vec<Row> = workload.cast(asked).into_iter().map(|variant| row(&card, variant)).collect();
+    let mut rows: Vec<Row> =
+        workload.cast(asked).into_iter().map(|variant| row(&card, variant)).collect();
     for round in 0..rounds {
         for row in in_turn(&mut rows, round) {
             if row.trouble.is_some() {

@@ -9,8 +9,8 @@ use crate::measure::{Commands, process};
 use crate::observer::Observer;
 use crate::plan::Plan;
 use crate::server::{self, Server};
-use crate::variants::{Library, Variant};
 use crate::variants::redisson::Redisson;
+use crate::variants::{Library, Variant};
 use crate::worker::process::Worker;
 use crate::worker::protocol::Setup;
 
@@ -32,7 +32,8 @@ impl Stage {
         let mut machine = machine::facts();
         machine.insert("redis-server".to_owned(), observer.version().await?);
         machine.insert("redis-server options".to_owned(), server::options());
-        machine.insert("options".to_owned(), std::env::args().skip(1).collect::<Vec<_>>().join(" "));
+        machine
+            .insert("options".to_owned(), std::env::args().skip(1).collect::<Vec<_>>().join(" "));
         Ok(Self { plan, observer, server, redisson: None, idle: Vec::new(), machine })
     }
 

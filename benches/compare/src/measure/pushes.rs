@@ -34,7 +34,8 @@ impl Pushes {
     pub async fn listen(url: &str, channel: &str) -> Result<Self> {
         let client = Client::open(format!("{url}?protocol=resp3"))?;
         let (sender, mut messages) = unbounded_channel();
-        let config = AsyncConnectionConfig::new().set_push_sender(sender).set_response_timeout(None);
+        let config =
+            AsyncConnectionConfig::new().set_push_sender(sender).set_response_timeout(None);
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         connection.subscribe(channel).await?;
         let seen = Arc::<Seen>::default();

@@ -5,8 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// On the wire to a worker: `"fair"`, or `{"permits": 64}`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     #[default]
@@ -20,14 +21,8 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that are compared. A semaphore of one permit excludes as a lock does, one of 64 shares.
-    pub const ALL: [Self; 6] = [
-        Self::Lock,
-        Self::Fair,
-        Self::Read,
-        Self::Write,
-        Self::Permits(64),
-        Self::Permits(1),
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Lock, Self::Fair, Self::Read, Self::Write, Self::Permits(64), Self::Permits(1)];
 
     /// Whether two may be inside at once.
     pub const fn shares(self) -> bool {

@@ -42,9 +42,7 @@ impl Contender for Parklock {
             Kind::Fair => Handle::Lock(self.client.fair_lock(name)),
             Kind::Read => Handle::Read(self.client.rw_lock(name)),
             Kind::Write => Handle::Write(self.client.rw_lock(name)),
-            Kind::Permits(permits) => {
-                Handle::Permit(self.client.semaphore(name, permits), permits)
-            }
+            Kind::Permits(permits) => Handle::Permit(self.client.semaphore(name, permits), permits),
         }
     }
 

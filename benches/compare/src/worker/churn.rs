@@ -102,7 +102,8 @@ impl<C: Contender> Pair<C> {
 
     async fn give_up(&self, waiter: &C, name: &str) -> Result<()> {
         let held = self.one.acquire(&self.one.handle(Kind::Lock, name)).await?;
-        if let Ok(too_early) = timeout(KEPT, waiter.acquire(&waiter.handle(Kind::Lock, name))).await {
+        if let Ok(too_early) = timeout(KEPT, waiter.acquire(&waiter.handle(Kind::Lock, name))).await
+        {
             self.violations.fetch_add(1, Relaxed);
             waiter.release(too_early?).await?;
         }

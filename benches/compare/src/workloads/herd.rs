@@ -46,7 +46,9 @@ impl Herd {
             },
             Self {
                 name: "herd-rw",
-                about: format!("{half} writers and {half} readers of one client, in turn, one name"),
+                about: format!(
+                    "{half} writers and {half} readers of one client, in turn, one name"
+                ),
                 kinds: vec![Kind::Write, Kind::Read],
                 callers: 2 * half,
             },

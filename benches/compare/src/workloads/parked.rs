@@ -106,8 +106,7 @@ impl Workload for Parked {
 
 impl Parked {
     async fn park(&self, stage: &mut Stage, variant: Variant) -> Result<Sample> {
-        let callers =
-            Callers { kinds: vec![variant.kind], callers: self.tasks, names: self.names };
+        let callers = Callers { kinds: vec![variant.kind], callers: self.tasks, names: self.names };
         let standing = Standing::gather(stage, variant, callers).await?;
         sleep(stage.plan.settle).await;
 

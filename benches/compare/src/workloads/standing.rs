@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn a_herd_that_is_not_through_has_no_time() {
         let mut sample = Sample::default();
-        let through = Through { served: 9, first_ns: 2_000, last_ns: 1_000_001_000, ..Through::default() };
+        let through =
+            Through { served: 9, first_ns: 2_000, last_ns: 1_000_001_000, ..Through::default() };
         note(&through, 1_000, 10, &mut sample);
         assert_eq!(sample.get(AllThrough), None);
         assert_eq!(sample.get(ThroughPerSecond), Some(9.0));
