@@ -6,6 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
+    Clients,
     PairsPerSecond,
     Jain,
     LeastOverGreatest,
@@ -80,6 +81,7 @@ impl Quantity {
 
     const fn described(self) -> (&'static str, Unit) {
         match self {
+            Self::Clients => ("clients", Unit::Plain),
             Self::PairsPerSecond => ("pairs/s", Unit::Plain),
             Self::Jain => ("Jain", Unit::Plain),
             Self::LeastOverGreatest => ("least/greatest share", Unit::Plain),

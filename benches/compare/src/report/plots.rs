@@ -1,4 +1,4 @@
-//! The plots of a workload: throughput, waits, shares, commands.
+//! The plots of a workload: throughput, waits, shares, commands; what waiting costs.
 
 use super::axis::{Decades, nines};
 use super::svg::{Anchor, Svg};
@@ -36,16 +36,21 @@ pub fn of(outcome: &Outcome) -> Vec<(String, String)> {
         ("waits", waits(outcome)),
         ("shares", shares(outcome)),
         ("commands", bars(outcome, Quantity::CommandsPerPair)),
+        ("requests", bars(outcome, Quantity::Requests)),
+        ("server", bars(outcome, Quantity::ServerCore)),
     ];
     let drawn = plots.into_iter().filter_map(|(kind, plot)| Some((kind, plot?)));
     drawn.map(|(kind, plot)| (format!("{name}-{kind}.svg"), plot)).collect()
 }
 
-fn color(variant: Variant) -> &'static str {
+pub fn color(variant: Variant) -> &'static str {
     match (variant.library, variant.kind) {
         (Library::Parklock, Kind::Lock) => "#d1495b",
         (Library::Parklock, Kind::Fair) => "#e29578",
-        (Library::Parklock, _) => "#c77dff",
+        (Library::Parklock, Kind::Read) => "#c77dff",
+        (Library::Parklock, Kind::Write) => "#5a189a",
+        (Library::Parklock, Kind::Permits(1)) => "#ff9f1c",
+        (Library::Parklock, Kind::Permits(_)) => "#2ec4b6",
         (Library::Floor, _) => "#8d99ae",
         (Library::Line, _) => "#6c757d",
         (Library::Rlock, _) => "#00798c",

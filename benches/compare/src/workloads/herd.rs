@@ -106,6 +106,10 @@ impl Herd {
 
         let meter = stage.meter(&[]).await?;
         standing.release(stage.plan.limit, &mut sample).await?;
+        if self.kinds != [Kind::Fair] {
+            // The others promise no order among callers that may be inside together.
+            sample.figures.remove(&Overtaken);
+        }
         let used = meter.used(&mut stage.observer).await?;
         let served = sample.get(Served).unwrap_or(0.0).max(1.0);
         sample.set(RequestsPerPair, used.commands.sent(variant.sent_bare()) as f64 / served);

@@ -89,6 +89,7 @@ pub async fn run(stage: &mut Stage, variant: Variant, shape: Shape) -> Result<Sa
     if shape.own_clients {
         let published = used.commands.published();
         let delivered = pushes.map_or(published as f64, |pushes| pushes.delivered(published));
+        sample.set(Quantity::Clients, shape.tasks as f64);
         sample.set(Quantity::PushesPerPair, delivered / pairs(&turned));
     }
     if number.is_some() {
