@@ -37,8 +37,8 @@ fn notes(rows: &[Row]) -> String {
         if let Some(trouble) = &row.trouble {
             text += &format!("- {}: {trouble}\n", row.variant);
         }
-        if let Some(failed @ 1.0..) = row.median(Quantity::CallersFailed) {
-            text += &format!("- {}: {failed} callers got an error\n", row.variant);
+        if let Some(failed @ 1.0..) = row.median(Quantity::Errors) {
+            text += &format!("- {}: {failed} calls ended with an error\n", row.variant);
         }
         if let Some(tasks @ 1.0..) = row.median(Quantity::Unfinished) {
             text += &format!("- {}: {tasks} tasks were never served\n", row.variant);

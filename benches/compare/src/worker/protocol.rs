@@ -149,6 +149,11 @@ pub struct Turned {
     pub lost: u64,
     /// Tasks that did not get the lock long after the time was over.
     pub unfinished: u64,
+    /// Calls that ended with an error, and the first of these errors. The Java program gives up at the first one.
+    #[serde(default)]
+    pub errors: u64,
+    #[serde(default)]
+    pub first_error: Option<String>,
     pub waits: Waits,
 }
 

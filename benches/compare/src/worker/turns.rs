@@ -64,6 +64,8 @@ async fn take_turns<C: Contender>(clients: &[C], job: &Turns, time: Duration) ->
         total.turns[number] = tally.in_time;
         total.entered += tally.entered;
         total.unfinished += u64::from(tally.is_unserved);
+        total.errors += tally.errors;
+        total.first_error = total.first_error.or(tally.first_error);
         total.waits.add(&tally.waits);
     }
     total.lost = section.lost(total.entered);
@@ -84,7 +86,16 @@ struct Tally {
     in_time: u64,
     entered: u64,
     is_unserved: bool,
+    errors: u64,
+    first_error: Option<String>,
     waits: Waits,
+}
+
+impl Tally {
+    fn note(&mut self, error: &anyhow::Error) {
+        self.errors += 1;
+        self.first_error.get_or_insert_with(|| format!("{error:#}"));
+    }
 }
 
 impl<C: Contender> Turner<C> {
@@ -94,19 +105,29 @@ impl<C: Contender> Turner<C> {
         let mut now = Instant::now();
         while now < self.end {
             let asked = now;
-            let guard = self.wait(too_late.as_mut()).await?;
+            let guard = self.wait(too_late.as_mut()).await;
             tally.waits.record(asked.elapsed());
-            let Some(guard) = guard else {
-                tally.is_unserved = true;
-                break;
-            };
-            self.section.pass(tally.entered).await?;
-            self.client.release(guard).await?;
+            match guard {
+                Ok(Some(guard)) => self.turn(guard, &mut tally).await?,
+                Ok(None) => {
+                    tally.is_unserved = true;
+                    break;
+                }
+                Err(error) => tally.note(&error),
+            }
             now = Instant::now();
-            tally.entered += 1;
-            tally.in_time += u64::from(now <= self.end);
         }
         Ok(tally)
+    }
+
+    async fn turn(&self, guard: C::Guard, tally: &mut Tally) -> Result<()> {
+        self.section.pass(tally.entered).await?;
+        if let Err(error) = self.client.release(guard).await {
+            tally.note(&error);
+        }
+        tally.entered += 1;
+        tally.in_time += u64::from(Instant::now() <= self.end);
+        Ok(())
     }
 
     /// The lock, or nothing if it is too late. The timer is the task's own, made once, so that a turn pays little for it.

@@ -4,7 +4,7 @@ use super::turns::{self, Shape};
 use super::{Card, Ratio, Run, Workload};
 use crate::limits;
 use crate::measure::Quantity::{
-    ClientCpuPerPair, CommandsPerPair, LeastOverMean, PairsPerSecond, PushesPerPair,
+    ClientCpuPerPair, CommandsPerPair, Errors, LeastOverMean, PairsPerSecond, PushesPerPair,
     ScriptsPerPair, ServerCpuPerPair, Unfinished, WaitMax, WaitMaxInRotations, WaitP50,
 };
 use crate::plan::Plan;
@@ -65,6 +65,7 @@ impl Workload for Crowd {
                 WaitMax,
                 WaitMaxInRotations,
                 Unfinished,
+                Errors,
                 ServerCpuPerPair,
                 ClientCpuPerPair,
             ],

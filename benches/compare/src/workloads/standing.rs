@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::measure::Quantity::{AllThrough, CallersFailed, Overtaken, Served, ThroughPerSecond};
+use crate::measure::Quantity::{AllThrough, Errors, Overtaken, Served, ThroughPerSecond};
 use crate::measure::{Sample, process};
 use crate::stage::Stage;
 use crate::variants::{Kind, Variant};
@@ -89,7 +89,7 @@ fn note(through: &Through, called_ns: u64, callers: usize, sample: &mut Sample) 
     sample.violations += u64::from(through.served > 0 && through.first_ns < called_ns);
     let time = through.last_ns.saturating_sub(called_ns) as f64 / 1e9;
     sample.set(Served, through.served as f64);
-    sample.set(CallersFailed, through.failed as f64);
+    sample.set(Errors, through.failed as f64);
     sample.set(Overtaken, through.overtaken as f64);
     if through.served == callers {
         sample.set(AllThrough, time);

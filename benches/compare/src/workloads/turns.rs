@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::measure::stats::{jain, least_over_greatest, least_over_mean};
 use crate::measure::{Pushes, Quantity, Sample, Waits};
@@ -73,9 +73,15 @@ pub async fn run(stage: &mut Stage, variant: Variant, shape: Shape) -> Result<Sa
             job.check = Check::File { path: number.path.clone() };
         }
         worker.tell(&Order::Turns(job)).await?;
+        if shape.own_clients {
+            // A process that warms up already would keep the next one's many clients from connecting in time.
+            worker.hear_ready().await?;
+        }
     }
-    for worker in &mut crew {
-        worker.hear_ready().await?;
+    if !shape.own_clients {
+        for worker in &mut crew {
+            worker.hear_ready().await?;
+        }
     }
     let before = number.as_ref().map_or(Ok(0), SharedNumber::value)?;
     let pushes = listen(stage, variant, shape).await?;
@@ -84,6 +90,7 @@ pub async fn run(stage: &mut Stage, variant: Variant, shape: Shape) -> Result<Sa
     let used = meter.used(&mut stage.observer).await?;
     let after = number.as_ref().map_or(Ok(0), SharedNumber::value)?;
     stage.thank(variant, crew);
+    tell_errors(&turned, shape)?;
 
     let mut sample = sample(&turned, &used, stage.plan.timed, variant);
     if shape.own_clients {
@@ -97,6 +104,16 @@ pub async fn run(stage: &mut Stage, variant: Variant, shape: Shape) -> Result<Sa
         sample.violations += entered.saturating_sub(after - before);
     }
     Ok(sample)
+}
+
+/// In a crowd that is too large for a lock, errors are a result. Elsewhere they are a fault.
+fn tell_errors(turned: &[Turned], shape: Shape) -> Result<()> {
+    let Some(error) = turned.iter().find_map(|one| one.first_error.as_ref()) else {
+        return Ok(());
+    };
+    ensure!(shape.own_clients, "{error}");
+    eprintln!("calls ended with an error: {error}");
+    Ok(())
 }
 
 /// Counts deliveries among clients, where a channel has many of them.
@@ -163,6 +180,8 @@ fn sample(turned: &[Turned], used: &Reading, timed: Duration, variant: Variant) 
     sample.set(Quantity::RequestsPerPair, sent as f64 / pairs);
     let unserved: u64 = turned.iter().map(|one| one.unfinished).sum();
     sample.set(Quantity::Unfinished, unserved as f64);
+    let errors: u64 = turned.iter().map(|one| one.errors).sum();
+    sample.set(Quantity::Errors, errors as f64);
 
     let mut waits = Waits::default();
     turned.iter().for_each(|one| waits.add(&one.waits));
