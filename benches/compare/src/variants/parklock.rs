@@ -46,12 +46,13 @@ impl Contender for Parklock {
         }
     }
 
+    /// The plain lock's wait is not to take the memory of the largest of them, so that the others' are in a box.
     async fn acquire(&self, handle: &Handle) -> Result<Guard> {
         Ok(match handle {
             Handle::Lock(lock) => lock.lock().await?,
-            Handle::Read(lock) => lock.read().await?,
-            Handle::Write(lock) => lock.write().await?.into_guard(),
-            Handle::Permit(semaphore, _) => semaphore.acquire().await?,
+            Handle::Read(lock) => Box::pin(lock.read()).await?,
+            Handle::Write(lock) => Box::pin(lock.write()).await?.into_guard(),
+            Handle::Permit(semaphore, _) => Box::pin(semaphore.acquire()).await?,
         })
     }
 

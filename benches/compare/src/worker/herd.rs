@@ -56,14 +56,16 @@ async fn gather<C: Contender>(
     let came_in = Arc::new(AtomicUsize::new(0));
     let rooms: Vec<_> = (0..job.names).map(|_| Arc::new(Room::of(&job.kinds))).collect();
     for number in 0..job.callers {
+        let kind = job.kinds[number % job.kinds.len()];
         let caller = Caller {
             client: client.clone(),
-            kind: job.kinds[number % job.kinds.len()],
+            handle: client.handle(kind, &name(number % job.names)),
+            kind,
             number,
             room: rooms[number % job.names].clone(),
             came_in: came_in.clone(),
         };
-        let mut turn = Box::pin(caller.turn(name(number % job.names)));
+        let mut turn = Box::pin(caller.turn());
         let at_once = poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await;
         match at_once {
             Poll::Pending => herd.spawn(turn),
@@ -76,8 +78,9 @@ async fn gather<C: Contender>(
     rooms
 }
 
-struct Caller<C> {
+struct Caller<C: Contender> {
     client: C,
+    handle: C::Handle,
     kind: Kind,
     number: usize,
     room: Arc<Room>,
@@ -85,9 +88,17 @@ struct Caller<C> {
 }
 
 impl<C: Contender> Caller<C> {
-    async fn turn(self, name: String) -> Result<Turn> {
-        let handle = self.client.handle(self.kind, &name);
-        let guard = self.client.acquire(&handle).await?;
+    /// What lies in memory while it waits is measured, so that it is the wait and little else: an `async fn` would keep
+    /// its arguments twice, and what comes after the wait is in a box that is made then.
+    #[expect(clippy::manual_async_fn, reason = "it would keep its arguments twice")]
+    fn turn(self) -> impl Future<Output = Result<Turn>> + Send {
+        async move {
+            let guard = self.client.acquire(&self.handle).await?;
+            Box::pin(self.inside(guard)).await
+        }
+    }
+
+    async fn inside(self, guard: C::Guard) -> Result<Turn> {
         self.room.enter(self.kind);
         let place = self.came_in.fetch_add(1, Relaxed);
         let came_in_ns = now_ns();

@@ -118,9 +118,11 @@ pub enum Reply {
     Locked {
         at_ns: u64,
     },
-    /// `called_ns`: when the unlock was called.
+    /// `called_ns`: when the unlock was called; `errors`: how many of many unlocks ended with one.
     Unlocked {
         called_ns: u64,
+        #[serde(default)]
+        errors: usize,
     },
     Parked,
     Held,

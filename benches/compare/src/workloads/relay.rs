@@ -137,7 +137,7 @@ async fn locked_at(worker: &mut Worker) -> Result<u64> {
 
 async fn called_at(worker: &mut Worker) -> Result<u64> {
     match worker.hear().await? {
-        Reply::Unlocked { called_ns } => Ok(called_ns),
+        Reply::Unlocked { called_ns, .. } => Ok(called_ns),
         other => bail!("told to unlock, a worker said {other:?}"),
     }
 }
