@@ -340,7 +340,7 @@ impl Board {
 
     /// What is handed on within a client is not near its deadline: a third of its lease is left.
     fn handed_on(&mut self, terms: &Terms, left: Duration) {
-        let is_turn = terms.turns && terms.token % 1024 > 0 && terms.confirmed.is_none();
+        let is_turn = terms.turns && !terms.token.is_multiple_of(1024) && terms.confirmed.is_none();
         if is_turn && left + Duration::from_nanos(SLACK) < terms.lease / 3 {
             let what = format!("{} has {left:?} of {:?}", terms.owner, terms.lease);
             self.wrong("handed on near its deadline", what);

@@ -65,7 +65,7 @@ impl Player {
             Scene::LostCounts => self.counts_down().await,
             Scene::NestedCounts => self.nests_in_count().await,
             Scene::ShorterNested => self.nests_for_less().await,
-            Scene::BusyNeighbour => self.is_neighbour().await,
+            Scene::BusyNeighbour => self.takes_turns_beside().await,
             Scene::SquattedName => self.asks_beside_a_squatter().await,
             Scene::CancelledPlace => self.cancels_a_place().await,
             Scene::WriterBehindReaders => self.writes_behind_readers().await,
@@ -482,7 +482,7 @@ impl Player {
     }
 
     /// Six callers of one client pass the lock among themselves; the one of the other has its turns.
-    async fn is_neighbour(self) {
+    async fn takes_turns_beside(self) {
         let many = if self.home.process == 0 { 6 } else { 1 };
         let callers = (0..many).map(async |_| {
             while clock::now() < 6 * SECOND {
