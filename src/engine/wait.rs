@@ -310,6 +310,10 @@ impl<'a> Caller<'a> {
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
             Ok(Attempt::Waits { place, near }) => Event::Waits { place: *place, near: *near, sent },
+            // In Redisson's line nobody is told how far from the front it is.
+            Ok(Attempt::Held(_)) if entry.keys.waits_alone() => {
+                Event::Waits { place: 0, near: true, sent }
+            }
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
             Ok(Attempt::GaveWay | Attempt::Contended) => {
                 Event::Held { again: Duration::ZERO, sent }

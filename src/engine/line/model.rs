@@ -409,9 +409,10 @@ impl World {
     }
 
     fn tick(&mut self, terms: Terms, clock: Clock) -> Verdict {
-        let calm = self.clients.iter().all(|client| {
-            !client.paused && !client.up_is_slow && !client.messages_are_slow
-        });
+        let calm = self
+            .clients
+            .iter()
+            .all(|client| !client.paused && !client.up_is_slow && !client.messages_are_slow);
         let waits = self.clients.iter().any(Client::contends);
         let idle = self.server.lock.is_none() && waits && calm && self.strays.is_empty();
         self.idle = if idle { self.idle + 1 } else { 0 };
@@ -605,7 +606,13 @@ mod tests {
         for setting in settings() {
             let start = Instant::now();
             let found = search(&setting);
-            println!("{}: {} states, {} steps, {:?}", setting.name, found.states, found.steps, start.elapsed());
+            println!(
+                "{}: {} states, {} steps, {:?}",
+                setting.name,
+                found.states,
+                found.steps,
+                start.elapsed()
+            );
             if let Some(violation) = found.violation {
                 println!("{violation}");
             }

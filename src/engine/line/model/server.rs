@@ -299,7 +299,8 @@ impl<'a> Call<'a> {
             }
             if self.is_silent(0) && !self.terms.is(Mutation::TheSilentAreGranted) {
                 let next = (0..self.server.line.len()).find(|rank| !self.is_silent(*rank));
-                if let Some(rank) = next.filter(|_| self.terms.is(Mutation::TheSilentArePassedOver)) {
+                if let Some(rank) = next.filter(|_| self.terms.is(Mutation::TheSilentArePassedOver))
+                {
                     self.grant(rank);
                 }
                 break;
@@ -327,7 +328,8 @@ impl<'a> Call<'a> {
         if self.terms.is(Mutation::AnotherIsTold)
             && let Some(next) = self.server.line.first()
         {
-            let sign = self.server.lives[usize::from(next.field.client)].map_or(0, |life| life.sign);
+            let sign =
+                self.server.lives[usize::from(next.field.client)].map_or(0, |life| life.sign);
             told = Word::Granted { field: next.field, sign };
         }
         self.said.push(told);
