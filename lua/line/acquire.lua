@@ -39,7 +39,7 @@ local function take(ms, is_there)
   if number and is_there then
     prolong(field, ms)
   elseif number then
-    number, err = put_in(field, part, ms, number)
+    number, err = put_in({ { field = field, part = part, ms = ms } }, number)
   end
   if not number then error(err, 0) end
   return granted(number)
@@ -82,18 +82,17 @@ end
 local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
-  if is_new and redis.call('exists', line) == 0 then
+  if is_new then
     let_go()
-    if part <= capacity - used then return take(lease) end
+    if part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
   end
   sign()
   if is_new then line_up() end
   admit()
   if number_of_asker then return granted(number_of_asker) end
   if refusal then error(refusal, 0) end
-  write_notes()
-  keep_line()
   settle()
+  keep_line()
   return { HELD, shortest_lease() or waiter_ttl, own.place, own.place <= near and 1 or 0 }
 end
 
@@ -128,6 +127,7 @@ end
 
 -- Who may not do all of it has done nothing of it. Only a key that is new has no TTL yet.
 local function undo()
+  entering, somebody_waits = {}, false
   if not left then pcall(put_out, field) end
   pcall(leave, own)
   pcall(settle)

@@ -3,17 +3,18 @@
 from, waiter_ttl = ARGV[2], tonumber(ARGV[3])
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
 
+local is_waited_for = #KEYS == 4 -- release_one.lua has seen it
+
 local function release(i, field, its_channel)
   lock, line, notes, channel = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1], its_channel
-  if redis.call('exists', line) == 0 then
+  if not is_waited_for and redis.call('exists', line) == 0 then
     local gone = redis.call('hdel', lock, field)
     if gone == 0 and redis.call('exists', lock) == 0 then redis.pcall('publish', channel, from) end
     return gone
   end
-  check_writable()
+  local gone = redis.call('hdel', lock, field)
   open()
-  local gone = put_out(field) and 1 or 0
-  if stands(field) then leave(read({ field })[1]) end
+  if gone == 0 and stands(field) then leave(read({ field })[1]) end
   -- A lock that is not ours any more may have gone without a release. If it is free, the next one has it now.
   pcall(admit)
   settle()
