@@ -8,6 +8,7 @@
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if somebody is in line now
 --        0, TTL in ms, place, near   in line; the first of the holders has to go by then (-1: the key has no TTL). Near: 1
 --                                if it has to show signs of life
+--        grant                   the same, and nobody is in line: alone, since the server takes long to look through a table
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
 --        an error of PERMITS: there is not so much in all

@@ -2,7 +2,7 @@
 --
 -- KEYS   see head.lua
 -- ARGV   ..., owner field
--- Reply  1 it held, and left | 0 it did not hold (any more)
+-- Reply  alone or in a table: 1 it held, and left | 0 it did not hold (any more)
 --
 -- ZREM is allowed when memory is full, and after it everything is.
 
