@@ -144,7 +144,7 @@ impl Connection<'_> {
             }
         };
         let reply = self.ask(family(keys).acquire, keys, fill).await?;
-        self.acquired(&items(reply)?)
+        self.acquired_alone(reply)
     }
 
     /// The plain locks in one request, each of the others in one of its own, and all at once.
