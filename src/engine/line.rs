@@ -197,7 +197,8 @@ impl Line {
     /// What to do now. `listening`: messages reach us. `watching`: of all the far contenders of this client at
     /// this name, it is up to this one to ask now and then, in case that a message was lost.
     pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
-        if let Some(grant) = self.told {
+        // What the attempt without an answer has got is being cleared away, also if a message says that it was granted.
+        if let Some(grant) = self.told.filter(|_| !self.open) {
             // One that is almost over is asked for: the answer has the whole lease.
             return if grant.is_worth_taking(now, rules) { Next::Take(grant) } else { Next::Ask };
         }
@@ -223,6 +224,9 @@ impl Line {
         self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {

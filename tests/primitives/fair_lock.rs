@@ -923,7 +923,8 @@ async fn the_order_is_kept_over(
             tokio::spawn(async move {
                 let guard = lock.lock().await.expect("its turn comes");
                 served.send(at).expect("the test looks");
-                guard.unlock().await.expect("it is still its own");
+                // The stall may begin just now: a holder's lease runs on.
+                let _ = guard.unlock().await;
             });
             queued(&admin, at + 1).await;
             // Their signs of life are spread evenly, so that a stall begins between two of them.
@@ -974,7 +975,6 @@ async fn a_script_that_takes_long_does_not_change_the_order() {
 /// B3: it comes back with its data. Some had a question on the way, and come again under another name. A place lasts for
 /// longer here: a client may pause for a second before it connects again.
 #[tokio::test]
-#[ignore = "not held: after a restart a waiter is now and then served two or three places late"]
 async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
     let claim = CLAIM * 4;
     let restart = async |server: &Server| {

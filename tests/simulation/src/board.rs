@@ -129,6 +129,8 @@ pub struct Board {
     disturbed_clients: BTreeMap<usize, u64>,
     /// As `disturbed`, by what breaks the order of a queue for everybody.
     disordered: u64,
+    /// When the server gave no answers, and until when a first one may have been late for that.
+    silences: Vec<(u64, u64)>,
     /// When a name was last asked for, held, or given back by each process.
     active: BTreeMap<(usize, usize), u64>,
     progress: BTreeMap<usize, u64>,
@@ -137,6 +139,8 @@ pub struct Board {
     /// Seats that are being closed, and those that have been.
     closing: BTreeMap<u64, u64>,
     closed: BTreeSet<u64>,
+    /// Seats and names of which somebody went without knowing whether its request has run, and when.
+    unsure: Vec<(u64, usize, u64)>,
     /// For how long each process has been paused.
     pub paused: BTreeMap<usize, u64>,
     pub done: BTreeSet<(usize, u64)>,
@@ -194,6 +198,18 @@ impl Board {
         }
     }
 
+    /// The server gives no answers for some time.
+    pub fn silence(&mut self, until: u64) {
+        self.silences.push((clock::now(), until));
+    }
+
+    /// Whether a call has been told its place. Only then does it keep it: see `Client::fair_lock`. One that comes while
+    /// the server is silent may give its first request up, and its next one comes behind those of others.
+    fn has_place(&self, call: &Call) -> bool {
+        let silent = |(from, to): &(u64, u64)| call.since + EARLIER > *from && call.since < *to;
+        !self.silences.iter().any(silent)
+    }
+
     /// Whether nothing was broken at any time since then.
     pub fn calm_since(&self, since: u64) -> bool {
         self.disturbed <= since
@@ -229,6 +245,18 @@ impl Board {
             call.parked = parked;
             call.lapsed = true;
         }
+    }
+
+    /// A caller went without an answer: its request may run yet, and is then given back in the background.
+    pub fn unanswered(&mut self, call: &Call) {
+        let unsure = call.names.iter().map(|name| (call.seat, *name, clock::now()));
+        self.unsure.extend(unsure);
+    }
+
+    /// Whether somebody went so in this time, before now.
+    pub fn is_unsure(&self, seat: u64, name: usize, since: u64) -> bool {
+        let of = |(s, n, at): &(u64, usize, u64)| (*s, *n) == (seat, name) && *at >= since;
+        self.unsure.iter().any(|one| of(one) && one.2 < clock::now())
     }
 
     fn touch(&mut self, call: &Call) {
@@ -337,6 +365,7 @@ impl Board {
             other.names == call.names
                 && other.patience != Patience::None
                 && !other.lapsed
+                && self.has_place(other)
                 && other.since + EARLIER <= call.since
                 && self.ordered_since(other.process, other.since)
         };

@@ -1,10 +1,12 @@
 //! What each fault does, and how long it may show after it is over.
 
+use std::time::Duration;
+
 use crate::board;
 use crate::clock::{self, SECOND};
 use crate::judge::Break;
 use crate::keyspace;
-use crate::plan::{What, Which};
+use crate::plan::{What, Which, nanos};
 use crate::trace;
 use crate::work::Order;
 use crate::world::{Event, World};
@@ -16,8 +18,12 @@ pub fn begin(world: &mut World, at: usize) {
     board::with(|board| board.count(&what.word(), 1));
     let until = clock::now() + what.long();
     board::with(|board| {
-        board.disturb(until + settles(world, &what), client(&what), disorders(&what))
+        board.disturb(until + settles(world, &what), client(&what), disorders(world, &what))
     });
+    if is_silence(&what) {
+        let late = if what.long() > shortest_response(world) / 2 { noticed(world) } else { 0 };
+        board::with(|board| board.silence(until + late));
+    }
     if what.long() > 0 {
         world.at(until, Event::Mended(at));
     }
@@ -42,15 +48,37 @@ fn client(what: &What) -> Option<usize> {
     }
 }
 
-/// Whether the order of a queue may suffer. That of a server that only takes its time may not.
-fn disorders(what: &What) -> bool {
-    !matches!(what, What::Stall { .. } | What::Slow { .. })
+fn is_silence(what: &What) -> bool {
+    matches!(what, What::Stall { .. } | What::Slow { .. } | What::Restart { keeps: true, .. })
 }
 
-/// How long after its end it may show: a silent connection is noticed by its heartbeat, and made again with pauses.
+/// A client that has waited for an answer for longer than this connects again.
+fn shortest_response(world: &World) -> u64 {
+    world.plan.clients.iter().map(|client| nanos(client.response)).min().unwrap_or(0)
+}
+
+/// How long it may take a client to be back after a restart: it pauses between two tries to connect.
+const BACK: Duration = Duration::from_secs(3);
+
+/// Whether the order of a queue may suffer. That of a server that only takes its time may not, nor that of one which
+/// comes back with its data, if places last until its clients are back too.
+fn disorders(world: &World, what: &What) -> bool {
+    match what {
+        What::Stall { .. } | What::Slow { .. } => false,
+        What::Restart { keeps: true, .. } => world.plan.clients.iter().any(|c| c.claim < BACK),
+        _ => true,
+    }
+}
+
+/// A silent connection is noticed by its heartbeat, and made again with pauses.
+fn noticed(world: &World) -> u64 {
+    2 * world.plan.longest(|client| client.response) + 3 * SECOND
+}
+
+/// How long after its end it may show.
 fn settles(world: &World, what: &What) -> u64 {
     let plan = &world.plan;
-    let noticed = 2 * plan.longest(|client| client.response) + 3 * SECOND;
+    let noticed = noticed(world);
     match what {
         // Nobody tells those who wait; they look when the lease should be over.
         What::Swallow { .. } | What::Deny { .. } | What::Delete { .. } | What::DeleteAll => {

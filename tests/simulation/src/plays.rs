@@ -52,7 +52,7 @@ impl Player {
             Scene::DeafBehindDead => self.deaf_behind_dead().await,
             Scene::ShortVisitor => self.visits().await,
             Scene::SilentDelete => self.silent_delete().await,
-            Scene::Stall => self.stands_in_line().await,
+            Scene::Stall | Scene::Restart => self.stands_in_line().await,
             Scene::ForgedGrant => self.waits_for_a_grant().await,
             Scene::TryLoop => self.tries().await,
             Scene::NestedMaxHold => self.nests_for_ever().await,

@@ -27,6 +27,8 @@ pub enum Scene {
     SilentDelete,
     /// The server takes its time; those who wait in a fair queue must not lose their order.
     Stall,
+    /// The server restarts with its data; those who wait in a fair queue must not lose their order.
+    Restart,
     /// Somebody publishes grants that the server has not made.
     ForgedGrant,
     /// One caller tries, and drops what it gets, again and again.
@@ -56,11 +58,11 @@ pub enum Scene {
 use Scene::{
     Braces, CloseBesideRenewals, CloseBesideRequests, CloseBesideUnlocks, Crowd, CutAttempts,
     DeafBehindDead, DeletedHandOff, ForgedGrant, JoinedWriters, KilledLinks, LatePart, LockTurn,
-    NestedDrops, NestedMaxHold, SetPermits, ShortVisitor, SilentDelete, Stall, TryLoop,
+    NestedDrops, NestedMaxHold, Restart, SetPermits, ShortVisitor, SilentDelete, Stall, TryLoop,
 };
 
 impl Scene {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -81,6 +83,7 @@ impl Scene {
         LatePart,
         CutAttempts,
         DeletedHandOff,
+        Restart,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -108,7 +111,7 @@ impl Scene {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests | TryLoop
             | NestedMaxHold | JoinedWriters | CutAttempts | DeletedHandOff => 1,
             NestedDrops | ForgedGrant | SetPermits | LatePart => 2,
-            KilledLinks | Stall | SilentDelete => 4,
+            KilledLinks | Stall | Restart | SilentDelete => 4,
             _ => 3,
         };
         plan.clients = (0..clients).map(|at| self.client(at, plan.layout, rng)).collect();
@@ -121,7 +124,7 @@ impl Scene {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests => {
                 (0..250).map(|at| name(&format!("n{at}"), Kind::Lock)).collect()
             }
-            Stall | ForgedGrant => vec![name("in line", Kind::Fair)],
+            Stall | Restart | ForgedGrant => vec![name("in line", Kind::Fair)],
             JoinedWriters => vec![name("book", Kind::Rw)],
             SetPermits => vec![name("berths", Kind::Permits(10))],
             Braces => vec![name("a", Kind::Permits(2)), name("{a}", Kind::Permits(2))],
@@ -148,6 +151,9 @@ impl Scene {
             (ForgedGrant, _) => {
                 ClientPlan::usual(layout, Duration::from_secs(8)).claim(Duration::from_secs(4))
             }
+            (Restart, _) => {
+                ClientPlan::usual(layout, Duration::from_secs(30)).claim(Duration::from_secs(4))
+            }
             (NestedDrops, 0) => ClientPlan { way: (1_300_000, 1_301_000), ..usual() },
             _ => usual(),
         };
@@ -173,6 +179,10 @@ impl Scene {
             SilentDelete => add(2 * SECOND + rng.u64(..SECOND), What::Delete { name: 0 }),
             DeletedHandOff => add(SECOND, What::Delete { name: 0 }),
             Stall => add(SECOND + rng.u64(..SECOND), What::Stall { long: 1_050 * MILLI }),
+            Restart => {
+                let long = rng.u64(SECOND..6 * SECOND);
+                add(SECOND + rng.u64(..SECOND), What::Restart { keeps: true, long });
+            }
             // The waiter has given two signs of life by then: its first, and one when it could hear.
             ForgedGrant => add(1_500 * MILLI, What::Forge { name: 0, form: 4, beat: 1 }),
             Braces => (1..8).for_each(|at| {

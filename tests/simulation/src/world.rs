@@ -413,10 +413,20 @@ impl World {
         holders.into_iter().filter(|field| field.contains(&client)).collect()
     }
 
+    /// As `fields_of`, of those who wait.
+    fn places_of(&mut self, seat: u64, name: usize) -> Vec<String> {
+        let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
+        let client = client_id(seat);
+        let waiters = keyspace::waiters(self.station(), layout, &name);
+        waiters.into_iter().filter(|field| field.contains(&client)).collect()
+    }
+
     fn watch_unchanged(&mut self, seat: u64, name: usize, caller: &str) {
         let lease = self.plan.longest(|client| client.watchdog);
         let since = clock::now().saturating_sub(lease);
-        if board::with(|board| board.uses(seat, name, since)) {
+        // What an earlier caller of this client had asked for, and heard no answer to, may have run since.
+        let earlier = since.saturating_sub(5 * SECOND);
+        if board::with(|b| b.uses(seat, name, since) || b.is_unsure(seat, name, earlier)) {
             return;
         }
         let fields = self.fields_of(seat, name);
@@ -433,7 +443,8 @@ impl World {
             return;
         }
         for name in 0..self.plan.names.len() {
-            let fields = self.fields_of(seat, name);
+            let mut fields = self.fields_of(seat, name);
+            fields.extend(self.places_of(seat, name));
             if !fields.is_empty() {
                 let what =
                     format!("p{process}: {} fields of name {name}: {:?}", fields.len(), fields[0]);

@@ -1,0 +1,614 @@
+//! Small worlds, searched through: every order in which a few clients, their messages and the faults between them can
+//! come, with the real [`Line`](super::Line) in each contender and a model of the scripts for the server.
+//!
+//! 1. Time goes in ticks, three to a `waiter_ttl`. Within a tick, whatever is on its way arrives, in any order: a
+//!    request, an answer, a message. What takes longer is a fault, and so is what is lost.
+//! 2. A world has a few faults to spend. So the search ends, and has seen everything that they can do together.
+//! 3. After each step the state is judged: see [`World::judge`]. A state that is wrong is told with the shortest way
+//!    that leads to it.
+//! 4. The search has to find what is wrong with a protocol that lacks one of its rules: see [`Mutation`].
+
+mod client;
+mod search;
+mod server;
+
+use client::{Client, Clock, Driver, Ears, Request, Stage, tick_request};
+use server::{Call, Field, Server, Terms};
+
+/// A `waiter_ttl`, in ticks.
+const TTL: i8 = 3;
+
+/// `max_park`, in ticks: far longer than anything that a message is waited for.
+const PARK: i8 = 14;
+
+/// How long after its connection was lost a request may run, in ticks.
+const STRAY: i8 = 2;
+
+/// A rule that is left out or turned around, to see that the search notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mutation {
+    // Of the scripts.
+    TheSilentAreGranted,
+    TheSilentArePassedOver,
+    TheDeadStay,
+    AGrantEndsEarly,
+    AnotherIsTold,
+    RoomIsNotGiven,
+    PlaceIsForgotten,
+    NobodyIsToldForTheDeaf,
+    WhoComesNearIsNotTold,
+    TheSilentAreToldOnce,
+    // Of the driver.
+    NoNewOwnerField,
+    NoGhost,
+    AGhostIsLookedForOnce,
+    TheLineIsNotLeft,
+    TheLeaseCountsFromTheAnswer,
+    ARenewalCountsFromTheAnswer,
+    AMessageCountsFromItsArrival,
+    AnyOwnerFieldIsTaken,
+    NearIsNotHeeded,
+    NobodyIsRoused,
+    // Of the line.
+    AnOldGrantOutlivesTheAnswer,
+}
+
+/// How many of each fault may come, and how many altogether.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Faults {
+    most: u8,
+    /// Messages lost, and doubled.
+    lost: u8,
+    doubled: u8,
+    /// A client's requests, or its messages, take longer than a tick.
+    slow_requests: u8,
+    slow_messages: u8,
+    /// Two requests of one client overtake one another.
+    swapped: u8,
+    /// A client stands still for more than a tick.
+    pauses: u8,
+    /// A client's connection for requests is lost, or that for messages.
+    cut: u8,
+    deafened: u8,
+    /// A caller goes away.
+    cancelled: u8,
+    /// A client dies.
+    crashes: u8,
+}
+
+/// What the faults have been until now. Some rules hold only without some of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Spent {
+    any: bool,
+    /// A message is lost that nobody will notice.
+    lost: bool,
+    /// More than messages was lost: somebody may have been silent for too long.
+    rough: bool,
+}
+
+/// One step of the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Action {
+    Comes(usize, usize),
+    Runs(usize),
+    RunsLate(usize),
+    IsAnswered(usize),
+    IsTold(usize),
+    Subscribes(usize),
+    Notices(usize),
+    AsksAgain(usize, usize),
+    Tidies(usize),
+    GivesBack(usize, usize),
+    HandsOn(usize, usize),
+    Exchanges(usize, usize),
+    Tick,
+    Lose(usize),
+    Double(usize),
+    SlowRequests(usize),
+    SlowMessages(usize),
+    Swap(usize),
+    Pause(usize),
+    GoOn(usize),
+    Cut(usize),
+    Deafen(usize),
+    Cancel(usize, usize),
+    Crash(usize),
+}
+
+/// How a small world begins.
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    name: &'static str,
+    clients: u8,
+    /// Entries of each client: 1, or one for each caller as a fair lock has them.
+    spots: usize,
+    /// Callers of each entry.
+    callers: u8,
+    faults: Faults,
+    terms: Terms,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct World {
+    server: Server,
+    clients: Vec<Client>,
+    /// Requests of lost connections, and for how long they may run yet.
+    strays: Vec<(Request, i8)>,
+    faults: Faults,
+    spent: Spent,
+    /// For so many ticks the lock is free and somebody waits for it.
+    idle: i8,
+}
+
+/// What is wrong with a state.
+type Verdict = Result<(), String>;
+
+impl World {
+    fn new(setting: &Setting) -> Self {
+        let client = |number| Client::new(number, setting.spots, setting.callers);
+        Self {
+            server: Server::new(usize::from(setting.clients)),
+            clients: (0..setting.clients).map(client).collect(),
+            strays: Vec::new(),
+            faults: setting.faults,
+            spent: Spent::default(),
+            idle: 0,
+        }
+    }
+
+    /// Everything that can happen next.
+    fn actions(&self, setting: &Setting) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
+            self.actions_of(c, client, setting, &mut actions);
+        }
+        actions.extend((0..self.strays.len()).map(Action::RunsLate));
+        self.forced_actions(&mut actions);
+        if self.faults.most > 0 {
+            for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
+                self.faults_of(c, client, &mut actions);
+            }
+        }
+        actions
+    }
+
+    /// What may happen now or later.
+    fn actions_of(&self, c: usize, client: &Client, setting: &Setting, all: &mut Vec<Action>) {
+        if client.paused {
+            all.push(Action::GoOn(c));
+        }
+        if client.up_is_slow && !client.up.is_empty() {
+            all.push(Action::Runs(c));
+        }
+        if client.paused {
+            return;
+        }
+        if client.messages_are_slow && !client.messages.is_empty() {
+            all.push(Action::IsTold(c));
+        }
+        for (s, spot) in client.spots.iter().enumerate() {
+            if spot.fresh > 0 && self.may_come(c, s, setting) {
+                all.push(Action::Comes(c, s));
+            }
+            if let Stage::Holding(tenure) = spot.stage
+                && tenure.rest > 0
+                && tenure.ends > 0
+            {
+                self.ends_of(c, s, all);
+            }
+        }
+    }
+
+    /// Clients that have done nothing yet are all the same, and so are a client's entries: they come in one order.
+    fn may_come(&self, c: usize, s: usize, setting: &Setting) -> bool {
+        let has_come = |c: usize, s: usize| {
+            self.clients[c].gone || self.clients[c].spots[s].fresh < setting.callers
+        };
+        let is_next = c == 0 || has_come(c - 1, 0);
+        is_next && (s == 0 || has_come(c, s - 1))
+    }
+
+    /// How a hold may end.
+    fn ends_of(&self, c: usize, s: usize, all: &mut Vec<Action>) {
+        let spot = &self.clients[c].spots[s];
+        let Stage::Holding(tenure) = spot.stage else { return };
+        if spot.queued == 0 {
+            all.push(Action::GivesBack(c, s));
+            return;
+        }
+        all.push(Action::Exchanges(c, s));
+        if tenure.ends > 1 {
+            all.push(Action::HandsOn(c, s));
+        }
+    }
+
+    /// What happens before this tick is over. If there is none of that, the next one comes.
+    fn forced_actions(&self, all: &mut Vec<Action>) {
+        let before = all.len();
+        for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
+            if !client.up_is_slow && !client.up.is_empty() {
+                all.push(Action::Runs(c));
+            }
+            if client.paused {
+                continue;
+            }
+            if !client.down.is_empty() {
+                all.push(Action::IsAnswered(c));
+            }
+            if !client.messages_are_slow && !client.messages.is_empty() {
+                all.push(Action::IsTold(c));
+            }
+            match client.ears {
+                Ears::Opening => all.push(Action::Subscribes(c)),
+                Ears::Cut => all.push(Action::Notices(c)),
+                Ears::Closed | Ears::Open => {}
+            }
+            if client.has_job_to_send() {
+                all.push(Action::Tidies(c));
+            }
+            for (s, spot) in client.spots.iter().enumerate() {
+                match spot.stage {
+                    Stage::Riding => all.push(Action::AsksAgain(c, s)),
+                    Stage::Holding(tenure) if tenure.rest <= 0 && tenure.ends > 0 => {
+                        self.ends_of(c, s, all);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if all.len() == before {
+            all.push(Action::Tick);
+        }
+    }
+
+    fn faults_of(&self, c: usize, client: &Client, all: &mut Vec<Action>) {
+        let Faults { lost, doubled, slow_requests, slow_messages, swapped, .. } = self.faults;
+        let Faults { pauses, cut, deafened, cancelled, crashes, .. } = self.faults;
+        let mut may = |count: u8, makes_sense: bool, action: Action| {
+            if count > 0 && makes_sense {
+                all.push(action);
+            }
+        };
+        let (sends, hears) = (!client.up.is_empty(), !client.messages.is_empty());
+        may(lost, hears, Action::Lose(c));
+        may(doubled, hears, Action::Double(c));
+        may(slow_requests, sends && !client.up_is_slow, Action::SlowRequests(c));
+        may(slow_messages, hears && !client.messages_are_slow, Action::SlowMessages(c));
+        may(swapped, client.up.len() > 1, Action::Swap(c));
+        let is_busy = !client.is_at_rest();
+        may(pauses, is_busy && !client.paused, Action::Pause(c));
+        may(cut, sends || !client.down.is_empty(), Action::Cut(c));
+        may(deafened, client.ears == Ears::Open && is_busy, Action::Deafen(c));
+        may(crashes, is_busy, Action::Crash(c));
+        for (s, spot) in client.spots.iter().enumerate() {
+            may(cancelled, spot.contends() && !client.paused, Action::Cancel(c, s));
+        }
+    }
+
+    fn spend(&mut self, action: Action) {
+        let fault = match action {
+            Action::Lose(_) => &mut self.faults.lost,
+            Action::Double(_) => &mut self.faults.doubled,
+            Action::SlowRequests(_) => &mut self.faults.slow_requests,
+            Action::SlowMessages(_) => &mut self.faults.slow_messages,
+            Action::Swap(_) => &mut self.faults.swapped,
+            Action::Pause(_) => &mut self.faults.pauses,
+            Action::Cut(_) => &mut self.faults.cut,
+            Action::Deafen(_) => &mut self.faults.deafened,
+            Action::Cancel(..) => &mut self.faults.cancelled,
+            Action::Crash(_) => &mut self.faults.crashes,
+            _ => return,
+        };
+        *fault -= 1;
+        self.faults.most -= 1;
+        self.idle = 0;
+        self.spent.any = true;
+        match action {
+            Action::Lose(_) => self.spent.lost = true,
+            Action::Double(_) | Action::Swap(_) => {}
+            _ => self.spent.rough = true,
+        }
+    }
+
+    /// Does one step, and judges what has come of it.
+    fn act(&mut self, action: Action, setting: &Setting, clock: Clock) -> Verdict {
+        self.spend(action);
+        let terms = setting.terms;
+        let mut verdict = Ok(());
+        match action {
+            Action::Comes(c, s) => self.driver(c, terms, clock).comes(s),
+            Action::Runs(c) => {
+                let request = self.clients[c].up.remove(0);
+                if self.clients[c].up.is_empty() {
+                    self.clients[c].up_is_slow = false;
+                }
+                verdict = self.run(request, terms, true);
+            }
+            Action::RunsLate(stray) => {
+                let (request, _) = self.strays.remove(stray);
+                verdict = self.run(request, terms, false);
+            }
+            Action::IsAnswered(c) => {
+                let answer = self.clients[c].down.remove(0);
+                verdict = self.judge_answer(c, answer);
+                self.driver(c, terms, clock).answered(answer);
+            }
+            Action::IsTold(c) => {
+                let words = self.clients[c].messages.remove(0);
+                if self.clients[c].messages.is_empty() {
+                    self.clients[c].messages_are_slow = false;
+                }
+                self.driver(c, terms, clock).told(words);
+            }
+            Action::Subscribes(c) => self.driver(c, terms, clock).roused(Ears::Open),
+            Action::Notices(c) => self.driver(c, terms, clock).roused(Ears::Opening),
+            Action::AsksAgain(c, s) => self.driver(c, terms, clock).rode_out(s),
+            Action::Tidies(c) => self.driver(c, terms, clock).tidy(),
+            Action::GivesBack(c, s) => self.driver(c, terms, clock).gives_back(s),
+            Action::HandsOn(c, s) => self.driver(c, terms, clock).hands_on(s),
+            Action::Exchanges(c, s) => self.driver(c, terms, clock).exchanges(s),
+            Action::Tick => verdict = self.tick(terms, clock),
+            Action::Lose(c) => drop(self.clients[c].messages.remove(0)),
+            Action::Double(c) => {
+                let again = self.clients[c].messages[0].clone();
+                self.clients[c].messages.push(again);
+            }
+            Action::SlowRequests(c) => self.clients[c].up_is_slow = true,
+            Action::SlowMessages(c) => self.clients[c].messages_are_slow = true,
+            Action::Swap(c) => self.clients[c].up.swap(0, 1),
+            Action::Pause(c) => self.clients[c].paused = true,
+            Action::GoOn(c) => {
+                self.clients[c].paused = false;
+                self.driver(c, terms, clock).looks_at_the_clock();
+            }
+            Action::Cut(c) => {
+                let strays = self.driver(c, terms, clock).cut();
+                self.strays.extend(strays.into_iter().map(|request| (request, STRAY)));
+            }
+            Action::Deafen(c) => {
+                self.clients[c].messages.clear();
+                self.clients[c].ears = Ears::Cut;
+            }
+            Action::Cancel(c, s) => self.driver(c, terms, clock).cancelled(s),
+            Action::Crash(c) => self.crash(c),
+        }
+        verdict?;
+        self.judge()?;
+        self.shrink();
+        Ok(())
+    }
+
+    fn driver(&mut self, c: usize, terms: Terms, clock: Clock) -> Driver<'_> {
+        Driver { client: &mut self.clients[c], terms, clock }
+    }
+
+    fn crash(&mut self, c: usize) {
+        let client = &mut self.clients[c];
+        let unread = std::mem::take(&mut client.up);
+        *client = Client::new(client.number, client.spots.len(), 0);
+        client.gone = true;
+        self.strays.extend(unread.into_iter().map(|request| (request, STRAY)));
+    }
+
+    /// The server runs a script.
+    fn run(&mut self, request: Request, terms: Terms, answers: bool) -> Verdict {
+        let ears: Vec<_> =
+            self.clients.iter().map(|client| !client.gone && client.ears == Ears::Open).collect();
+        let mut call = Call::new(&mut self.server, terms, &ears);
+        let (client, answer) = client::run(request, &mut call);
+        let granted = std::mem::take(&mut call.granted);
+        for (to, words) in call.messages() {
+            if ears[usize::from(to)] {
+                self.clients[usize::from(to)].messages.push(words);
+            }
+        }
+        if answers {
+            self.clients[usize::from(client)].down.push(answer);
+        }
+        granted.into_iter().try_for_each(|(field, place)| self.judge_order(field, place))
+    }
+
+    fn tick(&mut self, terms: Terms, clock: Clock) -> Verdict {
+        let calm = self.clients.iter().all(|client| {
+            !client.paused && !client.up_is_slow && !client.messages_are_slow
+        });
+        let waits = self.clients.iter().any(Client::contends);
+        let idle = self.server.lock.is_none() && waits && calm && self.strays.is_empty();
+        self.idle = if idle { self.idle + 1 } else { 0 };
+        self.judge_idle()?;
+        self.judge_remains()?;
+        self.server.tick();
+        self.clients.iter_mut().filter(|client| !client.gone).for_each(Client::tick);
+        for (request, left) in &mut self.strays {
+            tick_request(request);
+            *left -= 1;
+        }
+        self.strays.retain(|(_, left)| *left > 0);
+        for c in 0..self.clients.len() {
+            if !self.clients[c].gone && !self.clients[c].paused {
+                self.driver(c, terms, clock).looks_at_the_clock();
+            }
+        }
+        Ok(())
+    }
+
+    /// At no time do two believe that they hold the lock.
+    fn judge(&self) -> Verdict {
+        let holders: usize = self.clients.iter().map(Client::believes).sum();
+        if holders > 1 { Err(format!("{holders} hold the lock")) } else { Ok(()) }
+    }
+
+    /// While nothing worse happens than messages lost or doubled, each is let in at its place.
+    fn judge_order(&self, field: Field, place: u8) -> Verdict {
+        if self.spent.rough {
+            return Ok(());
+        }
+        for client in &self.clients {
+            for spot in client.spots.iter().filter(|spot| spot.contends()) {
+                let Some(line) = &spot.line else { continue };
+                if line.place > 0 && line.place < place && client.field(line.id) != field {
+                    let passed = client.field(line.id);
+                    return Err(format!("{} passes {}", told(field), told(passed)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who had a place has it again, whatever happened to its request.
+    fn judge_answer(&self, c: usize, answer: client::Answer) -> Verdict {
+        let client::Answer::Acquired { id, reply: server::Reply::Waits { place, .. }, .. } = answer
+        else {
+            return Ok(());
+        };
+        let lines = || {
+            let spots = self.clients.iter().flat_map(|client| {
+                client.spots.iter().filter(|spot| spot.contends()).map(move |spot| (client, spot))
+            });
+            spots.filter_map(|(client, spot)| Some((client.number, spot.line.as_ref()?)))
+        };
+        let me = |(number, line): &(u8, &client::Known)| usize::from(*number) == c && line.id == id;
+        let Some((_, own)) = lines().find(me) else { return Ok(()) };
+        let others = lines().filter(|line| !me(line) && line.1.place > 0);
+        for (number, other) in others {
+            if own.place > 0 && (own.place < other.place) != (place < other.place) {
+                let mine = Field { client: own_number(c), id };
+                let theirs = Field { client: number, id: other.id };
+                return Err(format!("{} and {} change places", told(mine), told(theirs)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody is left asleep while the lock is free.
+    fn judge_idle(&self) -> Verdict {
+        let bound = match self.spent {
+            Spent { any: false, .. } => 0,
+            // The dead cost one waiter_ttl, from when somebody near the front came by.
+            Spent { lost: false, .. } => TTL + 2,
+            Spent { lost: true, .. } => PARK + TTL + 2,
+        };
+        if self.idle > bound {
+            return Err(format!("for {} ticks the lock is free, and somebody waits", self.idle));
+        }
+        Ok(())
+    }
+
+    /// Whatever lies on the server is somebody's, and nothing is left in the end.
+    fn judge_remains(&self) -> Verdict {
+        let holder = self.server.lock.iter().map(|(field, _)| *field);
+        let fields = holder.chain(self.server.line.iter().map(|waiter| waiter.field));
+        for field in fields {
+            let client = &self.clients[usize::from(field.client)];
+            if !client.gone && !client.knows(field.id) {
+                return Err(format!("{} is on the server, and nobody knows it", told(field)));
+            }
+        }
+        let alive = || self.clients.iter().filter(|client| !client.gone);
+        let is_over = alive().all(Client::is_at_rest) && alive().count() == self.clients.len();
+        if is_over && self.strays.is_empty() && !self.server.is_clean() {
+            return Err("all have gone, and something is left on the server".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Gives places their lowest numbers in the same order, so that histories that differ in nothing else meet.
+    fn shrink(&mut self) {
+        let mut known = [false; 256];
+        self.places(|place| known[usize::from(*place)] = true);
+        let mut ranks = [0_u8; 256];
+        let (mut rank, mut before) = (0, 0);
+        for (place, _) in known.iter().enumerate().skip(1).filter(|(_, known)| **known) {
+            // What stands side by side stays so, with nothing in between.
+            rank += if place - before == 1 { 1 } else { 2 };
+            (ranks[place], before) = (rank, place);
+        }
+        self.places(|place| *place = ranks[usize::from(*place)]);
+        self.server.top = rank;
+    }
+
+    fn places(&mut self, mut change: impl FnMut(&mut u8)) {
+        change(&mut self.server.near);
+        self.server.line.iter_mut().for_each(|waiter| change(&mut waiter.place));
+        self.clients.iter_mut().for_each(|client| client.places(&mut change));
+        for (stray, _) in &mut self.strays {
+            if let Request::Acquire(wish) = stray {
+                change(&mut wish.had);
+            }
+        }
+    }
+}
+
+fn own_number(c: usize) -> u8 {
+    u8::try_from(c).expect("the world is small")
+}
+
+/// A client in words.
+fn called(client: usize) -> char {
+    char::from(b'A' + own_number(client))
+}
+
+/// An owner field in words.
+fn told(field: Field) -> String {
+    format!("{}{}", called(usize::from(field.client)), field.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::search::search;
+    use super::*;
+
+    const TERMS: Terms = Terms { window: 2, lease: 5, hold: 1, mutation: None };
+
+    fn settings() -> Vec<Setting> {
+        let none = Faults::default();
+        vec![
+            Setting {
+                name: "no fault",
+                clients: 3,
+                spots: 1,
+                callers: 1,
+                faults: none,
+                terms: TERMS,
+            },
+            Setting {
+                name: "no fault 2",
+                clients: 2,
+                spots: 2,
+                callers: 1,
+                faults: none,
+                terms: TERMS,
+            },
+            Setting {
+                name: "messages",
+                clients: 2,
+                spots: 2,
+                callers: 1,
+                faults: Faults { most: 2, lost: 2, doubled: 1, ..none },
+                terms: TERMS,
+            },
+            Setting {
+                name: "cut",
+                clients: 2,
+                spots: 1,
+                callers: 2,
+                faults: Faults { most: 1, cut: 1, cancelled: 1, crashes: 1, ..none },
+                terms: TERMS,
+            },
+        ]
+    }
+
+    #[test]
+    fn search_all() {
+        for setting in settings() {
+            let start = Instant::now();
+            let found = search(&setting);
+            println!("{}: {} states, {} steps, {:?}", setting.name, found.states, found.steps, start.elapsed());
+            if let Some(violation) = found.violation {
+                println!("{violation}");
+            }
+        }
+    }
+}
