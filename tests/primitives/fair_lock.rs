@@ -28,6 +28,11 @@ fn patient() -> Config {
     config.response_timeout(Duration::from_secs(2))
 }
 
+/// As [`patient`], but what a message has granted is confirmed within two seconds.
+fn confirming() -> Config {
+    patient().claim_timeout(Duration::from_secs(6))
+}
+
 async fn queue(admin: &Admin) -> Vec<String> {
     admin.cmd(&["ZRANGE", QUEUE, "0", "-1"]).await
 }
@@ -654,7 +659,7 @@ async fn a_fixed_lease_ends_and_the_next_is_let_in() {
 #[tokio::test]
 async fn a_lease_that_a_message_began_is_as_long_as_any() {
     let server = Server::start().await;
-    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let (admin, ours) = (server.admin().await, client_with(&server, confirming()).await);
     for lease in [Duration::from_millis(300), LONG * 2] {
         let guard = soon(ours.fair_lock("a").lock()).await.unwrap();
         let lock = ours.fair_lock("a").lease(lease);
@@ -838,7 +843,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
 async fn with_a_full_memory_it_is_renewed_given_back_and_granted_on() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let ours = client_with(&server, patient()).await;
+    let ours = client_with(&server, confirming()).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let next = next_in_queue(&ours, &admin).await;
     admin.config_set("maxmemory", "1").await;
