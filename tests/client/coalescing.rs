@@ -37,7 +37,7 @@ impl Stage {
     async fn set() -> Self {
         let server = Server::start().await;
         let proxy = Proxy::before(&server).await;
-        proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+        proxy.name_acquires();
         proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
         let config = Config::default().subscription_linger(Duration::from_millis(30));
         let client = comes_in(proxy.url(), config).await;
