@@ -233,9 +233,6 @@ impl Scene {
         if matches!(self, CloseBesideRenewals | CloseBesideRequests) {
             // So far away that much is on its way at any moment.
             client.way = (15 * MILLI, 18 * MILLI);
-        } else if self == BusyNeighbour {
-            // Whoever is farther away than the others let it pass has no turn beside one who is near.
-            client.way = (200_000, 800_000);
         } else if self != NestedDrops {
             let near = rng.u64(100_000..5 * MILLI);
             client.way = (near, near + rng.u64(1_000..MILLI));
