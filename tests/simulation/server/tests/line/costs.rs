@@ -241,7 +241,7 @@ return 1";
 /// The server's microseconds for an acquire and a release, in the quietest of many short rounds.
 fn pair_micros(name: &mut Name, mut pair: impl FnMut(&mut Name)) -> f64 {
     const PAIRS: u32 = 100;
-    let round = |name: &mut Name| {
+    let mut round = |name: &mut Name| {
         reset(name);
         (0..PAIRS).for_each(|_| pair(name));
         stats(name)["evalsha"].1 as f64 / f64::from(PAIRS)
