@@ -94,6 +94,14 @@ pub(super) struct Server {
     after_gap: bool,
 }
 
+/// Who was let in, from which place, and whether its client counted as alive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LetIn {
+    pub(super) field: Field,
+    pub(super) place: u8,
+    pub(super) lives: bool,
+}
+
 /// One call of a script: the server, and what it says to whom.
 pub(super) struct Call<'a> {
     server: &'a mut Server,
@@ -102,8 +110,7 @@ pub(super) struct Call<'a> {
     ears: &'a [bool],
     asker: Option<Field>,
     said: Vec<Word>,
-    /// Who was let in, and from which place.
-    pub(super) granted: Vec<(Field, u8)>,
+    pub(super) granted: Vec<LetIn>,
 }
 
 impl Server {
@@ -312,8 +319,9 @@ impl<'a> Call<'a> {
     fn grant(&mut self, rank: usize) {
         let client = self.server.line[rank].field.client;
         let life = self.server.lives[usize::from(client)].unwrap_or(Life { ends: 1, sign: 0 });
+        let lives = !self.is_silent(rank);
         let Waiter { field, place, .. } = self.leave(rank);
-        self.granted.push((field, place));
+        self.granted.push(LetIn { field, place, lives });
         if self.asker == Some(field) {
             self.server.lock = Some((field, self.terms.lease));
             return;
