@@ -399,7 +399,8 @@ impl Driver<'_> {
         let next = match &self.client.spots[spot].line {
             None => Next::Ask,
             Some(known) => {
-                let line = known.line(self.clock);
+                let mut line = known.line(self.clock);
+                line.open &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
                 let watching = self.is_watching(spot);
                 let listening = matches!(self.client.ears, Ears::Closed | Ears::Open | Ears::Cut);
                 line.next(self.clock.now, listening, watching, self.rules())
@@ -562,15 +563,9 @@ impl Driver<'_> {
                 self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
             }
             Reply::Waits { place, near } => {
-                let told = self.client.spots[spot].line.as_ref().and_then(|line| line.told);
                 let sent = self.clock.moment(sent);
                 let near = near && !self.is(Mutation::NearIsNotHeeded);
                 self.step(spot, Event::Waits { place: u64::from(place), near, sent });
-                if let (Some(line), true) =
-                    (&mut self.client.spots[spot].line, self.terms.is(Mutation::AnOldGrantOutlivesTheAnswer))
-                {
-                    line.told = line.told.or(told);
-                }
                 self.open_ears();
                 self.go_on(spot, None);
             }

@@ -305,13 +305,10 @@ impl<'a> Call<'a> {
                 break;
             }
             if self.is_silent(0) && !self.terms.is(Mutation::TheSilentAreGranted) {
-                let next = (0..self.server.line.len()).find(|rank| !self.is_silent(*rank));
-                if let Some(rank) = next.filter(|_| self.terms.is(Mutation::TheSilentArePassedOver)) {
-                    self.grant(rank);
-                }
                 break;
             }
-            self.grant(0);
+            let turned_round = self.terms.is(Mutation::TheLastComesFirst);
+            self.grant(if turned_round { self.server.line.len() - 1 } else { 0 });
         }
         self.watch();
     }
@@ -377,7 +374,7 @@ impl<'a> Call<'a> {
         }
         let asked = self.asked(rank);
         if let Some(asked) = asked {
-            let is_told = asked.last + TTL / 3 > 0 || self.terms.is(Mutation::TheSilentAreToldOnce);
+            let is_told = asked.last + TTL / 3 > 0;
             if is_told {
                 return asked.heard;
             }
