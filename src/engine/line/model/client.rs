@@ -46,7 +46,8 @@ impl Clock {
 
     /// The first tick that is not before this moment.
     fn ticks(self, moment: Instant) -> i8 {
-        let ticks = |duration: Duration| i8::try_from(duration.as_millis() / 300).unwrap_or(i8::MAX);
+        let ticks =
+            |duration: Duration| i8::try_from(duration.as_millis() / 300).unwrap_or(i8::MAX);
         match moment.checked_duration_since(self.now) {
             Some(ahead) => ticks(ahead + TICK - Duration::from_millis(1)),
             None => -ticks(self.now - moment),
@@ -124,12 +125,16 @@ pub(super) enum Stage {
     Free,
     /// Until then, or until something happens.
     Parked(i8),
-    Asking { old: Option<u8> },
+    Asking {
+        old: Option<u8>,
+    },
     /// Its request was not answered. It pauses before it asks again.
     Riding,
     Holding(Tenure),
     /// It gives back, and keeps the turn until that is answered.
-    Leaving { id: u8 },
+    Leaving {
+        id: u8,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -599,8 +604,11 @@ impl Driver<'_> {
     fn released(&mut self, id: u8) {
         let generation = self.client.generation;
         let once = self.is(Mutation::AGhostIsLookedForOnce);
-        for job in self.client.jobs.iter_mut().filter(|job| job.id == id && job.state == JobState::Sent) {
-            let settled = job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
+        for job in
+            self.client.jobs.iter_mut().filter(|job| job.id == id && job.state == JobState::Sent)
+        {
+            let settled =
+                job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
             // A job that is done is one that nobody asks for any more.
             job.state = if settled || once { JobState::Sent } else { JobState::Resting };
         }

@@ -30,7 +30,8 @@ impl Seen {
     fn is_new(&mut self, world: &World) -> bool {
         self.bytes.0.clear();
         world.hash(&mut self.bytes);
-        !self.states.contains(self.bytes.0.as_slice()) && self.states.insert(self.bytes.0.as_slice().into())
+        !self.states.contains(self.bytes.0.as_slice())
+            && self.states.insert(self.bytes.0.as_slice().into())
     }
 }
 
@@ -112,7 +113,10 @@ fn event(world: &World, action: Action) -> String {
         Action::Comes(c, s) => format!("a caller of {} comes to its entry {s}", who(c)),
         Action::Runs(c) => format!("the server runs {}", request(world.clients[c].up[0])),
         Action::RunsLate(stray) => {
-            format!("of a connection that was lost, the server runs {}", request(world.strays[stray].0))
+            format!(
+                "of a connection that was lost, the server runs {}",
+                request(world.strays[stray].0)
+            )
         }
         Action::IsAnswered(c) => format!("{} is answered: {:?}", who(c), world.clients[c].down[0]),
         Action::IsTold(c) => {
@@ -126,7 +130,9 @@ fn event(world: &World, action: Action) -> String {
         Action::HandsOn(c, _) => format!("{} hands on to its next caller", who(c)),
         Action::Exchanges(c, _) => format!("{} gives back and asks anew in one step", who(c)),
         Action::Tick => "a tick".to_owned(),
-        Action::Lose(c) => format!("{} never hears {}", who(c), words(&world.clients[c].messages[0])),
+        Action::Lose(c) => {
+            format!("{} never hears {}", who(c), words(&world.clients[c].messages[0]))
+        }
         Action::Double(c) => {
             format!("{} will hear twice {}", who(c), words(&world.clients[c].messages[0]))
         }
@@ -146,7 +152,8 @@ fn event(world: &World, action: Action) -> String {
 fn request(request: Request) -> String {
     match request {
         Request::Acquire(wish) => {
-            let old = wish.old.map_or(String::new(), |old| format!(", which gives back {}", told(old)));
+            let old =
+                wish.old.map_or(String::new(), |old| format!(", which gives back {}", told(old)));
             format!("acquire {} with a sign of {}{old}", told(wish.field), wish.sign)
         }
         Request::Release { field } => format!("release {}", told(field)),
@@ -181,7 +188,8 @@ fn state(world: &World) -> String {
     text.push(']');
     for (c, client) in world.clients.iter().enumerate() {
         for spot in &client.spots {
-            let line = spot.line.as_ref().map(|line| told(client.field(line.id))).unwrap_or_default();
+            let line =
+                spot.line.as_ref().map(|line| told(client.field(line.id))).unwrap_or_default();
             let stage = match spot.stage {
                 Stage::Free => continue,
                 Stage::Parked(until) => format!("waits as {line} until {until}"),

@@ -67,6 +67,8 @@ pub(super) struct Wish {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) window: usize,
+    /// The window is of so many clients, however many entries each has in it.
+    pub(super) by_client: bool,
     pub(super) lease: i8,
     /// For how long a holder holds at the most.
     pub(super) hold: i8,
@@ -200,7 +202,9 @@ impl<'a> Call<'a> {
             None => Reply::Granted,
             Some(rank) => {
                 let place = self.server.line[rank].place;
-                Reply::Waits { place, near: rank < self.terms.window }
+                let is_within = rank < self.terms.window;
+                let near = is_within || self.terms.by_client && place <= self.server.near;
+                Reply::Waits { place, near }
             }
         }
     }
@@ -332,7 +336,8 @@ impl<'a> Call<'a> {
         if self.terms.is(Mutation::AnotherIsTold)
             && let Some(next) = self.server.line.first()
         {
-            let sign = self.server.lives[usize::from(next.field.client)].map_or(0, |life| life.sign);
+            let sign =
+                self.server.lives[usize::from(next.field.client)].map_or(0, |life| life.sign);
             told = Word::Granted { field: next.field, sign };
         }
         self.said.push(told);
@@ -342,6 +347,7 @@ impl<'a> Call<'a> {
     fn watch(&mut self) {
         let (mut awake, mut rank) = (0, 0);
         let window = self.terms.window;
+        let mut counted = vec![false; self.ears.len()];
         while awake < window && rank < self.server.line.len() {
             if rank >= window && self.terms.is(Mutation::NobodyIsToldForTheDeaf) {
                 break;
@@ -350,7 +356,11 @@ impl<'a> Call<'a> {
                 self.leave(rank);
                 continue;
             }
-            awake += usize::from(self.wake(rank));
+            let client = usize::from(self.server.line[rank].field.client);
+            if self.wake(rank) && !(self.terms.by_client && counted[client]) {
+                counted[client] = true;
+                awake += 1;
+            }
             self.server.near = self.server.near.max(self.server.line[rank].place);
             rank += 1;
         }
