@@ -412,6 +412,24 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
+    /// What it has got is being given back in the background: with it, two would hold the lock.
+    #[test]
+    fn a_grant_for_a_request_without_an_answer_is_not_taken() {
+        for told_first in [true, false] {
+            let mut play = Play::waiting(true);
+            let before = play.now;
+            play.hears(Event::Asked);
+            if told_first {
+                play.told(7, before);
+            }
+            play.hears(Event::Unanswered);
+            if !told_first {
+                play.told(7, before);
+            }
+            assert_eq!(play.next(), Next::Ask);
+        }
+    }
+
     #[test]
     fn without_a_line_a_contender_asks_when_the_holder_has_to_have_ended() {
         let mut play = Play::new();

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use super::client::{Clock, Request, Stage};
 use super::server::Word;
@@ -19,11 +19,10 @@ pub(super) struct Found {
 /// How a state was reached: from which one, and by what.
 type Way = Option<(u32, Action)>;
 
-/// A state that was seen is remembered by 128 bits: two that share them are not to be expected in the life of the
-/// universe.
+/// The states that were seen, each as the bytes that it hashes.
 #[derive(Default)]
 struct Seen {
-    hashes: HashSet<u128>,
+    states: HashSet<Box<[u8]>>,
     bytes: Bytes,
 }
 
@@ -31,13 +30,8 @@ impl Seen {
     fn is_new(&mut self, world: &World) -> bool {
         self.bytes.0.clear();
         world.hash(&mut self.bytes);
-        let half = |salt: u64| {
-            let mut hasher = DefaultHasher::new();
-            hasher.write_u64(salt);
-            hasher.write(&self.bytes.0);
-            u128::from(hasher.finish())
-        };
-        self.hashes.insert(half(1) << 64 | half(2))
+        !self.states.contains(self.bytes.0.as_slice())
+            && self.states.insert(self.bytes.0.as_slice().into())
     }
 }
 
@@ -61,7 +55,7 @@ impl Hasher for Bytes {
     }
 
     fn finish(&self) -> u64 {
-        unreachable!("the bytes are hashed later")
+        unreachable!("the bytes are what is wanted")
     }
 }
 
@@ -143,6 +137,7 @@ fn event(world: &World, action: Action) -> String {
             format!("{} will hear twice {}", who(c), words(&world.clients[c].messages[0]))
         }
         Action::SlowRequests(c) => format!("the requests of {} become slow", who(c)),
+        Action::SlowAnswers(c) => format!("the answers to {} become slow", who(c)),
         Action::SlowMessages(c) => format!("the messages to {} become slow", who(c)),
         Action::Swap(c) => format!("a request of {} overtakes another", who(c)),
         Action::Pause(c) => format!("{} stands still", who(c)),
