@@ -17,6 +17,8 @@ pub(crate) enum Attempt {
     Waits {
         place: u64,
         near: bool,
+        /// As of [`Self::Held`].
+        ttl: Option<Duration>,
     },
     /// Held by somebody else for so long, and we stand in no line; `None`: the key has no TTL.
     Held(Option<Duration>),
@@ -143,7 +145,7 @@ impl Claim<'_> {
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));
                 Err(Fault::Closed)
             }
-            Ok(Acquired::Waits { place, near, .. }) => Ok(Attempt::Waits { place, near }),
+            Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Contended) if self.acquire.old.is_some() => Ok(Attempt::GaveWay),
             Ok(Acquired::Contended) => Ok(Attempt::Contended),

@@ -189,7 +189,8 @@ impl Line {
                     self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
                 }
             }
-            Event::Stirred if self.is_far() => {}
+            // What happens while a request is on its way may be newer than the answer to it.
+            Event::Stirred if self.is_far() && !self.open => {}
             Event::Stirred | Event::Roused => self.ask_by(now),
         }
     }
@@ -437,6 +438,16 @@ mod tests {
         play.hears(Event::Held { again: SECOND, sent: play.now });
         assert_eq!(play.parks_for(), SECOND);
         play.hears(Event::Stirred);
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    /// Without a line, a message to everybody is all that is ever heard of a release.
+    #[test]
+    fn what_is_told_to_all_before_the_answer_is_not_missed() {
+        let mut play = Play::new();
+        play.hears(Event::Asked);
+        play.hears(Event::Stirred);
+        play.hears(Event::Held { again: SECOND, sent: play.now });
         assert_eq!(play.next(), Next::Ask);
     }
 

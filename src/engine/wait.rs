@@ -309,10 +309,9 @@ impl<'a> Caller<'a> {
         let answer = self.attempt(entry, acquire, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
-            Ok(Attempt::Waits { place, near }) => Event::Waits { place: *place, near: *near, sent },
-            // In Redisson's line nobody is told how far from the front it is.
-            Ok(Attempt::Held(_)) if entry.keys.waits_alone() => {
-                Event::Waits { place: 0, near: true, sent }
+            Ok(Attempt::Waits { place, near, ttl }) => {
+                warn_of_eternity(entry, *ttl);
+                Event::Waits { place: *place, near: *near, sent }
             }
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
             Ok(Attempt::GaveWay | Attempt::Contended) => {
@@ -326,10 +325,7 @@ impl<'a> Caller<'a> {
     }
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
-        if ttl.is_none() {
-            let name = entry.keys.name();
-            tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
-        }
+        warn_of_eternity(entry, ttl);
         let most = self.engine.config.max_park;
         // A little later than the expiry, and not all clients in the same moment.
         let grace = Duration::from_micros(fastrand::u64(1_000..=5_000));
@@ -420,6 +416,13 @@ impl<'a> Caller<'a> {
     fn holder(&self) -> Holder {
         let Wish { owner, lease, .. } = self.wish;
         Holder { owner, asked_by: OwnerId::current(), lease }
+    }
+}
+
+fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
+    if ttl.is_none() {
+        let name = entry.keys.name();
+        tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
     }
 }
 

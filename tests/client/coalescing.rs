@@ -21,10 +21,10 @@ const SOON: Duration = Duration::from_secs(10);
 const MANY: usize = 20;
 
 /// Numbers of keys, as they stand in a call: of one acquire, and of the acquires and releases that fly together.
-const ONE_ACQUIRE: &str = "\r\n$1\r\n3\r\n";
-const ONE_RELEASE: &str = "\r\n$1\r\n2\r\n";
+const ONE_ACQUIRE: &str = "\r\n$1\r\n4\r\n";
+const ONE_RELEASE: &str = "\r\n$1\r\n4\r\n";
 const OTHER_ACQUIRES: &str = "\r\n$2\r\n39\r\n";
-const OTHER_RELEASES: &str = "\r\n$2\r\n38\r\n";
+const OTHER_RELEASES: &str = "\r\n$2\r\n58\r\n";
 
 struct Stage {
     client: Client,

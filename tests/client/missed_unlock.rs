@@ -186,7 +186,8 @@ async fn a_client_that_may_not_listen_does_not_wait_for_the_dead() {
 
 #[tokio::test]
 async fn a_client_whose_subscription_is_not_acknowledged_does_not_wait_for_the_dead() {
-    let (server, proxy, sleepy) = sleepy().await;
+    let (server, proxy, _) = sleepy().await;
+    let sleepy = comes_in(proxy.url(), impatient()).await;
     let admin = server.admin().await;
     somebody_died_in_line(&admin).await;
     let never = proxy.command("SUBSCRIBE").about(&channel("a")).hold_request();
@@ -215,7 +216,8 @@ async fn the_callers_of_a_client_that_may_not_listen_do_not_give_their_lock_to_t
 
 #[tokio::test]
 async fn a_release_while_the_subscriber_stays_without_a_connection() {
-    let (server, proxy, sleepy) = sleepy().await;
+    let (server, proxy, _) = sleepy().await;
+    let sleepy = comes_in(proxy.url(), impatient()).await;
     let guard = held(&client(&server).await, "a").await;
     let waiter = wait(&sleepy, "a");
     let admin = server.admin().await;

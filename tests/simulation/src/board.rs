@@ -65,6 +65,8 @@ pub struct Terms {
     pub lock: String,
     pub owner: String,
     pub lease: Duration,
+    /// What a message grants lasts no longer than this.
+    pub claim: Duration,
     /// It is not renewed.
     pub fixed: bool,
     /// How fast its process' clock goes.
@@ -366,10 +368,10 @@ impl Board {
         (id, confirmed)
     }
 
-    /// What is handed on within a client is not near its deadline: a third of its lease is left.
+    /// What is handed on within a client is not near its deadline: a third of the lease that it began with is left.
     fn handed_on(&mut self, terms: &Terms, left: Duration) {
         let is_turn = terms.turns && !terms.token.is_multiple_of(1024) && terms.confirmed.is_none();
-        if is_turn && left + Duration::from_nanos(SLACK) < terms.lease / 3 {
+        if is_turn && left + Duration::from_nanos(SLACK) < terms.lease.min(terms.claim) / 3 {
             let what = format!("{} has {left:?} of {:?}", terms.owner, terms.lease);
             self.wrong("handed on near its deadline", what);
         }

@@ -194,6 +194,7 @@ impl Home {
                 lock: self.plan.names[*name].text.clone(),
                 owner: wanted.owner.clone(),
                 lease: wanted.lease.unwrap_or(self.setup().watchdog),
+                claim: self.setup().claim,
                 fixed: wanted.lease.is_some() || self.setup().max_hold,
                 rate: self.setup().rate,
                 queued: wanted.queued,
