@@ -12,15 +12,14 @@ use crate::switch::Switch;
 use crate::verdict::Tally;
 
 const SCRIPTS: [(&str, &str); 9] = [
-    ("acquire", include_str!("../../lua/lock/acquire.lua")),
-    ("exchange", include_str!("../../lua/lock/exchange.lua")),
-    ("release", include_str!("../../lua/lock/release.lua")),
+    ("acquire", include_str!("../../lua/line/acquire.lua")),
+    ("exchange", include_str!("../../lua/line/acquire.lua")),
+    ("release", include_str!("../../lua/line/release_all.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),
-    ("leave_line", include_str!("../../lua/lock/leave_line.lua")),
-    ("enter the queue", include_str!("../../lua/queue/acquire.lua")),
-    ("leave the queue", include_str!("../../lua/queue/release.lua")),
-    ("renew in the queue", include_str!("../../lua/queue/renew.lua")),
+    ("enter the queue", include_str!("../../lua/line/acquire.lua")),
+    ("leave the queue", include_str!("../../lua/line/release.lua")),
+    ("renew in the queue", include_str!("../../lua/line/renew.lua")),
 ];
 
 /// Faults that are over after their time, each as a task.

@@ -5,9 +5,14 @@ local kind, capacity, is_set = 'lock', 1, false
 local lock, line, notes, channel
 local used
 
--- A newcomer to a lock may stand in line even if the memory is full: the alternative is that it never gets it.
-local function check_writable()
-  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
+-- As in zset.lua, but for one thing: who comes to a lock that is held may stand in line though the memory is full. The
+-- alternative is that it never gets it.
+local function check_writable(is_newcomer)
+  if is_newcomer and used == 0 then
+    redis.call('zadd', line, 'XX', 0, 'parklock:nobody')
+  else
+    redis.call('hdel', lock, 'parklock:nobody')
+  end
 end
 
 local function open_holders(noted)

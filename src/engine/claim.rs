@@ -13,7 +13,10 @@ use crate::wire::{Acquire, Acquired, Fault, Landed};
 pub(crate) enum Attempt {
     Granted(Grant),
     /// We stand in the line at this place; `near`: at its front.
-    Waits { place: u64, near: bool },
+    Waits {
+        place: u64,
+        near: bool,
+    },
     /// Held by somebody else for so long, and we stand in no line; `None`: the key has no TTL.
     Held(Option<Duration>),
     /// Given back for the others, which go first.

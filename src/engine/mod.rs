@@ -415,13 +415,18 @@ impl Listener {
     /// A message to everybody: somebody used force, or found that a lock was lost.
     fn hear_of_all(&self, channel: &str, message: &[u8]) {
         let is_anothers = publisher(message) != self.client.as_bytes();
+        let names_holders = message.contains(&b' ');
         for entry in self.table.all_of(channel) {
             entry.step(Event::Stirred, self.rules);
-            let is_doubtful = is_anothers && !entry.keys.is_shared();
-            if let Some(tenure) = entry.tenure().filter(|_| is_doubtful) {
+            // Redisson's channels tell of every release. Of what several hold, that says nothing to the others.
+            let is_doubtful = !entry.keys.is_shared() || entry.keys.has_line();
+            if let Some(tenure) =
+                entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
+            {
                 self.timetable.hasten(&tenure);
             }
         }
+        self.hear_words(channel, message);
     }
 }
 

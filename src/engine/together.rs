@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::claim::{AttemptAll, attempt_all};
-use crate::engine::wait::{Contender, Patience};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Holder, Lease};
+use crate::engine::wait::{Contender, Patience};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::owner::OwnerId;

@@ -434,11 +434,11 @@ impl<'a> Caller<'a> {
         let answer = self.attempt(entry, acquire, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
-            Ok(Attempt::Waits { place, near }) => {
-                Event::Waits { place: *place, near: *near, sent }
-            }
+            Ok(Attempt::Waits { place, near }) => Event::Waits { place: *place, near: *near, sent },
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
-            Ok(Attempt::GaveWay | Attempt::Contended) => Event::Held { again: Duration::ZERO, sent },
+            Ok(Attempt::GaveWay | Attempt::Contended) => {
+                Event::Held { again: Duration::ZERO, sent }
+            }
             Err(fault) if fault.is_open() => Event::Unanswered,
             Err(_) => Event::Refused,
         };

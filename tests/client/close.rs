@@ -138,7 +138,7 @@ async fn an_unlock_on_its_way_survives_closing() {
 async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/lock/release.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
     let client = Client::connect(proxy.url()).await.unwrap();
     let mut guards = Vec::new();
     for number in 0..50 {
@@ -169,7 +169,7 @@ async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() 
 async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/lock/release.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
     let config = Config::default().response_timeout(RESPONSE);
     let client = Client::connect_with(proxy.url(), config).await.unwrap();
     let guards = [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];
@@ -186,7 +186,7 @@ async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
 
 /// Five calls that travelled together and were dropped before the server's answer came back. Somebody else holds `0`.
 async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
-    proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     // The first of the six travels alone, and finds that it is held: nothing has to be given back for it.
     let held = proxy.script("acquire").nth(2).hold_reply();
     let attempt = |number: usize| {

@@ -37,8 +37,8 @@ impl Stage {
     async fn set() -> Self {
         let server = Server::start().await;
         let proxy = Proxy::before(&server).await;
-        proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
-        proxy.name_script("release", include_str!("../../lua/lock/release.lua"));
+        proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+        proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
         let config = Config::default().subscription_linger(Duration::from_millis(30));
         let client = comes_in(proxy.url(), config).await;
         Self { client, admin: server.admin().await, proxy, server }

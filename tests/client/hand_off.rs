@@ -49,8 +49,8 @@ async fn connect(url: &str, config: Config) -> Client {
 /// A proxy that knows the scripts of whoever connects through it.
 async fn proxy(server: &Server) -> Proxy {
     let proxy = Proxy::before(server).await;
-    proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
-    proxy.name_script("exchange", include_str!("../../lua/lock/exchange.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_script("exchange", include_str!("../../lua/line/acquire.lua"));
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     proxy

@@ -61,7 +61,7 @@ async fn a_release_between_the_failed_attempt_and_the_acknowledged_subscription(
 #[tokio::test]
 async fn a_release_while_the_waiters_look_again_is_on_its_way() {
     let (server, proxy, sleepy) = sleepy().await;
-    proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let guard = held(&client(&server).await, "a").await;
     let late = proxy.script("acquire").nth(2).hold_reply();
     let waiter = wait(&sleepy, "a");
@@ -306,7 +306,7 @@ async fn a_lock_of_the_same_name_in_another_database_wakes_nobody() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let of = async |url: String, database: u8| {
         let url = format!("{url}/{database}");
         Client::connect_with(url, sleeper()).await.expect("the server is there")

@@ -26,13 +26,13 @@ pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 const SCRIPTS: [(&str, &str); 7] = [
-    ("acquire", include_str!("../../lua/lock/acquire.lua")),
-    ("exchange", include_str!("../../lua/lock/exchange.lua")),
+    ("acquire", include_str!("../../lua/line/acquire.lua")),
+    ("exchange", include_str!("../../lua/line/acquire.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),
-    ("release", include_str!("../../lua/lock/release.lua")),
+    ("release", include_str!("../../lua/line/release_all.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("status", include_str!("../../lua/lock/status.lua")),
-    ("force_unlock", include_str!("../../lua/lock/force_unlock.lua")),
+    ("force_unlock", include_str!("../../lua/line/force_unlock.lua")),
 ];
 
 /// No lease ends and no park ends by itself while a test runs.

@@ -232,8 +232,8 @@ async fn the_next_holder_has_it_without_asking() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
-    proxy.name_script("renew", include_str!("../../lua/queue/renew.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_script("renew", include_str!("../../lua/line/renew.lua"));
     let ours = client_with(&server, patient()).await;
     let theirs = comes_in(proxy.url(), patient()).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
@@ -323,7 +323,7 @@ async fn a_grant_that_comes_too_late_is_not_believed() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let theirs = Client::connect(proxy.url()).await.unwrap();
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let mut late = next_in_queue(&theirs, &admin).await;
@@ -374,7 +374,7 @@ async fn an_acquire_without_an_answer_gives_up_its_place() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let theirs = Client::connect(proxy.url()).await.unwrap();
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let lost = proxy.script("acquire").nth(1).cut_after();
@@ -398,7 +398,7 @@ async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
     let server = Server::start().await;
     let ours = client(&server).await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let theirs = Client::connect(proxy.url()).await.unwrap();
     let _guard = ours.fair_lock("a").lock().await.unwrap();
     let lost = proxy.script("acquire").nth(1).cut_after();
@@ -412,7 +412,7 @@ async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
 async fn who_is_never_answered_gives_up_after_the_ride_out() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let config = quick().ride_out(Duration::from_secs(2));
     let theirs = comes_in(proxy.url(), config).await;
     let _lost = proxy.script("acquire").cut_after();
@@ -472,7 +472,7 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/queue/acquire.lua"));
+    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let config = Config::default().response_timeout(Duration::from_millis(500));
     let theirs = comes_in(proxy.url(), config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();

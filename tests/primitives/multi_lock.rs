@@ -25,8 +25,10 @@ const ABC: [&str; 3] = ["a", "b", "c"];
 /// The script as the server has it.
 const ACQUIRE_ALL: &str = concat!(
     include_str!("../../lua/lock/grant.lua"),
-    include_str!("../../lua/lock/take.lua"),
-    include_str!("../../lua/lock/acquire_all.lua"),
+    include_str!("../../lua/line/clock.lua"),
+    include_str!("../../lua/line/hash.lua"),
+    include_str!("../../lua/line/line.lua"),
+    include_str!("../../lua/line/acquire_all.lua"),
 );
 
 fn wait(lock: &MultiLock) -> JoinHandle<Result<MultiGuard, Error>> {
@@ -337,7 +339,7 @@ async fn a_refusal_in_the_middle_takes_none() {
 async fn a_lost_reply_gives_all_of_them_back() {
     let server = Server::start().await;
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
-    proxy.name_script("acquire_all", include_str!("../../lua/lock/acquire_all.lua"));
+    proxy.name_script("acquire_all", include_str!("../../lua/line/acquire_all.lua"));
     let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON);
     let client = comes_in(proxy.url(), config).await;
     let multi = client.multi_lock(ABC);
@@ -559,7 +561,7 @@ async fn a_lease_is_whole_however_slowly_the_others_came() {
     const LEASE: Duration = Duration::from_secs(4);
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire_all", include_str!("../../lua/lock/acquire_all.lua"));
+    proxy.name_script("acquire_all", include_str!("../../lua/line/acquire_all.lua"));
     let client = comes_in(proxy.url(), Config::default()).await;
     let holder = common::fixture::client(&server).await;
     let held = holder.lock("b").lock().await.unwrap();
@@ -817,7 +819,7 @@ async fn a_lease_is_whole_however_slow_the_other_server_was() {
     const LEASE: Duration = Duration::from_secs(4);
     let two = Two::set().await;
     let slow = Proxy::before(&two.servers[1]).await;
-    slow.name_script("acquire", include_str!("../../lua/lock/acquire.lua"));
+    slow.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
     let here = client(&two.servers[0]).await;
     let there = comes_in(slow.url(), Config::default()).await;
     let late = slow.script("acquire").first(1).delay_request(LEASE / 4, Duration::ZERO);

@@ -5,7 +5,7 @@
 //!
 //! ```ignore
 //! let proxy = Proxy::before(&server).await;
-//! proxy.name_script("acquire", include_str!("../lua/lock/acquire.lua"));
+//! proxy.name_script("acquire", include_str!("../lua/line/acquire.lua"));
 //! let lost = proxy.script("acquire").nth(1).cut_after();
 //! // .. the library, connected to proxy.url() ..
 //! lost.happened().await;

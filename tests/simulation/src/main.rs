@@ -37,6 +37,9 @@ use options::{Mode, Options};
 use plan::Plan;
 use world::World;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let options = match Options::read(&words) {

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use parklock_simulated_server::{Conn, Server, Version};
-use scripts::{ACQUIRE, RELEASE, Script};
+use scripts::{LOCK_RELEASE, Script, TAKE};
 
 const ROUND: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;
@@ -30,7 +30,7 @@ fn main() {
     println!("{}", processor());
     let mut server = Server::new(Version::Redis7_0);
     let conn = server.accept();
-    for script in [&ACQUIRE, &RELEASE] {
+    for script in [&TAKE, &LOCK_RELEASE] {
         ask(&mut server, conn, &script.by_text().arg(0).get_packed_command(), NOW);
     }
     let (acquire, release) = (acquire(), release());
@@ -69,16 +69,20 @@ fn ask(server: &mut Server, conn: Conn, request: &[u8], now: u64) -> Vec<u8> {
 }
 
 fn acquire() -> Vec<u8> {
-    let mut cmd = Script::by_hash(&ACQUIRE);
-    cmd.arg(3).arg("parklock:{lock}:tokens").arg("parklock:{lock}").arg("parklock:{lock}:line");
-    cmd.arg(NOW).arg(60_000).arg("client").arg(FIELD).arg(30_000).arg("wait");
+    let mut cmd = Script::by_hash(&TAKE);
+    cmd.arg(3).arg("lock:grants").arg("lock:{lock}").arg("lock_queue:{lock}");
+    cmd.arg(NOW).arg(FIELD).arg(30_000);
     cmd.get_packed_command()
 }
 
 fn release() -> Vec<u8> {
-    let mut cmd = Script::by_hash(&RELEASE);
-    cmd.arg(2).arg("parklock:{lock}").arg("parklock:{lock}:line");
-    cmd.arg("client").arg("line").arg(FIELD).arg("parklock:{lock}:channel");
+    let mut cmd = Script::by_hash(&LOCK_RELEASE);
+    cmd.arg(4)
+        .arg("lock:grants")
+        .arg("lock:{lock}")
+        .arg("lock_queue:{lock}")
+        .arg("lock_notes:{lock}");
+    cmd.arg(NOW).arg("client").arg(1000).arg(FIELD).arg("lock_channel:{lock}");
     cmd.get_packed_command()
 }
 

@@ -21,6 +21,13 @@ pub(super) fn hget(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
     Ok(hash.and_then(|hash| hash.get(words[2])).map(owned).into())
 }
 
+pub(super) fn hmget(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let (keys, now) = there(state, caller);
+    let hash = keys.get::<Hash>(words[1], now)?;
+    let value = |field: &&[u8]| hash.and_then(|hash| hash.get(field)).map(owned).into();
+    Ok(Reply::Array(words[2..].iter().map(value).collect()))
+}
+
 pub(super) fn hdel(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     let (keys, now) = there(state, caller);
     let Some(hash) = keys.get_mut::<Hash>(words[1], now)? else { return Ok(Reply::Integer(0)) };

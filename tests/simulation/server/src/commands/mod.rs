@@ -104,6 +104,7 @@ static COMMANDS: &[Command] = commands! {
     "hincrby" 4 WRITE | GROWS, hash::hincrby;
     "hkeys" 2 0, hash::hkeys;
     "hlen" 2 0, hash::hlen;
+    "hmget" -3 0, hash::hmget;
     "hset" -4 WRITE | GROWS, hash::hset;
     "hvals" 2 0, hash::hvals;
     "incr" 2 WRITE | GROWS, string::incr;
@@ -138,6 +139,8 @@ static COMMANDS: &[Command] = commands! {
     "unsubscribe" -1 NO_SCRIPT | LOADING | SUBSCRIBED, pubsub::unsubscribe;
     "zadd" -4 WRITE | GROWS, zset::zadd;
     "zcard" 2 0, zset::zcard;
+    "zcount" 4 0, zset::zcount;
+    "zmscore" -3 0, zset::zmscore;
     "zrange" -4 0, zset::zrange;
     "zrem" -3 WRITE, zset::zrem;
     "zremrangebyscore" 4 WRITE, zset::zremrangebyscore;

@@ -116,6 +116,21 @@ pub(super) fn zscore(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
     Ok(zset.and_then(|zset| zset.score(words[2])).map_or(Reply::Nil, Reply::Double))
 }
 
+pub(super) fn zmscore(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let (keys, now) = there(state, caller);
+    let zset = keys.get::<Zset>(words[1], now)?;
+    let score = |member: &&[u8]| zset.and_then(|zset| zset.score(member));
+    let scores = words[2..].iter().map(score);
+    Ok(Reply::Array(scores.map(|score| score.map_or(Reply::Nil, Reply::Double)).collect()))
+}
+
+pub(super) fn zcount(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    let span = Span::parse(words[2], words[3], state.version)?;
+    let (keys, now) = there(state, caller);
+    let members = keys.get::<Zset>(words[1], now)?.map_or(&[][..], Zset::members);
+    Ok(Reply::count(members.iter().filter(|(_, score)| span.contains(*score)).count()))
+}
+
 pub(super) fn zrem(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     let (keys, now) = there(state, caller);
     let Some(zset) = keys.get_mut::<Zset>(words[1], now)? else { return Ok(Reply::Integer(0)) };

@@ -7,7 +7,8 @@ use fastrand::Rng;
 /// `keys | argv`, see [`words::fill`].
 type Shape = (&'static Script, &'static str);
 
-const QUEUE: &str = "tokens holders queue notes | floor kind capacity channel client patience";
+const LINE: &str = "tokens holders queue notes | floor kind capacity channel client patience";
+const LOCK: &str = "tokens lock line line_notes | floor lock 1 channel client patience";
 const FAIR: &str = "tokens fair fair_queue deadlines | floor kind 1 channel message patience";
 const RW: &str = "tokens rw unused readers | floor rw 1000000 channel client patience";
 const SEMAPHORE: &str =
@@ -17,12 +18,14 @@ const LATCH: &str = "tokens latch requests | floor latch 1 channel message patie
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
 fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
     vec![
-        (&s::QUEUE_ACQUIRE, QUEUE, "field part lease manner beneath place secret"),
-        (&s::QUEUE_RELEASE, QUEUE, "field"),
-        (&s::QUEUE_RENEW, QUEUE, "field lease"),
-        (&s::QUEUE_STATUS, QUEUE, ""),
-        (&s::QUEUE_FORCE_UNLOCK, QUEUE, ""),
-        (&s::QUEUE_RESIZE, QUEUE, "capacity"),
+        (&s::LINE_ACQUIRE, LINE, "field part lease manner beneath place secret old ttl"),
+        (&s::LINE_RELEASE, LINE, "field"),
+        (&s::LINE_RENEW, LINE, "field lease"),
+        (&s::LINE_STATUS, LINE, ""),
+        (&s::LINE_FORCE_UNLOCK, LINE, ""),
+        (&s::LINE_RESIZE, LINE, "capacity"),
+        (&s::LOCK_ACQUIRE, LOCK, "field 1 lease manner beneath place secret old ttl"),
+        (&s::LOCK_FORCE_UNLOCK, LOCK, ""),
         (&s::REDISSON_FAIR_ACQUIRE, FAIR, "field 1 lease manner beneath place secret"),
         (&s::REDISSON_FAIR_RELEASE, FAIR, "field"),
         (&s::REDISSON_FAIR_RENEW, FAIR, "field lease"),
@@ -58,19 +61,23 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
 
 fn locks() -> Vec<Shape> {
     vec![
-        (&s::ACQUIRE, "tokens (lock line)+ | floor patience client (field lease manner)+"),
-        (&s::ACQUIRE_ALL, "tokens (lock line)+ | floor patience client manner (field lease)+"),
+        (&s::TAKE, "tokens (lock line)+ | floor (field lease)+"),
         (
-            &s::EXCHANGE,
-            "tokens lock line | floor patience client field field lease manner channel message",
+            &s::LOCK_ACQUIRE_ALL,
+            "tokens (lock line line_notes)+ | floor client patience (field lease channel)+",
         ),
-        (&s::LEAVE_LINE, "(line)+ | client"),
+        (
+            &s::LOCK_RELEASE,
+            "tokens (lock line line_notes)+ | floor client patience (field channel)+",
+        ),
         (&s::COUNT, "lock | field count lease"),
-        (&s::RELEASE, "(lock)+ (line)+ | message whom (field channel)+"),
         (&s::RENEW, "(lock)+ | (field lease)+"),
         (&s::STATUS, "lock |"),
-        (&s::FORCE_UNLOCK, "lock | channel message"),
-        (&s::FENCED_ACQUIRE, "fenced (lock line)+ | floor patience client (field lease manner)+"),
+        (&s::REDISSON_LOCK_ACQUIRE, "tokens (lock)+ | floor (field lease)+"),
+        (&s::REDISSON_FENCED_ACQUIRE, "fenced (lock)+ | floor (field lease)+"),
+        (&s::REDISSON_LOCK_ACQUIRE_ALL, "tokens (lock)+ | floor (field lease)+"),
+        (&s::REDISSON_LOCK_RELEASE, "(lock)+ | message (field channel)+"),
+        (&s::REDISSON_LOCK_FORCE_UNLOCK, "lock | channel message"),
     ]
 }
 

@@ -59,15 +59,21 @@ const FIELDS: [&str; 5] = [
     "dddddddd-dddd-4ddd-8ddd-dddddddddddd:31",
 ];
 
-pub const CHANNELS: [&str; 4] =
-    ["channel:1", "channel:2", "channel:1:aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:1", "odd"];
+pub const CHANNELS: [&str; 5] = [
+    "channel:1",
+    "channel:2",
+    "channel:1:aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa",
+    "channel:1:aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:1",
+    "odd",
+];
 
 /// The roles of keys. Each has two names, one a family: what belongs together has the same number.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 21] = [
     "tokens",
     "fenced",
     "lock",
     "line",
+    "line_notes",
     "holders",
     "queue",
     "notes",
@@ -112,13 +118,14 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "key" => key(rng),
         "field" | "beneath" if kind == "field" || rng.bool() => pick(rng, &FIELDS).into(),
         "beneath" => String::new(),
+        "old" if rng.u8(..4) == 0 => pick(rng, &FIELDS).into(),
+        "old" => String::new(),
         "writer" => format!("{}:write", pick(rng, &FIELDS)),
         "client" => pick(rng, &["client:a", "client:b", "client:a", "client:b", ""]).into(),
         "floor" => floor(rng, now).to_string(),
         "lease" => pick(rng, &["1", "3", "10", "100", "1000", "30000", "86400000"]).into(),
         "patience" => pick(rng, &["2", "20", "500", "5000", "60000"]).into(),
-        "manner" => pick(rng, &["look", "wait", "wait", "insist", "overtake", "once"]).into(),
-        "whom" => pick(rng, &["all", "line", "line"]).into(),
+        "manner" => pick(rng, &["wait", "wait", "wait", "once"]).into(),
         "channel" => pick(rng, &CHANNELS).into(),
         "message" => pick(rng, &["free", "aaaaaaaa", "0", "1"]).into(),
         "kind" if rng.u8(..8) == 0 => pick(rng, &["fair", "rw", "semaphore"]).into(),

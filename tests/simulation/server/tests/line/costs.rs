@@ -1,0 +1,222 @@
+//! What the scripts cost a real server: commands, and time. The times are printed, with the processor's name.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::name::{ALL, Answer, Ask, FAIR, LOCK, Name, RW, part};
+use crate::really;
+
+/// What an `EVALSHA` may take at the most, in microseconds, however many wait or hold.
+const BOUND: u64 = 2_000;
+
+/// Calls and microseconds of each command since the last reset.
+fn stats(name: &mut Name) -> BTreeMap<String, (u64, u64)> {
+    let text = String::from_utf8(name.command(&["INFO", "commandstats"]).text).expect("a text");
+    let line = |line: &str| {
+        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+        let mut fields = rest.split(',').filter_map(|field| field.split_once('='));
+        let mut number = |name| fields.find(|(field, _)| *field == name)?.1.parse().ok();
+        Some((command.to_owned(), (number("calls")?, number("usec")?)))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn reset(name: &mut Name) {
+    name.command(&["CONFIG", "RESETSTAT"]);
+}
+
+/// The commands within the scripts that `work` runs.
+fn commands(name: &mut Name, work: impl FnOnce(&mut Name)) -> (u64, String) {
+    reset(name);
+    work(name);
+    let mut stats = stats(name);
+    // The clock is read once for each script, as the library's own floor.
+    let scripts = stats.remove("evalsha").expect("a script ran").0;
+    stats.retain(|command, _| !command.starts_with("config") && command != "info");
+    let count: u64 = stats.values().map(|(calls, _)| calls).sum();
+    let list = stats.iter().map(|(command, (calls, _))| format!("{command} {calls}"));
+    (count - scripts, list.collect::<Vec<_>>().join(", "))
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or("a processor that does not say its name".into(), |(_, name)| name.to_owned())
+}
+
+#[test]
+fn what_is_free_takes_five_commands_and_three() {
+    for (kind, part) in [(LOCK, 1), (FAIR, 1), (RW, ALL), (RW, 1), (("semaphore", 64), 3)] {
+        really(kind, |name| {
+            name.acquire("a:1", &crate::name::part(part));
+            name.release("a:1");
+            let ask = crate::name::part(part);
+            let (take, took) =
+                commands(name, |name| assert!(name.acquire("a:1", &ask).is_granted()));
+            let (give, gave) = commands(name, |name| assert!(name.release("a:1")));
+            println!(
+                "{kind:?}, {part}: {take} to take it ({took}), {give} to give it back ({gave}); one TIME each is ours"
+            );
+            let most = if kind == LOCK { (4, 2) } else { (5, 3) };
+            assert!(take <= most.0 && give <= most.1, "{kind:?}: {take} and {give}");
+        });
+    }
+}
+
+#[test]
+fn a_turn_from_client_to_client_costs_the_same_however_many_wait() {
+    let mut counts = Vec::new();
+    for crowd in [5, 50, 500] {
+        really(LOCK, |name| {
+            name.waiter_ttl = 60_000;
+            let field = |n: usize| format!("client{n}:1");
+            for n in 0..crowd {
+                name.lock(&field(n));
+            }
+            let (count, list) = commands(name, |name| {
+                for n in 0..crowd {
+                    assert!(name.release(&field(n)));
+                    name.lock(&field(n + crowd));
+                }
+            });
+            let turn = count as f64 / crowd as f64;
+            println!("{crowd} clients: {turn:.1} commands a turn ({list})");
+            counts.push(turn);
+        });
+    }
+    assert!(counts[2] < counts[0] * 1.3, "{counts:?}");
+}
+
+/// The middle one of the times of a script, and the longest.
+fn times(name: &mut Name, mut call: impl FnMut(&mut Name) -> bool) -> (u64, u64, usize) {
+    let mut times = Vec::new();
+    loop {
+        reset(name);
+        let goes_on = call(name);
+        let (calls, micros) = stats(name)["evalsha"];
+        assert_eq!(calls, 1);
+        times.push(micros);
+        if !goes_on {
+            break;
+        }
+    }
+    times.sort_unstable();
+    (times[times.len() / 2], times[times.len() - 1], times.len())
+}
+
+fn say(what: &str, (middle, longest, calls): (u64, u64, usize)) {
+    println!("{}: {what}: {calls} calls, middle {middle} us, longest {longest} us", processor());
+    assert!(middle < BOUND, "{what}: {middle} us");
+}
+
+#[test]
+fn ten_thousand_readers_are_let_in_by_short_calls() {
+    const READERS: usize = 10_000;
+    really(RW, |name| {
+        name.waiter_ttl = 600_000;
+        name.lock("w:1");
+        for n in 0..READERS {
+            name.acquire(&format!("r{n}:1"), &part(1));
+        }
+        let mut calls = 0;
+        let let_in = times(name, |name| {
+            if calls == 0 {
+                name.release("w:1");
+            } else {
+                // Whoever was told to look.
+                name.acquire(&format!("r{}:1", calls * 65 - 1), &part(1));
+            }
+            calls += 1;
+            name.number(&["ZCARD", "lock_queue:{a}"]) > 0
+        });
+        say("10,000 readers let in", let_in);
+        assert!(let_in.2 < READERS / 50, "64 a call: {let_in:?}");
+        assert_eq!(name.status()[1], READERS as i64);
+        let mut left = 100;
+        let releases = times(name, |name| {
+            left -= 1;
+            assert!(name.release(&format!("r{left}:1")));
+            left > 0
+        });
+        say("one of 10,000 readers leaves", releases);
+    });
+}
+
+#[test]
+fn ten_thousand_writers_hand_over_by_short_calls() {
+    const WRITERS: usize = 10_000;
+    really(RW, |name| {
+        name.waiter_ttl = 600_000;
+        for n in 0..WRITERS {
+            name.lock(&format!("w{n}:1"));
+        }
+        let mut n = 0;
+        let releases = times(name, |name| {
+            assert!(name.release(&format!("w{n}:1")));
+            n += 1;
+            n < 200
+        });
+        say("a writer leaves 10,000 writers", releases);
+        let mut n = 0;
+        let signs = times(name, |name| {
+            name.lock("w205:1");
+            n += 1;
+            n < 100
+        });
+        say("a sign of life among 10,000 writers", signs);
+    });
+}
+
+#[test]
+fn a_hundred_thousand_permits_of_the_dead_are_taken_away_by_short_calls() {
+    const PERMITS: usize = 100_000;
+    really(("semaphore", 1), |name| {
+        name.capacity = PERMITS as u32;
+        // As a hundred thousand acquires leave it whose leases are over.
+        let over = name.stage.time(name.boss) / 1000 - 1000;
+        for chunk in 0..100 {
+            let mut words = vec!["ZADD".to_owned(), "lock:{a}".to_owned()];
+            for n in 0..1000 {
+                words.extend([over.to_string(), format!("dead{chunk}:{n}")]);
+            }
+            name.stage.ask(name.boss, &words);
+        }
+        let used = (PERMITS as i64 - (1 << 52)).to_string();
+        name.command(&["ZADD", "lock:{a}", &used, &format!("#semaphore {PERMITS}")]);
+        name.command(&["PEXPIRE", "lock:{a}", "600000"]);
+        let mut n = 0;
+        let acquires = times(name, |name| {
+            let answer = name.acquire(&format!("a:{n}"), &part(1));
+            assert!(answer.is_granted(), "{answer:?}");
+            n += 1;
+            n < 300
+        });
+        say("a permit beside 100,000 of the dead", acquires);
+        let mut n = 0;
+        let statuses = times(name, |name| {
+            name.status();
+            n += 1;
+            n < 100
+        });
+        say("status beside 100,000 of the dead", statuses);
+    });
+}
+
+/// A reader among others, and one that asks for what is held.
+#[test]
+fn beside_others_a_part_takes_few_commands() {
+    really(RW, |name| {
+        name.acquire("a:1", &part(1));
+        let (take, took) = commands(name, |name| {
+            assert!(matches!(name.acquire("b:1", &part(1)), Answer::Granted { .. }));
+        });
+        let (give, gave) = commands(name, |name| assert!(name.release("b:1")));
+        println!("a reader beside another: {take} ({took}) and {give} ({gave})");
+        assert!(take <= 7 && give <= 3);
+        let ask = Ask { part: ALL, ..Ask::default() };
+        let (line_up, list) = commands(name, |name| _ = name.acquire("w:1", &ask));
+        println!("a writer lines up: {line_up} ({list})");
+        let (sign, list) = commands(name, |name| _ = name.acquire("w:1", &ask));
+        println!("a sign of life: {sign} ({list})");
+    });
+}

@@ -1,0 +1,292 @@
+//! Those who wait and have died, or only seem to have.
+
+use std::time::{Duration, Instant};
+
+use crate::name::{Ask, FAIR, LOCK, Name, RW, WAITER_TTL, once};
+use crate::{everywhere, in_virtual_time, really};
+
+const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
+const THIRD: u64 = WAITER_TTL / 3;
+
+/// The living look three times per `waiter_ttl` for so many times. How many ms pass until the last of them is let in.
+fn until_granted(name: &mut Name, living: &[&str]) -> u64 {
+    for look in 1..100 {
+        name.pass(THIRD);
+        for field in living {
+            if name.lock(field).is_granted() {
+                return look * THIRD;
+            }
+        }
+    }
+    panic!("nobody is ever let in");
+}
+
+#[test]
+fn a_silent_head_is_asked_blocks_the_line_and_is_put_out() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let listener = name.listener("abc");
+            name.lock("a:1");
+            name.lock("b:1"); // dies
+            name.lock("c:1");
+            // Who waits behind it lives, and so nothing is a stall.
+            for _ in 0..4 {
+                name.pass(THIRD);
+                assert!(name.lock("c:1").is_near());
+            }
+            assert_eq!(name.words(listener).first().map(String::as_str), Some("b:1!"), "{kind:?}");
+            name.release("a:1");
+            let words = name.words(listener);
+            assert!(!words.iter().any(|word| word.starts_with("c:1=")), "b has time: {words:?}");
+            assert!(!name.lock("c:1").is_granted(), "and nobody passes it");
+            let waited = until_granted(name, &["c:1"]);
+            assert!(waited <= WAITER_TTL, "{kind:?}: {waited} ms");
+            // It was only far away, comes back with its place, and is next.
+            let place = 1;
+            name.lock("d:1");
+            let back = Ask { place, ..name.whole() };
+            assert_eq!(name.acquire("b:1", &back).place(), place);
+            name.release("c:1");
+            let words = name.words(listener);
+            assert!(words.contains(&"b:1=@7".to_owned()), "{words:?}");
+        });
+    }
+}
+
+#[test]
+fn a_silent_head_that_answers_has_its_turn() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let listener = name.listener("abc");
+            name.lock("a:1");
+            name.lock("b:1");
+            name.lock("c:1");
+            for _ in 0..4 {
+                name.pass(THIRD);
+                name.lock("c:1");
+            }
+            name.release("a:1");
+            assert!(name.words(listener).contains(&"b:1!".to_owned()));
+            name.pass(THIRD / 2);
+            assert!(!name.lock("c:1").is_granted());
+            assert!(
+                name.lock("b:1").is_granted(),
+                "{kind:?}: its sign is an acquire, and it is free"
+            );
+        });
+    }
+}
+
+#[test]
+fn the_dead_in_a_row_cost_one_waiter_ttl_together() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let listener = name.listener("abcdefg");
+            name.lock("a:1");
+            for client in ["b", "c", "d", "e"] {
+                name.lock(&format!("{client}:1"));
+            }
+            // b, c and d die; e lives.
+            for _ in 0..3 {
+                name.pass(THIRD + 1);
+                name.lock("e:1");
+            }
+            let words = name.words(listener);
+            assert_eq!(words, ["b:1!", "c:1!", "d:1!"], "{kind:?}: all at once");
+            name.release("a:1");
+            let waited = until_granted(name, &["e:1"]);
+            assert!(waited <= WAITER_TTL, "{kind:?}: {waited} ms");
+            assert_eq!(name.number(&["ZCARD", "lock_queue:{a}"]), 0);
+            name.release("e:1");
+            assert_eq!(name.keys_left(), [""; 0]);
+        });
+    }
+}
+
+#[test]
+fn who_is_asked_and_does_not_answer_is_told_again() {
+    in_virtual_time(LOCK, |name| {
+        let listener = name.listener("bc");
+        name.lock("a:1");
+        name.lock("b:1");
+        name.lock("c:1");
+        for _ in 0..3 {
+            name.pass(THIRD + 1);
+            name.lock("c:1");
+        }
+        assert_eq!(name.words(listener), ["b:1!"]);
+        name.pass(THIRD / 2);
+        name.lock("c:1");
+        assert_eq!(name.words(listener), [""; 0], "its answer may still come");
+        name.pass(THIRD / 2 + 1);
+        name.lock("c:1");
+        assert_eq!(name.words(listener), ["b:1!"], "the message may be lost");
+    });
+}
+
+#[test]
+fn where_nobody_listens_the_next_one_is_woken_too() {
+    everywhere(LOCK, |name| {
+        name.waiter_ttl = 60_000;
+        // f, g, h and i have lost their connection; all others listen.
+        let listener = name.listener("abcdejklmnop");
+        name.lock("a:1");
+        for client in "bcdefghijklmnop".chars() {
+            name.lock(&format!("{client}:1"));
+        }
+        name.release("a:1");
+        // f comes near and does not hear it, nor do g, h and i: j does.
+        assert_eq!(name.words(listener), ["b:1=@7", "j:1?"]);
+        assert!(name.lock("j:1").is_near());
+        assert!(name.lock("f:1").is_near(), "it was told, and may have reconnected");
+        assert!(!name.lock("k:1").is_near());
+        name.release("b:1");
+        assert_eq!(name.words(listener), ["c:1=@7"], "four are awake: d, e, and those up to j");
+    });
+}
+
+#[test]
+fn those_far_behind_may_be_silent_for_as_long_as_it_takes() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let near = ["b:1", "c:1", "d:1", "e:1"];
+            name.lock("a:1");
+            for field in near.iter().chain(&["f:1", "g:1"]) {
+                name.lock(field);
+            }
+            let listener = name.listener("fg");
+            for _ in 0..30 {
+                name.pass(THIRD);
+                for field in near {
+                    assert!(name.lock(field).is_near());
+                }
+            }
+            assert_eq!(name.words(listener), [""; 0], "nobody asks them for anything");
+            name.release("a:1");
+            assert_eq!(name.words(listener), ["f:1!"], "{kind:?}: near, and silent for long");
+            assert!(name.lock("f:1").is_near());
+            assert!(!name.lock("g:1").is_near());
+        });
+    }
+}
+
+#[test]
+fn a_stall_of_the_server_puts_out_nobody() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.lock("a:1");
+            for field in ["b:1", "c:1"] {
+                name.lock(field);
+            }
+            name.pass(THIRD);
+            name.lock("b:1");
+            name.lock("c:1");
+            name.pass(7 * WAITER_TTL);
+            // The stall is over, and a script runs before any sign of life is read.
+            let listener = name.listener("bc");
+            name.release("a:1");
+            assert_eq!(name.words(listener), ["b:1=@7"], "{kind:?}: b is not dead");
+        });
+    }
+}
+
+#[test]
+fn a_grant_that_nobody_hears_is_over_with_the_life_of_its_client() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.lock("a:1");
+            name.lock("b:1"); // dies
+            name.lock("c:1");
+            name.pass(THIRD);
+            name.lock("c:1");
+            name.release("a:1");
+            let waited = until_granted(name, &["c:1"]);
+            assert!(waited <= WAITER_TTL, "{kind:?}: {waited} ms");
+        });
+    }
+}
+
+#[test]
+fn now_or_never_gets_what_only_the_dead_wait_for() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let now = Ask { part: name.capacity, ..once() };
+            name.lock("a:1");
+            name.lock("b:1");
+            name.pass(WAITER_TTL / 2);
+            name.release("c:1"); // somebody comes by, so that nothing is a stall
+            name.pass(WAITER_TTL / 2);
+            name.release("c:1");
+            name.release("a:1");
+            assert!(name.acquire("d:1", &now).is_granted(), "{kind:?}");
+        });
+    }
+}
+
+#[test]
+fn the_life_of_a_client_counts_for_all_that_it_waits_for() {
+    in_virtual_time(FAIR, |name| {
+        let listener = name.listener("abc");
+        name.lock("a:1");
+        for field in ["b:1", "c:1", "b:2", "b:3"] {
+            name.lock(field);
+        }
+        for _ in 0..9 {
+            name.pass(THIRD);
+            name.lock("c:1");
+            name.lock("b:1");
+        }
+        assert_eq!(name.words(listener), [""; 0], "nobody is silent");
+        for (left, next) in
+            [("a:1", "b:1=@7"), ("b:1", "c:1=@7"), ("c:1", "b:2=@7"), ("b:2", "b:3=@7")]
+        {
+            name.release(left);
+            assert_eq!(name.words(listener), [next]);
+        }
+        name.release("b:3");
+        assert_eq!(name.keys_left(), [""; 0]);
+    });
+}
+
+#[test]
+fn nothing_is_kept_of_clients_that_wait_no_more() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            name.lock("a:1");
+            name.lock("z:1");
+            for round in 0..50 {
+                let field = format!("client{round}:1");
+                name.lock(&field);
+                name.release(&field);
+            }
+            let notes = name.command(&["HKEYS", "lock_notes:{a}"]);
+            assert!(notes.items.len() <= 7, "{notes:?}");
+        });
+    }
+}
+
+/// The same on a real server, in real time.
+#[test]
+fn on_a_real_server_three_dead_cost_about_one_waiter_ttl() {
+    really(LOCK, |name| {
+        name.lock("a:1");
+        for client in ["b", "c", "d", "e"] {
+            name.lock(&format!("{client}:1"));
+        }
+        let quiet = Instant::now();
+        while quiet.elapsed() < Duration::from_millis(WAITER_TTL + 100) {
+            name.pass(THIRD / 4);
+            name.lock("e:1");
+        }
+        name.release("a:1");
+        let begun = Instant::now();
+        while !name.lock("e:1").is_granted() {
+            name.pass(THIRD / 10);
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody is let in");
+        }
+        println!(
+            "three dead ahead, waiter_ttl {WAITER_TTL} ms: let in after {:?}",
+            begun.elapsed()
+        );
+    });
+}

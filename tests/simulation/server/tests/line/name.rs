@@ -1,0 +1,269 @@
+//! One name, and the scripts as several clients call them.
+
+use crate::frame::Frame;
+use crate::scripts as s;
+use crate::stage::{Client, Stage};
+
+/// So much a writer takes.
+pub const ALL: u32 = 1 << 30;
+pub const LEASE: u64 = 30_000;
+pub const WAITER_TTL: u64 = 900;
+const LINE_TTL: u64 = 20_000;
+
+/// What a kind is called, and how much of it there is.
+pub const LOCK: (&str, u32) = ("lock", 1);
+pub const FAIR: (&str, u32) = ("fair", 1);
+pub const RW: (&str, u32) = ("rw", ALL);
+pub const SEMAPHORE: (&str, u32) = ("semaphore", 3);
+
+/// What acquire.lua answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Granted { number: i64, awaited: bool },
+    Waits { ttl: i64, place: i64, near: bool },
+    Held { ttl: i64 },
+    Error(String),
+}
+
+impl Answer {
+    fn read(frame: &Frame) -> Self {
+        let numbers: Vec<_> = frame.items.iter().map(Frame::number).collect();
+        match numbers[..] {
+            [1, number, awaited] => Self::Granted { number, awaited: awaited == 1 },
+            [0, ttl, place, near] => Self::Waits { ttl, place, near: near == 1 },
+            [0, ttl] => Self::Held { ttl },
+            [] if frame.kind == b'-' => Self::Error(String::from_utf8_lossy(&frame.text).into()),
+            _ => panic!("a strange answer: {frame:?}"),
+        }
+    }
+
+    pub fn number(&self) -> i64 {
+        let Self::Granted { number, .. } = self else { panic!("not granted: {self:?}") };
+        *number
+    }
+
+    pub fn place(&self) -> i64 {
+        let Self::Waits { place, .. } = self else { panic!("not in line: {self:?}") };
+        *place
+    }
+
+    pub fn is_near(&self) -> bool {
+        let Self::Waits { near, .. } = self else { panic!("not in line: {self:?}") };
+        *near
+    }
+
+    pub fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted { .. })
+    }
+}
+
+/// How something is asked for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub part: u32,
+    pub lease: u64,
+    pub manner: &'static str,
+    pub within: &'static str,
+    pub place: i64,
+    pub secret: u64,
+    pub old: &'static str,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self { part: 1, lease: LEASE, manner: "wait", within: "", place: 0, secret: 7, old: "" }
+    }
+}
+
+pub fn once() -> Ask {
+    Ask { manner: "once", ..Ask::default() }
+}
+
+pub fn part(part: u32) -> Ask {
+    Ask { part, ..Ask::default() }
+}
+
+/// A name on a stage. Owner fields are written as `a:1`: the client `a` and its first tenure.
+pub struct Name {
+    pub stage: Stage,
+    pub boss: Client,
+    kind: &'static str,
+    pub capacity: u32,
+    pub waiter_ttl: u64,
+}
+
+impl Name {
+    pub fn new(mut stage: Stage, (kind, capacity): (&'static str, u32)) -> Self {
+        let boss = stage.connect();
+        Self { stage, boss, kind, capacity, waiter_ttl: WAITER_TTL }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.kind == "lock"
+    }
+
+    pub fn keys() -> [String; 4] {
+        ["lock:grants", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"].map(str::to_owned)
+    }
+
+    /// As a client knows the server's clock.
+    pub fn floor(&mut self) -> String {
+        self.stage.time(self.boss).to_string()
+    }
+
+    fn run(&mut self, script: &s::Script, from: &str, rest: &[String]) -> Frame {
+        let from = from.split(':').next().expect("a client");
+        let head = [
+            self.floor(),
+            self.kind.into(),
+            self.capacity.to_string(),
+            "lock_channel:{a}".into(),
+            from.into(),
+            self.waiter_ttl.to_string(),
+        ];
+        self.stage.run(self.boss, script, &Self::keys(), &[&head, rest].concat())
+    }
+
+    pub fn acquire(&mut self, field: &str, ask: &Ask) -> Answer {
+        let script = if self.is_plain() { &s::LOCK_ACQUIRE } else { &s::LINE_ACQUIRE };
+        let rest = [
+            field.to_owned(),
+            ask.part.to_string(),
+            ask.lease.to_string(),
+            ask.manner.into(),
+            ask.within.into(),
+            ask.place.to_string(),
+            ask.secret.to_string(),
+            ask.old.into(),
+            LINE_TTL.to_string(),
+        ];
+        Answer::read(&self.run(script, field, &rest))
+    }
+
+    /// All of it, as a fair lock or a writer asks.
+    pub fn lock(&mut self, field: &str) -> Answer {
+        let ask = self.whole();
+        self.acquire(field, &ask)
+    }
+
+    pub fn whole(&self) -> Ask {
+        part(self.capacity)
+    }
+
+    pub fn release(&mut self, field: &str) -> bool {
+        let frame = if self.is_plain() {
+            let from = field.split(':').next().expect("a client");
+            let argv =
+                [&self.floor(), from, &self.waiter_ttl.to_string(), field, "lock_channel:{a}"]
+                    .map(str::to_owned);
+            self.stage.run(self.boss, &s::LOCK_RELEASE, &Self::keys(), &argv)
+        } else {
+            self.run(&s::LINE_RELEASE, field, &[field.to_owned()])
+        };
+        assert_eq!(frame.items.len(), 1, "{frame:?}");
+        frame.items[0].number() == 1
+    }
+
+    pub fn renew(&mut self, field: &str) -> bool {
+        let argv = [field.to_owned(), LEASE.to_string()];
+        let frame = if self.is_plain() {
+            self.stage.run(self.boss, &s::RENEW, &Self::keys()[1..2], &argv)
+        } else {
+            self.run(&s::LINE_RENEW, field, &argv)
+        };
+        frame.items[0].number() == 1
+    }
+
+    pub fn force_unlock(&mut self) -> i64 {
+        let script = if self.is_plain() { &s::LOCK_FORCE_UNLOCK } else { &s::LINE_FORCE_UNLOCK };
+        self.run(script, "force", &[]).items[0].number()
+    }
+
+    pub fn status(&mut self) -> [i64; 3] {
+        let frame = self.run(&s::LINE_STATUS, "status", &[]);
+        [0, 1, 2].map(|place| frame.items[place].number())
+    }
+
+    pub fn resize(&mut self, capacity: u32) {
+        let frame = self.run(&s::LINE_RESIZE, "resize", &[capacity.to_string()]);
+        assert_eq!(frame.items.len(), 1, "{frame:?}");
+    }
+
+    pub fn take(&mut self, field: &str) -> (i64, i64) {
+        let argv = [self.floor(), field.to_owned(), LEASE.to_string()];
+        let frame = self.stage.run(self.boss, &s::TAKE, &Self::keys()[..3], &argv);
+        (frame.items[0].number(), frame.items[1].number())
+    }
+
+    /// Hears what these clients hear, and what everybody hears.
+    pub fn listener(&mut self, clients: &str) -> Client {
+        let listener = self.stage.connect();
+        let all = self.stage.ask(listener, &["SUBSCRIBE", "lock_channel:{a}"]);
+        assert_eq!(all.items.len(), 3);
+        for client in clients.chars() {
+            let channel = format!("lock_channel:{{a}}:{client}");
+            self.stage.ask(listener, &["SUBSCRIBE", &channel]);
+        }
+        listener
+    }
+
+    /// The words that were said to clients since it was last asked, each with the client to whom. What everybody heard
+    /// is said to `*`.
+    pub fn heard(&mut self, listener: Client) -> Vec<(String, String)> {
+        let heard = self.stage.heard(listener).into_iter().map(|(channel, message)| {
+            let whom = channel.strip_prefix("lock_channel:{a}").expect("a channel of ours");
+            let whom = whom.strip_prefix(':').unwrap_or("*").to_owned();
+            (whom, message)
+        });
+        heard.collect()
+    }
+
+    /// As [`Self::heard`], with the number of a grant left out, and the publisher.
+    pub fn words(&mut self, listener: Client) -> Vec<String> {
+        let heard = self.heard(listener);
+        let mut words = Vec::new();
+        for (whom, message) in heard {
+            for word in message.split(' ').skip(1) {
+                let (field, secret) = match word.split_once('=') {
+                    Some((field, grant)) => {
+                        (field, grant.split_once('@').map(|(_, secret)| secret))
+                    }
+                    None => (word, None),
+                };
+                let word = secret.map_or(field.to_owned(), |secret| format!("{field}=@{secret}"));
+                assert!(whom == "*" || word.starts_with(&format!("{whom}:")), "{word} to {whom}");
+                words.push(word);
+            }
+            if whom == "*" {
+                words.push(format!("* {message}"));
+            }
+        }
+        words
+    }
+
+    pub fn command(&mut self, words: &[&str]) -> Frame {
+        self.stage.ask(self.boss, words)
+    }
+
+    pub fn number(&mut self, words: &[&str]) -> i64 {
+        self.command(words).number()
+    }
+
+    /// The keys that are left, but for the counter.
+    pub fn keys_left(&mut self) -> Vec<String> {
+        let mut keys: Vec<_> = self.command(&["KEYS", "*"]).items;
+        keys.retain(|key| key.text != b"lock:grants");
+        keys.iter().map(|key| String::from_utf8_lossy(&key.text).into_owned()).collect()
+    }
+
+    /// No key of ours is ever without a TTL.
+    pub fn assert_all_end(&mut self) {
+        for key in self.keys_left() {
+            assert!(self.number(&["PTTL", &key]) > 0, "{key} has no TTL");
+        }
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        self.stage.pass(std::time::Duration::from_millis(ms));
+    }
+}

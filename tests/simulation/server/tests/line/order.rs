@@ -1,0 +1,266 @@
+//! Who is next, who is told, and what is left behind.
+
+use crate::everywhere;
+use crate::in_virtual_time;
+use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, RW, once};
+
+const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
+
+#[test]
+fn a_release_gives_to_the_next_in_line_and_tells_it_alone() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            let listener = name.listener("abcdefgh");
+            let mut number = name.lock("a:1").number();
+            for client in ["b", "c", "d", "e", "f", "g", "h"] {
+                let answer = name.lock(&format!("{client}:1"));
+                assert_eq!(answer.is_near(), client < "f", "{client} {answer:?}");
+            }
+            assert!(
+                name.heard(listener).is_empty(),
+                "who lines up is answered, and nobody is told"
+            );
+            let expected = [
+                ("a", vec!["b:1=@7", "f:1?"]),
+                ("b", vec!["c:1=@7", "g:1?"]),
+                ("c", vec!["d:1=@7", "h:1?"]),
+                ("d", vec!["e:1=@7"]),
+                ("e", vec!["f:1=@7"]),
+            ];
+            for (client, words) in expected {
+                assert!(name.release(&format!("{client}:1")));
+                assert_eq!(name.words(listener), words, "{kind:?}: after {client}");
+                name.assert_all_end();
+            }
+            assert!(!name.release("e:1"), "it was given back before");
+            for client in ["f", "g", "h"] {
+                let field = format!("{client}:1");
+                let confirmed = name.lock(&field);
+                assert!(confirmed.is_granted(), "{client} finds what it was given: {confirmed:?}");
+                assert!(confirmed.number() > number, "each turn has a greater number");
+                number = confirmed.number();
+                let ttl = name.number(&["PTTL", "lock:{a}"]);
+                assert!(
+                    ttl > LEASE as i64 - 5_000,
+                    "it has it for the whole lease, not for {ttl} ms"
+                );
+                assert!(name.release(&field));
+            }
+            assert_eq!(name.keys_left(), [""; 0], "{kind:?}: nobody holds or waits");
+        });
+    }
+}
+
+#[test]
+fn who_leaves_the_line_brings_the_next_one_near() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            let listener = name.listener("bcdefg");
+            name.lock("a:1");
+            for client in "bcdefg".chars() {
+                name.lock(&format!("{client}:1"));
+            }
+            assert!(!name.release("c:1"), "it did not hold");
+            assert_eq!(name.words(listener), ["f:1?"]);
+            assert!(name.lock("f:1").is_near());
+            assert!(!name.lock("g:1").is_near());
+            name.release("a:1");
+            assert_eq!(name.words(listener), ["b:1=@7", "g:1?"]);
+        });
+    }
+}
+
+#[test]
+fn a_place_is_kept_and_had_again() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            name.lock("a:1");
+            let first = name.lock("b:1").place();
+            let second = name.lock("c:1").place();
+            assert!(first < second);
+            assert_eq!(name.lock("b:1").place(), first, "asking again moves nobody");
+            name.release("b:1");
+            let again = Ask { place: first, ..name.whole() };
+            let answer = name.acquire("b:2", &again);
+            assert_eq!(answer.place(), first, "also under another owner field");
+            let listener = name.listener("bc");
+            name.release("a:1");
+            assert_eq!(name.words(listener), ["b:2=@7"]);
+        });
+    }
+}
+
+#[test]
+fn now_or_never_leaves_nothing_behind_and_passes_nobody() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            let once = Ask { part: name.capacity, ..once() };
+            assert!(name.acquire("a:1", &once).is_granted());
+            assert!(matches!(name.acquire("b:1", &once), Answer::Held { .. }));
+            assert_eq!(name.number(&["EXISTS", "lock_queue:{a}", "lock_notes:{a}"]), 0);
+            name.lock("c:1");
+            assert!(matches!(name.acquire("b:1", &once), Answer::Held { .. }));
+            let listener = name.listener("abc");
+            name.release("a:1");
+            assert_eq!(name.words(listener), ["c:1=@7"]);
+            name.release("c:1");
+            assert_eq!(name.keys_left(), [""; 0]);
+        });
+    }
+}
+
+#[test]
+fn an_old_tenure_is_given_to_others_first_and_otherwise_to_the_new_one() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            let listener = name.listener("abc");
+            name.lock("a:1");
+            let exchange = |old| Ask { old, part: name.capacity, ..Ask::default() };
+            let (first, second) = (exchange("a:1"), exchange("a:2"));
+            let taken = name.acquire("a:2", &first);
+            assert!(matches!(taken, Answer::Granted { awaited: false, .. }), "{taken:?}");
+            assert!(!name.release("a:1"), "the old one is gone");
+            name.lock("b:1");
+            let answer = name.acquire("a:3", &second);
+            assert!(answer.is_near(), "{answer:?}");
+            assert_eq!(name.words(listener), ["b:1=@7"]);
+            name.release("b:1");
+            assert_eq!(name.words(listener), ["a:3=@7"]);
+            // The answer is lost, and it is asked again.
+            assert!(name.acquire("a:3", &second).is_granted());
+            name.release("a:3");
+            assert_eq!(name.keys_left(), [""; 0]);
+        });
+    }
+}
+
+#[test]
+fn who_is_granted_hears_whether_somebody_waits() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            let granted = |answer| matches!(answer, Answer::Granted { awaited: true, .. });
+            assert!(!granted(name.lock("a:1")));
+            name.lock("b:1");
+            assert!(granted(name.lock("a:1")), "it asks again while somebody waits");
+        });
+    }
+}
+
+#[test]
+fn a_message_that_is_lost_costs_one_look() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.lock("a:1");
+            name.lock("b:1");
+            name.pass(200);
+            name.release("a:1");
+            let left = name.number(&["PTTL", "lock:{a}"]);
+            // The sign of life was given 200 ms ago.
+            assert_eq!(left, name.waiter_ttl as i64 - 200, "{kind:?}");
+            assert!(name.lock("b:1").is_granted(), "it never heard of it, and looks");
+            let left = name.number(&["PTTL", "lock:{a}"]);
+            assert_eq!(left, LEASE as i64);
+        });
+    }
+}
+
+#[test]
+fn a_renewal_confirms_what_a_message_granted() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.lock("a:1");
+            name.lock("b:1");
+            name.release("a:1");
+            name.pass(300);
+            assert!(name.renew("b:1"));
+            assert_eq!(name.number(&["PTTL", "lock:{a}"]), LEASE as i64);
+            assert!(!name.renew("a:1"));
+        });
+    }
+}
+
+#[test]
+fn a_short_lease_bounds_what_a_message_grants() {
+    in_virtual_time(FAIR, |name| {
+        name.lock("a:1");
+        name.acquire("b:1", &Ask { lease: 50, ..Ask::default() });
+        name.release("a:1");
+        assert_eq!(name.number(&["PTTL", "lock:{a}"]), 50);
+    });
+}
+
+#[test]
+fn force_lets_in_the_next_one_and_tells_everybody() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            let listener = name.listener("ab");
+            name.lock("a:1");
+            name.lock("b:1");
+            assert_eq!(name.force_unlock(), 1);
+            let words = name.words(listener);
+            assert!(words.iter().any(|word| word.starts_with("* force_unlock")), "{words:?}");
+            assert!(words.contains(&"b:1=@7".to_owned()), "{words:?}");
+            assert!(!name.release("a:1"));
+            assert!(name.release("b:1"));
+            assert_eq!(name.force_unlock(), 0);
+            assert_eq!(name.keys_left(), [""; 0]);
+        });
+    }
+}
+
+#[test]
+fn a_lock_that_went_without_a_release_is_given_on_by_who_learns_of_it() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            let listener = name.listener("ab");
+            name.lock("a:1");
+            name.lock("b:1");
+            name.command(&["DEL", "lock:{a}"]);
+            assert!(!name.release("a:1"));
+            assert_eq!(name.words(listener), ["b:1=@7"]);
+            // The line is gone too: nobody knows who waits, and everybody is told to look.
+            name.command(&["DEL", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"]);
+            assert!(!name.release("b:1"));
+            assert_eq!(name.words(listener), ["* b"]);
+        });
+    }
+}
+
+#[test]
+fn a_lease_that_is_over_makes_room_for_who_looks() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let short = Ask { lease: 500, ..name.whole() };
+            assert!(name.acquire("a:1", &short).is_granted());
+            name.lock("b:1");
+            name.lock("c:1");
+            for _ in 0..3 {
+                name.pass(160);
+                assert!(!name.lock("b:1").is_granted() && !name.lock("c:1").is_granted());
+            }
+            name.pass(50);
+            let listener = name.listener("bc");
+            assert!(!name.lock("c:1").is_granted(), "it is not the first");
+            assert_eq!(name.words(listener), ["b:1=@7"], "whoever comes by lets in who is");
+            assert!(!name.release("a:1"));
+        });
+    }
+}
+
+#[test]
+fn the_straight_call_takes_what_is_free_and_leaves_the_line_alone() {
+    everywhere(LOCK, |name| {
+        // The counter is there from now on.
+        assert!(name.lock("z:1").is_granted() && name.release("z:1"));
+        let (code, number) = name.take("a:1");
+        assert_eq!(code, 1);
+        let (code, again) = name.take("a:1");
+        assert_eq!(code, 1, "it finds its own work");
+        assert!(again > number);
+        assert_eq!(name.take("b:1"), (2, 0));
+        name.lock("b:1");
+        name.command(&["DEL", "lock:{a}"]);
+        assert_eq!(name.take("c:1"), (2, 0), "free, but somebody waits");
+        assert!(name.lock("b:1").is_granted());
+    });
+}

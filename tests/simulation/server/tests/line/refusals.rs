@@ -1,0 +1,168 @@
+//! What the server refuses has done nothing, and leaves nothing without a TTL.
+
+use crate::everywhere;
+use crate::name::{Answer, FAIR, LOCK, Name, RW, once};
+
+const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
+
+/// A full memory: whatever needs more is refused.
+fn fill_memory(name: &mut Name, full: bool) {
+    name.command(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
+}
+
+fn error(answer: Answer) -> String {
+    match answer {
+        Answer::Error(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn with_a_full_memory_nobody_takes_it_and_everybody_gives_it_back() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            if !name.stage.is_real() {
+                return;
+            }
+            let listener = name.listener("abc");
+            fill_memory(name, true);
+            let refused = name.lock("a:1");
+            assert!(error(refused).contains("OOM"), "{kind:?}");
+            assert_eq!(name.keys_left(), [""; 0]);
+            fill_memory(name, false);
+            name.lock("a:1");
+            name.lock("b:1");
+            fill_memory(name, true);
+            assert!(name.lock("b:1").is_near(), "who stands here stays");
+            assert!(name.release("a:1"));
+            assert_eq!(name.words(listener), ["b:1=@7"], "after a release everything is allowed");
+            assert!(name.renew("b:1"));
+            assert!(name.release("b:1"));
+            assert_eq!(name.keys_left(), [""; 0]);
+        });
+    }
+}
+
+#[test]
+fn a_replica_refuses_everything() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            if !name.stage.is_real() {
+                return;
+            }
+            name.lock("a:1");
+            name.lock("b:1");
+            name.command(&["REPLICAOF", "127.0.0.1", "1"]);
+            let now = crate::name::Ask { part: name.capacity, ..once() };
+            for field in ["a:1", "b:1", "c:1"] {
+                let refused = name.lock(field);
+                assert!(error(refused).contains("READONLY"), "{kind:?} {field}");
+                let refused = name.acquire(field, &now);
+                assert!(error(refused).contains("READONLY"), "{kind:?} {field}");
+            }
+            name.command(&["REPLICAOF", "NO", "ONE"]);
+            assert_eq!(name.number(&["ZCOUNT", "lock_queue:{a}", "0", "+inf"]), 1, "b, as before");
+            assert!(name.release("a:1"));
+        });
+    }
+}
+
+#[test]
+fn who_may_not_use_a_command_leaves_nothing_without_a_ttl() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            if !name.stage.is_real() {
+                return;
+            }
+            let boss = name.stage.connect();
+            name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
+            assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
+            let commands = [
+                "exists", "set", "hset", "pexpire", "pttl", "zadd", "hdel", "zrem", "time",
+                "hmget", "zrange", "zscore", "zmscore", "del", "hlen", "publish",
+            ];
+            for command in commands {
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
+                name.stage.ask(boss, &["DEL", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"]);
+                for field in ["a:1", "b:1"] {
+                    let floor = String::from("1");
+                    let (kind, capacity) = kind;
+                    let words = [
+                        &floor,
+                        kind,
+                        &capacity.to_string(),
+                        "lock_channel:{a}",
+                        "a",
+                        "900",
+                        field,
+                        &capacity.to_string(),
+                        "30000",
+                        "wait",
+                        "",
+                        "0",
+                        "7",
+                        "",
+                        "20000",
+                    ]
+                    .map(str::to_owned);
+                    let script = if kind == "lock" {
+                        &crate::scripts::LOCK_ACQUIRE
+                    } else {
+                        &crate::scripts::LINE_ACQUIRE
+                    };
+                    name.stage.run(name.boss, script, &Name::keys(), &words);
+                }
+                for key in &Name::keys()[1..] {
+                    let ttl = name.stage.ask(boss, &["PTTL", key]).number();
+                    assert_ne!(ttl, -1, "{kind:?}: without {command}, {key} has no TTL");
+                }
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("+{command}")]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_key_of_another_type_is_refused_and_left_alone() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            name.command(&["SET", "lock:{a}", "text"]);
+            let refused = name.lock("a:1");
+            assert!(error(refused).contains("WRONGTYPE"), "{kind:?}");
+            assert_eq!(name.keys_left(), ["lock:{a}"]);
+        });
+    }
+}
+
+#[test]
+fn a_name_has_one_kind() {
+    everywhere(FAIR, |name| {
+        name.lock("a:1");
+        name.lock("b:1");
+        let mut words = [
+            "",
+            "rw",
+            "1073741824",
+            "lock_channel:{a}",
+            "c",
+            "900",
+            "c:1",
+            "1",
+            "30000",
+            "wait",
+            "",
+            "0",
+            "7",
+            "",
+            "20000",
+        ]
+        .map(str::to_owned);
+        words[0] = name.floor();
+        let frame = name.stage.run(name.boss, &crate::scripts::LINE_ACQUIRE, &Name::keys(), &words);
+        assert!(String::from_utf8_lossy(&frame.text).contains("CONFLICT fair"), "{frame:?}");
+        name.release("a:1");
+        name.release("b:1");
+        let frame = name.stage.run(name.boss, &crate::scripts::LINE_ACQUIRE, &Name::keys(), &words);
+        assert_eq!(frame.items.len(), 3, "nobody holds or waits: {frame:?}");
+    });
+}
