@@ -28,6 +28,8 @@ pub(crate) struct Shared<T> {
     returning: usize,
     /// When the server last said that nobody stands in line.
     nobody_waits: Option<Instant>,
+    /// How much the contender has asked for last.
+    asked_for: Option<u32>,
     /// When the request was sent that passed a latch.
     passed: Option<Instant>,
 }
@@ -40,6 +42,7 @@ impl<T> Default for Shared<T> {
             open: None,
             returning: 0,
             nobody_waits: None,
+            asked_for: None,
             passed: None,
         }
     }
@@ -56,6 +59,11 @@ impl<T: Clone> Shared<T> {
     /// The server has refused: whoever waits elsewhere comes first.
     pub(crate) fn refused(&mut self) {
         (self.open, self.nobody_waits) = (None, None);
+    }
+
+    /// Whether the contender before this one asked for something else, so that the answer to it says nothing.
+    pub(crate) fn asks_for(&mut self, part: u32) -> bool {
+        self.asked_for.replace(part).is_some_and(|before| before != part)
     }
 
     pub(crate) fn find(&self, id: TenureId) -> Option<T> {
@@ -250,6 +258,13 @@ mod tests {
         assert_eq!((shared.take(1, 0), shared.find(TenureId(0))), (None, Some(0)));
         assert_eq!(shared.gone(TenureId(0), true), Some(0));
         assert_eq!(shared.find(TenureId(0)), None);
+    }
+
+    #[test]
+    fn what_one_was_answered_says_nothing_to_a_contender_for_something_else() {
+        let mut shared = inside(0);
+        let asked = [3, 3, 1, 3].map(|part| shared.asks_for(part));
+        assert_eq!(asked, [false, false, true, true]);
     }
 
     #[test]

@@ -371,6 +371,9 @@ impl<'a> Caller<'a> {
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
+        if entry.shared().is_some_and(|mut shared| shared.asks_for(self.wish.part)) {
+            entry.step(Event::Roused, rules);
+        }
         loop {
             if let Some(stint) = self.share(contender.visit(), 0) {
                 return Ok(stint);
