@@ -22,8 +22,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Engine;
-use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::job::Job;
+use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::moment::Moment;
 use crate::engine::returns::Returns;
 use crate::engine::shared::Shared;
@@ -395,8 +395,7 @@ impl Entry {
 
     /// Whether it waits or holds under this owner field.
     fn is_known_as(&self, id: TenureId) -> bool {
-        self.line().as_ref().is_some_and(|line| line.id() == id)
-            || self.holder(id).is_some()
+        self.line().as_ref().is_some_and(|line| line.id() == id) || self.holder(id).is_some()
     }
 
     /// The contender goes, and a request of its may still run. The next contender keeps the place.

@@ -7,8 +7,9 @@
 //!    name is on its way: further ones would only follow it to be asked for again.
 //! 3. Whoever lets the others go on looks after what rests: a landed return, the last caller that waits.
 //!    The watchdog gives back what nobody takes up.
-//! 4. Nobody elsewhere is kept waiting by it: a read is open to join, and a permit is fresh, only for a while after
-//!    the server said that nobody stands in line.
+//! 4. Nobody elsewhere is kept waiting by it: a read is open to join, and a permit goes on from hand to hand, only for a
+//!    while after the server said that nobody stands in line. When that is over, one is given back, which lets in whoever
+//!    stands there by then; the others go on until that was answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -80,9 +81,10 @@ impl<T: Clone> Shared<T> {
         self.open = self.open.filter(|open| *open != id);
     }
 
-    /// Whether the server has said within this time that nobody stands in line.
+    /// Whether nobody stands in line, as far as is known: the server has said so within this time, or hears from us
+    /// now.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
-        self.nobody_waits.is_some_and(|then| now < then + time)
+        self.nobody_waits.is_some_and(|then| now < then + time || self.returning > 0)
     }
 
     /// Leaves what nobody holds for the next caller of this client. `wanted`: one waits for as much.
@@ -219,6 +221,8 @@ mod tests {
         assert!(!shared.is_fresh(now, TIME));
         shared.enter(TenureId(0), 0, false, now);
         assert!(shared.is_fresh(now, TIME) && !shared.is_fresh(now + TIME, TIME));
+        shared.leaving(TenureId(0));
+        assert!(shared.is_fresh(now + TIME, TIME), "a return is on its way");
         shared.refused();
         assert!(!shared.is_fresh(now, TIME));
     }

@@ -794,12 +794,8 @@ impl State {
 
 /// Nothing is handed on.
 #[cfg(test)]
-pub(crate) const NO_BUDGET: Budget = Budget {
-    turns: 0,
-    time: Duration::ZERO,
-    reserve: Duration::ZERO,
-    lease: Duration::MAX,
-};
+pub(crate) const NO_BUDGET: Budget =
+    Budget { turns: 0, time: Duration::ZERO, reserve: Duration::ZERO, lease: Duration::MAX };
 
 /// A tenure that has just begun, and the table that its turn comes from.
 #[cfg(test)]
@@ -844,7 +840,8 @@ mod tests {
         let table = Arc::new(Table::default());
         let now = Instant::now();
         let debt = Debts::default().tidying();
-        let grant = Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
+        let grant =
+            Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
         let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
         stint.tenure.state().deadline = deadline.into();
         (table, stint)

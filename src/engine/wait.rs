@@ -340,7 +340,8 @@ impl<'a> Caller<'a> {
         let Some(tenure) = entry.tenure() else {
             return Coming::Turn(turn, None);
         };
-        let passed = |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
+        let passed =
+            |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
         if entry.keys.kind == Kind::Latch && passed(entry) {
             return Coming::Held(Stint::new(tenure, 0));
         }

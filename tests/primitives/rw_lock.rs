@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use parklock::{
-    Client, Config, Ended, Error, Guard, Layout, Owner, ReentrantRwLock, RwLock, WriteGuard,
+    Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, ReentrantRwLock, RwLock,
+    WriteGuard,
 };
 use tokio::sync::Barrier;
 use tokio::task::{JoinHandle, JoinSet};
@@ -57,6 +58,13 @@ impl Scene {
         let (admin, client) =
             (server.admin().await, connect(&server.url(), layout, watchdog).await);
         Self { layout, watchdog, server, admin, client }
+    }
+
+    /// The lock of a client that gives back nothing for its age while it can hand it on.
+    async fn handed_on(&self) -> RwLock {
+        let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
+        let config = Config::default().layout(self.layout).hand_off(hand_off);
+        comes_in(self.server.url(), config).await.rw_lock("a")
     }
 
     async fn another_client(&self) -> Client {
@@ -952,7 +960,7 @@ async fn two_together(lock: &RwLock) -> (Guard, Guard) {
 #[tokio::test]
 async fn a_reader_that_leaves_the_others_has_left_for_itself() {
     in_both(USUAL, async |scene| {
-        let lock = scene.somebody();
+        let lock = scene.handed_on().await;
         lock.read().await.unwrap().unlock().await.unwrap();
         scene.admin.reset_stats().await;
         let (one, other) = two_together(&lock).await;
@@ -1012,8 +1020,9 @@ async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_paus
 #[tokio::test]
 async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
     in_both(USUAL, async |scene| {
-        let write = scene.somebody().write().await.unwrap();
-        let next = writing(scene.somebody());
+        let lock = scene.handed_on().await;
+        let write = lock.write().await.unwrap();
+        let next = writing(lock);
         sleep(A_WHILE).await;
         let read = write.downgrade().await.unwrap();
         let mut next = next;
@@ -1029,7 +1038,8 @@ async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
 #[tokio::test]
 async fn an_owner_that_was_handed_a_write_may_write_again_and_the_last_one_may_not() {
     in_both(USUAL, async |scene| {
-        let (one, other) = (scene.owner(), scene.owner());
+        let lock = scene.handed_on().await;
+        let [one, other] = [(); 2].map(|()| lock.clone().owned_by(&Owner::new()));
         let first = one.write().await.unwrap();
         let asked = other.clone();
         let next = tokio::spawn(async move { asked.write().await });

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick, settled};
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::StreamExt;
-use parklock::{Client, Config, Ended, Error, Guard, Layout, Result, Semaphore};
+use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Result, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -827,9 +827,12 @@ async fn callers_of_one_client_ask_side_by_side() {
     }
 }
 
-/// Nothing that is waited for comes from the end of a place or a park.
+/// Nothing that is waited for comes from the end of a lease, of a place or of a park, and what is handed on is not given
+/// back for its age.
 fn only_told() -> Config {
-    Config::default().max_park(LONG).claim_timeout(LONG)
+    let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
+    let config = Config::default().watchdog_timeout(LONG).claim_timeout(LONG / 4);
+    config.max_park(LONG).subscription_linger(Duration::ZERO).hand_off(hand_off)
 }
 
 /// The one that it was left for is dropped before it takes it up.
