@@ -772,7 +772,7 @@ async fn a_number_that_was_set_is_forgotten_when_nobody_uses_it_for_long() {
 /// How many scripts it takes for one turn, if so many tasks of one client have theirs again and again.
 async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     const TURNS: usize = 400;
-    let scene = Scene::of(of).await;
+    let scene = Scene::with(of, handing_on()).await;
     let permits = scene.permits(capacity);
     permits.acquire().await.unwrap().unlock().await.unwrap();
     scene.admin.reset_stats().await;
@@ -827,12 +827,16 @@ async fn callers_of_one_client_ask_side_by_side() {
     }
 }
 
-/// Nothing that is waited for comes from the end of a lease, of a place or of a park, and what is handed on is not given
-/// back for its age.
-fn only_told() -> Config {
+/// What is handed on is not given back for its age, so that the speed of this machine does not matter.
+fn handing_on() -> Config {
     let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
-    let config = Config::default().watchdog_timeout(LONG).claim_timeout(LONG / 4);
-    config.max_park(LONG).subscription_linger(Duration::ZERO).hand_off(hand_off)
+    Config::default().max_park(LONG).hand_off(hand_off)
+}
+
+/// Nothing that is waited for comes from the end of a lease, of a place or of a park either.
+fn only_told() -> Config {
+    let config = handing_on().watchdog_timeout(LONG).claim_timeout(LONG / 4);
+    config.subscription_linger(Duration::ZERO)
 }
 
 /// The one that it was left for is dropped before it takes it up.
