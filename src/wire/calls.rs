@@ -103,12 +103,12 @@ impl Connection<'_> {
                 answer?;
             }
         }
-        if !keys.lies_as_plain() {
-            return self.enter(acquire).await;
-        }
         // Who waits elsewhere has just been woken: it may come first.
         if old.is_some() {
             return Ok(Acquired::Contended);
+        }
+        if !keys.lies_as_plain() {
+            return self.enter(acquire).await;
         }
         let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
         self.acquired_alone(reply)

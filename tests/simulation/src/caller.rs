@@ -197,7 +197,8 @@ impl Home {
                 claim: self.setup().claim,
                 fixed: wanted.lease.is_some() || self.setup().max_hold,
                 rate: self.setup().rate,
-                queued: wanted.queued,
+                // In the native layout a message may have granted a plain lock too.
+                queued: wanted.queued || self.plan.layout == Layout::Native,
                 confirmed: wanted.confirmed,
                 fair: self.plan.layout == Layout::Native
                     && self.plan.names[*name].kind == Kind::Fair,
