@@ -238,15 +238,21 @@ redis.call('del', KEYS[1])
 redis.call('publish', KEYS[2], ARGV[1])
 return 1";
 
-/// The server's microseconds for an acquire and a release, in the quietest of many short rounds.
-fn pair_micros(name: &mut Name, mut pair: impl FnMut(&mut Name)) -> f64 {
-    const PAIRS: u32 = 100;
-    let mut round = |name: &mut Name| {
-        reset(name);
-        (0..PAIRS).for_each(|_| pair(name));
-        stats(name)["evalsha"].1 as f64 / f64::from(PAIRS)
-    };
-    std::iter::repeat_with(|| round(name)).take(60).fold(f64::INFINITY, f64::min)
+/// A way to acquire and to release.
+type Pair<'a> = &'a dyn Fn(&mut Name);
+
+/// The server's microseconds for each of these pairs, in the quietest of many short rounds, which take turns.
+fn pair_micros<const N: usize>(name: &mut Name, pairs: [Pair<'_>; N]) -> [f64; N] {
+    const PAIRS: u32 = 50;
+    let mut best = [f64::INFINITY; N];
+    for _ in 0..100 {
+        for (pair, best) in pairs.iter().zip(&mut best) {
+            reset(name);
+            (0..PAIRS).for_each(|_| pair(name));
+            *best = best.min(stats(name)["evalsha"].1 as f64 / f64::from(PAIRS));
+        }
+    }
+    best
 }
 
 #[test]
@@ -256,37 +262,39 @@ fn what_the_server_spends_on_a_pair_is_printed() {
             String::from_utf8(name.command(&["SCRIPT", "LOAD", text]).text).expect("a hash")
         };
         let (acquire, release) = (load(name, FLOOR_ACQUIRE), load(name, FLOOR_RELEASE));
-        let floor = pair_micros(name, |name| {
+        name.lock("a:1");
+        name.release("a:1");
+        let floor = |name: &mut Name| {
             name.command(&["EVALSHA", &acquire, "1", "lock:{a}", "30000", "client:1"]);
             let channel = "lock_channel:{a}";
             name.command(&["EVALSHA", &release, "2", "lock:{a}", channel, "0", "client:1"]);
-        });
-        name.lock("a:1");
-        name.release("a:1");
-        let plain = pair_micros(name, |name| {
+        };
+        let plain = |name: &mut Name| {
             assert_eq!(name.take("a:1").0, 1);
             assert!(name.release("a:1"));
-        });
-        let alone = pair_micros(name, |name| {
+        };
+        let alone = |name: &mut Name| {
             assert!(name.lock("a:1").is_granted());
             assert!(name.release("a:1"));
-        });
+        };
+        let [floor, plain, alone] = pair_micros(name, [&floor, &plain, &alone]);
         println!(
             "{}: server time of a pair: floor {floor:.1} us, plain {plain:.1} us, by the call that may wait {alone:.1} us",
             processor()
         );
-        // Busy machines measure anything; twice as much would be another script.
-        assert!(plain < floor * 2.0, "{plain} us, the floor takes {floor} us");
+        // A machine that is busy measures anything; three times as much would be another script.
+        assert!(plain < floor * 3.0, "{plain} us, the floor takes {floor} us");
     });
     for (kind, part) in [(FAIR, 1), (RW, ALL), (RW, 1), (("semaphore", 64), 3)] {
         really(kind, |name| {
             let ask = crate::name::part(part);
             name.acquire("a:1", &ask);
             name.release("a:1");
-            let pair = pair_micros(name, |name| {
+            let pair = |name: &mut Name| {
                 assert!(name.acquire("a:1", &ask).is_granted());
                 assert!(name.release("a:1"));
-            });
+            };
+            let [pair] = pair_micros(name, [&pair]);
             println!("{}: server time of a pair: {kind:?}, {part}: {pair:.1} us", processor());
         });
     }
