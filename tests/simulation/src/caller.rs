@@ -197,6 +197,7 @@ impl Home {
                 confirmed: wanted.confirmed,
                 fair: self.plan.layout == Layout::Native
                     && self.plan.names[*name].kind == Kind::Fair,
+                turns: self.plan.names[*name].kind == Kind::Lock && wanted.names.len() == 1,
                 token,
             };
             let (claim, sent) = board::with(|board| board.begin(terms, &view));

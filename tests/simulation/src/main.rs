@@ -11,6 +11,7 @@ mod clock;
 mod desk;
 mod events;
 mod frames;
+mod ghosts;
 mod held;
 #[path = "../../judge/mod.rs"]
 mod judge;
@@ -36,6 +37,9 @@ use std::process::ExitCode;
 use options::{Mode, Options};
 use plan::Plan;
 use world::World;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -70,12 +70,9 @@ impl Process {
         let metrics = runtime.metrics();
         runtime.block_on(async {
             advance(ahead).await;
-            // Timers that are due fire between two rounds, and what they wake runs in the next.
-            let mut quiet = 0;
-            while quiet < 2 {
+            // `advance` lets the timers that are due fire; a yield runs what is ready, and fires what has become due.
+            while metrics.worker_local_queue_depth(0) + metrics.global_queue_depth() > 0 {
                 yield_now().await;
-                let ready = metrics.worker_local_queue_depth(0) + metrics.global_queue_depth();
-                quiet = if ready == 0 { quiet + 1 } else { 0 };
             }
             look();
         });

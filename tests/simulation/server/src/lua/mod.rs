@@ -3,7 +3,7 @@
 mod convert;
 mod source;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -18,13 +18,20 @@ use crate::version::Version;
 const SCRIPT: &str = "@user_script";
 const PRELUDE: &str = "=prelude";
 
+/// A script that was loaded. It compiles; what came of it is kept from its first call on, since a client loads ten times
+/// as many as it calls, and the collector of Lua's garbage walks through all that is kept.
+struct Script {
+    text: Vec<u8>,
+    compiled: OnceCell<Function>,
+}
+
 /// The interpreter and the scripts that it knows.
 pub(crate) struct Scripts {
     lua: Lua,
     run: Function,
     /// Lua's own, which says in bytes what it does not understand.
     loadstring: Function,
-    known: BTreeMap<String, Function>,
+    known: BTreeMap<String, Script>,
     version: Version,
     state: Rc<RefCell<State>>,
 }
@@ -41,12 +48,13 @@ impl Scripts {
         Self { lua, run, loadstring, known: BTreeMap::new(), version, state }
     }
 
-    /// Compiles a script, if it is new; its hash.
+    /// Keeps a script, if it is new and compiles; its hash.
     pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
         let hash = sha1_smol::Sha1::from(text).digest().to_string();
         if !self.known.contains_key(&hash) {
-            let compiled = self.compile(&source::without_tail_calls(text))?;
-            self.known.insert(hash.clone(), compiled);
+            let text = source::without_tail_calls(text).into_owned();
+            self.compile(&text)?;
+            self.known.insert(hash.clone(), Script { text, compiled: OnceCell::new() });
         }
         Ok(hash)
     }
@@ -63,11 +71,19 @@ impl Scripts {
         }
     }
 
+    fn compiled<'a>(&self, script: &'a Script) -> Result<&'a Function, Reply> {
+        if let Some(compiled) = script.compiled.get() {
+            return Ok(compiled);
+        }
+        let compiled = self.compile(&script.text)?;
+        Ok(script.compiled.get_or_init(|| compiled))
+    }
+
     pub(crate) fn knows(&self, hash: &[u8]) -> bool {
         self.find(hash).is_some()
     }
 
-    fn find(&self, hash: &[u8]) -> Option<(&String, &Function)> {
+    fn find(&self, hash: &[u8]) -> Option<(&String, &Script)> {
         let hash = std::str::from_utf8(hash).ok()?.to_ascii_lowercase();
         self.known.get_key_value(&hash)
     }
@@ -85,6 +101,10 @@ impl Scripts {
         argv: &[&[u8]],
     ) -> Option<Reply> {
         let (hash, script) = self.find(hash)?;
+        let script = match self.compiled(script) {
+            Ok(script) => script,
+            Err(refusal) => return Some(refusal),
+        };
         self.state.borrow_mut().begin_script(caller);
         let outcome = self.call(script, keys, argv);
         self.state.borrow_mut().end_script();
