@@ -290,3 +290,28 @@ fn on_a_real_server_three_dead_cost_about_one_waiter_ttl() {
         );
     });
 }
+
+#[test]
+fn who_answered_once_has_the_whole_time_when_it_is_asked_again() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.lock("a:1");
+            name.lock("b:1");
+            name.lock("c:1");
+            let silence = |name: &mut Name, looks| {
+                for _ in 0..looks {
+                    name.pass(THIRD + 1);
+                    assert!(!name.lock("c:1").is_granted());
+                }
+            };
+            silence(name, 4);
+            let place = name.lock("b:1").place(); // it was asked, and answers
+            // Silent again, it is asked again, and its time begins anew.
+            silence(name, 4);
+            name.release("a:1");
+            assert!(!name.lock("c:1").is_granted(), "{kind:?}: b may still answer");
+            let answer = name.lock("b:1");
+            assert!(answer.is_granted(), "{kind:?}: it had the place {place}: {answer:?}");
+        });
+    }
+}

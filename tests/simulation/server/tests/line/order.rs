@@ -222,6 +222,9 @@ fn a_lock_that_went_without_a_release_is_given_on_by_who_learns_of_it() {
             name.command(&["DEL", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"]);
             assert!(!name.release("b:1"));
             assert_eq!(name.words(listener), ["* b"]);
+            let exchange = Ask { old: "b:1", ..name.whole() };
+            assert!(name.acquire("b:2", &exchange).is_granted());
+            assert_eq!(name.words(listener), ["* b"], "also if it offers the tenure that is lost");
         });
     }
 }

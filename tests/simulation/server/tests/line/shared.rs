@@ -105,6 +105,34 @@ fn many_readers_come_in_several_calls_each_of_which_makes_the_next() {
 }
 
 #[test]
+fn many_readers_behind_a_writer_all_read_before_it_writes() {
+    everywhere(RW, |name| {
+        name.waiter_ttl = 60_000;
+        name.lock("w:1");
+        name.lock("x:1");
+        for n in 0..150 {
+            name.acquire(&format!("r{n}:1"), &part(1));
+        }
+        let listener = name.listener("wx");
+        name.release("w:1");
+        // Those of the first call leave before the others have come.
+        for n in 0..64 {
+            assert!(name.release(&format!("r{n}:1")), "r{n} reads");
+        }
+        assert_eq!(name.words(listener), [""; 0], "x waits for all of them");
+        let mut reading = 0;
+        for n in 64..150 {
+            reading += i32::from(name.acquire(&format!("r{n}:1"), &part(1)).is_granted());
+        }
+        assert_eq!(reading, 86);
+        for n in 64..150 {
+            assert!(name.release(&format!("r{n}:1")));
+        }
+        assert_eq!(name.words(listener), ["x:1=@7"]);
+    });
+}
+
+#[test]
 fn a_reader_within_its_own_write_needs_no_room() {
     everywhere(RW, |name| {
         assert!(name.lock("a:1").is_granted());
@@ -206,11 +234,14 @@ fn more_than_there_is_and_another_capacity_or_kind_are_refused() {
 #[test]
 fn permits_whose_leases_are_over_make_room_together() {
     in_virtual_time(SEMAPHORE, |name| {
-        for client in "abc".chars() {
-            name.acquire(&format!("{client}:1"), &Ask { lease: 100, ..part(1) });
-        }
-        assert!(name.acquire("d:1", &part(3)).is_near());
+        name.acquire("a:1", &part(1));
+        name.acquire("b:1", &Ask { lease: 100, ..part(2) });
+        assert!(name.acquire("c:1", &part(2)).is_near());
         name.pass(101);
-        assert!(name.acquire("d:1", &part(3)).is_granted());
+        assert!(name.acquire("c:1", &part(2)).is_granted());
+        assert_eq!(name.status()[1..], [3, 3]);
+        name.release("c:1");
+        name.release("a:1");
+        assert_eq!(name.keys_left(), [""; 0]);
     });
 }
