@@ -158,7 +158,7 @@ impl Guard {
     /// reading and writing are counted apart. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
     #[must_use]
     pub fn hold_count(&self) -> u32 {
-        self.hold.stint.tenure.holds()
+        self.hold.stint.holds()
     }
 }
 

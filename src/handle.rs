@@ -67,8 +67,10 @@ impl Handle {
     ) -> Result<Option<Guard>> {
         let keys = self.keys()?;
         let (lease, part) = (self.lease.clone()?, self.part);
-        let wish =
-            Wish { owner, lease, patience, part, beneath: within.map(|outer| outer.tenure.id) };
+        // If the outer hold has just ended, there has to be room.
+        let within = within.filter(|outer| outer.tenure.shelters(outer.turn));
+        let beneath = within.map(|outer| outer.tenure.id);
+        let wish = Wish { owner, lease, patience, part, beneath };
         let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
         let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
         Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
@@ -136,14 +138,23 @@ impl Handle {
 
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
         let keys = self.keys()?;
+        self.settle(keys).await;
         let asked = async { self.engine.connected().await?.ttl(keys).await };
         self.answered(asked.await).await
     }
 
     pub(crate) async fn status(&self) -> Result<Status> {
         let keys = self.keys()?;
+        self.settle(keys).await;
         let asked = async { self.engine.connected().await?.status(keys).await };
         self.answered(asked.await).await
+    }
+
+    /// What this client has given back is not counted any more.
+    async fn settle(&self, keys: &Keys) {
+        if !keys.lies_as_plain() {
+            self.engine.settle(keys).await;
+        }
     }
 
     /// Whether there was anything to change.

@@ -236,6 +236,11 @@ impl Keys {
         }
     }
 
+    /// What the channels of all locks of this database begin with: what follows `lock:` in a native key follows here too.
+    pub(crate) fn channel_prefix(&self) -> &str {
+        self.channel.strip_suffix(self.tag()).unwrap_or(&self.channel)
+    }
+
     /// Where one client alone is told what concerns it, in the native layout: a grant, or that one of its callers is near
     /// the front of the line.
     pub(crate) fn client_channel(&self, client: &str) -> Box<str> {
@@ -253,10 +258,24 @@ impl Keys {
     /// Whether each caller waits for itself: the server knows the order of all. Otherwise one caller
     /// of a client waits for all of them.
     pub(crate) fn waits_alone(&self) -> bool {
-        match self.layout {
-            Layout::Native => !matches!(self.kind, Kind::Lock | Kind::Fenced | Kind::Latch),
-            Layout::Redisson => self.kind == Kind::Fair,
-        }
+        self.kind == Kind::Fair
+    }
+
+    /// Whether what one caller leaves goes to the next one of its client without a word to the server, though only one
+    /// may have it at a time.
+    pub(crate) fn is_handed_on(&self) -> bool {
+        matches!(self.kind, Kind::Lock | Kind::Write)
+    }
+
+    /// Whether callers of one client hold it side by side, and share what it knows of it.
+    pub(crate) fn is_held_together(&self) -> bool {
+        self.is_shared() && self.kind != Kind::Latch
+    }
+
+    /// What tells the lines of one client apart: how much of a semaphore is asked for. Where the server has no line for it,
+    /// there is one queue in the client, so that small requests do not overtake a large one.
+    pub(crate) fn class(&self, part: u32) -> u32 {
+        if self.has_line() && self.is_held_together() { part } else { 0 }
     }
 
     /// Whether several may hold it at once.
@@ -414,6 +433,7 @@ mod tests {
         };
         assert_eq!(&*in_database(0, Layout::Native, "3:a").channel, "lock_channel:{3:a}");
         let other = in_database(3, Layout::Native, "a}b");
+        assert_eq!(other.channel_prefix(), "lock_channel:3:");
         assert_eq!(&*other.channel, "lock_channel:3:{a%7Db}");
         assert_eq!(other.lock().to_string(), "lock:{a%7Db}");
         assert_eq!(other.name(), "a}b");

@@ -154,7 +154,7 @@ mod tests {
 
     fn release() -> Job {
         let tenure = tenure();
-        tenure.leave();
+        tenure.leave(0, crate::engine::tenure::NO_BUDGET);
         Job::release(&tenure, None)
     }
 

@@ -124,7 +124,7 @@ fn granted(acquires: &[&Acquire], first: u64, sent: Instant) -> Result<Vec<Grant
     }
     let grant = |(acquire, number): (&&Acquire, u64)| {
         let Acquire { id, lease, ref debt, .. } = **acquire;
-        Grant { id, number, lease, sent, debt: debt.clone() }
+        Grant { id, number, awaited: true, lease, sent, debt: debt.clone() }
     };
     Ok(acquires.iter().zip(first..).map(grant).collect())
 }
@@ -137,9 +137,10 @@ impl Claim<'_> {
             Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
-            Ok(Acquired::Granted { number, .. }) => {
+            Ok(Acquired::Granted { number, awaited }) => {
                 let Acquire { id, lease, ref debt, .. } = self.acquire;
-                Ok(Attempt::Granted(Grant { id, number, lease, sent, debt: debt.clone() }))
+                let debt = debt.clone();
+                Ok(Attempt::Granted(Grant { id, number, awaited, lease, sent, debt }))
             }
             // `close` has given up the places of those who waited then; this one came after.
             Ok(Acquired::Waits { .. }) if self.engine.debts.is_closed() => {

@@ -5,7 +5,9 @@
 //!    outlives a contender that was cancelled, for the next one of this client.
 //! 3. An entry is in the table exactly as long as somebody visits it.
 //! 4. Where each caller waits for itself, each has an entry of its own, and its turn at once.
-//! 5. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
+//! 5. What several callers may hold side by side is held without the turn: each tenure has a seat, which keeps the entry
+//!    in the table, and what is inside is in `shared.rs`.
+//! 6. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
 //!    was taken, and given back by whoever finds that nobody waits for it any more.
 
 use std::borrow::Borrow;
@@ -15,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dashmap::DashMap;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
@@ -22,7 +25,10 @@ use crate::engine::Engine;
 use crate::engine::job::Job;
 use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::moment::Moment;
+use crate::engine::returns::Returns;
+use crate::engine::shared::Shared;
 use crate::engine::tenure::Tenure;
+use crate::engine::timetable::Timetable;
 use crate::keys::{Keys, Kind, TenureId, ids_of};
 use crate::wire::Fault;
 
@@ -32,6 +38,31 @@ pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
     others: DashMap<Box<str>, Spots>,
     closed: AtomicBool,
+    /// None in a test.
+    outbox: Option<Outbox>,
+}
+
+/// Where what nobody needs any more is left to be given back.
+pub(crate) struct Outbox {
+    pub(crate) releaser: UnboundedSender<Job>,
+    pub(crate) returns: Arc<Returns>,
+    pub(crate) timetable: Arc<Timetable>,
+}
+
+impl Outbox {
+    /// Leaves a job; `false` if the client is closed, and nobody does it.
+    pub(crate) fn put(&self, mut job: Job) -> bool {
+        !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
+    }
+
+    /// Gives back a tenure that nobody holds, if that is still so.
+    fn give_back(&self, tenure: &Tenure) {
+        if let Some((stay, place)) = tenure.retire() {
+            self.timetable.leave(place);
+            // Without the task that gives back, the lease does it.
+            self.put(Job::release(tenure, stay));
+        }
+    }
 }
 
 /// The entries at one channel that are no plain lock's.
@@ -56,13 +87,22 @@ impl Spots {
 }
 
 impl Table {
-    /// The entry of a lock, which its callers share.
+    pub(crate) fn new(outbox: Outbox) -> Self {
+        Self { outbox: Some(outbox), ..Self::default() }
+    }
+
+    pub(crate) fn outbox(&self) -> Option<&Outbox> {
+        self.outbox.as_ref()
+    }
+
+    /// The entry of a lock, which its callers share; of a semaphore, those who ask for as much of it.
     ///
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
-    pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>) -> Result<Visit, Fault> {
+    pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, part: u32) -> Result<Visit, Fault> {
         if !keys.is_plain() {
-            return self.at(keys, keys.channel.clone(), Spot::Shared(keys.kind, keys.braced));
+            let spot = Spot::Shared(keys.kind, keys.braced, keys.class(part));
+            return self.at(keys, keys.channel.clone(), spot);
         }
         self.open(self.entered(keys))
     }
@@ -186,8 +226,8 @@ impl Table {
 /// Which of the entries at one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Spot {
-    /// That of a kind, for the name with or without braces of its own.
-    Shared(Kind, bool),
+    /// That of a kind, for the name with or without braces of its own, and for so much of it.
+    Shared(Kind, bool, u32),
     /// That of one caller.
     Place(TenureId),
 }
@@ -196,6 +236,8 @@ enum Spot {
 struct Place {
     channel: Box<str>,
     spot: Spot,
+    /// What is inside together.
+    shared: Mutex<Shared<Arc<Tenure>>>,
 }
 
 /// A lock as the table finds it: by what tells it from all others.
@@ -262,7 +304,7 @@ impl Entry {
     }
 
     fn at(keys: Arc<Keys>, channel: Box<str>, spot: Spot) -> Self {
-        let place = Place { channel, spot };
+        let place = Place { channel, spot, shared: Mutex::default() };
         Self { place: Some(Box::new(place)), ..Self::new(keys) }
     }
 
@@ -280,6 +322,51 @@ impl Entry {
 
     fn line(&self) -> MutexGuard<'_, Option<Box<Line>>> {
         self.line.lock().expect("no panic under this lock")
+    }
+
+    /// What is inside together; `None` of a plain lock.
+    pub(crate) fn shared(&self) -> Option<MutexGuard<'_, Shared<Arc<Tenure>>>> {
+        let place = self.place.as_ref()?;
+        Some(place.shared.lock().expect("no panic under this lock"))
+    }
+
+    /// Whether each tenure has a seat here, and none has the turn.
+    pub(crate) fn has_seats(&self) -> bool {
+        let is_shared = |place: &Place| matches!(place.spot, Spot::Shared(..));
+        self.keys.is_held_together() && self.place.as_deref().is_some_and(is_shared)
+    }
+
+    /// The callers of this client that what rests is kept for: those in the queue, and the contender, if the server has
+    /// let it wait.
+    pub(crate) fn ahead(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst) + usize::from(self.was_refused())
+    }
+
+    /// Whether the contender is known to wait for others.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| line.was_refused())
+    }
+
+    /// Whether some caller of this client asks or waits.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_awaited() || self.turn.available_permits() == 0
+    }
+
+    /// What rests although nobody is to have it.
+    pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
+        let shared = self.shared().filter(|_| !self.is_wanted());
+        shared.map_or_else(Vec::new, |shared| shared.forgotten())
+    }
+
+    /// What was granted under this owner field.
+    pub(crate) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
+        let together = self.shared().and_then(|shared| shared.find(id));
+        together.or_else(|| self.tenure().filter(|tenure| tenure.id == id))
+    }
+
+    /// The rules for a grant that a message brings to the line.
+    pub(crate) fn rules_of_line(&self, rules: Rules) -> Rules {
+        self.line().as_ref().map_or(rules, |line| line.rules(rules))
     }
 
     /// Tells the contender, if there is one.
@@ -330,8 +417,7 @@ impl Entry {
 
     /// Whether it waits or holds under this owner field.
     fn is_known_as(&self, id: TenureId) -> bool {
-        self.line().as_ref().is_some_and(|line| line.id() == id)
-            || self.tenure().is_some_and(|tenure| tenure.id == id)
+        self.line().as_ref().is_some_and(|line| line.id() == id) || self.holder(id).is_some()
     }
 
     /// The contender goes, and a request of its may still run. The next contender keeps the place.
@@ -461,7 +547,7 @@ impl Visit {
         let watching = self.table.is_watched_by(&self.entry, self.entry.is_far());
         let now = Instant::now();
         match &*self.entry.line() {
-            Some(line) => line.next(now, listening, watching, rules),
+            Some(line) => line.next(now, listening, watching, line.rules(rules)),
             None => Next::Ask,
         }
     }
@@ -506,6 +592,53 @@ impl Turn {
     pub(crate) fn pass_on(self) -> Visit {
         self.0.clone()
     }
+}
+
+/// A place inside for a tenure that several callers may have one of at the same time.
+pub(crate) struct Seat {
+    visit: Visit,
+    id: TenureId,
+    returned: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(visit: Visit, id: TenureId) -> Self {
+        Self { visit, id, returned: false }
+    }
+
+    pub(crate) fn visit(&self) -> &Visit {
+        &self.visit
+    }
+
+    /// What it stands for is about to be given back. The seat is kept until that was answered.
+    pub(crate) fn leaving(&mut self) {
+        if let Some(mut shared) = self.visit.entry.shared() {
+            shared.leaving(self.id);
+            self.returned = true;
+        }
+    }
+}
+
+impl Drop for Seat {
+    /// What has rested for the sake of this return is not looked after by another one.
+    fn drop(&mut self) {
+        let entry = &self.visit.entry;
+        let ahead = entry.ahead();
+        let Some(mut shared) = entry.shared() else { return };
+        let own = shared.gone(self.id, self.returned);
+        let spare = if self.returned { shared.spare(ahead) } else { Vec::new() };
+        drop(shared);
+        drop(own);
+        let Some(outbox) = self.visit.table.outbox() else { return };
+        spare.iter().for_each(|tenure| outbox.give_back(tenure));
+    }
+}
+
+/// What a tenure keeps of its entry.
+pub(crate) enum Stay {
+    /// Nobody else of this client may have one.
+    Turn(Turn),
+    Seat(Seat),
 }
 
 impl Drop for Turn {
@@ -581,7 +714,7 @@ mod tests {
     }
 
     fn visit(table: &Arc<Table>) -> Visit {
-        table.visit(&keys("a")).unwrap()
+        table.visit(&keys("a"), 1).unwrap()
     }
 
     fn far() -> Instant {
@@ -608,7 +741,7 @@ mod tests {
             for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Read, Kind::Latch] {
                 let table = Arc::new(Table::default());
                 let keys = Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap());
-                let visit = table.visit(&keys).unwrap();
+                let visit = table.visit(&keys, 1).unwrap();
                 let found = table.find(keys.id()).is_some_and(|e| Arc::ptr_eq(&e, &visit.entry));
                 assert_eq!(found, keys.is_plain(), "{kind:?} in {layout:?}");
             }
@@ -643,7 +776,7 @@ mod tests {
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
         assert!(turn.entry().gate.pass(far()).await.is_err());
-        assert!(table.visit(&keys("a")).is_err());
+        assert!(table.visit(&keys("a"), 1).is_err());
         drop(turn);
         assert_eq!(table.len(), 0);
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::config::checked_lease;
-use crate::engine::entry::{Turn, Visit};
+use crate::engine::entry::{Stay, Turn, Visit};
 use crate::engine::job::{Job, Outcome};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Ended, Lease, Left, Tenure};
@@ -122,9 +122,14 @@ impl Engine {
     /// The hold is left when the future is first polled; dropping it leaves the rest to the
     /// background.
     pub(crate) async fn leave(&self, stint: &Stint) -> Result<()> {
-        match stint.tenure.leave() {
+        match stint.tenure.leave(stint.turn, self.budget) {
             Left::Lost => Err(Error::Lost),
             Left::Nested => self.tell_count(stint).await,
+            Left::Others => Ok(()),
+            Left::Rests(visit) => {
+                self.leave_to_others(&stint.tenure, &visit);
+                Ok(())
+            }
             Left::HandedOn(turn) => {
                 self.hand_on(&stint.tenure, turn);
                 Ok(())
@@ -138,8 +143,9 @@ impl Engine {
 
     /// Leaves a tenure without waiting for anything, outside of a runtime too.
     pub(crate) fn abandon(&self, stint: &Stint) {
-        match stint.tenure.leave() {
-            Left::Lost => {}
+        match stint.tenure.leave(stint.turn, self.budget) {
+            Left::Lost | Left::Others => {}
+            Left::Rests(visit) => self.leave_to_others(&stint.tenure, &visit),
             Left::Nested => self.later(Job::count(&stint.tenure)),
             Left::HandedOn(turn) => self.hand_on(&stint.tenure, turn),
             Left::Last(turn, place) => {
@@ -151,13 +157,24 @@ impl Engine {
 
     /// Gives the turn to the next in the queue, to which the tenure is left.
     fn hand_on(&self, tenure: &Arc<Tenure>, turn: Turn) {
-        // If its future is not being polled, nobody but the watchdog will notice.
+        self.have_watched(tenure);
+        self.look_after(&turn.pass_on());
+    }
+
+    /// Leaves the tenure to whoever of this client takes it up first: the contender, if there is one.
+    fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
+        self.have_watched(tenure);
+        visit.entry.gate.open();
+        self.look_after(visit);
+    }
+
+    /// If the future of the next holder is not being polled, nobody but the watchdog will notice.
+    fn have_watched(&self, tenure: &Arc<Tenure>) {
         let claim = Instant::now() + self.rhythm.claim;
         if !tenure.is_looked_at_by(claim) && !self.timetable.enter(tenure, claim) {
-            // The client is closed, and nobody will take the turn.
+            // The client is closed, and nobody will take it up.
             self.retire(tenure, None);
         }
-        self.look_after(&turn.pass_on());
     }
 
     /// Gives back what was left for those who waited, if nobody does any more.
@@ -178,16 +195,32 @@ impl Engine {
             self.give_back_former(entry);
         }
         if let Some(tenure) = entry.tenure() {
-            self.retire(&tenure, turn);
+            return self.retire(&tenure, turn);
         }
+        // First the turn: who leaves something meanwhile takes whoever has it for a contender that is to have it.
+        drop(turn);
+        entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }
 
     /// Gives an idle tenure back, and then the turn.
-    fn retire(&self, tenure: &Tenure, turn: Option<Turn>) {
-        if let Some(place) = tenure.retire() {
+    pub(crate) fn retire(&self, tenure: &Tenure, turn: Option<Turn>) {
+        if let Some((stay, place)) = tenure.retire() {
             self.timetable.leave(place);
-            self.later(Job::release(tenure, turn));
+            self.later(Job::release(tenure, stay.or(turn.map(Stay::Turn))));
         }
+    }
+
+    /// Gives back what rests at this name, and waits until what was given back by now is free for others.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn settle(&self, keys: &Keys) {
+        for entry in self.table.all_of(&keys.channel) {
+            let ahead = entry.ahead();
+            let spare = entry.shared().map_or_else(Vec::new, |shared| shared.spare(ahead));
+            spare.iter().for_each(|tenure| self.retire(tenure, None));
+        }
+        self.returns.ended(keys).await;
     }
 
     /// Gives up a place in the line.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::engine::backlog::Lane;
 use crate::engine::debts::Debt;
-use crate::engine::entry::Turn;
+use crate::engine::entry::Stay;
 use crate::engine::returns::{Returning, Returns};
 use crate::engine::tenure::Tenure;
 use crate::keys::{Keys, TenureId};
@@ -32,7 +32,7 @@ pub(crate) struct Job {
     /// It may have been done already by a request that was not answered.
     may_have_run: bool,
     /// Goes to the next caller with the first answer, or with the first failure.
-    turn: Option<Turn>,
+    stay: Option<Stay>,
     /// Ends with the turn.
     returning: Option<Returning>,
     told: Option<oneshot::Sender<Outcome>>,
@@ -58,7 +58,7 @@ impl Job {
             until,
             deadline: until,
             may_have_run: false,
-            turn: None,
+            stay: None,
             returning: None,
             told: None,
             pause: SHORTEST_PAUSE,
@@ -66,12 +66,12 @@ impl Job {
         }
     }
 
-    /// Gives back a tenure that has ended, and then its turn. An unanswered renewal may have let the
+    /// Gives back a tenure that has ended, and then its turn or its seat. An unanswered renewal may have let the
     /// server keep it for longer than we believe.
-    pub(crate) fn release(tenure: &Tenure, turn: Option<Turn>) -> Self {
+    pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
         let until = Instant::now() + tenure.at_least(tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
-        Self { turn, deadline: tenure.deadline(), ..job }
+        Self { stay, deadline: tenure.deadline(), ..job }
     }
 
     /// Tells those who wait for a lock that was lost without a release: a release that finds nothing does so. The
@@ -146,7 +146,7 @@ impl Job {
             tenure.stop_telling();
         }
         // In this order: whoever waits for the return to end finds the turn free.
-        drop(self.turn);
+        drop(self.stay);
         drop(self.returning);
         if let Some(told) = self.told {
             // Whoever finds nothing after a request that was not answered, finds what that has done; but
@@ -161,7 +161,7 @@ impl Job {
     /// When it is to be asked for again.
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
         self.may_have_run |= outcome.as_ref().is_err_and(Fault::is_open);
-        self.turn = None;
+        self.stay = None;
         self.returning = None;
         let due = now + self.pause.mul_f64(0.5 + fastrand::f64());
         // A ghost with a long lease is looked for more seldom as time goes by.

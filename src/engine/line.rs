@@ -47,7 +47,8 @@ impl PushedGrant {
     /// It may be believed for as long as the sign of life lasts.
     pub(crate) fn until_confirmed(self, rules: Rules, debt: Debt) -> Grant {
         let Self { id, number, signed } = self;
-        Grant { id, number, lease: rules.pushed_lease, sent: signed, debt }
+        // The message does not say whether others stand in line.
+        Grant { id, number, awaited: true, lease: rules.pushed_lease, sent: signed, debt }
     }
 
     /// With less left, the holder would have to confirm it at once. Then it may as well ask.
@@ -105,6 +106,9 @@ pub(crate) struct Line {
     told: Option<PushedGrant>,
     /// When something is to be asked, whatever happens.
     ask_at: Option<Instant>,
+    /// The shortest lease that was asked for under this owner field. Callers with different leases may follow each
+    /// other, and a grant by message may have been made for any of them.
+    pushed_lease: Duration,
 }
 
 impl Line {
@@ -118,6 +122,7 @@ impl Line {
             signed: None,
             told: None,
             ask_at: Some(now),
+            pushed_lease: Duration::MAX,
         }
     }
 
@@ -145,6 +150,16 @@ impl Line {
         self.stands && !self.near
     }
 
+    /// Whether the server has let it wait.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.signed.is_some() || self.place > 0
+    }
+
+    /// These rules, for what a message may grant.
+    pub(crate) fn rules(&self, rules: Rules) -> Rules {
+        Rules { pushed_lease: rules.pushed_lease.min(self.pushed_lease), ..rules }
+    }
+
     /// The same place under another owner field.
     pub(crate) fn rename(&mut self, id: TenureId, now: Instant) {
         *self = Self { place: self.place, ..Self::new(id, now) };
@@ -155,6 +170,7 @@ impl Line {
         match event {
             Event::Asked => {
                 (self.open, self.stands) = (true, true);
+                self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
                 // The answer says anew whether we are near, and when to ask. What a message says from now on may be
                 // newer than the answer, which then must not undo it.
                 (self.near, self.ask_at) = (false, None);
@@ -376,6 +392,31 @@ mod tests {
         assert_eq!(play.parks_for(), TTL / 3);
     }
 
+    #[test]
+    fn a_grant_by_message_is_no_longer_than_any_lease_that_was_asked_for() {
+        let mut play = Play::new();
+        let short = Rules { pushed_lease: TTL / 9, ..RULES };
+        play.line.step(play.now, Event::Asked, short);
+        play.answer(true);
+        assert_eq!(play.line.rules(RULES).pushed_lease, TTL / 9);
+        play.hears(Event::Asked);
+        play.answer(true);
+        assert_eq!(play.line.rules(RULES).pushed_lease, TTL / 9);
+        play.line.rename(TenureId(8), play.now);
+        assert_eq!(play.line.rules(RULES).pushed_lease, TTL);
+    }
+
+    #[test]
+    fn a_contender_waits_for_others_once_the_server_has_said_so() {
+        let mut play = Play::new();
+        assert!(!play.line.was_refused());
+        play.hears(Event::Asked);
+        assert!(!play.line.was_refused());
+        play.answer(false);
+        play.line.rename(TenureId(8), play.now);
+        assert!(play.line.was_refused());
+    }
+
     /// The grant was over when the server answered that the contender waits.
     #[test]
     fn an_answer_is_newer_than_a_grant_for_an_earlier_sign_of_life() {
@@ -411,6 +452,24 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
         play.told(7, play.now);
         assert_eq!(play.next(), Next::Ask);
+    }
+
+    /// What it has got is being given back in the background: with it, two would hold the lock.
+    #[test]
+    fn a_grant_for_a_request_without_an_answer_is_not_taken() {
+        for told_first in [true, false] {
+            let mut play = Play::waiting(true);
+            let before = play.now;
+            play.hears(Event::Asked);
+            if told_first {
+                play.told(7, before);
+            }
+            play.hears(Event::Unanswered);
+            if !told_first {
+                play.told(7, before);
+            }
+            assert_eq!(play.next(), Next::Ask);
+        }
     }
 
     #[test]

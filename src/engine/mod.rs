@@ -12,6 +12,7 @@ mod moment;
 mod owned;
 mod releaser;
 mod returns;
+mod shared;
 mod sign;
 mod stint;
 mod tenure;
@@ -40,7 +41,7 @@ pub(crate) use wait::{Patience, Wish, acquire};
 
 use crate::config::{Config, HandOff};
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Entry, Table, Turn, Visit};
+use crate::engine::entry::{Entry, Outbox, Table, Turn, Visit};
 use crate::engine::job::Job;
 use crate::engine::line::{Event, PushedGrant, Rules};
 use crate::engine::owned::Owned;
@@ -79,7 +80,6 @@ pub(crate) struct Engine {
     rhythm: Rhythm,
     budget: Budget,
     started: Instant,
-    releaser: mpsc::UnboundedSender<Job>,
     orphaned: AtomicBool,
     tenures: AtomicU64,
     orders: AtomicU64,
@@ -112,8 +112,15 @@ impl Engine {
     async fn connect_to(address: Address, client: String, config: Config) -> Result<Arc<Self>> {
         let address = Arc::new(address);
         let database = address.database();
-        let (table, started) = (Arc::new(Table::default()), Instant::now());
-        let timetable = Arc::new(Timetable::new(started));
+        let started = Instant::now();
+        let (releaser, jobs) = mpsc::unbounded_channel();
+        let (timetable, returns) = (Arc::new(Timetable::new(started)), Arc::<Returns>::default());
+        let outbox = Outbox {
+            releaser: releaser.clone(),
+            returns: Arc::clone(&returns),
+            timetable: Arc::clone(&timetable),
+        };
+        let table = Arc::new(Table::new(outbox));
         let terms = Terms {
             client: client.clone(),
             layout: config.layout,
@@ -135,7 +142,6 @@ impl Engine {
         tokio::try_join!(command_link.start(), subscriber_link.start())
             .map_err(|fault| fault.into_outage(""))?;
 
-        let (releaser, jobs) = mpsc::unbounded_channel();
         let (rhythm, budget) = (rhythm(&config), budget(&config));
         let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
         let watchdog = Watchdog {
@@ -179,13 +185,12 @@ impl Engine {
             rhythm,
             budget,
             started,
-            releaser,
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             debts,
-            returns: Arc::default(),
+            returns,
             closing,
             tasks,
         }))
@@ -213,8 +218,8 @@ impl Engine {
 
     /// Ends a tenure of a client that is closed.
     fn give_up(&self, tenure: &Tenure) {
-        if let Some(turn) = tenure.close() {
-            self.later(Job::release(tenure, turn));
+        if let Some(stay) = tenure.close() {
+            self.later(Job::release(tenure, stay));
         }
     }
 
@@ -247,12 +252,12 @@ impl Engine {
 
     /// The entry in which a caller waits: that of all who ask for the same, or one of its own, where it
     /// waits for none of the others: they may be waiting for it.
-    fn visit(&self, keys: &Arc<Keys>, alone: bool) -> Result<Visit> {
+    fn visit(&self, keys: &Arc<Keys>, part: u32, alone: bool) -> Result<Visit> {
         let visit = if alone || keys.waits_alone() {
             let id = self.next_tenure();
             self.table.place(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
-            self.table.visit(keys)
+            self.table.visit(keys, part)
         };
         visit.map_err(|fault| fault.into_error(&keys.lock().to_string()))
     }
@@ -271,7 +276,20 @@ impl Engine {
     /// Begins a tenure, and has it watched.
     fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
-        let stint = Tenure::begin(turn, grant, holder, renew_at);
+        let visit = turn.entry().has_seats().then(|| turn.visit().clone());
+        let stint = self.begun(Tenure::begin(turn, grant, holder, renew_at), holder);
+        // What rests may have been left for this caller.
+        visit.iter().for_each(|visit| self.look_after(visit));
+        stint
+    }
+
+    /// As [`begin`](Self::begin), of what was got beside the contender.
+    fn begin_beside(&self, visit: Visit, grant: Grant, holder: Holder) -> Result<Stint> {
+        let renew_at = self.rhythm.first(self.started, grant.sent);
+        self.begun(Tenure::begin_beside(visit, grant, holder, renew_at), holder)
+    }
+
+    fn begun(&self, stint: Stint, holder: Holder) -> Result<Stint> {
         if stint.tenure.is_over() {
             // Whoever has passed a latch holds nothing.
             return Ok(stint);
@@ -306,11 +324,9 @@ impl Engine {
     }
 
     /// Has something done in the background.
-    fn later(&self, mut job: Job) {
-        if !job.is_new(&self.returns) {
-            return;
-        }
-        if self.releaser.send(job).is_err() && !self.orphaned.swap(true, Ordering::Relaxed) {
+    fn later(&self, job: Job) {
+        let is_left = self.table.outbox().is_some_and(|outbox| outbox.put(job));
+        if !is_left && !self.orphaned.swap(true, Ordering::Relaxed) {
             tracing::warn!("the client is closed: what it still held is left to its lease");
         }
     }
@@ -397,7 +413,9 @@ impl Listener {
                 }
                 What::Near { at_once } => entry.step(Event::Near { at_once }, self.rules),
                 // Whoever did it, it is us that it speaks of.
-                What::Out => entry.tenure().iter().for_each(|tenure| self.timetable.hasten(tenure)),
+                What::Out => {
+                    entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
+                }
             }
         }
     }

@@ -27,13 +27,17 @@ impl Owned {
             state.most = (state.tenures.len() * 2).max(64);
         }
         let tenures = state.tenures.entry(key(owner, &tenure.keys)).or_default();
-        tenures.retain(|tenure| live(tenure).is_some());
+        // It may have been the same owner's before, and others' in between.
+        tenures.retain(|there| live(there).is_some_and(|there| !Arc::ptr_eq(&there, tenure)));
         tenures.push(Arc::downgrade(tenure));
     }
 
     pub(crate) fn find(&self, owner: OwnerId, keys: &Keys) -> Option<Arc<Tenure>> {
         let state = self.0.lock().expect("no panic under this lock");
-        state.tenures.get(&key(owner, keys))?.iter().find_map(live)
+        let tenures = state.tenures.get(&key(owner, keys))?;
+        // One that was handed on is live, and another owner's.
+        let is_held = |tenure: &Arc<Tenure>| tenure.stint_of(owner).is_some();
+        tenures.iter().filter_map(live).find(is_held)
     }
 }
 

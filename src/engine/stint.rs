@@ -35,6 +35,11 @@ impl Stint {
         self.tenure.ended(self.turn)
     }
 
+    /// How many holds its owner has of it.
+    pub(crate) fn holds(&self) -> u32 {
+        self.tenure.holds_of(self.turn)
+    }
+
     /// Resolves when the stint ends, at the deadline at the latest.
     pub(crate) fn end(&self) -> impl Future<Output = Ended> + Send + 'static {
         Arc::clone(&self.tenure).end(self.turn)

@@ -6,6 +6,7 @@
 //!    was sent, plus what was asked for, minus drift.
 //! 3. What ends a stint takes its turn out under the lock and drops it after: nobody is woken while
 //!    the state is locked.
+//! 4. Reads of one client are stints of one tenure side by side: each leaves for itself, and the last one gives back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,8 +15,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
-use crate::engine::entry::Turn;
+use crate::engine::entry::{Seat, Stay, Turn, Visit};
 use crate::engine::moment::Moment;
+use crate::engine::shared::Company;
 use crate::engine::stint::Stint;
 use crate::engine::wheel::Place;
 use crate::keys::{Keys, Kind, TenureId};
@@ -58,6 +60,8 @@ pub(crate) struct Grant {
     pub(crate) id: TenureId,
     /// The server's number for it.
     pub(crate) number: u64,
+    /// Somebody stands in line for it, or nobody knows.
+    pub(crate) awaited: bool,
     pub(crate) lease: Duration,
     /// Before the request was sent.
     pub(crate) sent: Instant,
@@ -72,6 +76,8 @@ pub(crate) struct Holder {
     /// The task or thread that asked.
     pub(crate) asked_by: OwnerId,
     pub(crate) lease: Lease,
+    /// How much of it, if it can be divided.
+    pub(crate) part: u32,
 }
 
 /// How far a tenure may be handed on before Redis is asked.
@@ -108,6 +114,12 @@ struct State {
     turns: u16,
     /// 0: idle.
     holds: u32,
+    /// Who of several still holds it, once a second one has joined.
+    company: Option<Box<Company>>,
+    /// How much it is, if it can be divided.
+    part: u32,
+    /// Its owner may have asked for more within it: the server has then let that in beside it, and it is nobody else's.
+    is_shelter: bool,
     /// When this holder began; idle, when the last one left.
     since: Moment,
     deadline: Moment,
@@ -121,7 +133,7 @@ struct State {
     renew_at: Moment,
     /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
     doubted: bool,
-    turn: Option<Turn>,
+    stay: Option<Stay>,
     place: Option<Place>,
     /// When the watchdog will look.
     look_at: Moment,
@@ -143,12 +155,16 @@ enum Telling {
 
 /// What a holder finds when it leaves.
 pub(crate) enum Left {
-    /// Other holds remain.
+    /// Other holds remain, of the same owner.
     Nested,
+    /// Others hold it who have joined.
+    Others,
     /// It was the last one, and the next holder waits: the tenure is idle until it takes the turn.
     HandedOn(Turn),
+    /// It was the last one, and another caller of this client may take the idle tenure up.
+    Rests(Visit),
     /// It was the last one: the lock is to be given back, and the turn passed on with it.
-    Last(Option<Turn>, Option<Place>),
+    Last(Option<Stay>, Option<Place>),
     /// The lock was lost before.
     Lost,
 }
@@ -160,6 +176,16 @@ pub(crate) enum PickUp {
     /// An idle tenure that Redis must be asked about first. It has ended, and is to be given back.
     Ended(Turn, Option<Place>),
     Nothing(Turn),
+}
+
+/// What a caller finds that takes up a tenure without the turn.
+pub(crate) enum Taken {
+    /// It holds it from now on.
+    Held(Stint),
+    /// Redis must be asked first. It has ended, and is to be given back.
+    Ended(Option<Stay>, Option<Place>),
+    /// Somebody else has it, or it is over.
+    Nothing,
 }
 
 /// What the watchdog finds when a tenure is due.
@@ -178,10 +204,34 @@ pub(crate) enum Due {
 impl Tenure {
     /// Begins a tenure with its first stint.
     pub(crate) fn begin(turn: Turn, grant: Grant, holder: Holder, renew_at: Instant) -> Stint {
-        let entry = Arc::clone(turn.entry());
-        let now = Moment::from(Instant::now());
-        // What several may hold, the next of this client may ask for at once.
-        let keeps_turn = entry.keys.waits_alone() || !entry.keys.is_shared();
+        if turn.entry().has_seats() {
+            // The next of this client may ask at once, or join: the turn goes on when the tenure can be found.
+            return Self::begin_beside(turn.visit().clone(), grant, holder, renew_at);
+        }
+        Self::begin_with(turn.visit().clone(), Some(Stay::Turn(turn)), grant, holder, renew_at)
+    }
+
+    /// Begins a tenure that needs no turn.
+    pub(crate) fn begin_beside(
+        visit: Visit,
+        grant: Grant,
+        holder: Holder,
+        renew_at: Instant,
+    ) -> Stint {
+        let seat = Seat::new(visit.clone(), grant.id);
+        Self::begin_with(visit, Some(Stay::Seat(seat)), grant, holder, renew_at)
+    }
+
+    fn begin_with(
+        visit: Visit,
+        stay: Option<Stay>,
+        grant: Grant,
+        holder: Holder,
+        renew_at: Instant,
+    ) -> Stint {
+        let entry = &visit.entry;
+        let (now, is_open) = (Instant::now(), holder.lease == Lease::Watched && !grant.awaited);
+        let has_seat = matches!(stay, Some(Stay::Seat(_)));
         // A latch is passed, not held.
         let held = entry.keys.kind != Kind::Latch;
         let state = State {
@@ -190,7 +240,10 @@ impl Tenure {
             asked_by: holder.asked_by,
             turns: 0,
             holds: u32::from(held),
-            since: now,
+            company: None,
+            part: holder.part,
+            is_shelter: false,
+            since: now.into(),
             deadline: deadline(grant.sent, grant.lease).into(),
             expiry: (grant.sent + grant.lease).into(),
             watched: holder.lease == Lease::Watched,
@@ -198,9 +251,9 @@ impl Tenure {
             unconfirmed: false,
             renew_at: renew_at.into(),
             doubted: false,
-            turn: keeps_turn.then_some(turn),
+            stay: stay.filter(|_| held),
             place: None,
-            look_at: now,
+            look_at: now.into(),
             debt: held.then_some(grant.debt),
             telling: Telling::No,
             warned_of_deadlock: false,
@@ -210,10 +263,20 @@ impl Tenure {
             id: grant.id,
             lease: grant.lease,
             number: grant.number,
-            granted: now,
+            granted: now.into(),
             state: Mutex::new(state),
             changed: Notify::new(),
         });
+        let mut shared = entry.shared();
+        match &mut shared {
+            Some(shared) if has_seat => {
+                shared.enter(tenure.id, Arc::clone(&tenure), !is_open, now);
+                return Stint::new(tenure, 0);
+            }
+            Some(shared) if !held => shared.passed(grant.sent),
+            _ => {}
+        }
+        drop(shared);
         entry.show(&tenure);
         Stint::new(tenure, 0)
     }
@@ -269,6 +332,24 @@ impl Tenure {
 
     pub(crate) fn holds(&self) -> u32 {
         self.state().holds
+    }
+
+    /// The holds of a stint: those of its owner, and one of who has joined.
+    pub(crate) fn holds_of(&self, turn: u16) -> u32 {
+        let state = self.state();
+        match &state.company {
+            Some(company) => u32::from(company.has(turn)),
+            None => state.holds,
+        }
+    }
+
+    /// The owner of this stint is about to ask for more within it. Nobody else is to have it from now on, since the server
+    /// lets in beside it what is asked for within. `false` if the stint has ended.
+    pub(crate) fn shelters(&self, turn: u16) -> bool {
+        let mut state = self.state();
+        let is_held = state.ended(turn).is_none();
+        state.is_shelter |= is_held;
+        is_held
     }
 
     /// What Redis should count. Idle, the tenure is about to have its next holder.
@@ -403,7 +484,7 @@ impl Tenure {
 
     /// Counts one hold less. With the last one the tenure is handed on if somebody waits for it,
     /// and released otherwise, if it was not lost before.
-    pub(crate) fn leave(&self) -> Left {
+    pub(crate) fn leave(&self, turn: u16, budget: Budget) -> Left {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -411,22 +492,113 @@ impl Tenure {
             return Left::Lost;
         }
         state.holds -= 1;
-        if state.holds > 0 {
-            return Left::Nested;
+        if let Some(company) = &mut state.company {
+            company.leave(turn);
         }
-        let left = match state.turn.take() {
-            Some(turn) if self.keys.is_plain() && turn.entry().is_awaited() => {
+        let left = match state.stay.take() {
+            stay if state.holds > 0 => {
+                state.stay = stay;
+                if state.company.is_none() {
+                    return Left::Nested;
+                }
+                Left::Others
+            }
+            Some(Stay::Turn(turn)) if self.is_handed_on(&state, &turn) => {
                 state.since = now.into();
                 Left::HandedOn(turn)
             }
-            turn => {
-                state.ended = Some(Ended::Released);
-                Left::Last(turn, state.place.take())
+            Some(Stay::Seat(seat)) if self.rests(&state, &seat, budget, now) => {
+                state.since = now.into();
+                let visit = seat.visit().clone();
+                state.stay = Some(Stay::Seat(seat));
+                Left::Rests(visit)
+            }
+            stay => {
+                state.stay = stay;
+                let (stay, place) = state.release();
+                Left::Last(stay, place)
             }
         };
         drop(state);
         self.changed.notify_waiters();
         left
+    }
+
+    fn is_handed_on(&self, state: &State, turn: &Turn) -> bool {
+        self.keys.is_handed_on() && !state.is_shelter && turn.entry().is_awaited()
+    }
+
+    /// Leaves it to other callers of this client, if one is to have it, or may want it before a return that is on its
+    /// way is answered.
+    fn rests(&self, state: &State, seat: &Seat, budget: Budget, now: Instant) -> bool {
+        let entry = &seat.visit().entry;
+        let Some(mut shared) = entry.shared() else { return false };
+        // Under the lock of what is inside: whoever stops wanting it looks there afterwards.
+        let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, budget.time));
+        state.owner.is_none()
+            && state.watched
+            && state.allows(self.budget(budget), self.held(now, is_fresh), now)
+            && shared.rest(self.id, state.part, is_wanted)
+    }
+
+    /// For how long its client has gone by what the server said of those who stand in line.
+    fn held(&self, now: Instant, is_fresh: bool) -> Duration {
+        if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
+    }
+
+    /// What a message has granted is shorter, and lasts long enough for a hand-off all the same.
+    fn budget(&self, budget: Budget) -> Budget {
+        Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
+    }
+
+    /// A caller takes up what rests.
+    pub(crate) fn take_up(
+        self: &Arc<Self>,
+        holder: Holder,
+        budget: Budget,
+        is_fresh: bool,
+    ) -> Taken {
+        self.expire();
+        let now = Instant::now();
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds > 0 {
+            return Taken::Nothing;
+        }
+        if !state.allows(self.budget(budget), self.held(now, is_fresh), now) {
+            let (stay, place) = state.release();
+            return Taken::Ended(stay, place);
+        }
+        (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
+        state.since = now.into();
+        Taken::Held(self.next_stint(&mut state))
+    }
+
+    /// A reader of the same client reads with those who do already; `None` if Redis has to be asked.
+    pub(crate) fn join(self: &Arc<Self>, budget: Budget) -> Option<Stint> {
+        self.expire();
+        let now = Instant::now();
+        let mut state = self.state();
+        let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
+        if !is_held || !state.allows(self.budget(budget), self.held(now, false), now) {
+            return None;
+        }
+        if state.company.is_none() {
+            let mut company = Company::default();
+            company.enter(state.turns);
+            state.company = Some(Box::new(company));
+        }
+        Some(self.next_stint(&mut state))
+    }
+
+    fn next_stint(self: &Arc<Self>, state: &mut State) -> Stint {
+        state.turns += 1;
+        state.holds += 1;
+        let turn = state.turns;
+        if let Some(company) = &mut state.company {
+            company.enter(turn);
+        }
+        state.warned_of_deadlock = false;
+        Stint::new(Arc::clone(self), turn)
     }
 
     /// The next in the queue takes up an idle tenure: as its own, if the budget allows, or to ask
@@ -438,29 +610,29 @@ impl Tenure {
         if state.ended.is_some() || state.holds > 0 {
             return PickUp::Nothing(turn);
         }
-        // What a message has granted is shorter, and lasts long enough for a hand-off all the same.
-        let budget = Budget { reserve: budget.reserve.min(self.lease / 3), ..budget };
-        if !state.allows(holder, budget, now - self.granted.instant(), now) {
-            state.ended = Some(Ended::Released);
-            return PickUp::Ended(turn, state.place.take());
+        let is_allowed = holder.lease == Lease::Watched
+            && state.allows(self.budget(budget), self.held(now, false), now);
+        if !is_allowed {
+            return PickUp::Ended(turn, state.release().1);
         }
-        state.turns += 1;
-        state.holds = 1;
         state.since = now.into();
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
-        state.turn = Some(turn);
-        state.warned_of_deadlock = false;
-        PickUp::Held(Stint::new(Arc::clone(self), state.turns))
+        state.stay = Some(Stay::Turn(turn));
+        PickUp::Held(self.next_stint(&mut state))
     }
 
-    /// Ends an idle tenure that nobody waits for; where it stands in the wheel.
-    pub(crate) fn retire(&self) -> Option<Option<Place>> {
+    /// Ends an idle tenure that nobody waits for; its seat, if it has one, and where it stands in the wheel.
+    pub(crate) fn retire(&self) -> Option<(Option<Stay>, Option<Place>)> {
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {
             return None;
         }
-        state.ended = Some(Ended::Released);
-        Some(state.place.take())
+        Some(state.release())
+    }
+
+    /// The seat of a tenure that has ended and is to be given back.
+    pub(crate) fn take_stay(&self) -> Option<Stay> {
+        self.state().stay.take()
     }
 
     /// The lock is not ours any more.
@@ -486,18 +658,18 @@ impl Tenure {
             return;
         }
         state.ended = Some(Ended::Lost);
-        let (turn, token, held) = (state.turn.take(), self.token(state.turns), state.holds > 0);
+        let (stay, token, held) = (state.stay.take(), self.token(state.turns), state.holds > 0);
         drop(state);
         if held {
             tracing::error!(name = ?self.keys.name(), %token, why, "lock lost");
         }
         self.changed.notify_waiters();
-        drop(turn);
+        drop(stay);
     }
 
     /// The client is closed: the guards are told, and the turn comes along to be given back with
     /// the lock. `None` if there is nothing to give back.
-    pub(crate) fn close(&self) -> Option<Option<Turn>> {
+    pub(crate) fn close(&self) -> Option<Option<Stay>> {
         let mut state = self.state();
         if state.is_unswept() {
             return Some(None);
@@ -505,11 +677,11 @@ impl Tenure {
         if state.ended.is_some() {
             return None;
         }
+        let (stay, _) = state.release();
         state.ended = Some(Ended::Lost);
-        let turn = state.turn.take();
         drop(state);
         self.changed.notify_waiters();
-        Some(turn)
+        Some(stay)
     }
 
     /// What is to be done about the tenure now that the wheel has come to it.
@@ -522,7 +694,7 @@ impl Tenure {
             None => {}
         }
         if state.holds == 0 && now >= state.since.instant() + claim {
-            state.ended = Some(Ended::Released);
+            (state.stay, _) = state.release();
             return Due::Unclaimed;
         }
         if state.holds > 0 && state.watched && state.is_held_for(max_hold, now) {
@@ -582,7 +754,10 @@ impl Tenure {
 impl State {
     fn ended(&self, turn: u16) -> Option<Ended> {
         // Whatever became of the tenure later: who has left it, had given it back.
-        let left = self.turns != turn || self.holds == 0;
+        let left = match &self.company {
+            Some(company) => !company.has(turn),
+            None => self.turns != turn || self.holds == 0,
+        };
         if left { Some(Ended::Released) } else { self.ended }
     }
 
@@ -609,15 +784,30 @@ impl State {
         self.watched || self.unconfirmed
     }
 
-    fn allows(&self, holder: Holder, budget: Budget, held: Duration, now: Instant) -> bool {
+    /// Gives it up: its turn or its seat, which knows of it, and where it stands in the wheel.
+    fn release(&mut self) -> (Option<Stay>, Option<Place>) {
+        self.ended = Some(Ended::Released);
+        let mut stay = self.stay.take();
+        if let Some(Stay::Seat(seat)) = &mut stay {
+            seat.leaving();
+        }
+        (stay, self.place.take())
+    }
+
+    /// Whether the next holder may have it before Redis is asked.
+    fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
         self.watched
-            && holder.lease == Lease::Watched
             && u32::from(self.turns) < budget.turns
             && held < budget.time
             && Moment::from(now + budget.reserve) < self.deadline
             && self.deadline <= Moment::from(now + budget.lease)
     }
 }
+
+/// Nothing is handed on.
+#[cfg(test)]
+pub(crate) const NO_BUDGET: Budget =
+    Budget { turns: 0, time: Duration::ZERO, reserve: Duration::ZERO, lease: Duration::MAX };
 
 /// A tenure that has just begun, and the table that its turn comes from.
 #[cfg(test)]
@@ -637,21 +827,21 @@ mod tests {
         Budget { turns: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
 
     fn holder(lease: Lease) -> Holder {
-        Holder { owner: None, asked_by: OwnerId::current(), lease }
+        Holder { owner: None, asked_by: OwnerId::current(), lease, part: 1 }
     }
 
     fn turn(table: &Arc<Table>) -> Turn {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
-        table.visit(&keys).unwrap().try_turn().unwrap()
+        table.visit(&keys, 1).unwrap().try_turn().unwrap()
     }
 
     fn waiting(table: &Arc<Table>) -> Waiting {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
-        table.visit(&keys).unwrap().wait()
+        table.visit(&keys, 1).unwrap().wait()
     }
 
     fn handed_on(stint: &Stint) -> Turn {
-        match stint.tenure.leave() {
+        match stint.tenure.leave(stint.turn, BUDGET) {
             Left::HandedOn(turn) => turn,
             _ => panic!("not handed on"),
         }
@@ -662,7 +852,8 @@ mod tests {
         let table = Arc::new(Table::default());
         let now = Instant::now();
         let debt = Debts::default().tidying();
-        let grant = Grant { id: TenureId(1), number: 1, lease: LEASE, sent: now, debt };
+        let grant =
+            Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
         let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
         stint.tenure.state().deadline = deadline.into();
         (table, stint)
@@ -728,7 +919,7 @@ mod tests {
         assert!(stint.tenure.take_debt().is_some());
         assert_eq!(due(&stint, None), Due::Ended);
         assert_eq!(table.len(), 0, "the turn keeps the entry");
-        assert!(matches!(stint.tenure.leave(), Left::Lost));
+        assert!(matches!(stint.tenure.leave(0, BUDGET), Left::Lost));
         assert_eq!(stint.ended(), Some(Ended::Lost));
     }
 
@@ -747,7 +938,7 @@ mod tests {
     #[test]
     fn the_debt_of_a_tenure_is_handed_over_once_and_ends_with_a_loss() {
         let (_table, released) = stint(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(released.tenure.leave(), Left::Last(..)));
+        assert!(matches!(released.tenure.leave(0, BUDGET), Left::Last(..)));
         assert!(released.tenure.close().is_none(), "it is being given back");
         assert!(released.tenure.take_debt().is_some());
         assert!(released.tenure.take_debt().is_none());
@@ -757,14 +948,14 @@ mod tests {
         assert!(gone.tenure.debt().is_none());
 
         let (_table, over) = stint(Lease::Watched, Instant::now());
-        assert!(matches!(over.tenure.leave(), Left::Lost));
+        assert!(matches!(over.tenure.leave(0, BUDGET), Left::Lost));
         assert!(over.tenure.close().is_some(), "the server may still have it");
     }
 
     #[test]
     fn a_tenure_ends_once() {
         let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(stint.tenure.leave(), Left::Last(Some(_), None)));
+        assert!(matches!(stint.tenure.leave(0, BUDGET), Left::Last(Some(_), None)));
         stint.tenure.lose("too late");
         assert_eq!(stint.ended(), Some(Ended::Released));
         assert_eq!(due(&stint, None), Due::Ended);

@@ -66,7 +66,7 @@ pub(crate) async fn acquire_all(
             engine.begin(
                 contender.granted(),
                 grant,
-                Holder { owner: None, asked_by, lease: *lease },
+                Holder { owner: None, asked_by, lease: *lease, part: 1 },
             )
         });
     // Each is begun, whatever becomes of the others: a client that was closed gives back all of them.

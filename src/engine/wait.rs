@@ -16,7 +16,7 @@ use crate::engine::entry::{Entry, Turn, Visit, Waiting};
 use crate::engine::job::Job;
 use crate::engine::line::{Event, Next, Rules};
 use crate::engine::stint::Stint;
-use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Tenure};
+use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Taken, Tenure};
 use crate::engine::{Counted, Engine, PAUSE, rules};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Kind, TenureId};
@@ -57,6 +57,19 @@ pub(crate) struct Wish {
     pub(crate) beneath: Option<TenureId>,
 }
 
+impl Wish {
+    /// Whether what another caller of this client has left, or still reads with, will do.
+    fn is_like_others(&self) -> bool {
+        self.lease == Lease::Watched && self.owner.is_none() && self.beneath.is_none()
+    }
+
+    /// Whether it waits by itself: the server puts it in line beside the others of its client.
+    fn waits_alone(&self, keys: &Keys) -> bool {
+        let is_unlike = keys.has_line() && keys.is_held_together() && !self.is_like_others();
+        self.beneath.is_some() || is_unlike
+    }
+}
+
 /// Gets the lock for the caller; `None` if its patience ran out first.
 ///
 /// # Cancel safety
@@ -73,9 +86,8 @@ pub(crate) async fn acquire(
     {
         return Ok(Some(stint));
     }
-    // Nobody is in the way of who asks within what it holds, nor one reader in that of another.
-    let once = matches!(wish.patience, Patience::None);
-    let visit = engine.visit(keys, wish.beneath.is_some() || once && keys.is_shared())?;
+    // Nobody is in the way of who asks within what it holds.
+    let visit = engine.visit(keys, wish.part, wish.waits_alone(keys))?;
     let started = Instant::now();
     let mut caller = Caller {
         engine,
@@ -146,6 +158,16 @@ impl Drop for Offer<'_> {
 impl<'a> Caller<'a> {
     /// One attempt, and none if somebody of this client is there first.
     async fn once(&mut self, visit: Visit) -> Result<Option<Stint>> {
+        let visit = if visit.entry.keys.is_shared() {
+            if let Some(stint) = self.share_at_once(&visit) {
+                return Ok(Some(stint));
+            }
+            // What rests is for those who wait. One reader is not in the way of another, nor of those who wait.
+            self.engine.settle(&visit.entry.keys).await;
+            self.engine.visit(&visit.entry.keys, self.wish.part, true)?
+        } else {
+            visit
+        };
         let Some(turn) = self.engine.turn_now(&visit).await else {
             return Ok(None);
         };
@@ -201,9 +223,21 @@ impl<'a> Caller<'a> {
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
+        if visit.entry.has_seats() {
+            // Before anything is held: who gets it again and again without a word to the server has to let others run.
+            tokio::task::coop::consume_budget().await;
+            if let Some(stint) = self.share_at_once(visit) {
+                return Ok(stint);
+            }
+        }
         let (turn, counted) = match visit.try_turn() {
             Some(turn) => (turn, None),
             None => {
+                if self.asks_beside(&visit.entry)
+                    && let Some(stint) = Box::pin(self.ask_beside(visit)).await?
+                {
+                    return Ok(stint);
+                }
                 let (turn, counted) = self.queue(visit).await?;
                 (turn, Some(counted))
             }
@@ -229,13 +263,96 @@ impl<'a> Caller<'a> {
         Ok((turn, counted))
     }
 
+    /// Takes what another caller of this client has left, or reads with it; `None` if there is nothing of the kind, or
+    /// if it is for those who wait.
+    fn share_at_once(&self, visit: &Visit) -> Option<Stint> {
+        let entry = &visit.entry;
+        if entry.keys.kind == Kind::Read {
+            // A reader takes nothing from those who wait, unless they wait for a writer.
+            return if entry.was_refused() { None } else { self.share(visit, 0) };
+        }
+        self.share(visit, entry.ahead())
+    }
+
+    /// As [`share_at_once`](Self::share_at_once), if more rests than is kept for others.
+    fn share(&self, visit: &Visit, kept: usize) -> Option<Stint> {
+        if !visit.entry.has_seats() || !self.wish.is_like_others() {
+            return None;
+        }
+        let (part, budget) = (self.wish.part, self.engine.budget);
+        loop {
+            let mut shared = visit.entry.shared()?;
+            let is_fresh = shared.is_fresh(Instant::now(), budget.time);
+            let Some(tenure) = shared.take(part, kept) else {
+                let open = shared.open().filter(|_| visit.entry.keys.kind == Kind::Read);
+                drop(shared);
+                return open?.join(budget);
+            };
+            drop(shared);
+            match tenure.take_up(self.holder(), budget, is_fresh) {
+                Taken::Held(stint) => return Some(stint),
+                Taken::Nothing => {}
+                Taken::Ended(stay, place) => {
+                    self.engine.timetable.leave(place);
+                    self.engine.later(Job::release(&tenure, stay));
+                }
+            }
+        }
+    }
+
+    /// Whether to ask while another caller of this client does: until it is known that there is not room for all.
+    fn asks_beside(&self, entry: &Entry) -> bool {
+        // Readers wait for each other's answer: it will do for all of them.
+        let will_join = entry.keys.kind == Kind::Read && self.wish.is_like_others();
+        entry.has_seats() && !will_join && entry.ahead() == 0
+    }
+
+    /// Asks once, beside the contender.
+    async fn ask_beside(&mut self, visit: &Visit) -> Result<Option<Stint>> {
+        let entry = &visit.entry;
+        let asked = (self.engine.next_tenure(), 0, 0);
+        let attempted = match self.request(entry, asked, Manner::Once, None) {
+            Ok(acquire) => self.attempt(entry, acquire, None).await,
+            Err(fault) => Err(fault),
+        };
+        match attempted {
+            Ok(Attempt::Granted(grant)) => {
+                self.engine.begin_beside(visit.clone(), grant, self.holder()).map(Some)
+            }
+            // The contender rides it out.
+            Err(fault) if !fault.is_passing() => Err(self.explained(entry, fault).await),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
     /// Takes up what the last holder of this client has left, if it has left anything.
     fn pick_up(&self, turn: Turn) -> Coming<'a> {
-        let Some(tenure) = turn.entry().tenure() else {
+        let entry = turn.entry();
+        if entry.has_seats() {
+            return match self.share(turn.visit(), 0) {
+                Some(stint) => {
+                    // The line stays for the next one. If there is none, nobody else would give it up.
+                    self.engine.look_after(&turn.pass_on());
+                    Coming::Held(stint)
+                }
+                None => Coming::Turn(turn, None),
+            };
+        }
+        let Some(tenure) = entry.tenure() else {
             return Coming::Turn(turn, None);
         };
+        let passed =
+            |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
+        if entry.keys.kind == Kind::Latch && passed(entry) {
+            return Coming::Held(Stint::new(tenure, 0));
+        }
         match tenure.pick_up(turn, self.holder(), self.engine.budget) {
-            PickUp::Held(stint) => Coming::Held(stint),
+            PickUp::Held(stint) => {
+                if let (Some(owner), false) = (self.wish.owner, stint.tenure.keys.is_plain()) {
+                    self.engine.owned.enter(owner, &stint.tenure);
+                }
+                Coming::Held(stint)
+            }
             PickUp::Nothing(turn) => Coming::Turn(turn, None),
             PickUp::Ended(turn, place) => {
                 self.engine.timetable.leave(place);
@@ -256,12 +373,20 @@ impl<'a> Caller<'a> {
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
+        if entry.shared().is_some_and(|mut shared| shared.asks_for(self.wish.part)) {
+            entry.step(Event::Roused, rules);
+        }
         loop {
+            if let Some(stint) = self.share(contender.visit(), 0) {
+                return Ok(stint);
+            }
+            self.make_room(&entry);
             let listening = ears.as_ref().is_none_or(Ears::hear);
             match contender.visit().next(listening, rules) {
                 Next::Take(grant) => {
                     let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
                     self.engine.commands.granted(grant.number);
+                    let rules = entry.rules_of_line(rules);
                     return self.take(contender.granted(), grant.until_confirmed(rules, debt));
                 }
                 Next::Park(until) => {
@@ -284,6 +409,12 @@ impl<'a> Caller<'a> {
                 },
             }
         }
+    }
+
+    /// Gives back what rests for others and stays in the way of this contender, which is first.
+    fn make_room(&self, entry: &Entry) {
+        let unlike = entry.shared().map_or_else(Vec::new, |shared| shared.unlike(self.wish.part));
+        unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
     /// Takes what a message has granted. The server has granted it for as long as our sign of life lasts, so that
@@ -361,6 +492,11 @@ impl<'a> Caller<'a> {
         // Also if the future is dropped in between.
         let open = std::mem::replace(&mut self.open, true);
         let attempted = attempt(self.engine, acquire, entry).await;
+        if let (Some(mut shared), false) =
+            (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
+        {
+            shared.refused();
+        }
         match &attempted {
             Ok(_) => {
                 (self.answered, self.failing, self.open) = (true, false, false);
@@ -412,8 +548,8 @@ impl<'a> Caller<'a> {
     }
 
     fn holder(&self) -> Holder {
-        let Wish { owner, lease, .. } = self.wish;
-        Holder { owner, asked_by: OwnerId::current(), lease }
+        let Wish { owner, lease, part, .. } = self.wish;
+        Holder { owner, asked_by: OwnerId::current(), lease, part }
     }
 }
 
@@ -480,7 +616,7 @@ impl<'a> Contender<'a> {
     /// Contends at once, or not at all if somebody of this client is there first. What was left for others
     /// with the turn still holds the lock in Redis: for us it is somebody else's.
     pub(crate) async fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let turn = engine.turn_now(&engine.visit(keys, false)?).await;
+        let turn = engine.turn_now(&engine.visit(keys, 1, false)?).await;
         Ok(turn.map(|turn| Self { engine, turn: Some(turn) }))
     }
 

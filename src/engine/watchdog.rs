@@ -107,7 +107,9 @@ impl Watchdog {
                     self.timetable.enter(tenure, then);
                 }
                 // It may still lie in Redis, and would block everybody until its TTL is over.
-                Due::Sweep | Due::Unclaimed => self.later(Job::release(tenure, None)),
+                Due::Sweep | Due::Unclaimed => {
+                    self.later(Job::release(tenure, tenure.take_stay()));
+                }
                 Due::Ended => {}
             }
             false

@@ -410,3 +410,25 @@ async fn what_is_remembered_of_many_counts_is_small() {
         nothing_is_eternal(&admin).await;
     }
 }
+
+/// C4: whoever came before the request was sent is answered by it, and asks none of its own.
+#[tokio::test]
+async fn all_who_wait_in_one_client_pass_with_a_few_questions() {
+    const WAITERS: usize = 300;
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let (ours, other) =
+            (client_of(&server.url(), layout).await, client_of(&server.url(), layout).await);
+        assert!(other.count_down_latch("a").set(1).await.unwrap());
+        let waiters: Vec<_> = (0..WAITERS).map(|_| waiter(&ours)).collect();
+        awaited(&admin, layout, 1).await;
+        admin.reset_stats().await;
+        other.count_down_latch("a").count_down().await.unwrap();
+        for waiter in waiters {
+            answered(waiter).await.unwrap();
+        }
+        let scripts = scripts(&admin).await;
+        assert!(scripts <= 5, "{layout:?}: {scripts} scripts");
+    }
+}

@@ -269,7 +269,11 @@ fn call(names: &[&str], field: &str) -> Call {
     let mut words = vec!["EVAL".into(), ACQUIRE_ALL.into(), (1 + names.len() * 3).to_string()];
     words.push("lock:grants".into());
     for name in names {
-        words.extend([key(name), format!("lock_queue:{{{name}}}"), format!("lock_notes:{{{name}}}")]);
+        words.extend([
+            key(name),
+            format!("lock_queue:{{{name}}}"),
+            format!("lock_notes:{{{name}}}"),
+        ]);
     }
     words.extend(["1", "somebody", "20000"].map(String::from));
     for name in names {

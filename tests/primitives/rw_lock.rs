@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
-use common::{Admin, Server, Worker, WorkerSide, eventually};
+use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use parklock::{
-    Client, Config, Ended, Error, Guard, Layout, Owner, ReentrantRwLock, RwLock, WriteGuard,
+    Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, ReentrantRwLock, RwLock,
+    WriteGuard,
 };
 use tokio::sync::Barrier;
 use tokio::task::{JoinHandle, JoinSet};
@@ -57,6 +58,13 @@ impl Scene {
         let (admin, client) =
             (server.admin().await, connect(&server.url(), layout, watchdog).await);
         Self { layout, watchdog, server, admin, client }
+    }
+
+    /// The lock of a client that gives back nothing for its age while it can hand it on.
+    async fn handed_on(&self) -> RwLock {
+        let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
+        let config = Config::default().layout(self.layout).hand_off(hand_off);
+        comes_in(self.server.url(), config).await.rw_lock("a")
     }
 
     async fn another_client(&self) -> Client {
@@ -877,6 +885,174 @@ async fn two_reads_of_one_task_are_two_holds() {
         assert!(lock.try_write().await.unwrap().is_none(), "the other reads on");
         other.unlock().await.unwrap();
         lock.try_write().await.unwrap().expect("nobody reads").unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// How many scripts one turn takes, if so many tasks of one client have theirs again and again.
+async fn scripts_a_turn<G>(scene: &Scene, take: impl AsyncFn() -> G, give: impl AsyncFn(G)) -> f64 {
+    const TURNS: usize = 300;
+    const TASKS: usize = 64;
+    give(take().await).await;
+    scene.admin.reset_stats().await;
+    let turns = (0..TASKS).map(async |_| {
+        for _ in 0..TURNS {
+            let guard = take().await;
+            tokio::task::yield_now().await;
+            give(guard).await;
+        }
+    });
+    let all = futures_util::future::join_all(turns);
+    timeout(LONG / 10, all).await.expect("all get their turns");
+    let scripts = common::fixture::settled(&scene.admin).await;
+    scene.is_clean().await;
+    scripts as f64 / (TASKS * TURNS) as f64
+}
+
+/// C4, C5: those who read together ask once, and a write is handed on as a plain lock is.
+#[tokio::test]
+async fn tasks_of_one_client_read_together_hand_writes_on_and_seldom_ask() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.handed_on().await;
+        let read = async || lock.read().await.unwrap();
+        let reads = scripts_a_turn(&scene, read, async |guard| guard.unlock().await.unwrap()).await;
+        let write = async || lock.write().await.unwrap();
+        let writes =
+            scripts_a_turn(&scene, write, async |guard| guard.unlock().await.unwrap()).await;
+        let scripts = (reads, writes);
+        assert!(reads <= 0.2 && writes <= 0.2, "{:?}: {scripts:?} a turn", scene.layout);
+    })
+    .await;
+}
+
+/// C4: without a writer nobody waits for the answers to the others.
+#[tokio::test]
+async fn five_hundred_reads_far_away_take_a_few_round_trips() {
+    const DISTANCE: Duration = Duration::from_millis(50);
+    in_both(USUAL, async |scene| {
+        let proxy = Proxy::before(&scene.server).await;
+        let client = connect(&proxy.url(), scene.layout, USUAL).await;
+        let lock = client.rw_lock("a");
+        lock.read().await.unwrap().unlock().await.unwrap();
+        scene.admin.reset_stats().await;
+        let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
+        let began = Instant::now();
+        let readers: Vec<_> = (0..500).map(|_| reading(lock.clone())).collect();
+        let mut guards = Vec::new();
+        for reader in readers {
+            guards.push(timeout(SOON, reader).await.unwrap().unwrap().unwrap());
+        }
+        let (took, scripts) = (began.elapsed(), common::fixture::scripts(&scene.admin).await);
+        assert!(scripts < 50, "{:?}: {scripts} scripts", scene.layout);
+        assert!(took < DISTANCE * 50, "{:?}: {took:?}", scene.layout);
+    })
+    .await;
+}
+
+/// Two who read with one word to the server: the second asks while the first is being answered.
+async fn two_together(lock: &RwLock) -> (Guard, Guard) {
+    let (one, other) = tokio::join!(lock.read(), lock.read());
+    (one.unwrap(), other.unwrap())
+}
+
+/// Each of those who read together has a hold of its own.
+#[tokio::test]
+async fn a_reader_that_leaves_the_others_has_left_for_itself() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.handed_on().await;
+        lock.read().await.unwrap().unlock().await.unwrap();
+        scene.admin.reset_stats().await;
+        let (one, other) = two_together(&lock).await;
+        assert_eq!(common::fixture::scripts(&scene.admin).await, 1, "they did not ask together");
+        assert!(one.token() != other.token());
+        assert_eq!((one.hold_count(), other.hold_count()), (1, 1));
+        let (left, hold) = (one.lost(), other.lost());
+        let writer = writing(scene.somebody_else().await);
+        scene.awaited_by(1).await;
+
+        one.unlock().await.unwrap();
+        assert_eq!(timeout(SOON, left).await.unwrap(), Ended::Released);
+        assert!(other.is_valid() && is_pending(hold).await);
+        assert!(!writer.is_finished());
+
+        let lost = other.lost();
+        scene.somebody_else().await.force_unlock().await.unwrap();
+        let write = granted(writer).await;
+        if scene.layout == Layout::Native {
+            assert_eq!(timeout(SOON, lost).await.unwrap(), Ended::Lost);
+            assert!(matches!(other.unlock().await, Err(Error::Lost)));
+        }
+        write.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// P7: nobody joins those who read when a writer of another client stands in line.
+#[tokio::test]
+async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_pause() {
+    let scene = Scene::begin(Layout::Native, USUAL).await;
+    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut readers = JoinSet::new();
+    for _ in 0..8 {
+        let (lock, done) = (scene.somebody(), Arc::clone(&done));
+        readers.spawn(async move {
+            while !done.load(Ordering::Relaxed) {
+                let guard = lock.read().await.unwrap();
+                sleep(Duration::from_millis(fastrand::u64(0..4))).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    let writer = scene.somebody_else().await;
+    for _ in 0..30 {
+        let write = timeout(AT_ONCE, writer.write()).await.expect("it comes in");
+        write.unwrap().unlock().await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    timeout(SOON, readers.join_all()).await.expect("all leave");
+    scene.is_clean().await;
+}
+
+/// The server lets the read in beside the write that it was asked for within. A writer of the same client must not get
+/// that write.
+#[tokio::test]
+async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.handed_on().await;
+        let write = lock.write().await.unwrap();
+        let next = writing(lock);
+        sleep(A_WHILE).await;
+        let read = write.downgrade().await.unwrap();
+        let mut next = next;
+        assert!(is_pending(&mut next).await, "{:?}", scene.layout);
+        read.unlock().await.unwrap();
+        granted(next).await.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The engine knows the new owner of a write that it hands on, and the former one owns it no more.
+#[tokio::test]
+async fn an_owner_that_was_handed_a_write_may_write_again_and_the_last_one_may_not() {
+    in_both(USUAL, async |scene| {
+        let lock = scene.handed_on().await;
+        let [one, other] = [(); 2].map(|()| lock.clone().owned_by(&Owner::new()));
+        let first = one.write().await.unwrap();
+        let asked = other.clone();
+        let next = tokio::spawn(async move { asked.write().await });
+        sleep(A_WHILE).await;
+        scene.admin.reset_stats().await;
+        first.unlock().await.unwrap();
+        let second = granted(next).await;
+        assert_eq!(common::fixture::scripts(&scene.admin).await, 0, "it was not handed on");
+        let nested = timeout(SOON, other.write()).await.expect("it is its own").unwrap();
+        assert_eq!(nested.hold_count(), 2);
+        got_nothing(one.try_write().await);
+        got_nothing(one.try_read().await);
+        nested.unlock().await.unwrap();
+        second.unlock().await.unwrap();
         scene.is_clean().await;
     })
     .await;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick};
+use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick, settled};
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::StreamExt;
-use parklock::{Client, Config, Ended, Error, Guard, Layout, Result, Semaphore};
+use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Result, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -767,4 +767,177 @@ async fn a_number_that_was_set_is_forgotten_when_nobody_uses_it_for_long() {
     assert!(matches!(scene.permits(3).acquire().await, Err(Error::Conflict { .. })));
     held.unlock().await.unwrap();
     assert!(lock_keys(&scene.admin).await.is_empty(), "nobody has set anything");
+}
+
+/// How many scripts it takes for one turn, if so many tasks of one client have theirs again and again.
+async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
+    const TURNS: usize = 400;
+    let scene = Scene::with(of, handing_on()).await;
+    let permits = scene.permits(capacity);
+    permits.acquire().await.unwrap().unlock().await.unwrap();
+    scene.admin.reset_stats().await;
+    let mut crowd = JoinSet::new();
+    for _ in 0..tasks {
+        let permits = permits.clone();
+        crowd.spawn(async move {
+            for _ in 0..TURNS {
+                let guard = permits.acquire().await.unwrap();
+                tokio::task::yield_now().await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    timeout(LONG / 10, crowd.join_all()).await.expect("all get their turns");
+    let scripts = settled(&scene.admin).await;
+    assert_eq!(permits.available().await.unwrap(), capacity);
+    assert!(scene.traces().await.is_empty(), "{of:?}");
+    scripts as f64 / (tasks * TURNS) as f64
+}
+
+/// C4, C5: what is given back is handed on, whether or not there is room for all.
+#[tokio::test]
+async fn tasks_of_one_client_hand_permits_on_and_seldom_ask() {
+    for of in ALL {
+        for capacity in [1, 64] {
+            let scripts = scripts_a_turn(of, capacity, 64).await;
+            assert!(scripts <= 0.2, "{of:?}, of {capacity}: {scripts} scripts a turn");
+        }
+    }
+}
+
+/// C4: while there is room, nobody waits for the answer to another one's request.
+#[tokio::test]
+async fn callers_of_one_client_ask_side_by_side() {
+    const DISTANCE: Duration = Duration::from_millis(100);
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let proxy = Proxy::before(&scene.server).await;
+        let client = of.client(&proxy.url(), Config::default()).await;
+        let permits = of.permits(&client, 64);
+        permits.acquire().await.unwrap().unlock().await.unwrap();
+        let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
+        let began = Instant::now();
+        let all: Vec<_> = (0..32).map(|_| waiting(&permits, 1)).collect();
+        let mut guards = Vec::new();
+        for waiter in all {
+            guards.push(granted(waiter).await);
+        }
+        let took = began.elapsed();
+        assert!(took < DISTANCE * 16, "{of:?}: {took:?}");
+    }
+}
+
+/// What is handed on is not given back for its age, so that the speed of this machine does not matter.
+fn handing_on() -> Config {
+    let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
+    Config::default().max_park(LONG).hand_off(hand_off)
+}
+
+/// Nothing that is waited for comes from the end of a lease, of a place or of a park either.
+fn only_told() -> Config {
+    let config = handing_on().watchdog_timeout(LONG).claim_timeout(LONG / 4);
+    config.subscription_linger(Duration::ZERO)
+}
+
+/// The one that it was left for is dropped before it takes it up.
+#[tokio::test]
+async fn a_permit_that_is_left_for_a_caller_that_is_dropped_is_given_back() {
+    for of in ALL {
+        let scene = Scene::with(of, only_told()).await;
+        let other = of.client(&scene.server.url(), only_told()).await;
+        let permits = scene.permits(1);
+        for waiters in [1, 2] {
+            let held = permits.acquire().await.unwrap();
+            let mut ours: Vec<_> = (0..waiters).map(|_| waiting(&permits, 1)).collect();
+            scene.awaited_by(1).await;
+            let elsewhere = waiting(&of.permits(&other, 1), 1);
+            scene.awaited_by(2).await;
+            // Nobody else runs before they are dropped.
+            held.unlock().await.unwrap();
+            ours.iter().for_each(JoinHandle::abort);
+            for waiter in ours.drain(..) {
+                assert!(waiter.await.is_err_and(|gone| gone.is_cancelled()));
+            }
+            granted(elsewhere).await.unlock().await.unwrap();
+            scene.awaited_by(0).await;
+        }
+    }
+}
+
+/// What rests in the client is no permit of anybody's.
+#[tokio::test]
+async fn what_this_client_has_given_back_is_free_for_its_next_question() {
+    for of in ALL {
+        let scene = Scene::with(of, only_told()).await;
+        let permits = scene.permits(8);
+        for _ in 0..20 {
+            let mut guards = Vec::new();
+            for _ in 0..8 {
+                guards.push(permits.acquire().await.unwrap());
+            }
+            drop(guards);
+            assert_eq!(permits.available().await.unwrap(), 8, "{of:?}");
+            let guards = [permits.acquire().await.unwrap(), permits.acquire().await.unwrap()];
+            drop(guards);
+            let all = permits.try_acquire_many(8).await.unwrap();
+            all.expect("it was given back").unlock().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_closed_gives_back_what_rests() {
+    for of in ALL {
+        let scene = Scene::with(of, only_told()).await;
+        let permits = scene.permits(8);
+        let mut guards = Vec::new();
+        for _ in 0..8 {
+            guards.push(permits.acquire().await.unwrap());
+        }
+        drop(guards);
+        scene.client.close().await;
+        assert!(scene.traces().await.is_empty(), "{of:?}");
+        let other = of.client(&scene.server.url(), only_told()).await;
+        assert_eq!(of.permits(&other, 8).available().await.unwrap(), 8);
+    }
+}
+
+/// P7: what is handed on within a client keeps nobody else waiting.
+#[tokio::test]
+async fn two_clients_share_the_permits_that_neither_can_have_alone() {
+    const SHOW: Duration = Duration::from_secs(2);
+    let scene = Scene::of(Native).await;
+    let other = scene.another().await;
+    for capacity in [1, 3] {
+        let mut crowds = Vec::new();
+        for client in [&scene.client, &other] {
+            let (turns, longest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let mut crowd = JoinSet::new();
+            for _ in 0..8 {
+                let permits = Native.permits(client, capacity);
+                let (turns, longest) = (Arc::clone(&turns), Arc::clone(&longest));
+                crowd.spawn(async move {
+                    let began = Instant::now();
+                    while began.elapsed() < SHOW {
+                        let asked = Instant::now();
+                        let guard = permits.acquire().await.unwrap();
+                        longest.fetch_max(asked.elapsed().as_millis() as usize, Ordering::Relaxed);
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        tokio::task::yield_now().await;
+                        guard.unlock().await.unwrap();
+                    }
+                });
+            }
+            crowds.push((crowd, turns, longest));
+        }
+        let mut shares = Vec::new();
+        for (crowd, turns, longest) in crowds {
+            timeout(LONG / 10, crowd.join_all()).await.expect("all get their turns");
+            shares.push(turns.load(Ordering::Relaxed));
+            let longest = longest.load(Ordering::Relaxed);
+            assert!(longest < 1_000, "of {capacity}: one waited for {longest} ms");
+        }
+        let (least, most) = (shares[0].min(shares[1]), shares[0].max(shares[1]));
+        assert!(least * 4 > most, "of {capacity}: {shares:?}");
+    }
 }

@@ -13,7 +13,7 @@ mod search;
 mod server;
 
 use client::{Client, Clock, Driver, Ears, Request, Stage, tick_request};
-use server::{Call, Field, Server, Terms};
+use server::{Call, Field, LetIn, Server, Terms};
 
 /// A `waiter_ttl`, in ticks.
 const TTL: i8 = 3;
@@ -29,7 +29,7 @@ const STRAY: i8 = 2;
 enum Mutation {
     // Of the scripts.
     TheSilentAreGranted,
-    TheSilentArePassedOver,
+    TheLastComesFirst,
     TheDeadStay,
     AGrantEndsEarly,
     AnotherIsTold,
@@ -37,7 +37,7 @@ enum Mutation {
     PlaceIsForgotten,
     NobodyIsToldForTheDeaf,
     WhoComesNearIsNotTold,
-    TheSilentAreToldOnce,
+    TheWindowIsOfEntries,
     // Of the driver.
     NoNewOwnerField,
     NoGhost,
@@ -50,7 +50,7 @@ enum Mutation {
     NearIsNotHeeded,
     NobodyIsRoused,
     // Of the line.
-    AnOldGrantOutlivesTheAnswer,
+    AGrantWithoutAnAnswerIsTaken,
 }
 
 /// How many of each fault may come, and how many altogether.
@@ -60,10 +60,11 @@ struct Faults {
     /// Messages lost, and doubled.
     lost: u8,
     doubled: u8,
-    /// A client's requests, or its messages, take longer than a tick.
+    /// A client's requests, answers or messages take their time: others come before them, and ticks.
     slow_requests: u8,
+    slow_answers: u8,
     slow_messages: u8,
-    /// Two requests of one client overtake one another.
+    /// Two callers of one client make their signs in one order, and send them in the other.
     swapped: u8,
     /// A client stands still for more than a tick.
     pauses: u8,
@@ -82,6 +83,11 @@ struct Spent {
     any: bool,
     /// A message is lost that nobody will notice.
     lost: bool,
+    /// All that were near may have died together.
+    blind: bool,
+    /// A client may have heard so late that something was cleared away, that it gave up to look for what it had cleared
+    /// away before it came. The lease ends that.
+    paused: bool,
     /// More than messages was lost: somebody may have been silent for too long.
     rough: bool,
 }
@@ -105,6 +111,7 @@ enum Action {
     Lose(usize),
     Double(usize),
     SlowRequests(usize),
+    SlowAnswers(usize),
     SlowMessages(usize),
     Swap(usize),
     Pause(usize),
@@ -115,6 +122,9 @@ enum Action {
     Crash(usize),
 }
 
+/// How long what is slow takes at the most, and a client stands still, in ticks: longer than anybody counts as alive.
+const SLOW: i8 = 4;
+
 /// How a small world begins.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
@@ -124,6 +134,8 @@ struct Setting {
     spots: usize,
     /// Callers of each entry.
     callers: u8,
+    /// All callers come before the first tick is over.
+    prompt: bool,
     faults: Faults,
     terms: Terms,
 }
@@ -163,7 +175,7 @@ impl World {
             self.actions_of(c, client, setting, &mut actions);
         }
         actions.extend((0..self.strays.len()).map(Action::RunsLate));
-        self.forced_actions(&mut actions);
+        self.forced_actions(setting, &mut actions);
         if self.faults.most > 0 {
             for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
                 self.faults_of(c, client, &mut actions);
@@ -174,20 +186,23 @@ impl World {
 
     /// What may happen now or later.
     fn actions_of(&self, c: usize, client: &Client, setting: &Setting, all: &mut Vec<Action>) {
-        if client.paused {
+        if client.paused > 1 {
             all.push(Action::GoOn(c));
         }
-        if client.up_is_slow && !client.up.is_empty() {
+        if client.up_is_slow > 0 && !client.up.is_empty() {
             all.push(Action::Runs(c));
         }
-        if client.paused {
+        if client.paused > 0 {
             return;
         }
-        if client.messages_are_slow && !client.messages.is_empty() {
+        if client.messages_are_slow > 0 && !client.messages.is_empty() {
             all.push(Action::IsTold(c));
         }
+        if client.down_is_slow > 0 && !client.down.is_empty() {
+            all.push(Action::IsAnswered(c));
+        }
         for (s, spot) in client.spots.iter().enumerate() {
-            if spot.fresh > 0 && self.may_come(c, s, setting) {
+            if spot.fresh > 0 && !setting.prompt && self.may_come(c, s, setting) {
                 all.push(Action::Comes(c, s));
             }
             if let Stage::Holding(tenure) = spot.stage
@@ -223,19 +238,22 @@ impl World {
     }
 
     /// What happens before this tick is over. If there is none of that, the next one comes.
-    fn forced_actions(&self, all: &mut Vec<Action>) {
+    fn forced_actions(&self, setting: &Setting, all: &mut Vec<Action>) {
         let before = all.len();
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
-            if !client.up_is_slow && !client.up.is_empty() {
+            if client.up_is_slow == 0 && !client.up.is_empty() {
                 all.push(Action::Runs(c));
             }
-            if client.paused {
+            if client.paused > 0 {
+                if client.paused == 1 {
+                    all.push(Action::GoOn(c));
+                }
                 continue;
             }
-            if !client.down.is_empty() {
+            if client.down_is_slow == 0 && !client.down.is_empty() {
                 all.push(Action::IsAnswered(c));
             }
-            if !client.messages_are_slow && !client.messages.is_empty() {
+            if client.messages_are_slow == 0 && !client.messages.is_empty() {
                 all.push(Action::IsTold(c));
             }
             match client.ears {
@@ -247,6 +265,9 @@ impl World {
                 all.push(Action::Tidies(c));
             }
             for (s, spot) in client.spots.iter().enumerate() {
+                if spot.fresh > 0 && setting.prompt && self.may_come(c, s, setting) {
+                    all.push(Action::Comes(c, s));
+                }
                 match spot.stage {
                     Stage::Riding => all.push(Action::AsksAgain(c, s)),
                     Stage::Holding(tenure) if tenure.rest <= 0 && tenure.ends > 0 => {
@@ -262,7 +283,8 @@ impl World {
     }
 
     fn faults_of(&self, c: usize, client: &Client, all: &mut Vec<Action>) {
-        let Faults { lost, doubled, slow_requests, slow_messages, swapped, .. } = self.faults;
+        let Faults { lost, doubled, slow_requests, slow_answers, slow_messages, swapped, .. } =
+            self.faults;
         let Faults { pauses, cut, deafened, cancelled, crashes, .. } = self.faults;
         let mut may = |count: u8, makes_sense: bool, action: Action| {
             if count > 0 && makes_sense {
@@ -272,24 +294,26 @@ impl World {
         let (sends, hears) = (!client.up.is_empty(), !client.messages.is_empty());
         may(lost, hears, Action::Lose(c));
         may(doubled, hears, Action::Double(c));
-        may(slow_requests, sends && !client.up_is_slow, Action::SlowRequests(c));
-        may(slow_messages, hears && !client.messages_are_slow, Action::SlowMessages(c));
-        may(swapped, client.up.len() > 1, Action::Swap(c));
+        may(slow_requests, sends && client.up_is_slow == 0, Action::SlowRequests(c));
+        may(slow_answers, sends && client.down_is_slow == 0, Action::SlowAnswers(c));
+        may(slow_messages, hears && client.messages_are_slow == 0, Action::SlowMessages(c));
+        may(swapped, client.has_two_contenders_asking(), Action::Swap(c));
         let is_busy = !client.is_at_rest();
-        may(pauses, is_busy && !client.paused, Action::Pause(c));
+        may(pauses, is_busy && client.paused == 0, Action::Pause(c));
         may(cut, sends || !client.down.is_empty(), Action::Cut(c));
         may(deafened, client.ears == Ears::Open && is_busy, Action::Deafen(c));
         may(crashes, is_busy, Action::Crash(c));
         for (s, spot) in client.spots.iter().enumerate() {
-            may(cancelled, spot.contends() && !client.paused, Action::Cancel(c, s));
+            may(cancelled, spot.contends() && client.paused == 0, Action::Cancel(c, s));
         }
     }
 
-    fn spend(&mut self, action: Action) {
+    fn spend(&mut self, action: Action, setting: &Setting) {
         let fault = match action {
             Action::Lose(_) => &mut self.faults.lost,
             Action::Double(_) => &mut self.faults.doubled,
             Action::SlowRequests(_) => &mut self.faults.slow_requests,
+            Action::SlowAnswers(_) => &mut self.faults.slow_answers,
             Action::SlowMessages(_) => &mut self.faults.slow_messages,
             Action::Swap(_) => &mut self.faults.swapped,
             Action::Pause(_) => &mut self.faults.pauses,
@@ -308,11 +332,24 @@ impl World {
             Action::Double(_) | Action::Swap(_) => {}
             _ => self.spent.rough = true,
         }
+        self.spent.paused |= matches!(action, Action::Pause(_) | Action::SlowAnswers(_));
+        self.spent.blind |= matches!(action, Action::Crash(c) if self.fills_the_window(c, setting));
+    }
+
+    /// A window of entries may be all of one client. When it dies, nobody is left who shows signs of life.
+    fn fills_the_window(&self, c: usize, setting: &Setting) -> bool {
+        let terms = setting.terms;
+        if terms.by_client || terms.is(Mutation::TheWindowIsOfEntries) {
+            return terms.window < 2;
+        }
+        let fields = self.server.line.iter().map(|waiter| usize::from(waiter.field.client));
+        let requests = self.clients[c].up.len() + self.strays.len();
+        fields.filter(|client| *client == c).count() + requests >= setting.terms.window
     }
 
     /// Does one step, and judges what has come of it.
     fn act(&mut self, action: Action, setting: &Setting, clock: Clock) -> Verdict {
-        self.spend(action);
+        self.spend(action, setting);
         let terms = setting.terms;
         let mut verdict = Ok(());
         match action {
@@ -320,23 +357,25 @@ impl World {
             Action::Runs(c) => {
                 let request = self.clients[c].up.remove(0);
                 if self.clients[c].up.is_empty() {
-                    self.clients[c].up_is_slow = false;
+                    self.clients[c].up_is_slow = 0;
                 }
-                verdict = self.run(request, terms, true);
+                verdict = self.run(request, terms, Some(clock));
             }
             Action::RunsLate(stray) => {
                 let (request, _) = self.strays.remove(stray);
-                verdict = self.run(request, terms, false);
+                verdict = self.run(request, terms, None);
             }
             Action::IsAnswered(c) => {
                 let answer = self.clients[c].down.remove(0);
-                verdict = self.judge_answer(c, answer);
-                self.driver(c, terms, clock).answered(answer);
+                if self.clients[c].down.is_empty() {
+                    self.clients[c].down_is_slow = 0;
+                }
+                verdict = self.is_answered(c, answer, terms, clock);
             }
             Action::IsTold(c) => {
                 let words = self.clients[c].messages.remove(0);
                 if self.clients[c].messages.is_empty() {
-                    self.clients[c].messages_are_slow = false;
+                    self.clients[c].messages_are_slow = 0;
                 }
                 self.driver(c, terms, clock).told(words);
             }
@@ -353,12 +392,13 @@ impl World {
                 let again = self.clients[c].messages[0].clone();
                 self.clients[c].messages.push(again);
             }
-            Action::SlowRequests(c) => self.clients[c].up_is_slow = true,
-            Action::SlowMessages(c) => self.clients[c].messages_are_slow = true,
+            Action::SlowRequests(c) => self.clients[c].up_is_slow = SLOW,
+            Action::SlowAnswers(c) => self.clients[c].down_is_slow = SLOW,
+            Action::SlowMessages(c) => self.clients[c].messages_are_slow = SLOW,
             Action::Swap(c) => self.clients[c].up.swap(0, 1),
-            Action::Pause(c) => self.clients[c].paused = true,
+            Action::Pause(c) => self.clients[c].paused = SLOW,
             Action::GoOn(c) => {
-                self.clients[c].paused = false;
+                self.clients[c].paused = 0;
                 self.driver(c, terms, clock).looks_at_the_clock();
             }
             Action::Cut(c) => {
@@ -391,7 +431,7 @@ impl World {
     }
 
     /// The server runs a script.
-    fn run(&mut self, request: Request, terms: Terms, answers: bool) -> Verdict {
+    fn run(&mut self, request: Request, terms: Terms, answers: Option<Clock>) -> Verdict {
         let ears: Vec<_> =
             self.clients.iter().map(|client| !client.gone && client.ears == Ears::Open).collect();
         let mut call = Call::new(&mut self.server, terms, &ears);
@@ -402,15 +442,38 @@ impl World {
                 self.clients[usize::from(to)].messages.push(words);
             }
         }
-        if answers {
-            self.clients[usize::from(client)].down.push(answer);
+        granted.into_iter().try_for_each(|let_in| self.judge_order(let_in))?;
+        match answers {
+            Some(clock) => self.reply(usize::from(client), answer, terms, clock),
+            None => Ok(()),
         }
-        granted.into_iter().try_for_each(|(field, place)| self.judge_order(field, place))
+    }
+
+    /// An answer arrives at once. That something else comes before it is a fault, and costs one: so the states stay few.
+    fn reply(&mut self, c: usize, answer: client::Answer, terms: Terms, clock: Clock) -> Verdict {
+        let client = &mut self.clients[c];
+        if client.paused > 0 || client.down_is_slow > 0 {
+            client.down.push(answer);
+            return Ok(());
+        }
+        self.is_answered(c, answer, terms, clock)
+    }
+
+    fn is_answered(
+        &mut self,
+        c: usize,
+        answer: client::Answer,
+        terms: Terms,
+        clock: Clock,
+    ) -> Verdict {
+        let verdict = self.judge_answer(c, answer);
+        self.driver(c, terms, clock).answered(answer);
+        verdict
     }
 
     fn tick(&mut self, terms: Terms, clock: Clock) -> Verdict {
         let calm = self.clients.iter().all(|client| {
-            !client.paused && !client.up_is_slow && !client.messages_are_slow
+            client.paused + client.up_is_slow + client.down_is_slow + client.messages_are_slow == 0
         });
         let waits = self.clients.iter().any(Client::contends);
         let idle = self.server.lock.is_none() && waits && calm && self.strays.is_empty();
@@ -425,7 +488,7 @@ impl World {
         }
         self.strays.retain(|(_, left)| *left > 0);
         for c in 0..self.clients.len() {
-            if !self.clients[c].gone && !self.clients[c].paused {
+            if !self.clients[c].gone && self.clients[c].paused == 0 {
                 self.driver(c, terms, clock).looks_at_the_clock();
             }
         }
@@ -439,7 +502,10 @@ impl World {
     }
 
     /// While nothing worse happens than messages lost or doubled, each is let in at its place.
-    fn judge_order(&self, field: Field, place: u8) -> Verdict {
+    fn judge_order(&self, LetIn { field, place, lives }: LetIn) -> Verdict {
+        if !lives {
+            return Err(format!("{} is let in, and is silent", told(field)));
+        }
         if self.spent.rough {
             return Ok(());
         }
@@ -485,8 +551,9 @@ impl World {
         let bound = match self.spent {
             Spent { any: false, .. } => 0,
             // The dead cost one waiter_ttl, from when somebody near the front came by.
-            Spent { lost: false, .. } => TTL + 2,
-            Spent { lost: true, .. } => PARK + TTL + 2,
+            Spent { lost: false, blind: false, .. } => TTL + 2,
+            // Then only those are left that ask now and then.
+            Spent { .. } => PARK + TTL + 2,
         };
         if self.idle > bound {
             return Err(format!("for {} ticks the lock is free, and somebody waits", self.idle));
@@ -500,7 +567,7 @@ impl World {
         let fields = holder.chain(self.server.line.iter().map(|waiter| waiter.field));
         for field in fields {
             let client = &self.clients[usize::from(field.client)];
-            if !client.gone && !client.knows(field.id) {
+            if !client.gone && !client.knows(field.id) && !self.spent.paused {
                 return Err(format!("{} is on the server, and nobody knows it", told(field)));
             }
         }
@@ -514,11 +581,14 @@ impl World {
 
     /// Gives places their lowest numbers in the same order, so that histories that differ in nothing else meet.
     fn shrink(&mut self) {
-        let mut known = [false; 256];
-        self.places(|place| known[usize::from(*place)] = true);
-        let mut ranks = [0_u8; 256];
+        let mut known = 0_u128;
+        self.places(|place| known |= 1 << *place);
+        known &= !1;
+        let mut ranks = [0_u8; 128];
         let (mut rank, mut before) = (0, 0);
-        for (place, _) in known.iter().enumerate().skip(1).filter(|(_, known)| **known) {
+        while known != 0 {
+            let place = known.trailing_zeros() as usize;
+            known &= known - 1;
             // What stands side by side stays so, with nothing in between.
             rank += if place - before == 1 { 1 } else { 2 };
             (ranks[place], before) = (rank, place);
@@ -553,62 +623,172 @@ fn told(field: Field) -> String {
     format!("{}{}", called(usize::from(field.client)), field.id)
 }
 
-#[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::search::search;
     use super::*;
 
-    const TERMS: Terms = Terms { window: 2, lease: 5, hold: 1, mutation: None };
+    const TERMS: Terms = Terms { window: 2, by_client: false, lease: 4, hold: 1, mutation: None };
+    const NONE: Faults = Faults {
+        most: 0,
+        lost: 0,
+        doubled: 0,
+        slow_requests: 0,
+        slow_answers: 0,
+        slow_messages: 0,
+        swapped: 0,
+        pauses: 0,
+        cut: 0,
+        deafened: 0,
+        cancelled: 0,
+        crashes: 0,
+    };
+    /// One of any.
+    const ANY: Faults = Faults {
+        most: 1,
+        lost: 1,
+        doubled: 1,
+        slow_requests: 1,
+        slow_answers: 1,
+        slow_messages: 1,
+        swapped: 1,
+        pauses: 1,
+        cut: 1,
+        deafened: 1,
+        cancelled: 1,
+        crashes: 1,
+    };
+    /// What concerns messages alone.
+    const HEARING: Faults = Faults { lost: 1, doubled: 1, slow_messages: 1, swapped: 1, ..NONE };
 
-    fn settings() -> Vec<Setting> {
-        let none = Faults::default();
-        vec![
-            Setting {
-                name: "no fault",
-                clients: 3,
-                spots: 1,
-                callers: 1,
-                faults: none,
-                terms: TERMS,
-            },
-            Setting {
-                name: "no fault 2",
-                clients: 2,
-                spots: 2,
-                callers: 1,
-                faults: none,
-                terms: TERMS,
-            },
-            Setting {
-                name: "messages",
-                clients: 2,
-                spots: 2,
-                callers: 1,
-                faults: Faults { most: 2, lost: 2, doubled: 1, ..none },
-                terms: TERMS,
-            },
-            Setting {
-                name: "cut",
-                clients: 2,
-                spots: 1,
-                callers: 2,
-                faults: Faults { most: 1, cut: 1, cancelled: 1, crashes: 1, ..none },
-                terms: TERMS,
-            },
-        ]
+    fn setting(
+        name: &'static str,
+        size: (u8, usize, u8),
+        window: usize,
+        faults: Faults,
+    ) -> Setting {
+        let (clients, spots, callers) = size;
+        let terms = Terms { window, ..TERMS };
+        Setting { name, clients, spots, callers, prompt: true, faults, terms }
+    }
+
+    /// Nothing is wrong with any state of the world.
+    fn holds(setting: &Setting) {
+        let found = search(setting);
+        let Setting { name, clients, spots, callers, .. } = *setting;
+        let (window, states, steps) = (setting.terms.window, found.states, found.steps);
+        let world = format!(
+            "{clients} clients, {spots} entries each, {callers} callers each, window {window}"
+        );
+        println!("{name}: {world}: {states} states, {steps} steps");
+        if let Some(violation) = found.violation {
+            panic!("{violation}");
+        }
+    }
+
+    fn fails(mutation: Mutation, setting: &Setting) {
+        let terms = Terms { mutation: Some(mutation), ..setting.terms };
+        let found = search(&Setting { terms, ..*setting });
+        let violation = found.violation;
+        let violation = violation.unwrap_or_else(|| panic!("{mutation:?} is not noticed"));
+        let states = found.states;
+        println!(
+            "{mutation:?}, after {states} states: {}",
+            violation.lines().next().unwrap_or_default()
+        );
     }
 
     #[test]
-    fn search_all() {
-        for setting in settings() {
-            let start = Instant::now();
-            let found = search(&setting);
-            println!("{}: {} states, {} steps, {:?}", setting.name, found.states, found.steps, start.elapsed());
-            if let Some(violation) = found.violation {
-                println!("{violation}");
-            }
+    fn without_faults_callers_that_come_at_any_time_are_let_in_at_once_and_in_order() {
+        for (size, window) in
+            [((3, 1, 1), 1), ((3, 1, 1), 2), ((2, 2, 1), 1), ((2, 2, 1), 2), ((2, 1, 2), 1)]
+        {
+            holds(&Setting { prompt: false, ..setting("no fault", size, window, NONE) });
+        }
+    }
+
+    #[test]
+    fn two_clients_survive_any_fault() {
+        for window in [1, 2] {
+            holds(&setting("any fault", (2, 1, 1), window, ANY));
+        }
+    }
+
+    #[test]
+    fn two_callers_that_share_an_entry_survive_that_one_is_cancelled() {
+        holds(&setting("cancelled", (2, 1, 2), 1, Faults { most: 1, cancelled: 1, ..NONE }));
+    }
+
+    #[test]
+    fn callers_with_an_entry_each_survive_what_happens_to_messages() {
+        holds(&setting("messages", (2, 2, 1), 2, Faults { most: 1, ..HEARING }));
+    }
+
+    #[test]
+    fn three_clients_survive_lost_messages_a_death_and_a_cancelled_caller() {
+        let faults = Faults { deafened: 1, cancelled: 1, crashes: 1, ..HEARING };
+        holds(&setting("messages or a death", (3, 1, 1), 1, Faults { most: 1, ..faults }));
+    }
+
+    #[test]
+    fn three_clients_survive_a_pause() {
+        holds(&setting("a pause", (3, 1, 1), 1, Faults { most: 1, pauses: 1, ..NONE }));
+    }
+
+    /// With a window of clients, a client may die that has all the entries at the front.
+    #[test]
+    fn a_window_of_clients_survives_the_death_of_any_one() {
+        let world = setting("a death", (2, 2, 1), 2, Faults { most: 1, crashes: 1, ..NONE });
+        holds(&Setting { terms: Terms { by_client: true, ..world.terms }, ..world });
+    }
+
+    /// Some minutes, in a debug build.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn larger_worlds_survive_too() {
+        for window in [1, 2] {
+            holds(&setting("any fault", (3, 1, 1), window, ANY));
+            holds(&setting("any two faults", (2, 1, 1), window, Faults { most: 2, ..ANY }));
+        }
+        holds(&setting("any fault", (2, 1, 2), 1, ANY));
+        holds(&setting("any fault", (2, 2, 1), 2, ANY));
+    }
+
+    #[test]
+    fn a_protocol_that_lacks_one_of_its_rules_is_found_out() {
+        use Mutation::*;
+        let crash = Faults { most: 1, crashes: 1, ..NONE };
+        let cut = Faults { most: 1, cut: 1, ..NONE };
+        let cancelled = Faults { most: 1, cancelled: 1, ..NONE };
+        let deafened = Faults { most: 1, deafened: 1, ..NONE };
+        let slow_answer = Faults { most: 1, slow_answers: 1, ..NONE };
+        let slow_answer_and_pause = Faults { most: 2, slow_answers: 1, pauses: 1, ..NONE };
+        let slow = Faults { most: 2, slow_messages: 1, slow_requests: 1, ..NONE };
+        let (two, three) = ((2, 1, 1), (3, 1, 1));
+        for (mutation, size, window, faults, hold) in [
+            (TheSilentAreGranted, two, 2, crash, 5),
+            (TheLastComesFirst, three, 2, NONE, 1),
+            (TheDeadStay, three, 2, crash, 5),
+            (AGrantEndsEarly, three, 2, NONE, 2),
+            (AnotherIsTold, three, 2, NONE, 1),
+            (RoomIsNotGiven, two, 2, NONE, 1),
+            (PlaceIsForgotten, three, 2, cut, 1),
+            (NobodyIsToldForTheDeaf, three, 1, crash, 4),
+            (WhoComesNearIsNotTold, three, 1, crash, 1),
+            (TheWindowIsOfEntries, (2, 2, 1), 2, crash, 1),
+            (NoNewOwnerField, two, 2, cut, 1),
+            (NoGhost, two, 2, cut, 1),
+            (AGhostIsLookedForOnce, two, 2, cut, 1),
+            (TheLineIsNotLeft, two, 2, cancelled, 1),
+            (TheLeaseCountsFromTheAnswer, two, 2, slow_answer, 4),
+            (ARenewalCountsFromTheAnswer, two, 2, slow_answer_and_pause, 6),
+            (AMessageCountsFromItsArrival, three, 2, slow, 1),
+            (AnyOwnerFieldIsTaken, three, 2, cut, 1),
+            (AGrantWithoutAnAnswerIsTaken, three, 2, cut, 1),
+            (NearIsNotHeeded, two, 2, crash, 1),
+            (NobodyIsRoused, three, 1, deafened, 1),
+        ] {
+            let setting = setting("a rule is missing", size, window, faults);
+            fails(mutation, &Setting { terms: Terms { hold, ..setting.terms }, ..setting });
         }
     }
 }

@@ -194,12 +194,15 @@ impl Home {
                 lock: self.plan.names[*name].text.clone(),
                 owner: wanted.owner.clone(),
                 lease: wanted.lease.unwrap_or(self.setup().watchdog),
+                claim: self.setup().claim,
                 fixed: wanted.lease.is_some() || self.setup().max_hold,
                 rate: self.setup().rate,
-                queued: wanted.queued,
+                // In the native layout a message may have granted a plain lock too.
+                queued: wanted.queued || self.plan.layout == Layout::Native,
                 confirmed: wanted.confirmed,
                 fair: self.plan.layout == Layout::Native
                     && self.plan.names[*name].kind == Kind::Fair,
+                turns: self.plan.names[*name].kind == Kind::Lock && wanted.names.len() == 1,
                 token,
             };
             let (claim, sent) = board::with(|board| board.begin(terms, &view));

@@ -17,9 +17,12 @@ pub fn begin(world: &mut World, at: usize) {
     trace::line(|| format!("FAULT     {what:?}"));
     board::with(|board| board.count(&what.word(), 1));
     let until = clock::now() + what.long();
-    board::with(|board| {
-        board.disturb(until + settles(world, &what), client(&what), disorders(world, &what))
-    });
+    // A script that was forgotten is sent again, and nobody notices.
+    if !matches!(what, What::ForgetScripts) {
+        board::with(|board| {
+            board.disturb(until + settles(world, &what), client(&what), disorders(world, &what))
+        });
+    }
     if is_silence(&what) {
         let late = if what.long() > shortest_response(world) / 2 { noticed(world) } else { 0 };
         board::with(|board| board.silence(until + late));
@@ -43,7 +46,8 @@ fn client(what: &What) -> Option<usize> {
         | What::Slice { client, .. }
         | What::Hole { client, .. }
         | What::HalfOpen { client, .. }
-        | What::Swallow { client, .. } => Some(*client),
+        | What::Swallow { client, .. }
+        | What::Mislead { client, .. } => Some(*client),
         _ => None,
     }
 }
@@ -130,6 +134,9 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
         What::Swallow { client, .. } if client < world.berths.len() => {
             world.net.troubles[client].swallowed_until = until;
         }
+        What::Mislead { client, .. } if client < world.berths.len() => {
+            mislead(world, client, until)
+        }
         What::Failover { lag, .. } => fail_over(world, at, lag),
         _ => strike(world, what, until),
     }
@@ -166,6 +173,10 @@ fn strike(world: &mut World, what: &What, until: u64) {
             let key = keyspace::key(world.plan.layout, &name);
             world.station().execute(&["DEL", &key]);
             broken(Break::loose(Some(&name.text), now, now));
+        }
+        What::Squat { name } if name < world.plan.names.len() => {
+            let key = keyspace::key(world.plan.layout, &world.plan.names[name]);
+            world.station().execute(&["SET", &key, "7"]);
         }
         What::DeleteAll => {
             world.station().execute(&["FLUSHALL"]);
@@ -227,10 +238,20 @@ fn fail_over(world: &mut World, at: usize, lag: u64) {
         next.server.load(snapshot);
     }
     world.station().server.become_replica();
+    world.before = world.primary;
     world.stations.push(next);
-    world.primary += 1;
+    world.primary = world.stations.len() - 1;
     world.lag_until = clock::now() + lag;
     broken(Break::sharp(clock::now()));
+}
+
+/// A replica that knows nothing takes the connections that this client makes from now on.
+fn mislead(world: &mut World, client: usize, until: u64) {
+    let version = world.version;
+    let mut replica = world.station().sibling(version);
+    replica.server.become_replica();
+    world.stations.push(replica);
+    world.misled = Some((client, world.stations.len() - 1, until));
 }
 
 /// Publishes what no script of ours has published: nonsense, what Redisson says, or the grant of something.

@@ -46,7 +46,8 @@ impl Clock {
 
     /// The first tick that is not before this moment.
     fn ticks(self, moment: Instant) -> i8 {
-        let ticks = |duration: Duration| i8::try_from(duration.as_millis() / 300).unwrap_or(i8::MAX);
+        let ticks =
+            |duration: Duration| i8::try_from(duration.as_millis() / 300).unwrap_or(i8::MAX);
         match moment.checked_duration_since(self.now) {
             Some(ahead) => ticks(ahead + TICK - Duration::from_millis(1)),
             None => -ticks(self.now - moment),
@@ -124,12 +125,16 @@ pub(super) enum Stage {
     Free,
     /// Until then, or until something happens.
     Parked(i8),
-    Asking { old: Option<u8> },
+    Asking {
+        old: Option<u8>,
+    },
     /// Its request was not answered. It pauses before it asks again.
     Riding,
     Holding(Tenure),
     /// It gives back, and keeps the turn until that is answered.
-    Leaving { id: u8 },
+    Leaving {
+        id: u8,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -195,16 +200,19 @@ pub(super) enum Ears {
 pub(super) struct Client {
     pub(super) number: u8,
     pub(super) gone: bool,
-    pub(super) paused: bool,
+    /// It stands still for so many ticks at the most.
+    pub(super) paused: i8,
     pub(super) ears: Ears,
     generation: u8,
     next_id: u8,
-    /// Requests that have not run, answers and messages that have not arrived.
+    /// Requests that have not run, answers and messages that have not arrived; for how many ticks they may take their
+    /// time.
     pub(super) up: Vec<Request>,
-    pub(super) up_is_slow: bool,
+    pub(super) up_is_slow: i8,
     pub(super) down: Vec<Answer>,
+    pub(super) down_is_slow: i8,
     pub(super) messages: Vec<Vec<Word>>,
-    pub(super) messages_are_slow: bool,
+    pub(super) messages_are_slow: i8,
     pub(super) spots: Vec<Spot>,
     pub(super) jobs: Vec<Job>,
     watcher: Option<u8>,
@@ -223,15 +231,16 @@ impl Client {
         Self {
             number,
             gone: false,
-            paused: false,
+            paused: 0,
             ears: Ears::Closed,
             generation: 0,
             next_id: 1,
             up: Vec::new(),
-            up_is_slow: false,
+            up_is_slow: 0,
             down: Vec::new(),
+            down_is_slow: 0,
             messages: Vec::new(),
-            messages_are_slow: false,
+            messages_are_slow: 0,
             spots: vec![spot; spots],
             jobs: Vec::new(),
             watcher: None,
@@ -278,6 +287,11 @@ impl Client {
         self.jobs.iter().any(|job| job.state == JobState::Due)
     }
 
+    /// Two contenders have asked, and neither request has run.
+    pub(super) fn has_two_contenders_asking(&self) -> bool {
+        matches!(self.up[..], [Request::Acquire(_), Request::Acquire(_), ..])
+    }
+
     /// All places that it speaks of.
     pub(super) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
         for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
@@ -298,6 +312,8 @@ impl Client {
     /// One tick later, as far as nobody has to do anything about it.
     pub(super) fn tick(&mut self) {
         let earlier = |time: &mut i8| *time = (*time - 1).max(-4 * TTL);
+        let slow = [&mut self.up_is_slow, &mut self.down_is_slow, &mut self.messages_are_slow];
+        slow.into_iter().chain([&mut self.paused]).for_each(|left| *left = (*left - 1).max(0));
         for spot in &mut self.spots {
             spot.line.iter_mut().for_each(Known::tick);
             match &mut spot.stage {
@@ -388,7 +404,8 @@ impl Driver<'_> {
         let next = match &self.client.spots[spot].line {
             None => Next::Ask,
             Some(known) => {
-                let line = known.line(self.clock);
+                let mut line = known.line(self.clock);
+                line.open &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
                 let watching = self.is_watching(spot);
                 let listening = matches!(self.client.ears, Ears::Closed | Ears::Open | Ears::Cut);
                 line.next(self.clock.now, listening, watching, self.rules())
@@ -551,15 +568,9 @@ impl Driver<'_> {
                 self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
             }
             Reply::Waits { place, near } => {
-                let told = self.client.spots[spot].line.as_ref().and_then(|line| line.told);
                 let sent = self.clock.moment(sent);
                 let near = near && !self.is(Mutation::NearIsNotHeeded);
                 self.step(spot, Event::Waits { place: u64::from(place), near, sent });
-                if let (Some(line), true) =
-                    (&mut self.client.spots[spot].line, self.terms.is(Mutation::AnOldGrantOutlivesTheAnswer))
-                {
-                    line.told = line.told.or(told);
-                }
                 self.open_ears();
                 self.go_on(spot, None);
             }
@@ -593,8 +604,11 @@ impl Driver<'_> {
     fn released(&mut self, id: u8) {
         let generation = self.client.generation;
         let once = self.is(Mutation::AGhostIsLookedForOnce);
-        for job in self.client.jobs.iter_mut().filter(|job| job.id == id && job.state == JobState::Sent) {
-            let settled = job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
+        for job in
+            self.client.jobs.iter_mut().filter(|job| job.id == id && job.state == JobState::Sent)
+        {
+            let settled =
+                job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
             // A job that is done is one that nobody asks for any more.
             job.state = if settled || once { JobState::Sent } else { JobState::Resting };
         }
@@ -680,7 +694,7 @@ impl Driver<'_> {
     pub(super) fn cut(&mut self) -> Vec<Request> {
         let stray = std::mem::take(&mut self.client.up);
         self.client.down.clear();
-        self.client.up_is_slow = false;
+        (self.client.up_is_slow, self.client.down_is_slow) = (0, 0);
         for spot in 0..self.client.spots.len() {
             self.unanswered(spot);
             if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {

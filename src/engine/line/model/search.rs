@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use super::client::{Clock, Request, Stage};
 use super::server::Word;
@@ -19,11 +19,10 @@ pub(super) struct Found {
 /// How a state was reached: from which one, and by what.
 type Way = Option<(u32, Action)>;
 
-/// A state that was seen is remembered by 128 bits: two that share them are not to be expected in the life of the
-/// universe.
+/// The states that were seen, each as the bytes that it hashes.
 #[derive(Default)]
 struct Seen {
-    hashes: HashSet<u128>,
+    states: HashSet<Box<[u8]>>,
     bytes: Bytes,
 }
 
@@ -31,13 +30,8 @@ impl Seen {
     fn is_new(&mut self, world: &World) -> bool {
         self.bytes.0.clear();
         world.hash(&mut self.bytes);
-        let half = |salt: u64| {
-            let mut hasher = DefaultHasher::new();
-            hasher.write_u64(salt);
-            hasher.write(&self.bytes.0);
-            u128::from(hasher.finish())
-        };
-        self.hashes.insert(half(1) << 64 | half(2))
+        !self.states.contains(self.bytes.0.as_slice())
+            && self.states.insert(self.bytes.0.as_slice().into())
     }
 }
 
@@ -61,7 +55,7 @@ impl Hasher for Bytes {
     }
 
     fn finish(&self) -> u64 {
-        unreachable!("the bytes are hashed later")
+        unreachable!("the bytes are what is wanted")
     }
 }
 
@@ -119,7 +113,10 @@ fn event(world: &World, action: Action) -> String {
         Action::Comes(c, s) => format!("a caller of {} comes to its entry {s}", who(c)),
         Action::Runs(c) => format!("the server runs {}", request(world.clients[c].up[0])),
         Action::RunsLate(stray) => {
-            format!("of a connection that was lost, the server runs {}", request(world.strays[stray].0))
+            format!(
+                "of a connection that was lost, the server runs {}",
+                request(world.strays[stray].0)
+            )
         }
         Action::IsAnswered(c) => format!("{} is answered: {:?}", who(c), world.clients[c].down[0]),
         Action::IsTold(c) => {
@@ -133,11 +130,14 @@ fn event(world: &World, action: Action) -> String {
         Action::HandsOn(c, _) => format!("{} hands on to its next caller", who(c)),
         Action::Exchanges(c, _) => format!("{} gives back and asks anew in one step", who(c)),
         Action::Tick => "a tick".to_owned(),
-        Action::Lose(c) => format!("{} never hears {}", who(c), words(&world.clients[c].messages[0])),
+        Action::Lose(c) => {
+            format!("{} never hears {}", who(c), words(&world.clients[c].messages[0]))
+        }
         Action::Double(c) => {
             format!("{} will hear twice {}", who(c), words(&world.clients[c].messages[0]))
         }
         Action::SlowRequests(c) => format!("the requests of {} become slow", who(c)),
+        Action::SlowAnswers(c) => format!("the answers to {} become slow", who(c)),
         Action::SlowMessages(c) => format!("the messages to {} become slow", who(c)),
         Action::Swap(c) => format!("a request of {} overtakes another", who(c)),
         Action::Pause(c) => format!("{} stands still", who(c)),
@@ -152,7 +152,8 @@ fn event(world: &World, action: Action) -> String {
 fn request(request: Request) -> String {
     match request {
         Request::Acquire(wish) => {
-            let old = wish.old.map_or(String::new(), |old| format!(", which gives back {}", told(old)));
+            let old =
+                wish.old.map_or(String::new(), |old| format!(", which gives back {}", told(old)));
             format!("acquire {} with a sign of {}{old}", told(wish.field), wish.sign)
         }
         Request::Release { field } => format!("release {}", told(field)),
@@ -187,7 +188,8 @@ fn state(world: &World) -> String {
     text.push(']');
     for (c, client) in world.clients.iter().enumerate() {
         for spot in &client.spots {
-            let line = spot.line.as_ref().map(|line| told(client.field(line.id))).unwrap_or_default();
+            let line =
+                spot.line.as_ref().map(|line| told(client.field(line.id))).unwrap_or_default();
             let stage = match spot.stage {
                 Stage::Free => continue,
                 Stage::Parked(until) => format!("waits as {line} until {until}"),

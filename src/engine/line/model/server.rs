@@ -67,6 +67,8 @@ pub(super) struct Wish {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) window: usize,
+    /// The window is of so many clients, however many entries each has in it.
+    pub(super) by_client: bool,
     pub(super) lease: i8,
     /// For how long a holder holds at the most.
     pub(super) hold: i8,
@@ -94,6 +96,14 @@ pub(super) struct Server {
     after_gap: bool,
 }
 
+/// Who was let in, from which place, and whether its client counted as alive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LetIn {
+    pub(super) field: Field,
+    pub(super) place: u8,
+    pub(super) lives: bool,
+}
+
 /// One call of a script: the server, and what it says to whom.
 pub(super) struct Call<'a> {
     server: &'a mut Server,
@@ -102,8 +112,7 @@ pub(super) struct Call<'a> {
     ears: &'a [bool],
     asker: Option<Field>,
     said: Vec<Word>,
-    /// Who was let in, and from which place.
-    pub(super) granted: Vec<(Field, u8)>,
+    pub(super) granted: Vec<LetIn>,
 }
 
 impl Server {
@@ -193,7 +202,9 @@ impl<'a> Call<'a> {
             None => Reply::Granted,
             Some(rank) => {
                 let place = self.server.line[rank].place;
-                Reply::Waits { place, near: rank < self.terms.window }
+                let is_within = rank < self.terms.window;
+                let near = is_within || self.terms.by_client && place <= self.server.near;
+                Reply::Waits { place, near }
             }
         }
     }
@@ -298,13 +309,10 @@ impl<'a> Call<'a> {
                 break;
             }
             if self.is_silent(0) && !self.terms.is(Mutation::TheSilentAreGranted) {
-                let next = (0..self.server.line.len()).find(|rank| !self.is_silent(*rank));
-                if let Some(rank) = next.filter(|_| self.terms.is(Mutation::TheSilentArePassedOver)) {
-                    self.grant(rank);
-                }
                 break;
             }
-            self.grant(0);
+            let turned_round = self.terms.is(Mutation::TheLastComesFirst);
+            self.grant(if turned_round { self.server.line.len() - 1 } else { 0 });
         }
         self.watch();
     }
@@ -312,8 +320,9 @@ impl<'a> Call<'a> {
     fn grant(&mut self, rank: usize) {
         let client = self.server.line[rank].field.client;
         let life = self.server.lives[usize::from(client)].unwrap_or(Life { ends: 1, sign: 0 });
+        let lives = !self.is_silent(rank);
         let Waiter { field, place, .. } = self.leave(rank);
-        self.granted.push((field, place));
+        self.granted.push(LetIn { field, place, lives });
         if self.asker == Some(field) {
             self.server.lock = Some((field, self.terms.lease));
             return;
@@ -327,7 +336,8 @@ impl<'a> Call<'a> {
         if self.terms.is(Mutation::AnotherIsTold)
             && let Some(next) = self.server.line.first()
         {
-            let sign = self.server.lives[usize::from(next.field.client)].map_or(0, |life| life.sign);
+            let sign =
+                self.server.lives[usize::from(next.field.client)].map_or(0, |life| life.sign);
             told = Word::Granted { field: next.field, sign };
         }
         self.said.push(told);
@@ -337,6 +347,7 @@ impl<'a> Call<'a> {
     fn watch(&mut self) {
         let (mut awake, mut rank) = (0, 0);
         let window = self.terms.window;
+        let mut counted = vec![false; self.ears.len()];
         while awake < window && rank < self.server.line.len() {
             if rank >= window && self.terms.is(Mutation::NobodyIsToldForTheDeaf) {
                 break;
@@ -345,7 +356,11 @@ impl<'a> Call<'a> {
                 self.leave(rank);
                 continue;
             }
-            awake += usize::from(self.wake(rank));
+            let client = usize::from(self.server.line[rank].field.client);
+            if self.wake(rank) && !(self.terms.by_client && counted[client]) {
+                counted[client] = true;
+                awake += 1;
+            }
             self.server.near = self.server.near.max(self.server.line[rank].place);
             rank += 1;
         }
@@ -369,7 +384,7 @@ impl<'a> Call<'a> {
         }
         let asked = self.asked(rank);
         if let Some(asked) = asked {
-            let is_told = asked.last + TTL / 3 > 0 || self.terms.is(Mutation::TheSilentAreToldOnce);
+            let is_told = asked.last + TTL / 3 > 0;
             if is_told {
                 return asked.heard;
             }

@@ -1,0 +1,296 @@
+//! What several callers of one client hold side by side: reads, and permits of a semaphore.
+//!
+//! Plain state. It asks nobody and knows no tenure: `T` is whatever stands for one.
+//!
+//! 1. A tenure is inside from its grant until its return was answered for the first time.
+//! 2. A tenure that nobody holds rests if another caller of this client is to have it, or while a return of this
+//!    name is on its way: further ones would only follow it to be asked for again.
+//! 3. Whoever lets the others go on looks after what rests: a landed return, the last caller that waits.
+//!    The watchdog gives back what nobody takes up.
+//! 4. Nobody elsewhere is kept waiting by it: a read is open to join, and a permit goes on from hand to hand, only for a
+//!    while after the server said that nobody stands in line. When that is over, one is given back, which lets in whoever
+//!    stands there by then; the others go on until that was answered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::keys::TenureId;
+
+/// What is inside of one entry.
+pub(crate) struct Shared<T> {
+    inside: BTreeMap<TenureId, T>,
+    /// With how much each is worth, the oldest first.
+    resting: Vec<(TenureId, u32)>,
+    /// The read that others may join.
+    open: Option<TenureId>,
+    /// Returns on their way to the server.
+    returning: usize,
+    /// When the server last said that nobody stands in line.
+    nobody_waits: Option<Instant>,
+    /// How much the contender has asked for last.
+    asked_for: Option<u32>,
+    /// When the request was sent that passed a latch.
+    passed: Option<Instant>,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self {
+            inside: BTreeMap::new(),
+            resting: Vec::new(),
+            open: None,
+            returning: 0,
+            nobody_waits: None,
+            asked_for: None,
+            passed: None,
+        }
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// The server has granted a tenure. `awaited`: somebody stands in line, or nobody knows.
+    pub(crate) fn enter(&mut self, id: TenureId, tenure: T, awaited: bool, now: Instant) {
+        self.inside.insert(id, tenure);
+        self.open = (!awaited).then_some(id);
+        self.nobody_waits = (!awaited).then_some(now);
+    }
+
+    /// The server has refused: whoever waits elsewhere comes first.
+    pub(crate) fn refused(&mut self) {
+        (self.open, self.nobody_waits) = (None, None);
+    }
+
+    /// Whether the contender before this one asked for something else, so that the answer to it says nothing.
+    pub(crate) fn asks_for(&mut self, part: u32) -> bool {
+        self.asked_for.replace(part).is_some_and(|before| before != part)
+    }
+
+    pub(crate) fn find(&self, id: TenureId) -> Option<T> {
+        self.inside.get(&id).cloned()
+    }
+
+    /// The read that others may join.
+    pub(crate) fn open(&self) -> Option<T> {
+        self.open.and_then(|id| self.find(id))
+    }
+
+    /// Nobody joins it any more.
+    pub(crate) fn close(&mut self, id: TenureId) {
+        self.open = self.open.filter(|open| *open != id);
+    }
+
+    /// Whether nobody stands in line, as far as is known: the server has said so within this time, or hears from us
+    /// now.
+    pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
+        self.nobody_waits.is_some_and(|then| now < then + time || self.returning > 0)
+    }
+
+    /// Leaves what nobody holds for the next caller of this client. `wanted`: one waits for as much.
+    pub(crate) fn rest(&mut self, id: TenureId, part: u32, wanted: bool) -> bool {
+        let rests = wanted || self.returning > 0;
+        if rests {
+            self.resting.push((id, part));
+        }
+        rests
+    }
+
+    /// Takes the youngest that rests and is worth as much, if there are more than are kept for others.
+    pub(crate) fn take(&mut self, part: u32, kept: usize) -> Option<T> {
+        if self.resting.len() <= kept {
+            return None;
+        }
+        let at = self.resting.iter().rposition(|(_, resting)| *resting == part)?;
+        let (id, _) = self.resting.remove(at);
+        self.find(id)
+    }
+
+    /// What rests and is worth something else than what is waited for: it stays in the way of that.
+    pub(crate) fn unlike(&self, part: u32) -> Vec<T> {
+        let unlike = self.resting.iter().filter(|(_, resting)| *resting != part);
+        unlike.filter_map(|(id, _)| self.find(*id)).collect()
+    }
+
+    /// All that rests but what is kept for those who wait.
+    pub(crate) fn spare(&self, kept: usize) -> Vec<T> {
+        let spare = self.resting.len().saturating_sub(kept);
+        self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
+    }
+
+    /// What rests although nobody waits for it, and no return is on its way that would look after it.
+    pub(crate) fn forgotten(&self) -> Vec<T> {
+        if self.returning > 0 { Vec::new() } else { self.spare(0) }
+    }
+
+    /// A tenure is about to be given back. Nobody takes it up, or joins it, any more.
+    pub(crate) fn leaving(&mut self, id: TenureId) {
+        self.returning += 1;
+        self.close(id);
+        self.resting.retain(|(resting, _)| *resting != id);
+    }
+
+    /// A tenure is over and well, whatever rests now has waited for its return, if it was returned.
+    pub(crate) fn gone(&mut self, id: TenureId, was_returned: bool) -> Option<T> {
+        self.close(id);
+        self.resting.retain(|(resting, _)| *resting != id);
+        if was_returned {
+            self.returning -= 1;
+        }
+        self.inside.remove(&id)
+    }
+
+    /// A latch was found open by a request of this time.
+    pub(crate) fn passed(&mut self, sent: Instant) {
+        self.passed = self.passed.max(Some(sent));
+    }
+
+    /// Whether a latch was found open after this moment.
+    pub(crate) fn has_passed_since(&self, moment: Instant) -> bool {
+        self.passed.is_some_and(|sent| sent >= moment)
+    }
+}
+
+/// Who of those that have joined one tenure still holds it, by the number of the stint.
+#[derive(Debug, Default)]
+pub(crate) struct Company {
+    /// A bit for each stint.
+    inside: Vec<u64>,
+}
+
+impl Company {
+    pub(crate) fn enter(&mut self, stint: u16) {
+        let (word, bit) = place(stint);
+        if self.inside.len() <= word {
+            self.inside.resize(word + 1, 0);
+        }
+        self.inside[word] |= bit;
+    }
+
+    pub(crate) fn leave(&mut self, stint: u16) {
+        let (word, bit) = place(stint);
+        if let Some(there) = self.inside.get_mut(word) {
+            *there &= !bit;
+        }
+    }
+
+    pub(crate) fn has(&self, stint: u16) -> bool {
+        let (word, bit) = place(stint);
+        self.inside.get(word).is_some_and(|there| there & bit != 0)
+    }
+}
+
+fn place(stint: u16) -> (usize, u64) {
+    (usize::from(stint / 64), 1 << (stint % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: Duration = Duration::from_millis(2);
+
+    /// So many tenures inside, each standing for its own number.
+    fn inside(tenures: u64) -> Shared<u64> {
+        let mut shared = Shared::default();
+        for id in 0..tenures {
+            shared.enter(TenureId(id), id, false, Instant::now());
+        }
+        shared
+    }
+
+    #[test]
+    fn the_last_read_that_was_granted_while_nobody_waited_is_open() {
+        let mut shared = inside(2);
+        assert_eq!(shared.open(), Some(1));
+        shared.enter(TenureId(2), 2, true, Instant::now());
+        assert_eq!(shared.open(), None);
+        let mut shared = inside(2);
+        shared.refused();
+        assert_eq!(shared.open(), None);
+        let mut shared = inside(2);
+        shared.close(TenureId(0));
+        assert_eq!(shared.open(), Some(1));
+        shared.leaving(TenureId(1));
+        assert_eq!(shared.open(), None);
+    }
+
+    #[test]
+    fn that_nobody_stands_in_line_is_known_for_a_while() {
+        let (mut shared, now) = (Shared::default(), Instant::now());
+        assert!(!shared.is_fresh(now, TIME));
+        shared.enter(TenureId(0), 0, false, now);
+        assert!(shared.is_fresh(now, TIME) && !shared.is_fresh(now + TIME, TIME));
+        shared.leaving(TenureId(0));
+        assert!(shared.is_fresh(now + TIME, TIME), "a return is on its way");
+        shared.refused();
+        assert!(!shared.is_fresh(now, TIME));
+    }
+
+    #[test]
+    fn what_is_left_rests_for_whoever_waits_and_else_follows_no_return_on_its_way() {
+        let mut shared = inside(3);
+        assert!(!shared.rest(TenureId(0), 1, false));
+        shared.leaving(TenureId(0));
+        assert!(shared.rest(TenureId(1), 1, false));
+        assert!(shared.forgotten().is_empty(), "the return will look after it");
+        assert_eq!(shared.gone(TenureId(0), true), Some(0));
+        assert_eq!(shared.forgotten(), [1]);
+        assert!(!shared.rest(TenureId(2), 1, false));
+        assert!(shared.rest(TenureId(2), 1, true));
+    }
+
+    #[test]
+    fn only_what_is_worth_as_much_is_taken_and_not_what_is_kept_for_others() {
+        let mut shared = inside(3);
+        for (id, part) in [(0, 1), (1, 2), (2, 1)] {
+            assert!(shared.rest(TenureId(id), part, true));
+        }
+        assert_eq!(shared.take(3, 0), None);
+        assert_eq!(shared.take(1, 3), None);
+        assert_eq!((shared.unlike(1), shared.spare(2)), (vec![1], vec![0]));
+        assert_eq!(shared.take(1, 2), Some(2));
+        assert_eq!(shared.take(1, 0), Some(0));
+        assert_eq!(shared.take(1, 0), None);
+    }
+
+    #[test]
+    fn a_tenure_that_is_given_back_is_found_until_its_return_is_answered_and_not_taken() {
+        let mut shared = inside(1);
+        assert!(shared.rest(TenureId(0), 1, true));
+        shared.leaving(TenureId(0));
+        assert_eq!((shared.take(1, 0), shared.find(TenureId(0))), (None, Some(0)));
+        assert_eq!(shared.gone(TenureId(0), true), Some(0));
+        assert_eq!(shared.find(TenureId(0)), None);
+    }
+
+    #[test]
+    fn what_one_was_answered_says_nothing_to_a_contender_for_something_else() {
+        let mut shared = inside(0);
+        let asked = [3, 3, 1, 3].map(|part| shared.asks_for(part));
+        assert_eq!(asked, [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_latch_is_passed_by_those_who_came_before_the_request_was_sent() {
+        let (mut shared, now) = (Shared::<()>::default(), Instant::now());
+        assert!(!shared.has_passed_since(now));
+        shared.passed(now);
+        shared.passed(now - TIME);
+        assert!(shared.has_passed_since(now) && !shared.has_passed_since(now + TIME));
+    }
+
+    #[test]
+    fn each_of_those_who_joined_leaves_for_itself() {
+        let mut company = Company::default();
+        for stint in [0, 63, 64, 1023] {
+            assert!(!company.has(stint));
+            company.enter(stint);
+            assert!(company.has(stint));
+        }
+        company.leave(64);
+        company.leave(65);
+        let inside = [0, 63, 64, 65, 1023].map(|stint| company.has(stint));
+        assert_eq!(inside, [true, true, false, false, true]);
+    }
+}
