@@ -390,7 +390,7 @@ local function remember_capacity()
   redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
 end
 
--- Writes down what has changed. Without anybody in line, the notes say no more than a capacity that was set. Whether
+-- Writes down what has changed. (A key goes by an expiry of now: the right to delete is for those who use force.) Without anybody in line, the notes say no more than a capacity that was set. Whether
 -- somebody waits now.
 local function settle()
   local waits = somebody_waits or redis.call('exists', line) == 1
@@ -401,7 +401,7 @@ local function settle()
     if notes_are_new and redis.call('pttl', notes) == -1 then
       redis.call('pexpire', notes, math.max(redis.call('pttl', line), 5 * waiter_ttl))
     end
-  elseif redis.call('del', notes) == 1 and is_set then
+  elseif redis.call('pexpire', notes, 0) == 1 and is_set then
     remember_capacity()
   end
   somebody_waits = false

@@ -19,7 +19,7 @@ if ARGV[14] == '' and redis.pcall('exists', KEYS[2], KEYS[3]) == 0 then
     elseif type(before) == 'string' then
       redis.call('set', KEYS[1], before)
     elseif not before then
-      redis.call('del', KEYS[1])
+      redis.call('pexpire', KEYS[1], 0)
     end
   end
 end

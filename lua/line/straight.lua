@@ -37,7 +37,7 @@ if room == 0 then
     elseif type(before) == 'string' then
       redis.call('set', KEYS[1], before)
     elseif not before then
-      redis.call('del', KEYS[1])
+      redis.call('pexpire', KEYS[1], 0)
     end
   end
 end

@@ -24,8 +24,6 @@ pub(crate) enum Attempt {
     Held(Option<Duration>),
     /// Given back for the others, which go first.
     GaveWay,
-    /// A request for several locks leaves one alone that is held or waited for: it is to be asked for alone.
-    Contended,
 }
 
 /// The answer to an attempt to take several at once.
@@ -73,6 +71,10 @@ pub(crate) async fn attempt(
     }
     let Some(_in_the_air) = acquires.take_off() else {
         let Landed { question, answer } = acquires.join(acquire).await?;
+        // Of several that are asked for together none is put in line, and none is looked at closely.
+        if matches!(answer.result, Ok(Acquired::Contended)) {
+            return ask(engine, question, entry).await;
+        }
         let open_on = Some(answer.sent_on);
         let mut claim = Claim { engine, acquire: question, open_on, entry: Some(entry) };
         return claim.settle(answer.result, answer.sent);
@@ -148,8 +150,7 @@ impl Claim<'_> {
             }
             Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
-            Ok(Acquired::Contended) if self.acquire.old.is_some() => Ok(Attempt::GaveWay),
-            Ok(Acquired::Contended) => Ok(Attempt::Contended),
+            Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
             Err(fault) if fault.is_open() => {
                 self.hold_back();
                 return Err(fault);

@@ -445,9 +445,7 @@ impl<'a> Caller<'a> {
                 Event::Waits { place: *place, near: *near, sent }
             }
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
-            Ok(Attempt::GaveWay | Attempt::Contended) => {
-                Event::Held { again: Duration::ZERO, sent }
-            }
+            Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },
             Err(fault) if fault.is_open() => Event::Unanswered,
             Err(_) => Event::Refused,
         };

@@ -182,7 +182,7 @@ async fn a_lease_does_not_grow_by_being_confirmed() {
     let listener = waiter.await.unwrap().unwrap();
     for _ in 0..TIMES {
         let before = renewals.fired();
-        admin.publish(&channel("talked about"), "somebody else").await;
+        admin.publish(&channel("talked about"), "somebody").await;
         renewals.happened_times(before + 1).await;
     }
     let after_messages = admin.pttl(&key("talked about")).await;

@@ -73,7 +73,7 @@ async fn any_other_name_is_a_lock_of_its_own_and_cannot_forge_a_line_of_the_log(
         let lock = other.lock(forged);
         async move { lock.lock().await }
     });
-    eventually(SOON, "it waits", async || admin.channels().await.len() == 1).await;
+    eventually(SOON, "it waits", async || admin.channels().await.len() == 2).await;
     drop(guards);
     let got = timeout(SOON, waiter).await.expect("it is told").unwrap().unwrap();
     other.lock(forged).force_unlock().await.unwrap();

@@ -88,8 +88,14 @@ impl Scene {
     ) -> JoinHandle<Result<Guard, Error>> {
         let waiter = waiting(client.lock(name));
         let line = format!("lock_queue:{{{name}}}");
-        let in_line = async || self.admin.cmd::<usize>(&["ZCARD", &line]).await > 0;
-        eventually(SOON, "the waiter stands in line", in_line).await;
+        let listens = async || {
+            let last: Vec<String> = self.admin.cmd(&["ZRANGE", &line, "-1", "-1"]).await;
+            let Some((client, _)) = last.first().and_then(|field| field.split_once(':')) else {
+                return false;
+            };
+            self.admin.subscribers(&format!("{}:{client}", channel(name))).await > 0
+        };
+        eventually(SOON, "the waiter stands in line and listens", listens).await;
         waiter
     }
 
