@@ -62,9 +62,13 @@ impl Scene {
 
     /// The lock of a client that gives back nothing for its age while it can hand it on.
     async fn handed_on(&self) -> RwLock {
+        self.handed_on_at(self.server.url()).await
+    }
+
+    async fn handed_on_at(&self, url: String) -> RwLock {
         let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
         let config = Config::default().layout(self.layout).hand_off(hand_off);
-        comes_in(self.server.url(), config).await.rw_lock("a")
+        comes_in(url, config).await.rw_lock("a")
     }
 
     async fn another_client(&self) -> Client {
@@ -932,8 +936,7 @@ async fn five_hundred_reads_far_away_take_a_few_round_trips() {
     const DISTANCE: Duration = Duration::from_millis(50);
     in_both(USUAL, async |scene| {
         let proxy = Proxy::before(&scene.server).await;
-        let client = connect(&proxy.url(), scene.layout, USUAL).await;
-        let lock = client.rw_lock("a");
+        let lock = scene.handed_on_at(proxy.url()).await;
         lock.read().await.unwrap().unlock().await.unwrap();
         scene.admin.reset_stats().await;
         let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
