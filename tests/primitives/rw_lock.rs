@@ -956,7 +956,7 @@ async fn five_hundred_reads_far_away_take_a_few_round_trips() {
 /// Two who read with one word to the server: the second asks while the first is being answered.
 async fn two_together(lock: &RwLock) -> (Guard, Guard) {
     let (one, other) = tokio::join!(lock.read(), lock.read());
-    (one.unwrap(), other.unwrap())
+    (one.expect("a read"), other.expect("a read"))
 }
 
 /// Each of those who read together has a hold of its own.

@@ -774,22 +774,22 @@ async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     const TURNS: usize = 400;
     let scene = Scene::with(of, handing_on()).await;
     let permits = scene.permits(capacity);
-    permits.acquire().await.unwrap().unlock().await.unwrap();
+    permits.acquire().await.expect("an answer").unlock().await.expect("an answer");
     scene.admin.reset_stats().await;
     let mut crowd = JoinSet::new();
     for _ in 0..tasks {
         let permits = permits.clone();
         crowd.spawn(async move {
             for _ in 0..TURNS {
-                let guard = permits.acquire().await.unwrap();
+                let guard = permits.acquire().await.expect("an answer");
                 tokio::task::yield_now().await;
-                guard.unlock().await.unwrap();
+                guard.unlock().await.expect("an answer");
             }
         });
     }
     timeout(LONG / 10, crowd.join_all()).await.expect("all get their turns");
     let scripts = settled(&scene.admin).await;
-    assert_eq!(permits.available().await.unwrap(), capacity);
+    assert_eq!(permits.available().await.expect("an answer"), capacity);
     assert!(scene.traces().await.is_empty(), "{of:?}");
     scripts as f64 / (tasks * TURNS) as f64
 }
@@ -871,7 +871,8 @@ async fn one_rests(of: Of) -> (Scene, Proxy, Semaphore, Client) {
     let proxy = Proxy::before(&scene.server).await;
     let client = of.client(&proxy.url(), only_told()).await;
     let permits = of.permits(&client, 2);
-    let [one, other] = [permits.acquire().await.unwrap(), permits.acquire().await.unwrap()];
+    let [one, other] =
+        [permits.acquire().await.expect("an answer"), permits.acquire().await.expect("an answer")];
     let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
     scene.admin.reset_stats().await;
     let unlocked = tokio::spawn(one.unlock());
