@@ -100,10 +100,11 @@ impl Client {
     /// its place when it asks again. A release grants the lock to the head of the queue in the same step, and
     /// tells it.
     ///
-    /// While the server stands still, nobody can renew a place, and none ends: a pause or a long script does
-    /// not change the order. A waiter that goes without an answer keeps its place
+    /// While the server stands still, nobody can renew a place, and none ends: a pause, a long script or a
+    /// restart with its data does not change the order. A waiter that goes without an answer keeps its place
     /// if the server has told it before; while it is silent for longer than a place lasts, others are
-    /// served.
+    /// served. After a restart a client may need more than a second to connect again, so that places have to
+    /// last longer than that.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the queue is Redisson's, with its rules: a
     /// waiter of Java that died holds up the others for minutes, one of ours for seconds.

@@ -236,6 +236,11 @@ impl Keys {
         }
     }
 
+    /// What the channels of all locks of this database begin with: what follows `lock:` in a native key follows here too.
+    pub(crate) fn channel_prefix(&self) -> &str {
+        self.channel.strip_suffix(self.tag()).unwrap_or(&self.channel)
+    }
+
     /// Where one client alone is told what concerns it, in the native layout: a grant, or that one of its callers is near
     /// the front of the line.
     pub(crate) fn client_channel(&self, client: &str) -> Box<str> {
@@ -428,6 +433,7 @@ mod tests {
         };
         assert_eq!(&*in_database(0, Layout::Native, "3:a").channel, "lock_channel:{3:a}");
         let other = in_database(3, Layout::Native, "a}b");
+        assert_eq!(other.channel_prefix(), "lock_channel:3:");
         assert_eq!(&*other.channel, "lock_channel:3:{a%7Db}");
         assert_eq!(other.lock().to_string(), "lock:{a%7Db}");
         assert_eq!(other.name(), "a}b");

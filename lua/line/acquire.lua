@@ -8,6 +8,7 @@
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if somebody is in line now
 --        0, TTL in ms, place, near   in line; the first of the holders has to go by then (-1: the key has no TTL). Near: 1
 --                                if it has to show signs of life
+--        grant                   the same, and nobody is in line: alone, since the server takes long to look through a table
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
 --        an error of PERMITS: there is not so much in all
@@ -39,7 +40,7 @@ local function take(ms, is_there)
   if number and is_there then
     prolong(field, ms)
   elseif number then
-    number, err = put_in(field, part, ms, number)
+    number, err = put_in({ { field = field, part = part, ms = ms } }, number)
   end
   if not number then error(err, 0) end
   return granted(number)
@@ -82,18 +83,17 @@ end
 local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
-  if is_new and redis.call('exists', line) == 0 then
+  if is_new then
     let_go()
-    if part <= capacity - used then return take(lease) end
+    if part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
   end
   sign()
   if is_new then line_up() end
   admit()
   if number_of_asker then return granted(number_of_asker) end
   if refusal then error(refusal, 0) end
-  write_notes()
-  keep_line()
   settle()
+  keep_line()
   return { HELD, shortest_lease() or waiter_ttl, own.place, own.place <= near and 1 or 0 }
 end
 
@@ -128,6 +128,7 @@ end
 
 -- Who may not do all of it has done nothing of it. Only a key that is new has no TTL yet.
 local function undo()
+  entering, somebody_waits = {}, false
   if not left then pcall(put_out, field) end
   pcall(leave, own)
   pcall(settle)

@@ -29,8 +29,9 @@ end
 -- Nobody's lease is over here that the server has not let go itself.
 local function let_go() end
 
-local function put_in(field, _, ms, number)
-  local code, err = put(lock, field, string.format('%.0f', ms), number)
+-- Those who are let in have the numbers from this one on. Here there is one of them.
+local function put_in(entries, number)
+  local code, err = put(lock, entries[1].field, string.format('%.0f', entries[1].ms), number)
   if code ~= GRANTED then return nil, err end
   used = 1
   return number

@@ -24,6 +24,8 @@ local lives, wants -- what is known by now: client -> its life, owner field -> w
 local changed, changes -- the names of the notes that change, in order; name -> the new value, false if it goes
 local mail, addressees -- client -> the words for it; the clients, in order
 local asker, asks_for, number_of_asker, refusal -- who runs this, for how long it asks, and what came of it
+local entering -- those who are let in, but not written down yet
+local notes_are_new, somebody_waits
 
 -- Notes are written together at the end.
 local function note(name, value)
@@ -57,11 +59,12 @@ end
 -- Reads what is known of this name. Nothing was written yet.
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
-  number_of_asker, refusal = nil, nil
+  number_of_asker, refusal, entering, somebody_waits = nil, nil, {}, false
   local noted = redis.call('hmget', notes, 'clock', 'near', 'reading', 'written', 'kind', 'set')
   read_clock(noted[1], waiter_ttl)
   near, reading, written = tonumber(noted[2] or 0), tonumber(noted[3] or nil), noted[4]
   is_set = noted[6] ~= false
+  notes_are_new = not (noted[1] or noted[5])
   return open_holders(noted[5])
 end
 
@@ -135,19 +138,27 @@ local function stands(field)
   return redis.call('zscore', line, field)
 end
 
--- It waits no more. Nothing is left of it in the notes, and of its client nothing if it was the last one.
-local function leave(entry)
-  local field = entry.field
-  if kind == 'rw' then
-    if redis.call('zrem', line, field, '<' .. field) == 0 then return end
-  elseif redis.call('zrem', line, field) == 0 then
-    return
+-- They wait no more. Nothing is left of them in the notes, and of a client nothing if it was the last one.
+local function leave_all(entries)
+  local gone = {}
+  for i, entry in ipairs(entries) do
+    gone[i] = entry.field
   end
-  wants[field] = nil
-  erase(field)
-  if entry.asked then erase('asked:' .. field) end
-  entry.life.entries = entry.life.entries - 1
-  note_life(entry.client)
+  for i = 1, kind == 'rw' and #entries or 0 do
+    gone[#gone + 1] = '<' .. entries[i].field
+  end
+  if #gone == 0 or redis.call('zrem', line, unpack(gone)) == 0 then return end
+  for _, entry in ipairs(entries) do
+    wants[entry.field] = nil
+    erase(entry.field)
+    if entry.asked then erase('asked:' .. entry.field) end
+    entry.life.entries = entry.life.entries - 1
+    note_life(entry.client)
+  end
+end
+
+local function leave(entry)
+  leave_all({ entry })
 end
 
 local function say(client, word)
@@ -170,26 +181,40 @@ local function send()
   return heard
 end
 
--- Gives it what it waits for. Who did not ask just now is told. It cannot confirm before it hears of it, and may be dead:
--- so it holds no longer than its client counts as alive, and says itself that it lives on.
+-- Gives it what it waits for.
 local function grant(entry)
-  local ms, number, err = asks_for, nil, nil
-  if entry.field ~= asker then ms = math.min(entry.lease, entry.life.ends - at) end
-  number, err = draw(1)
-  if number then number, err = put_in(entry.field, entry.part, ms, number) end
-  if not number then
-    refusal = err
-    return false
-  end
-  if entry.field == asker then
-    number_of_asker = number
-  else
-    say(entry.client, string.format('%s=%.0f@%s', entry.field, number, entry.life.secret))
-  end
-  leave(entry)
+  entering[#entering + 1] = entry
+  used = used + entry.part
   if kind == 'rw' and used >= capacity then
     written = '1'
     note('written', 1)
+  end
+end
+
+-- Writes down who was let in, all at once, and tells those who did not ask just now. They cannot confirm before they
+-- hear of it, and may be dead: so they hold no longer than their client counts as alive, and the holder says itself that
+-- it lives on. Whether that was possible.
+local function write_grants()
+  if #entering == 0 then return true end
+  for _, entry in ipairs(entering) do
+    entry.ms = entry.field == asker and asks_for or math.min(entry.lease, entry.life.ends - at)
+    used = used - entry.part
+  end
+  local first, err = draw(#entering)
+  if first then first, err = put_in(entering, first) end
+  local entered = entering
+  entering = {}
+  if not first then
+    refusal = err
+    return false
+  end
+  leave_all(entered)
+  for i, entry in ipairs(entered) do
+    if entry.field == asker then
+      number_of_asker = first + i - 1
+    else
+      say(entry.client, string.format('%s=%.0f@%s', entry.field, first + i - 1, entry.life.secret))
+    end
   end
   return true
 end
@@ -229,21 +254,23 @@ local function readers_first(work)
   for i, member in ipairs(found) do
     found[i] = member:sub(2)
   end
-  local asked, waits = {}, false
+  local asked, dead, waits = {}, {}, false
   for _, reader in ipairs(read(found)) do
     if not reader.part or is_dead(reader) then
-      leave(reader)
-    elseif not lives_on(reader) then
+      dead[#dead + 1] = reader
+    elseif lives_on(reader) then
+      grant(reader)
+    else
       waits = true
       if not is_told(reader) then
         ask(reader)
         asked[#asked + 1] = reader
       end
-    elseif not grant(reader) then
-      waits = true
     end
     work = work - 1
   end
+  leave_all(dead)
+  waits = not write_grants() or waits
   if #found == BOUND and not waits then
     -- The others have to wait for a further call: the next of them is told to make it.
     local next = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', 0, 1)
@@ -270,14 +297,13 @@ end
 -- new here shows signs of life from now on. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
 -- since a message can be lost, and is told again until then. All of them are told at once, so that the dead cost that
 -- time together. Where nobody listens, the next one is told too: somebody has to be awake who makes the next call.
-local function watch(entries, work)
+local function watch(entries, are_all, work)
   local awake, seen = 0, 0
   while #entries > 0 do
-    local told, dead = {}, 0
+    local told, dead = {}, {}
     for _, entry in ipairs(entries) do
       if not entry.part or is_dead(entry) then
-        leave(entry)
-        dead = dead + 1
+        dead[#dead + 1] = entry
       elseif lives_on(entry) and entry.place <= near or entry.field == asker then
         awake = awake + 1
       elseif lives_on(entry) then
@@ -289,16 +315,23 @@ local function watch(entries, work)
         ask(entry)
         told[#told + 1] = entry
       end
-      if entry.place > near then near = entry.place end
+      if entry.place > near then
+        near = entry.place
+        note('near', string.format('%.0f', near))
+      end
     end
-    work, seen = work - #entries, seen + #entries - dead
+    leave_all(dead)
+    work, seen = work - #entries, seen + #entries - #dead
+    somebody_waits = seen > 0
     local heard = send()
     for _, entry in ipairs(told) do
       if heard[entry.client] then awake = awake + 1 end
       if not lives_on(entry) then note_asked(entry, heard[entry.client]) end
     end
-    if awake >= WINDOW or work <= 0 then return end
-    entries = front(seen, WINDOW - awake)
+    if are_all or awake >= WINDOW or work <= 0 then return end
+    local count = WINDOW - awake
+    entries = front(seen, count)
+    are_all = #entries < count
   end
 end
 
@@ -307,11 +340,19 @@ end
 local function admit()
   let_go()
   local readers_come, work = readers_first(BOUND)
-  local entries = front(0, WINDOW + 1)
-  local first = 1
+  local count = WINDOW + 1
+  local entries, first, dead = front(0, count), 1, {}
+  local are_all = #entries < count
+  local function write()
+    leave_all(dead)
+    dead = {}
+    return write_grants()
+  end
   while entries[first] do
     local head = entries[first]
-    if head.part and not is_dead(head) then
+    if not head.part or is_dead(head) then
+      dead[#dead + 1] = head
+    else
       if not lives_on(head) or head.part > capacity - used then break end
       if readers_come and head.part == capacity then break end
       -- Enough for one call. The next one is told to make another.
@@ -319,22 +360,29 @@ local function admit()
         say(head.client, head.field .. '!')
         break
       end
-      if not grant(head) then break end
-    else
-      leave(head)
+      grant(head)
     end
     work, first = work - 1, first + 1
-    if not entries[first] then entries, first = front(0, WINDOW + 1), 1 end
+    if not entries[first] and not are_all then
+      if not write() then break end
+      -- There is room for many.
+      count = BOUND
+      entries, first = front(0, count), 1
+      are_all = #entries < count
+    end
   end
-  local window = {}
-  for i = first, math.min(#entries, first + WINDOW - 1) do
-    window[#window + 1] = entries[i]
+  local window, are_window = {}, are_all
+  if not write() then
+    window = front(0, WINDOW)
+  else
+    for i = first, math.min(#entries, first + WINDOW - 1) do
+      window[#window + 1] = entries[i]
+    end
+    are_window = are_all and #entries - first < WINDOW
+    if #window < WINDOW and not are_all then window = front(0, WINDOW) end
   end
-  if #window < WINDOW and first > 1 then window = front(0, WINDOW) end
-  local near_before = near
-  watch(window, math.max(work, WINDOW))
+  watch(window, are_window, math.max(work, WINDOW))
   send()
-  if near > near_before then note('near', string.format('%.0f', near)) end
 end
 
 local function remember_capacity()
@@ -345,17 +393,18 @@ end
 -- Writes down what has changed. Without anybody in line, the notes say no more than a capacity that was set. Whether
 -- somebody waits now.
 local function settle()
-  local waits = redis.call('exists', line) == 1
+  local waits = somebody_waits or redis.call('exists', line) == 1
   settle_holders(waits)
   if waits then
     note('clock', clock_note())
     write_notes()
-    if redis.call('pttl', notes) == -1 then
+    if notes_are_new and redis.call('pttl', notes) == -1 then
       redis.call('pexpire', notes, math.max(redis.call('pttl', line), 5 * waiter_ttl))
     end
   elseif redis.call('del', notes) == 1 and is_set then
     remember_capacity()
   end
+  somebody_waits = false
   return waits
 end
 

@@ -14,7 +14,7 @@ if ARGV[14] == '' and redis.pcall('exists', KEYS[2], KEYS[3]) == 0 then
         redis.call('set', KEYS[1], string.format('%.0f', number))
       end
       if redis.pcall('hset', KEYS[2], ARGV[7], 1) == 1 and redis.pcall('pexpire', KEYS[2], ARGV[9]) == 1 then
-        return { 1, number, 0 }
+        return number
       end
     elseif type(before) == 'string' then
       redis.call('set', KEYS[1], before)

@@ -6,12 +6,12 @@ local scores = redis.pcall('zmscore', KEYS[2], ARGV[7] or '', note, says, '#line
 if scores[1] and scores[3] and not scores[4] then
   local used = scores[3] + 4503599627370496 + (scores[2] or -1)
   if used <= 0 then
-    if redis.pcall('del', KEYS[2]) == 1 then return { 1 } end
+    if redis.pcall('del', KEYS[2]) == 1 then return 1 end
   else
     local gone = redis.pcall('zrem', KEYS[2], ARGV[7], note)
     if gone == 1 or gone == 2 then
       redis.call('zadd', KEYS[2], string.format('%.0f', used - 4503599627370496), says)
-      return { 1 }
+      return 1
     end
   end
 end

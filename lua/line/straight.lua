@@ -32,7 +32,7 @@ if room == 0 then
         added = redis.pcall('zadd', KEYS[2], over, ARGV[7], used, says, -part, '=' .. ARGV[7])
       end
       if type(added) == 'number' and (ttl >= lease or redis.pcall('pexpire', KEYS[2], ARGV[9]) == 1) then
-        return { 1, number, 0 }
+        return number
       end
     elseif type(before) == 'string' then
       redis.call('set', KEYS[1], before)

@@ -6,6 +6,7 @@
 --          1, grant   taken; the grant is the new value of the counter
 --          2, 0       held by somebody else, or waited for: to be asked for alone
 --         -1, text    refused, nothing was changed
+--        One lock that is free: the grant alone, since the server takes long to look through a table
 --
 -- The locks are distinct. Run again for the same owner field, it finds its own work and says "taken" once more.
 
@@ -23,7 +24,7 @@ if #KEYS == 3 and redis.pcall('exists', KEYS[2], KEYS[3]) == 0 then
         redis.call('set', KEYS[1], string.format('%.0f', number))
       end
       if redis.pcall('hset', KEYS[2], ARGV[2], 1) == 1 and redis.pcall('pexpire', KEYS[2], ARGV[3]) == 1 then
-        return { 1, number }
+        return number
       end
     elseif type(before) == 'string' then
       redis.call('set', KEYS[1], before)

@@ -49,14 +49,20 @@ local function note_of(field)
   return '=' .. field
 end
 
-local function put_in(field, part, ms, number)
-  local until_when = string.format('%.0f', now + ms)
-  used = used + part
-  if part == 1 then
-    redis.call('zadd', lock, until_when, field)
-  else
-    redis.call('zadd', lock, until_when, field, -part, note_of(field))
+-- Those who are let in have the numbers from this one on.
+local function put_in(entries, number)
+  local added = {}
+  for _, entry in ipairs(entries) do
+    local part = entry.part
+    added[#added + 1] = string.format('%.0f', now + entry.ms)
+    added[#added + 1] = entry.field
+    if part ~= 1 then
+      added[#added + 1] = -part
+      added[#added + 1] = note_of(entry.field)
+    end
+    used = used + part
   end
+  redis.call('zadd', lock, unpack(added))
   return number
 end
 

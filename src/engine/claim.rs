@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
+use crate::engine::entry::Entry;
 use crate::engine::job::Job;
 use crate::engine::tenure::{Grant, deadline};
 use crate::wire::{Acquire, Acquired, Fault, Landed};
@@ -16,6 +17,8 @@ pub(crate) enum Attempt {
     Waits {
         place: u64,
         near: bool,
+        /// As of [`Self::Held`].
+        ttl: Option<Duration>,
     },
     /// Held by somebody else for so long, and we stand in no line; `None`: the key has no TTL.
     Held(Option<Duration>),
@@ -42,6 +45,8 @@ struct Claim<'a> {
     acquire: Acquire,
     /// The connection on which it was sent, until it is answered.
     open_on: Option<u64>,
+    /// Where its contender waits, if it is in line.
+    entry: Option<&'a Entry>,
 }
 
 impl Drop for Claim<'_> {
@@ -56,24 +61,29 @@ impl Drop for Claim<'_> {
 ///
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
-pub(crate) async fn attempt(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
+pub(crate) async fn attempt(
+    engine: &Engine,
+    acquire: Acquire,
+    entry: &Entry,
+) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
     // What is known to be contended is asked for alone.
     if !acquire.keys.is_plain() || acquire.old.is_some() || acquire.place > 0 {
-        return ask(engine, acquire).await;
+        return ask(engine, acquire, entry).await;
     }
     let Some(_in_the_air) = acquires.take_off() else {
         let Landed { question, answer } = acquires.join(acquire).await?;
-        let mut claim = Claim { engine, acquire: question, open_on: Some(answer.sent_on) };
+        let open_on = Some(answer.sent_on);
+        let mut claim = Claim { engine, acquire: question, open_on, entry: Some(entry) };
         return claim.settle(answer.result, answer.sent);
     };
-    ask(engine, acquire).await
+    ask(engine, acquire, entry).await
 }
 
-async fn ask(engine: &Engine, acquire: Acquire) -> Result<Attempt, Fault> {
+async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let mut claim = Claim { engine, acquire, open_on };
+    let mut claim = Claim { engine, acquire, open_on, entry: Some(entry) };
     let sent = Instant::now();
     let answer = connection.acquire(&claim.acquire).await;
     claim.settle(answer, sent)
@@ -89,7 +99,7 @@ pub(crate) async fn attempt_all(
 ) -> Result<AttemptAll, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let claim = |acquire| Claim { engine, acquire, open_on };
+    let claim = |acquire| Claim { engine, acquire, open_on, entry: None };
     let mut claims: Vec<_> = acquires.into_iter().map(claim).collect();
     let asked: Vec<_> = claims.iter().map(|claim| &claim.acquire).collect();
     let sent = Instant::now();
@@ -136,14 +146,26 @@ impl Claim<'_> {
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));
                 Err(Fault::Closed)
             }
-            Ok(Acquired::Waits { place, near, .. }) => Ok(Attempt::Waits { place, near }),
+            Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Contended) if self.acquire.old.is_some() => Ok(Attempt::GaveWay),
             Ok(Acquired::Contended) => Ok(Attempt::Contended),
-            Err(fault) if fault.is_open() => return Err(fault),
+            Err(fault) if fault.is_open() => {
+                self.hold_back();
+                return Err(fault);
+            }
             Err(fault) => Err(fault),
         };
         self.open_on = None;
         attempt
+    }
+
+    /// A contender with a place in line asks again, under another owner field. What this one may have got is given
+    /// back after that: its place must not be free in between, or those behind it would be let in.
+    fn hold_back(&mut self) {
+        let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
+        if let Some(sent_on) = self.open_on.take() {
+            entry.hold_back(Job::ghost(&self.acquire, sent_on));
+        }
     }
 }

@@ -177,16 +177,15 @@ impl Table {
         entries
     }
 
-    /// Sends every waiter away, now and from now on. The entries in a line that are to be given up.
-    pub(crate) fn close(&self) -> Vec<(Arc<Keys>, TenureId)> {
+    /// Sends every waiter away, now and from now on. All entries: their places in line are to be given up.
+    pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
         self.closed.store(true, Ordering::SeqCst);
         let mut entries: Vec<_> = self.locks.iter().map(|entry| Arc::clone(&entry)).collect();
         self.others.iter().for_each(|spots| entries.extend(spots.entries.values().cloned()));
         // The maps hash with random keys. Waiters are woken in one order, or no run of a simulation could be repeated.
         entries.sort_by(|a, b| a.order().cmp(&b.order()));
         entries.iter().for_each(|entry| entry.close());
-        let left = |entry: &Arc<Entry>| Some((Arc::clone(&entry.keys), entry.leave_line()?));
-        entries.iter().filter_map(left).collect()
+        entries
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -270,8 +269,14 @@ pub(crate) struct Entry {
     turn: Semaphore,
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
+    /// What is to be given back of the owner fields under which the contender had no answer, once it has one.
+    held_back: Mutex<Vec<Job>>,
     /// Since when every attempt has failed.
     failing: Mutex<Option<Moment>>,
+    /// When somebody was last known to have it.
+    taken: Mutex<Option<Moment>>,
+    /// Its contender waits: somebody else has it, or is to have it first.
+    refused: AtomicBool,
     /// Callers in the queue for the turn.
     waiting: AtomicUsize,
     /// What its contender knows.
@@ -287,7 +292,10 @@ impl Entry {
             turn: Semaphore::new(1),
             gate: Gate::new(),
             tenure: Mutex::default(),
+            held_back: Mutex::default(),
             failing: Mutex::default(),
+            taken: Mutex::default(),
+            refused: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
@@ -389,6 +397,20 @@ impl Entry {
         }
     }
 
+    /// Whether its contender was told a place, which it keeps under another owner field.
+    pub(crate) fn has_place(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| line.place() > 0)
+    }
+
+    /// Keeps a job until [`take_held_back`](Self::take_held_back): whoever ends the wait has to take it.
+    pub(crate) fn hold_back(&self, job: Job) {
+        self.held_back.lock().expect("no panic under this lock").push(job);
+    }
+
+    pub(crate) fn take_held_back(&self) -> Vec<Job> {
+        std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
+    }
+
     fn is_far(&self) -> bool {
         self.line().as_ref().is_some_and(|line| line.is_far())
     }
@@ -436,6 +458,7 @@ impl Entry {
         let shown = Some(Arc::clone(tenure));
         let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
         drop(before);
+        self.take();
     }
 
     /// Whether nobody gets the turn any more.
@@ -461,6 +484,35 @@ impl Entry {
 
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.lock().expect("no panic under this lock").is_some()
+    }
+
+    /// Takes note that its contender was refused.
+    pub(crate) fn refuse(&self) {
+        self.refused.store(true, Ordering::SeqCst);
+    }
+
+    /// Its contender waits no more.
+    pub(crate) fn stop_contending(&self) {
+        if self.refused.swap(false, Ordering::SeqCst) {
+            self.take();
+        }
+    }
+
+    /// Whether somebody is known to have it, or to have it next: a holder of this client, or one that makes its
+    /// contender wait.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.refused.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
+    }
+
+    /// Takes note that somebody has it now.
+    pub(crate) fn take(&self) {
+        *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
+    }
+
+    /// Whether somebody was known to have it then, or later.
+    pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
+        let taken = *self.taken.lock().expect("no panic under this lock");
+        taken.is_some_and(|taken| taken >= then.into())
     }
 }
 

@@ -70,7 +70,8 @@ impl Engine {
             (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
             (None, holds) => holds + 1,
         };
-        let (ttl, sent) = (tenure.for_nested(lease, self.lease(lease)), Instant::now());
+        let (length, max_hold) = (self.lease(lease), self.rhythm.max_hold);
+        let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
         // The request may run although its answer does not arrive.
         let unsaid = Unsaid::new(self, Job::count(tenure));
         let written = self.write_count(tenure, holds, ttl).await?;
@@ -187,10 +188,11 @@ impl Engine {
         if turn.is_none() && !entry.is_closed() {
             return;
         }
-        if !entry.is_awaited()
-            && let Some(id) = entry.leave_line()
-        {
-            self.leave_line(&entry.keys, id);
+        if !entry.is_awaited() {
+            if let Some(id) = entry.leave_line() {
+                self.leave_line(&entry.keys, id);
+            }
+            self.give_back_former(entry);
         }
         if let Some(tenure) = entry.tenure() {
             return self.retire(&tenure, turn);

@@ -205,7 +205,8 @@ impl Line {
                     self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
                 }
             }
-            Event::Stirred if self.is_far() => {}
+            // What happens while a request is on its way may be newer than the answer to it.
+            Event::Stirred if self.is_far() && !self.open => {}
             Event::Stirred | Event::Roused => self.ask_by(now),
         }
     }
@@ -213,7 +214,8 @@ impl Line {
     /// What to do now. `listening`: messages reach us. `watching`: of all the far contenders of this client at
     /// this name, it is up to this one to ask now and then, in case that a message was lost.
     pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
-        if let Some(grant) = self.told {
+        // What the attempt without an answer has got is being cleared away, also if a message says that it was granted.
+        if let Some(grant) = self.told.filter(|_| !self.open) {
             // One that is almost over is asked for: the answer has the whole lease.
             return if grant.is_worth_taking(now, rules) { Next::Take(grant) } else { Next::Ask };
         }
@@ -239,6 +241,9 @@ impl Line {
         self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {
@@ -449,6 +454,24 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
+    /// What it has got is being given back in the background: with it, two would hold the lock.
+    #[test]
+    fn a_grant_for_a_request_without_an_answer_is_not_taken() {
+        for told_first in [true, false] {
+            let mut play = Play::waiting(true);
+            let before = play.now;
+            play.hears(Event::Asked);
+            if told_first {
+                play.told(7, before);
+            }
+            play.hears(Event::Unanswered);
+            if !told_first {
+                play.told(7, before);
+            }
+            assert_eq!(play.next(), Next::Ask);
+        }
+    }
+
     #[test]
     fn without_a_line_a_contender_asks_when_the_holder_has_to_have_ended() {
         let mut play = Play::new();
@@ -456,6 +479,16 @@ mod tests {
         play.hears(Event::Held { again: SECOND, sent: play.now });
         assert_eq!(play.parks_for(), SECOND);
         play.hears(Event::Stirred);
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    /// Without a line, a message to everybody is all that is ever heard of a release.
+    #[test]
+    fn what_is_told_to_all_before_the_answer_is_not_missed() {
+        let mut play = Play::new();
+        play.hears(Event::Asked);
+        play.hears(Event::Stirred);
+        play.hears(Event::Held { again: SECOND, sent: play.now });
         assert_eq!(play.next(), Next::Ask);
     }
 

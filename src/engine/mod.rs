@@ -41,7 +41,7 @@ pub(crate) use wait::{Patience, Wish, acquire};
 
 use crate::config::{Config, HandOff};
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Outbox, Table, Turn, Visit};
+use crate::engine::entry::{Entry, Outbox, Table, Turn, Visit};
 use crate::engine::job::Job;
 use crate::engine::line::{Event, PushedGrant, Rules};
 use crate::engine::owned::Owned;
@@ -202,8 +202,11 @@ impl Engine {
         // A debt of its own: the releaser goes on until all that ends here has been handed over to it.
         let handing_over = self.debts.tidying();
         self.debts.close();
-        for (keys, id) in self.table.close() {
-            self.leave_line(&keys, id);
+        for entry in self.table.close() {
+            if let Some(id) = entry.leave_line() {
+                self.leave_line(&entry.keys, id);
+            }
+            self.give_back_former(&entry);
         }
         for tenure in self.timetable.close() {
             self.give_up(&tenure);
@@ -326,6 +329,11 @@ impl Engine {
         if !is_left && !self.orphaned.swap(true, Ordering::Relaxed) {
             tracing::warn!("the client is closed: what it still held is left to its lease");
         }
+    }
+
+    /// Gives back what a contender may have got under the owner fields that it had before.
+    fn give_back_former(&self, entry: &Entry) {
+        entry.take_held_back().into_iter().for_each(|job| self.later(job));
     }
 
     /// A random part of the time over which all waited-for locks are to be asked for again.

@@ -5,7 +5,7 @@
 //! ([`SipHash`](https://www.aumasson.jp/siphash/)) of the rest, of 40 bits. The rest is the time: a grant is believed
 //! from before the sign was sent, and no table of signs is needed to know when that was.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{Hash, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -50,7 +50,7 @@ impl Signs {
 
     #[cfg(not(parklock_sim))]
     fn hash(&self, millis: u64, channel: &str) -> u64 {
-        let mut hasher = self.key.build_hasher();
+        let mut hasher = std::hash::BuildHasher::build_hasher(&self.key);
         (millis, channel).hash(&mut hasher);
         hasher.finish()
     }

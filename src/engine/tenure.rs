@@ -435,10 +435,19 @@ impl Tenure {
     }
 
     /// What a nested hold of this lease, which is so long, asks for. The lease of one that is watched is the
-    /// watchdog's: after `max_hold` it gives no more of it, or a holder that nests would never end.
-    pub(crate) fn for_nested(&self, lease: Lease, length: Duration) -> Duration {
-        let overdue = lease == Lease::Watched && self.state().overdue;
-        self.at_least(if overdue { Duration::ZERO } else { length })
+    /// watchdog's: after `max_hold` it gives no more of it, or a holder that nests would never end. The watchdog may
+    /// look some time later only, since each nested hold puts its next renewal off.
+    pub(crate) fn for_nested(
+        &self,
+        lease: Lease,
+        length: Duration,
+        max_hold: Option<Duration>,
+    ) -> Duration {
+        let state = self.state();
+        let overdue = state.overdue || state.is_held_for(max_hold, Instant::now());
+        drop(state);
+        let gives_none = lease == Lease::Watched && overdue;
+        self.at_least(if gives_none { Duration::ZERO } else { length })
     }
 
     /// What the watchdog asks for.
@@ -688,8 +697,7 @@ impl Tenure {
             (state.stay, _) = state.release();
             return Due::Unclaimed;
         }
-        let too_long = max_hold.is_some_and(|most| now - state.since.instant() >= most);
-        if state.holds > 0 && state.watched && too_long {
+        if state.holds > 0 && state.watched && state.is_held_for(max_hold, now) {
             (state.watched, state.overdue) = (false, true);
             drop(state);
             let name = self.keys.name();
@@ -766,6 +774,10 @@ impl State {
             if self.is_renewed() { self.renew_at.min(self.deadline) } else { self.deadline };
         let renewal = renewal.instant();
         if self.holds == 0 { renewal.min(self.since.instant() + claim) } else { renewal }
+    }
+
+    fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
+        max_hold.is_some_and(|most| now - self.since.instant() >= most)
     }
 
     fn is_renewed(&self) -> bool {
@@ -957,6 +969,16 @@ mod tests {
         let (_table, watched) = stint(Lease::Watched, far);
         assert_eq!(due(&watched, Some(LEASE)), Due::Renew);
         assert_eq!(due(&watched, Some(Duration::ZERO)), Due::At(far));
+    }
+
+    #[test]
+    fn a_nested_hold_gets_no_more_after_max_hold_though_the_watchdog_has_not_looked() {
+        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (more, fixed) = (LEASE * 2, Lease::Fixed(LEASE * 2));
+        let nested = |lease, max_hold| stint.tenure.for_nested(lease, more, Some(max_hold));
+        assert_eq!(nested(Lease::Watched, LEASE), more);
+        assert!(nested(Lease::Watched, Duration::ZERO) <= LEASE);
+        assert_eq!(nested(fixed, Duration::ZERO), more);
     }
 
     #[test]

@@ -50,7 +50,10 @@ pub(crate) async fn acquire_all(
     };
     let grants = match attempt_all(engine, acquires).await {
         Ok(AttemptAll::Granted(grants)) => grants,
-        Ok(AttemptAll::Busy(at)) => return Ok(Together::Busy(at)),
+        Ok(AttemptAll::Busy(at)) => {
+            contenders[at].entry().refuse();
+            return Ok(Together::Busy(at));
+        }
         Ok(AttemptAll::Refused(at, fault)) => {
             return Err(explained(engine, fault, wanted, at).await);
         }

@@ -93,7 +93,6 @@ pub(crate) async fn acquire(
         engine,
         wish,
         started,
-        queued: false,
         asked: false,
         answered: false,
         open: false,
@@ -111,8 +110,6 @@ struct Caller<'a> {
     engine: &'a Arc<Engine>,
     wish: Wish,
     started: Instant,
-    /// It has waited behind others of this client.
-    queued: bool,
     /// Redis was asked, and whether it ever answered.
     asked: bool,
     answered: bool,
@@ -190,7 +187,10 @@ impl<'a> Caller<'a> {
         };
         match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
-            Ok(_) => Ok(None),
+            Ok(_) => {
+                entry.refuse();
+                Ok(None)
+            }
             Err(fault) => Err(self.explained(&entry, fault).await),
         }
     }
@@ -209,16 +209,17 @@ impl<'a> Caller<'a> {
     }
 
     /// Whether nobody knows how it stands. A caller that Redis has answered knows it by itself. One that has waited
-    /// behind others of this client knows what they know, also if its own first request is still on its way.
+    /// behind others of this client knows what they know, also if its own first request is still on its way. What they
+    /// knew before it came may have changed since.
     fn is_failing(&self, entry: &Entry) -> bool {
         if self.answered || self.failing {
             return self.failing;
         }
-        if self.asked {
-            return !self.queued || entry.is_failing();
+        if entry.is_failing() || self.asked {
+            return entry.is_failing() || !entry.was_taken_since(self.started);
         }
         // What we ourselves are giving back is not somebody else's.
-        entry.is_failing() || self.engine.returns.is_under_way(&entry.keys)
+        !entry.is_taken() && self.engine.returns.is_under_way(&entry.keys)
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
@@ -237,7 +238,6 @@ impl<'a> Caller<'a> {
                 {
                     return Ok(stint);
                 }
-                self.queued = true;
                 let (turn, counted) = self.queue(visit).await?;
                 (turn, Some(counted))
             }
@@ -254,7 +254,8 @@ impl<'a> Caller<'a> {
     async fn queue(&self, visit: &Visit) -> Result<(Turn, Counted<'a>)> {
         let counted = self.engine.count_waiter()?;
         let queued = Queued { engine: self.engine, waiting: Some(visit.wait()) };
-        if let Some(tenure) = visit.entry.tenure() {
+        if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
+            visit.entry.take();
             tenure.warn_of_deadlock(OwnerId::current());
         }
         let turn = visit.turn().await.map_err(|fault| fault.into_error(""))?;
@@ -396,6 +397,7 @@ impl<'a> Caller<'a> {
                 Next::Ask => match self.ask(&entry, offer.take()).await {
                     Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
                     Ok(answer) => {
+                        entry.refuse();
                         // From here on messages reach us, or the subscription rouses us when they do.
                         ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
                         if matches!(answer, Attempt::GaveWay) {
@@ -438,7 +440,10 @@ impl<'a> Caller<'a> {
         let answer = self.attempt(entry, acquire, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
-            Ok(Attempt::Waits { place, near }) => Event::Waits { place: *place, near: *near, sent },
+            Ok(Attempt::Waits { place, near, ttl }) => {
+                warn_of_eternity(entry, *ttl);
+                Event::Waits { place: *place, near: *near, sent }
+            }
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
             Ok(Attempt::GaveWay | Attempt::Contended) => {
                 Event::Held { again: Duration::ZERO, sent }
@@ -451,10 +456,7 @@ impl<'a> Caller<'a> {
     }
 
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
-        if ttl.is_none() {
-            let name = entry.keys.name();
-            tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
-        }
+        warn_of_eternity(entry, ttl);
         let most = self.engine.config.max_park;
         // A little later than the expiry, and not all clients in the same moment.
         let grace = Duration::from_micros(fastrand::u64(1_000..=5_000));
@@ -491,7 +493,7 @@ impl<'a> Caller<'a> {
         self.asked = true;
         // Also if the future is dropped in between.
         let open = std::mem::replace(&mut self.open, true);
-        let attempted = attempt(self.engine, acquire).await;
+        let attempted = attempt(self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
         {
@@ -501,6 +503,7 @@ impl<'a> Caller<'a> {
             Ok(_) => {
                 (self.answered, self.failing, self.open) = (true, false, false);
                 entry.answered();
+                self.engine.give_back_former(entry);
                 if let Some(offer) = offer {
                     offer.answered();
                 }
@@ -549,6 +552,13 @@ impl<'a> Caller<'a> {
     fn holder(&self) -> Holder {
         let Wish { owner, lease, part, .. } = self.wish;
         Holder { owner, asked_by: OwnerId::current(), lease, part }
+    }
+}
+
+fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
+    if ttl.is_none() {
+        let name = entry.keys.name();
+        tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
     }
 }
 
@@ -624,6 +634,8 @@ impl<'a> Contender<'a> {
     pub(crate) fn granted(mut self) -> Turn {
         let turn = self.turn.take().expect("it is granted once");
         turn.entry().forget_line();
+        turn.entry().stop_contending();
+        self.engine.give_back_former(turn.entry());
         turn
     }
 }
@@ -632,6 +644,7 @@ impl Drop for Contender<'_> {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         turn.entry().stop_asking(self.engine);
+        turn.entry().stop_contending();
         // Only when the turn has gone on is it certain whether anybody comes for it.
         self.engine.look_after(&turn.pass_on());
     }

@@ -111,7 +111,7 @@ impl Connection<'_> {
             return self.enter(acquire).await;
         }
         let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
-        self.acquired(&items(reply)?)
+        self.acquired_alone(reply)
     }
 
     /// Takes of these plain locks those that are free and that nobody waits for. One answer for each: one that is
@@ -120,7 +120,11 @@ impl Connection<'_> {
         &mut self,
         acquires: &[Acquire],
     ) -> Result<Vec<Result<Acquired, Fault>>, Fault> {
-        let items = items(self.call_acquire(acquires).await?)?;
+        let reply = self.call_acquire(acquires).await?;
+        if acquires.len() == 1 {
+            return Ok(vec![self.acquired_alone(reply)]);
+        }
+        let items = items(reply)?;
         if items.len() != acquires.len() * 2 {
             return Err(strange(&items.len()));
         }
@@ -226,10 +230,15 @@ impl Connection<'_> {
                 for Release { keys, .. } in releases() {
                     cmd.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
                 }
-                cmd.arg(floor).arg(terms.message()).arg(millis(terms.waiter_ttl));
+                let (from, ttl) = (terms.message(), millis(terms.waiter_ttl));
+                let channels = releases().next().map_or("", |first| first.keys.channel_prefix());
+                cmd.arg(format!("{floor} {ttl} {from} {channels}"));
             }
             for Release { keys, id } in releases() {
-                cmd.arg(id.of(&terms.client)).arg(&*keys.channel);
+                cmd.arg(id.of(&terms.client));
+                if !native {
+                    cmd.arg(&*keys.channel);
+                }
             }
         };
         let script = if native { &LOCK_RELEASE } else { &REDISSON_LOCK_RELEASE };
@@ -314,6 +323,14 @@ impl Connection<'_> {
         Ok(number(self.call(&REDISSON_LOCK_FORCE_UNLOCK, fill).await?)? == 1)
     }
 
+    /// The answer to a question about one lock. Of one that was free, it is a number and nothing else.
+    pub(crate) fn acquired_alone(&self, reply: Value) -> Result<Acquired, Fault> {
+        match reply {
+            Value::Int(_) => self.acquired(&[Value::Int(1), reply]),
+            reply => self.acquired(&items(reply)?),
+        }
+    }
+
     pub(crate) fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
         let acquired = acquired(reply).inspect_err(|fault| self.heed(fault));
         if let Ok(Acquired::Granted { number, .. }) = acquired {
@@ -323,7 +340,10 @@ impl Connection<'_> {
     }
 
     fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let items = items(reply)?;
+        let items = match reply {
+            Value::Int(_) => vec![reply],
+            reply => items(reply)?,
+        };
         if items.len() != asked {
             return Err(strange(&items.len()));
         }

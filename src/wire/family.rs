@@ -9,7 +9,7 @@ use crate::keys::{Keys, Kind, TenureId};
 use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
 use crate::wire::commands::Connection;
 use crate::wire::fault::Fault;
-use crate::wire::replies::{items, number, numbers, strange};
+use crate::wire::replies::{number, numbers, strange};
 use crate::wire::scripts::{self, Script};
 
 /// What can be asked of a kind.
@@ -144,7 +144,7 @@ impl Connection<'_> {
             }
         };
         let reply = self.ask(family(keys).acquire, keys, fill).await?;
-        self.acquired(&items(reply)?)
+        self.acquired_alone(reply)
     }
 
     /// The plain locks in one request, each of the others in one of its own, and all at once.

@@ -14,8 +14,11 @@ pub(crate) fn items(reply: Value) -> Result<Vec<Value>, Fault> {
     }
 }
 
-/// The only item of an answer, as a number.
+/// The only item of an answer, as a number. It may stand alone.
 pub(crate) fn number(reply: Value) -> Result<i64, Fault> {
+    if let Value::Int(number) = reply {
+        return Ok(number);
+    }
     match items(reply)?.as_slice() {
         [item] => entry(item),
         other => Err(strange(&other.len())),

@@ -61,7 +61,7 @@ async fn what_could_not_be_given_back_at_once_is_given_back_when_the_server_answ
 async fn an_attempt_that_runs_late_is_cleared_away() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let client = comes_in(proxy.url(), Config::default()).await;
     let late = proxy.script("acquire").nth(1).hold_request();
     let lock = client.lock("a");

@@ -186,7 +186,7 @@ async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
 
 /// Five calls that travelled together and were dropped before the server's answer came back. Somebody else holds `0`.
 async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     // The first of the six travels alone, and finds that it is held: nothing has to be given back for it.
     let held = proxy.script("acquire").nth(2).hold_reply();
     let attempt = |number: usize| {

@@ -21,10 +21,10 @@ const SOON: Duration = Duration::from_secs(10);
 const MANY: usize = 20;
 
 /// Numbers of keys, as they stand in a call: of one acquire, and of the acquires and releases that fly together.
-const ONE_ACQUIRE: &str = "\r\n$1\r\n3\r\n";
-const ONE_RELEASE: &str = "\r\n$1\r\n2\r\n";
+const ONE_ACQUIRE: &str = "\r\n$1\r\n4\r\n";
+const ONE_RELEASE: &str = "\r\n$1\r\n4\r\n";
 const OTHER_ACQUIRES: &str = "\r\n$2\r\n39\r\n";
-const OTHER_RELEASES: &str = "\r\n$2\r\n38\r\n";
+const OTHER_RELEASES: &str = "\r\n$2\r\n58\r\n";
 
 struct Stage {
     client: Client,
@@ -37,7 +37,7 @@ impl Stage {
     async fn set() -> Self {
         let server = Server::start().await;
         let proxy = Proxy::before(&server).await;
-        proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+        proxy.name_acquires();
         proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
         let config = Config::default().subscription_linger(Duration::from_millis(30));
         let client = comes_in(proxy.url(), config).await;

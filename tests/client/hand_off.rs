@@ -49,8 +49,7 @@ async fn connect(url: &str, config: Config) -> Client {
 /// A proxy that knows the scripts of whoever connects through it.
 async fn proxy(server: &Server) -> Proxy {
     let proxy = Proxy::before(server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
-    proxy.name_script("exchange", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     proxy
@@ -393,7 +392,7 @@ async fn a_caller_that_waits_already_is_not_one_too_many() {
 }
 
 async fn in_line(admin: &Admin, clients: usize) {
-    let waits = async || admin.cmd::<usize>(&["ZCARD", "lock_turn:{a}"]).await == clients;
+    let waits = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == clients;
     eventually(SOON, "others wait in line", waits).await;
 }
 
@@ -881,7 +880,7 @@ async fn close_gives_back_what_was_being_renewed() {
     let guard = waiting.await.unwrap().unwrap();
 
     let late = proxy.script("renew").nth(1).delay_reply(Duration::from_millis(100), Duration::ZERO);
-    admin.publish(CHANNEL, "a stranger").await; // the watchdog looks at once
+    admin.publish(CHANNEL, "stranger").await; // it names no holder: the watchdog looks at once
     late.happened().await;
     timeout(SOON, client.close()).await.expect("it ends");
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::Server;
 use common::fixture::{
-    SOON, client, client_with, is_pending, parked, scripts, server_and_client, settled,
+    LONG, SOON, client, client_with, is_pending, parked, scripts, server_and_client, settled,
 };
 use parklock::{Client, Config, Error};
 use tokio::time::timeout;
@@ -76,7 +76,10 @@ async fn a_forgotten_guard_whose_lease_ran_out_does_not_stop_its_own_process() {
 
 #[tokio::test]
 async fn try_lock_asks_nobody_if_this_client_holds_the_lock_or_waits_for_it() {
-    let (server, ours) = server_and_client().await;
+    let server = Server::start().await;
+    // The front of a line shows signs of life. Its next one is minutes away.
+    let config = Config::default().watchdog_timeout(LONG).claim_timeout(LONG / 2).max_park(LONG);
+    let ours = client_with(&server, config).await;
     let (admin, other) = (server.admin().await, client(&server).await);
     let guard = ours.lock("held").lock().await.unwrap();
     let _theirs = other.lock("waited for").lock().await.unwrap();

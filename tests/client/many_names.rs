@@ -70,8 +70,8 @@ async fn ten_thousand_names_have_a_waiter_each_who_gets_his_lock_and_leaves_noth
                 guard.unlock().await.expect("it is ours");
             });
         }
-        // The locks, a line for each, and the counter.
-        let in_line = async || keys(&admin).await == 2 * MANY + 1;
+        // The locks, a line with its notes for each, and the counter.
+        let in_line = async || keys(&admin).await == 3 * MANY + 1;
         eventually(LONG, "each name has a line", in_line).await;
         assert_eq!(admin.channels().await.len(), MANY);
 
@@ -100,7 +100,7 @@ async fn waiters_that_go_leave_no_name_behind() {
                 tokio::spawn(async move { drop(lock.lock().await) })
             })
             .collect();
-        let in_line = async || keys(&admin).await == 2 * many + 1;
+        let in_line = async || keys(&admin).await == 3 * many + 1;
         eventually(LONG, "each name has a line", in_line).await;
         for waiter in &waiters {
             waiter.abort();
@@ -128,7 +128,7 @@ async fn names_that_come_and_go_while_they_linger_are_subscribed_once() {
             let lock = client.lock(name(number));
             waiters.spawn(async move { lock.lock().await.expect("its turn comes").unlock().await });
         }
-        let in_line = async || keys(&admin).await == 2 * NAMES + 1;
+        let in_line = async || keys(&admin).await == 3 * NAMES + 1;
         eventually(LONG, "each name is waited for", in_line).await;
         all_given_back(held).await;
         for released in timeout(LONG, waiters.join_all()).await.expect("everybody is served") {

@@ -19,8 +19,7 @@ use tokio::time::{sleep, timeout};
 async fn sleepy() -> (Server, Proxy, Client) {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    let config = Config::default().watchdog_timeout(LONG).max_park(LONG);
-    let sleepy = comes_in(proxy.url(), config).await;
+    let sleepy = comes_in(proxy.url(), sleeper()).await;
     (server, proxy, sleepy)
 }
 
@@ -61,9 +60,9 @@ async fn a_release_between_the_failed_attempt_and_the_acknowledged_subscription(
 #[tokio::test]
 async fn a_release_while_the_waiters_look_again_is_on_its_way() {
     let (server, proxy, sleepy) = sleepy().await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let guard = held(&client(&server).await, "a").await;
-    let late = proxy.script("acquire").nth(2).hold_reply();
+    let late = proxy.script("wait").nth(2).hold_reply();
     let waiter = wait(&sleepy, "a");
     late.happened().await; // the server has said "held"
 
@@ -91,10 +90,9 @@ async fn a_release_while_the_subscriber_has_no_connection() {
 }
 
 #[tokio::test]
-async fn a_release_whose_message_vanishes_is_noticed_within_max_park() {
+async fn a_release_whose_message_vanishes_is_noticed_with_the_next_sign_of_life() {
     let (server, proxy, _) = sleepy().await;
-    let config = Config::default().watchdog_timeout(LONG).max_park(Duration::from_secs(1));
-    let light_sleeper = comes_in(proxy.url(), config).await;
+    let light_sleeper = comes_in(proxy.url(), impatient()).await;
     let vanishes = proxy.messages().swallow_reply();
     let guard = held(&client(&server).await, "a").await;
     let waiter = wait(&light_sleeper, "a");
@@ -131,12 +129,17 @@ async fn a_release_whose_wake_up_goes_to_a_waiter_that_has_gone() {
 
 // Without a channel, behind a client that died at the head of the line.
 
-const LINE: &str = "lock_turn:{a}";
+const LINE: &str = "lock_queue:{a}";
+
+const NOTES: &str = "lock_notes:{a}";
 
 /// A client that died while it stood first in the line. Its line outlives every test.
 async fn somebody_died_in_line(admin: &Admin) {
-    admin.cmd::<i64>(&["ZADD", LINE, "1", "dead"]).await;
-    admin.cmd::<i64>(&["PEXPIRE", LINE, &LONG.as_millis().to_string()]).await;
+    admin.cmd::<i64>(&["ZADD", LINE, "1", "dead:1"]).await;
+    admin.cmd::<i64>(&["HSET", NOTES, "dead:1", "1 1000", "life:dead", "1 1 1"]).await;
+    for key in [LINE, NOTES] {
+        admin.cmd::<i64>(&["PEXPIRE", key, &LONG.as_millis().to_string()]).await;
+    }
 }
 
 async fn is_free(admin: &Admin) -> bool {
@@ -152,15 +155,21 @@ async fn forbidden_to_listen(server: &Server, config: Config) -> Client {
     Client::connect_with(url, config).await.expect("the user may connect")
 }
 
+/// A client that shows no sign of life by itself while a test runs.
 fn sleeper() -> Config {
-    Config::default().watchdog_timeout(LONG).max_park(LONG)
+    Config::default().watchdog_timeout(LONG).max_park(LONG).claim_timeout(LONG / 4)
+}
+
+/// A client that has to show signs of life, and that waits for one of a silent client for a second at most.
+fn impatient() -> Config {
+    sleeper().claim_timeout(Duration::from_secs(1))
 }
 
 #[tokio::test]
 async fn a_client_that_may_not_listen_does_not_wait_for_the_dead() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let deaf = forbidden_to_listen(&server, sleeper()).await;
+    let deaf = forbidden_to_listen(&server, impatient()).await;
     for limited in [false, true] {
         somebody_died_in_line(&admin).await;
         assert!(is_free(&admin).await);
@@ -177,7 +186,8 @@ async fn a_client_that_may_not_listen_does_not_wait_for_the_dead() {
 
 #[tokio::test]
 async fn a_client_whose_subscription_is_not_acknowledged_does_not_wait_for_the_dead() {
-    let (server, proxy, sleepy) = sleepy().await;
+    let (server, proxy, _) = sleepy().await;
+    let sleepy = comes_in(proxy.url(), impatient()).await;
     let admin = server.admin().await;
     somebody_died_in_line(&admin).await;
     let never = proxy.command("SUBSCRIBE").about(&channel("a")).hold_request();
@@ -193,7 +203,7 @@ async fn the_callers_of_a_client_that_may_not_listen_do_not_give_their_lock_to_t
     let server = Server::start().await;
     let admin = server.admin().await;
     let at_once = HandOff { max_consecutive: 0, max_time: LONG };
-    let deaf = forbidden_to_listen(&server, sleeper().hand_off(at_once)).await;
+    let deaf = forbidden_to_listen(&server, impatient().hand_off(at_once)).await;
     let first = held(&deaf, "a").await;
     somebody_died_in_line(&admin).await;
     let waiters: Vec<_> = (0..20).map(|_| wait(&deaf, "a")).collect();
@@ -206,7 +216,8 @@ async fn the_callers_of_a_client_that_may_not_listen_do_not_give_their_lock_to_t
 
 #[tokio::test]
 async fn a_release_while_the_subscriber_stays_without_a_connection() {
-    let (server, proxy, sleepy) = sleepy().await;
+    let (server, proxy, _) = sleepy().await;
+    let sleepy = comes_in(proxy.url(), impatient()).await;
     let guard = held(&client(&server).await, "a").await;
     let waiter = wait(&sleepy, "a");
     let admin = server.admin().await;
@@ -306,7 +317,7 @@ async fn a_lock_of_the_same_name_in_another_database_wakes_nobody() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let of = async |url: String, database: u8| {
         let url = format!("{url}/{database}");
         Client::connect_with(url, sleeper()).await.expect("the server is there")

@@ -49,6 +49,11 @@ impl Crowd {
     }
 }
 
+/// Signs of life are minutes apart: whatever is sent while a test runs is no sign of life.
+fn silent() -> Config {
+    Config::default().watchdog_timeout(LONG).claim_timeout(LONG / 2).max_park(LONG)
+}
+
 /// A lock held by somebody who sends nothing.
 async fn held(server: &Server) -> (Client, Guard) {
     let client = client(server).await;
@@ -60,7 +65,7 @@ async fn held(server: &Server) -> (Client, Guard) {
 async fn a_thousand_parked_waiters_send_one_look_per_client_and_max_park() {
     let (server, max_park) = (Server::start().await, Duration::from_secs(1));
     let (_client, _guard) = held(&server).await;
-    let _crowd = Crowd::gather(&server, Config::default().max_park(max_park)).await;
+    let _crowd = Crowd::gather(&server, silent().max_park(max_park)).await;
     let admin = server.admin().await;
     assert_eq!(admin.command_calls("subscribe").await, CLIENTS as u64);
 
@@ -79,7 +84,7 @@ async fn a_thousand_parked_waiters_send_one_look_per_client_and_max_park() {
 async fn a_parked_waiter_does_not_look_before_max_park_nor_the_ttl_is_over() {
     let server = Server::start().await;
     let (_client, _guard) = held(&server).await;
-    let _crowd = Crowd::gather(&server, Config::default().max_park(LONG)).await;
+    let _crowd = Crowd::gather(&server, silent()).await;
     let admin = server.admin().await;
     let before = settled(&admin).await;
     sleep(Duration::from_secs(3)).await;
@@ -87,25 +92,26 @@ async fn a_parked_waiter_does_not_look_before_max_park_nor_the_ttl_is_over() {
 }
 
 #[tokio::test]
-async fn one_release_costs_at_most_one_attempt_per_client() {
+async fn one_release_costs_one_script_and_one_message() {
     let server = Server::start().await;
     let (_client, guard) = held(&server).await;
-    let mut crowd = Crowd::gather(&server, Config::default().max_park(LONG)).await;
+    let mut crowd = Crowd::gather(&server, silent()).await;
     let admin = server.admin().await;
     let before = settled(&admin).await;
 
     guard.unlock().await.unwrap();
     let _next = crowd.next_guard().await;
 
-    let sent = settled(&admin).await - before; // with those who lost the race
-    assert!((2..=1 + CLIENTS as u64).contains(&sent), "{sent} scripts for one release");
+    let sent = settled(&admin).await - before;
+    assert_eq!(sent, 1, "scripts for one release");
+    assert!(admin.command_calls("publish").await <= 2, "a grant, and somebody comes near");
 }
 
 /// Passes the lock through the crowd; how many scripts that took, once all is quiet again.
 async fn scripts_of_turns(turns: u64, pause: Duration) -> u64 {
     let server = Server::start().await;
     let (_client, mut guard) = held(&server).await;
-    let mut crowd = Crowd::gather(&server, Config::default().max_park(LONG)).await;
+    let mut crowd = Crowd::gather(&server, silent()).await;
     let admin = server.admin().await;
     let before = settled(&admin).await;
     for _ in 0..turns {
@@ -116,13 +122,14 @@ async fn scripts_of_turns(turns: u64, pause: Duration) -> u64 {
     settled(&admin).await - before
 }
 
-/// A client that hears of its own release while it is asking already asks once more. That is rare.
+/// A turn is one request, which gives the lock back and lines up again. What is over is for those who come near with an
+/// old sign of life.
 fn at_most(turns: u64) -> u64 {
-    turns * (1 + CLIENTS as u64) + turns.div_ceil(20)
+    turns * 2 + turns.div_ceil(20)
 }
 
 #[tokio::test]
-async fn a_lock_that_goes_through_a_crowd_costs_one_attempt_per_client_and_turn() {
+async fn a_lock_that_goes_through_a_crowd_costs_two_scripts_a_turn() {
     let (turns, pause) = (100, Duration::from_millis(5));
     let sent = scripts_of_turns(turns, pause).await;
     assert!(sent <= at_most(turns), "{sent} scripts for {turns} turns");

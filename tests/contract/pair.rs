@@ -32,30 +32,46 @@ pub(crate) struct Pair {
     pub(crate) name: &'static str,
     layout: Layout,
     kind: Kind,
-    /// The texts of the scripts that acquire, release and renew.
-    pub(crate) scripts: [&'static str; 3],
+    pub(crate) scripts: Scripts,
 }
 
+/// What a request is for, and the text of a script that does it.
+type Scripts = &'static [(&'static str, &'static str)];
+
 macro_rules! scripts {
-    ($acquire:literal, $release:literal, $renew:literal) => {
-        [
-            include_str!(concat!("../../lua/", $acquire, ".lua")),
-            include_str!(concat!("../../lua/", $release, ".lua")),
-            include_str!(concat!("../../lua/", $renew, ".lua")),
-        ]
+    ($($name:ident = $file:literal),*) => {
+        &[$((stringify!($name), include_str!(concat!("../../lua/", $file, ".lua")))),*]
     };
 }
 
-const PLAIN: [&str; 3] = scripts!("lock/acquire", "lock/release", "lock/renew");
-const QUEUE: [&str; 3] = scripts!("queue/acquire", "queue/release", "queue/renew");
-const REDISSON_FAIR: [&str; 3] =
-    scripts!("redisson/fair/acquire", "redisson/fair/release", "redisson/fair/renew");
-const REDISSON_WRITE: [&str; 3] =
-    scripts!("redisson/rw/write_acquire", "redisson/rw/write_release", "redisson/rw/write_renew");
-const REDISSON_SEMAPHORE: [&str; 3] = scripts!(
-    "redisson/semaphore/acquire",
-    "redisson/semaphore/release",
-    "redisson/semaphore/renew"
+/// A plain lock is taken by one script as long as nobody waits for it, and by the other in every other case.
+const PLAIN: Scripts = scripts!(
+    acquire = "line/take",
+    acquire = "line/acquire",
+    release = "line/release_all",
+    renew = "lock/renew"
+);
+const LINE: Scripts =
+    scripts!(acquire = "line/acquire", release = "line/release", renew = "line/renew");
+const REDISSON_PLAIN: Scripts = scripts!(
+    acquire = "redisson/lock/acquire",
+    release = "redisson/lock/release",
+    renew = "lock/renew"
+);
+const REDISSON_FAIR: Scripts = scripts!(
+    acquire = "redisson/fair/acquire",
+    release = "redisson/fair/release",
+    renew = "redisson/fair/renew"
+);
+const REDISSON_WRITE: Scripts = scripts!(
+    acquire = "redisson/rw/write_acquire",
+    release = "redisson/rw/write_release",
+    renew = "redisson/rw/write_renew"
+);
+const REDISSON_SEMAPHORE: Scripts = scripts!(
+    acquire = "redisson/semaphore/acquire",
+    release = "redisson/semaphore/release",
+    renew = "redisson/semaphore/renew"
 );
 
 macro_rules! table {
@@ -77,13 +93,13 @@ macro_rules! table {
 table! {
     native_lock = Native Plain PLAIN,
     native_reentrant = Native Reentrant PLAIN,
-    native_fair = Native Fair QUEUE,
-    native_write = Native Write QUEUE,
-    native_reentrant_write = Native ReentrantWrite QUEUE,
-    native_semaphore = Native Semaphore QUEUE,
-    redisson_lock = Redisson Plain PLAIN,
-    redisson_reentrant = Redisson Reentrant PLAIN,
-    redisson_fenced = Redisson Fenced PLAIN,
+    native_fair = Native Fair LINE,
+    native_write = Native Write LINE,
+    native_reentrant_write = Native ReentrantWrite LINE,
+    native_semaphore = Native Semaphore LINE,
+    redisson_lock = Redisson Plain REDISSON_PLAIN,
+    redisson_reentrant = Redisson Reentrant REDISSON_PLAIN,
+    redisson_fenced = Redisson Fenced REDISSON_PLAIN,
     redisson_fair = Redisson Fair REDISSON_FAIR,
     redisson_write = Redisson Write REDISSON_WRITE,
     redisson_reentrant_write = Redisson ReentrantWrite REDISSON_WRITE,

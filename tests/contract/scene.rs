@@ -44,7 +44,7 @@ impl Scene {
     pub(crate) async fn with(pair: Pair, config: Config) -> Self {
         let server = Server::start().await;
         let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-        for (name, text) in ["acquire", "release", "renew"].iter().zip(pair.scripts) {
+        for (name, text) in pair.scripts {
             proxy.name_script(name, text);
         }
         let ours = pair.client(&proxy.url(), config.clone()).await;

@@ -186,7 +186,7 @@ async fn a_dropped_close_has_closed_the_client_once_it_was_polled() {
 #[tokio::test]
 async fn a_grant_that_nobody_waits_for_any_more_is_given_back() {
     let stage = Stage::set().await;
-    stage.proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    stage.proxy.name_acquires();
     let client = connect(&stage.proxy.url(), patient()).await;
     for answered in [true, false] {
         let held = stage.proxy.script("acquire").nth(1).hold_reply();

@@ -170,7 +170,7 @@ async fn an_exchange_on_a_full_server_is_waited_for_or_granted() {
 async fn a_line_of_another_type_harms_no_other_lock() {
     let scene = Scene::new().await;
     let client = scene.client(patient()).await;
-    scene.admin.cmd::<()>(&["SET", "lock_turn:{bad}", "text"]).await;
+    scene.admin.cmd::<()>(&["SET", "lock_queue:{bad}", "text"]).await;
 
     // While the first is under way, the others gather.
     let slow = scene.proxy.script("acquire").nth(1).delay_reply(A_WHILE, Duration::ZERO);
@@ -187,7 +187,7 @@ async fn a_line_of_another_type_harms_no_other_lock() {
             "bad" => match &attempt {
                 Ok(Some(_)) => {}
                 Err(Error::Conflict { key, kind }) => {
-                    assert_eq!((key.as_str(), kind.as_str()), ("lock_turn:{bad}", "string"));
+                    assert_eq!((key.as_str(), kind.as_str()), ("lock_queue:{bad}", "string"));
                 }
                 other => panic!("{other:?}"),
             },
@@ -195,7 +195,7 @@ async fn a_line_of_another_type_harms_no_other_lock() {
         }
     }
     drop(granted(first).await);
-    assert_eq!(scene.admin.cmd::<String>(&["GET", "lock_turn:{bad}"]).await, "text");
-    scene.admin.cmd::<()>(&["DEL", "lock_turn:{bad}"]).await;
+    assert_eq!(scene.admin.cmd::<String>(&["GET", "lock_queue:{bad}"]).await, "text");
+    scene.admin.cmd::<()>(&["DEL", "lock_queue:{bad}"]).await;
     scene.is_clean().await;
 }

@@ -25,9 +25,7 @@ pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
 /// Far beyond [`SOON`]: nothing that a test sees comes from the end of it.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-const SCRIPTS: [(&str, &str); 7] = [
-    ("acquire", include_str!("../../lua/line/acquire.lua")),
-    ("exchange", include_str!("../../lua/line/acquire.lua")),
+const SCRIPTS: [(&str, &str); 5] = [
     ("count", include_str!("../../lua/lock/count.lua")),
     ("release", include_str!("../../lua/line/release_all.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
@@ -64,6 +62,7 @@ impl Scene {
 
     pub(crate) async fn on(server: Server) -> Self {
         let proxy = Proxy::before(&server).await;
+        proxy.name_acquires();
         for (name, text) in SCRIPTS {
             proxy.name_script(name, text);
         }
@@ -88,7 +87,7 @@ impl Scene {
         name: &str,
     ) -> JoinHandle<Result<Guard, Error>> {
         let waiter = waiting(client.lock(name));
-        let line = format!("lock_turn:{{{name}}}");
+        let line = format!("lock_queue:{{{name}}}");
         let in_line = async || self.admin.cmd::<usize>(&["ZCARD", &line]).await > 0;
         eventually(SOON, "the waiter stands in line", in_line).await;
         waiter

@@ -1,4 +1,4 @@
-//! Between clients a lock goes round in the order in which they came, and whoever does not come is passed over.
+//! Between clients a lock goes round in the order in which they came, and whoever is dead does not stop it.
 
 use crate::common;
 
@@ -29,7 +29,7 @@ const TURNS: u64 = 1024;
 /// Stints that others may have before a client that asks, listens, asks again and waits behind three has its turn.
 const A_FEW: usize = 100;
 
-const LINE: &str = "lock_turn:{a}";
+const LINE: &str = "lock_queue:{a}";
 const CHANNEL: &str = "lock_channel:{a}";
 
 /// A stint ends after so many turns, whatever time they take.
@@ -74,11 +74,16 @@ async fn in_line(admin: &Admin, clients: usize) {
     eventually(SOON, &format!("{clients} in line"), waits).await;
 }
 
-/// The client that holds the lock, as Redis knows it.
-async fn holder(admin: &Admin, key: &str) -> String {
-    let fields: Vec<String> = admin.cmd(&["HKEYS", key]).await;
+/// The owner field that holds the lock.
+async fn holder(admin: &Admin) -> String {
+    let mut fields: Vec<String> = admin.cmd(&["HKEYS", "lock:{a}"]).await;
     assert_eq!(fields.len(), 1, "{fields:?}");
-    fields[0].split_once(':').expect("<client>:<number>").0.to_owned()
+    fields.remove(0)
+}
+
+/// The client of an owner field.
+fn client_of(field: &str) -> &str {
+    field.split_once(':').expect("<client>:<number>").0
 }
 
 /// What clients have had of the lock.
@@ -318,9 +323,41 @@ async fn a_process_that_was_stopped_in_the_line_is_passed_over_and_has_its_turn_
     in_line(&admin, 0).await;
 }
 
-/// The lock goes round among others, and a client that was called but heard it late is called again.
+/// The message that grants it the lock is late: its next sign of life finds that it holds the lock.
 #[tokio::test]
-async fn a_client_that_hears_its_call_late_is_not_forgotten() {
+async fn a_client_that_hears_its_grant_late_finds_it_by_itself() {
+    let server = Server::start().await;
+    let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
+    let claim = Duration::from_secs(6);
+    let held = connect(&server.url(), counted()).await.lock("a").lock().await.unwrap();
+    let far = connect(&proxy.url(), counted().claim_timeout(claim)).await;
+    let late = waiting(&far);
+    in_line(&admin, 1).await;
+    let field = line(&admin).await.remove(0);
+    listens(&admin, &field).await;
+    let told = proxy.messages().about("=").hold_reply();
+    held.unlock().await.unwrap();
+    told.happened().await;
+    let guard = timeout(claim / 2, late).await.expect("a third of the claim is over").unwrap();
+    assert_eq!(holder(&admin).await, field);
+    let token = guard.token();
+    guard.unlock().await.unwrap();
+    // What it hears now it has had.
+    let others = connect(&server.url(), counted()).await.lock("a").lock().await.unwrap();
+    let next = waiting(&far);
+    told.lift();
+    in_line(&admin, 1).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!next.is_finished() && others.is_valid(), "two hold it at once");
+    others.unlock().await.unwrap();
+    let next = soon(next).await.unwrap();
+    assert!(next.token() > token);
+    next.unlock().await.unwrap();
+}
+
+/// It is granted the lock and hears nothing until others have it. It has its turn when it is heard of again.
+#[tokio::test]
+async fn a_client_that_is_cut_off_for_a_while_is_not_forgotten() {
     let server = Server::start().await;
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
     let clients = connects(&server, 3, counted).await;
@@ -328,17 +365,16 @@ async fn a_client_that_hears_its_call_late_is_not_forgotten() {
     let held = clients[0].lock("a").lock().await.unwrap();
     let late = waiting(&far);
     in_line(&admin, 1).await;
-    let called = proxy.messages().hold_reply();
+    let cut_off = proxy.blackhole(None);
     let contest = Contest::among(&clients[1..], 4, usize::MAX);
     in_line(&admin, 3).await;
     held.unlock().await.unwrap();
-    called.happened().await;
     let passed_over = async || contest.turns() > 1_000;
     eventually(LONG, "the others go on without it", passed_over).await;
     assert!(!late.is_finished());
 
     let before = contest.stints();
-    called.lift();
+    cut_off.lift();
     let guard = timeout(LONG, late).await.expect("its turn comes").unwrap();
 
     let first = contest.stints() - before;
@@ -403,16 +439,26 @@ async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
 
 // What is published.
 
-/// Everything that is published on a channel, from now on.
-async fn listener(server: &Server, channel: &str) -> impl StreamExt<Item = String> + Unpin {
+/// Everything that is published about the name, to all or to one client, from now on: the channel and the message.
+async fn listener(server: &Server) -> impl StreamExt<Item = (String, String)> + Unpin {
     let client = redis::Client::open(server.url()).expect("a valid url");
     let mut listener = client.get_async_pubsub().await.expect("the server is there");
-    listener.subscribe(channel).await.expect("it lets us");
+    listener.psubscribe("*channel:{a}*").await.expect("it lets us");
     let messages = listener.into_on_message();
-    Box::pin(messages.map(|message| message.get_payload().expect("a text")))
+    let said = |message: redis::Msg| {
+        (message.get_channel_name().to_owned(), message.get_payload().expect("a text"))
+    };
+    Box::pin(messages.map(said))
 }
 
-async fn said(messages: &mut (impl StreamExt<Item = String> + Unpin)) -> String {
+/// The client of this owner field listens to what is said to it alone.
+async fn listens(admin: &Admin, field: &str) {
+    let own = format!("{CHANNEL}:{}", client_of(field));
+    let heard = async || admin.subscribers(&own).await > 0;
+    eventually(SOON, "it listens", heard).await;
+}
+
+async fn said<T>(messages: &mut (impl StreamExt<Item = T> + Unpin)) -> T {
     soon(messages.next()).await.expect("a message")
 }
 
@@ -437,53 +483,72 @@ async fn a_release_that_nobody_waits_for_publishes_nothing() {
     assert_eq!(admin.command_calls("publish").await, 0);
 }
 
+/// The next message grants the lock to this owner field, after one of the client of the other, and says so to its client
+/// alone. The number of the grant.
+async fn grants(
+    messages: &mut (impl StreamExt<Item = (String, String)> + Unpin),
+    from: &str,
+    field: &str,
+) -> u64 {
+    let (channel, message) = said(messages).await;
+    assert_eq!(channel, format!("{CHANNEL}:{}", client_of(field)));
+    let granted = message.strip_prefix(&format!("{} {field}=", client_of(from)));
+    let (number, _sign) = granted.and_then(|grant| grant.split_once('@')).expect(&message);
+    number.parse().expect(&message)
+}
+
 #[tokio::test]
-async fn a_release_names_who_gave_it_and_the_head_of_the_line() {
+async fn a_release_gives_it_to_the_head_of_the_line_and_tells_its_client_alone() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let clients = connects(&server, 3, counted).await;
-    let mut messages = listener(&server, CHANNEL).await;
+    let clients = connects(&server, 4, counted).await;
+    let mut messages = listener(&server).await;
     let mut held = clients[0].lock("a").lock().await.unwrap();
-    let mut ids = vec![holder(&admin, "lock:{a}").await];
+    let mut fields = vec![holder(&admin).await];
     let mut queue = Vec::new();
     for (number, client) in clients.iter().enumerate().skip(1) {
         queue.push(waiting(client));
         in_line(&admin, number).await;
+        listens(&admin, &line(&admin).await[number - 1]).await;
     }
-    ids.extend(line(&admin).await);
+    fields.extend(line(&admin).await);
 
     for (number, next) in queue.into_iter().enumerate() {
         held.unlock().await.unwrap();
-        assert_eq!(said(&mut messages).await, format!("{} {}", ids[number], ids[number + 1]));
+        let grant = grants(&mut messages, &fields[number], &fields[number + 1]).await;
         held = soon(next).await.unwrap();
-        assert_eq!(holder(&admin, "lock:{a}").await, ids[number + 1]);
+        assert_eq!(held.token().get(), grant * TURNS);
+        assert_eq!(holder(&admin).await, fields[number + 1]);
     }
     held.unlock().await.unwrap();
-    // Nobody is left to be called: the next message is this one.
+    // Nobody is left to be told: the next message is this one.
     admin.publish(CHANNEL, "the end").await;
-    assert_eq!(said(&mut messages).await, "the end");
+    assert_eq!(said(&mut messages).await.1, "the end");
 }
 
 #[tokio::test]
-async fn an_exchange_names_the_head_of_the_line_and_goes_behind_it() {
+async fn an_exchange_gives_it_to_the_head_of_the_line_and_goes_behind_it() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let at_once = || counted().hand_off(HandOff { max_consecutive: 0, max_time: LONG });
     let clients = connects(&server, 2, at_once).await;
-    let mut messages = listener(&server, CHANNEL).await;
+    let mut messages = listener(&server).await;
     let held = clients[0].lock("a").lock().await.unwrap();
     let (here, there) = (waiting(&clients[0]), waiting(&clients[1]));
     in_line(&admin, 1).await;
-    let ids = [holder(&admin, "lock:{a}").await, line(&admin).await.remove(0)];
+    let fields = [holder(&admin).await, line(&admin).await.remove(0)];
+    listens(&admin, &fields[1]).await;
 
     held.unlock().await.unwrap();
 
-    assert_eq!(said(&mut messages).await, format!("{} {}", ids[0], ids[1]));
+    grants(&mut messages, &fields[0], &fields[1]).await;
     let theirs = soon(there).await.unwrap();
     in_line(&admin, 1).await;
-    assert_eq!(line(&admin).await, [ids[0].as_str()]);
+    let behind = line(&admin).await.remove(0);
+    assert_eq!(client_of(&behind), client_of(&fields[0]));
+    listens(&admin, &behind).await;
     theirs.unlock().await.unwrap();
-    assert_eq!(said(&mut messages).await, format!("{} {}", ids[1], ids[0]));
+    grants(&mut messages, &fields[1], &behind).await;
     soon(here).await.unwrap().unlock().await.unwrap();
 }
 
@@ -495,7 +560,7 @@ async fn in_redissons_layout_a_lock_may_have_the_name_of_a_line() {
         counted().layout(Layout::Redisson).hand_off(HandOff { max_consecutive: 0, max_time: LONG })
     };
     let clients = connects(&server, 2, config).await;
-    let odd = clients[0].lock("lock_turn:{a}").lock().await.unwrap();
+    let odd = clients[0].lock("lock_queue:{a}").lock().await.unwrap();
 
     let held = soon(clients[0].lock("a").lock()).await.unwrap();
     assert!(clients[1].lock("a").try_lock().await.unwrap().is_none());
@@ -520,28 +585,30 @@ async fn redissons_layout_publishes_a_number_always_and_has_no_line() {
     let admin = server.admin().await;
     let clients = connects(&server, 2, || counted().layout(Layout::Redisson)).await;
     let channel = "redisson_lock__channel:{a}";
-    let mut messages = listener(&server, channel).await;
+    let mut messages = listener(&server).await;
     clients[0].lock("a").lock().await.unwrap().unlock().await.unwrap();
-    assert_eq!(said(&mut messages).await, "0", "though nobody waits");
+    let said_to_all = (channel.to_owned(), "0".to_owned());
+    assert_eq!(said(&mut messages).await, said_to_all, "though nobody waits");
 
     let held = clients[0].lock("a").lock().await.unwrap();
     let next = waiting(&clients[1]);
-    let listens = async || admin.subscribers(channel).await == 2;
+    // The test's own listener subscribes to a pattern, and is not counted.
+    let listens = async || admin.subscribers(channel).await == 1;
     eventually(SOON, "it listens", listens).await;
     let looked = async || admin.command_calls("evalsha").await >= 5;
     eventually(SOON, "and has looked again", looked).await;
     assert_eq!(admin.keys().await, ["a", "lock:grants"]);
     held.unlock().await.unwrap();
-    assert_eq!(said(&mut messages).await, "0");
+    assert_eq!(said(&mut messages).await, said_to_all);
     soon(next).await.unwrap().unlock().await.unwrap();
-    assert_eq!(said(&mut messages).await, "0");
+    assert_eq!(said(&mut messages).await, said_to_all);
 
     // And an exchange, since others may always wait.
     Contest::among(&clients, 4, 200).judged().await;
     admin.publish(channel, "the end").await;
     let mut heard = 0;
     loop {
-        match said(&mut messages).await.as_str() {
+        match said(&mut messages).await.1.as_str() {
             "0" => heard += 1,
             "the end" => break,
             other => panic!("{other:?}"),

@@ -28,6 +28,11 @@ fn patient() -> Config {
     config.response_timeout(Duration::from_secs(2))
 }
 
+/// As [`patient`], but what a message has granted is confirmed within two seconds.
+fn confirming() -> Config {
+    patient().claim_timeout(Duration::from_secs(6))
+}
+
 async fn queue(admin: &Admin) -> Vec<String> {
     admin.cmd(&["ZRANGE", QUEUE, "0", "-1"]).await
 }
@@ -63,6 +68,19 @@ async fn listened_to(admin: &Admin) {
 
 async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
     soon(waiter).await.expect("no panic").expect("the lock")
+}
+
+/// What concerns the client of this owner field alone.
+fn own_channel(field: &str) -> String {
+    let (client, _) = field.split_once(':').expect("<client>:<number>");
+    format!("{}:{client}", channel("a"))
+}
+
+/// The secret of the last sign of life of this owner field's client.
+async fn secret(admin: &Admin, field: &str) -> String {
+    let (client, _) = field.split_once(':').expect("<client>:<number>");
+    let life: String = admin.cmd(&["HGET", "lock_notes:{a}", &format!("life:{client}")]).await;
+    life.split(' ').nth(1).expect("the secret").to_owned()
 }
 
 /// Every key goes by itself, but for the counter of the tokens.
@@ -226,16 +244,17 @@ async fn who_asks_without_waiting_does_not_overtake_and_leaves_no_trace() {
 
 // --- The grant that a release sends ---------------------------------------------------------------------------------
 
-/// Nobody asks again: the release grants it, and the next holder has it confirmed.
+/// Nobody asks again: the release grants it, and whoever holds it for long enough has it confirmed.
 #[tokio::test]
 async fn the_next_holder_has_it_without_asking() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     proxy.name_script("renew", include_str!("../../lua/line/renew.lua"));
+    let claim = Duration::from_secs(15);
     let ours = client_with(&server, patient()).await;
-    let theirs = comes_in(proxy.url(), patient()).await;
+    let theirs = comes_in(proxy.url(), patient().claim_timeout(claim)).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
     let before = scripts(&admin).await;
@@ -243,13 +262,19 @@ async fn the_next_holder_has_it_without_asking() {
 
     guard.unlock().await.unwrap();
     let next = granted(waiter).await;
+    let since = Instant::now();
 
-    confirmed.happened().await;
     tokio::time::sleep(A_WHILE).await;
-    assert_eq!((asked.fired(), confirmed.fired()), (0, 1));
-    assert_eq!(scripts(&admin).await - before, 2, "a release and its confirmation");
-    assert!(next.is_valid());
+    if since.elapsed() < claim / 6 {
+        assert_eq!((asked.fired(), confirmed.fired()), (0, 0), "it believes the message");
+        assert_eq!(scripts(&admin).await - before, 1, "the release");
+    }
+    assert!(next.is_valid() && next.remaining() <= claim);
     nothing_is_eternal(&admin).await;
+    soon(confirmed.happened()).await;
+    eventually(SOON, "it has the whole lease", async || next.remaining() > LONG).await;
+    assert_eq!((asked.fired(), confirmed.fired()), (0, 1));
+    assert!(until(&admin).await - now(&admin).await > i64::try_from(LONG.as_millis()).unwrap());
 }
 
 /// From the moment of the grant, not only when it was confirmed.
@@ -323,7 +348,7 @@ async fn a_grant_that_comes_too_late_is_not_believed() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let theirs = Client::connect(proxy.url()).await.unwrap();
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let mut late = next_in_queue(&theirs, &admin).await;
@@ -374,7 +399,7 @@ async fn an_acquire_without_an_answer_gives_up_its_place() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let theirs = Client::connect(proxy.url()).await.unwrap();
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let lost = proxy.script("acquire").nth(1).cut_after();
@@ -398,7 +423,7 @@ async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
     let server = Server::start().await;
     let ours = client(&server).await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let theirs = Client::connect(proxy.url()).await.unwrap();
     let _guard = ours.fair_lock("a").lock().await.unwrap();
     let lost = proxy.script("acquire").nth(1).cut_after();
@@ -412,7 +437,7 @@ async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
 async fn who_is_never_answered_gives_up_after_the_ride_out() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let config = quick().ride_out(Duration::from_secs(2));
     let theirs = comes_in(proxy.url(), config).await;
     let _lost = proxy.script("acquire").cut_after();
@@ -432,18 +457,30 @@ async fn a_message_that_makes_no_sense_is_no_grant() {
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let mut waiter = next_in_queue(&theirs, &admin).await;
     let field = queue(&admin).await.remove(0);
-    for word in
-        ["", "=", "=@", "=1", "=1@", "=@1", "=-1@0", "=x@y", "=1@4294967295", "=1@4294967296"]
-    {
-        assert!(admin.publish(&channel("a"), &format!("somebody {field}{word}")).await > 0);
-    }
-    for number in [u64::MAX, 1 << 53].repeat(10) {
-        // The secret of its last sign of life: with a number that can be, it would be believed.
-        let place: String = admin.cmd(&["HGET", "lock_notes:{a}", &format!("place:{field}")]).await;
-        let secret = place.split(' ').nth(1).expect("the secret");
-        let word = format!("somebody {field}={number}@{secret}");
-        assert!(admin.publish(&channel("a"), &word).await > 0);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    for channel in [channel("a"), own_channel(&field)] {
+        for word in [
+            "",
+            "?",
+            "!",
+            "=",
+            "=@",
+            "=1",
+            "=1@",
+            "=@1",
+            "=-1@0",
+            "=x@y",
+            "=1@4294967295",
+            "=1@4294967296",
+        ] {
+            assert!(admin.publish(&channel, &format!("somebody {field}{word}")).await > 0);
+        }
+        for number in [u64::MAX, 1 << 53].repeat(5) {
+            // The secret of its last sign of life: with a number that can be, it would be believed.
+            let secret = secret(&admin, &field).await;
+            let word = format!("somebody {field}={number}@{secret}");
+            assert!(admin.publish(&channel, &word).await > 0);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
     assert!(is_pending(&mut waiter).await, "somebody else holds it");
     guard.unlock().await.unwrap();
@@ -472,7 +509,7 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let config = Config::default().response_timeout(Duration::from_millis(500));
     let theirs = comes_in(proxy.url(), config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
@@ -622,7 +659,7 @@ async fn a_fixed_lease_ends_and_the_next_is_let_in() {
 #[tokio::test]
 async fn a_lease_that_a_message_began_is_as_long_as_any() {
     let server = Server::start().await;
-    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let (admin, ours) = (server.admin().await, client_with(&server, confirming()).await);
     for lease in [Duration::from_millis(300), LONG * 2] {
         let guard = soon(ours.fair_lock("a").lock()).await.unwrap();
         let lock = ours.fair_lock("a").lease(lease);
@@ -648,7 +685,8 @@ async fn a_lease_that_a_message_began_is_as_long_as_any() {
 
 /// When the holder's lease is over, by the server's clock, in ms.
 async fn until(admin: &Admin) -> i64 {
-    let held: Vec<(String, f64)> = admin.cmd(&["ZRANGE", &key("a"), "0", "-1", "WITHSCORES"]).await;
+    let words = ["ZRANGE", &key("a"), "0", "+inf", "BYSCORE", "WITHSCORES"];
+    let held: Vec<(String, f64)> = admin.cmd(&words).await;
     held.first().map_or(0, |(_, score)| *score as i64)
 }
 
@@ -805,7 +843,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
 async fn with_a_full_memory_it_is_renewed_given_back_and_granted_on() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let ours = client_with(&server, patient()).await;
+    let ours = client_with(&server, confirming()).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let next = next_in_queue(&ours, &admin).await;
     admin.config_set("maxmemory", "1").await;
@@ -890,7 +928,8 @@ async fn the_order_is_kept_over(
             tokio::spawn(async move {
                 let guard = lock.lock().await.expect("its turn comes");
                 served.send(at).expect("the test looks");
-                guard.unlock().await.expect("it is still its own");
+                // The stall may begin just now: a holder's lease runs on.
+                let _ = guard.unlock().await;
             });
             queued(&admin, at + 1).await;
             // Their signs of life are spread evenly, so that a stall begins between two of them.
@@ -941,7 +980,6 @@ async fn a_script_that_takes_long_does_not_change_the_order() {
 /// B3: it comes back with its data. Some had a question on the way, and come again under another name. A place lasts for
 /// longer here: a client may pause for a second before it connects again.
 #[tokio::test]
-#[ignore = "not held: after a restart a waiter is now and then served two or three places late"]
 async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
     let claim = CLAIM * 4;
     let restart = async |server: &Server| {
@@ -987,9 +1025,10 @@ async fn a_forged_message_grants_nothing() {
     let field = queue(&admin).await.remove(0);
     let number = guard.token().get() / 1024 + 1;
     // Each message makes it ask once more, so that a constant guess is right some time.
-    for _ in 0..20 {
+    let channels = [channel("a"), own_channel(&field)];
+    for channel in channels.iter().cycle().take(20) {
         let word = format!("somebody {field}={number}@10");
-        assert!(admin.publish(&channel("a"), &word).await > 0);
+        assert!(admin.publish(channel, &word).await > 0);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(is_pending(&mut waiter).await, "it believes what no script said");

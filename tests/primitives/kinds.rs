@@ -191,20 +191,24 @@ async fn a_name_whose_holder_fell_silent_is_any_kinds_when_its_lease_is_over() {
     nothing_left(&server.admin().await).await;
 }
 
-/// Notes may be evicted or deleted: then nobody enters beside those of whom nothing is known.
+/// Notes may be evicted or deleted. Nobody enters beside those who hold it, and whoever waits is let in all the same.
 #[tokio::test]
 async fn who_holds_is_alone_when_the_notes_are_gone() {
     let (server, ours) = server_and_client().await;
     let (admin, lock) = (server.admin().await, ours.rw_lock("a"));
     let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
+    let (writer, early) = (client(&server).await, client(&server).await);
+    let waits = writer.clone();
+    let waits = tokio::spawn(async move { Write.lock(&waits).await });
+    let in_line = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 1;
+    eventually(SOON, "it stands in line", in_line).await;
     assert_eq!(admin.cmd::<usize>(&["DEL", "lock_notes:{a}"]).await, 1);
     let [first, second] = readers;
     first.unlock().await.unwrap();
-    let writer = client(&server).await;
-    let early = writer.rw_lock("a").try_write().await.unwrap();
-    assert!(early.is_none(), "somebody writes while somebody reads");
+    let asked = early.rw_lock("a").try_write().await.unwrap();
+    assert!(asked.is_none(), "somebody writes while somebody reads");
     second.unlock().await.unwrap();
-    is_free_for(Write, &writer).await;
+    timeout(SOON, waits).await.expect("in time").unwrap().unwrap().unlock().await.unwrap();
     nothing_left(&admin).await;
 }
 

@@ -226,28 +226,32 @@ async fn who_waits_holds_nothing() {
     is_free(&admin).await;
 }
 
-/// A free lock whose line has a head is that one's, unless who asks will not wait.
+/// Puts somebody in the line of `b`, as a client that counts as alive for so long from now.
+async fn stands_in_line(admin: &Admin, place: &str, field: &str, lives_for: i64) {
+    let (seconds, micros): (i64, i64) = admin.cmd(&["TIME"]).await;
+    let ends = seconds * 1000 + micros / 1000 + lives_for;
+    let (life, client) = (format!("{ends} 1 1"), field.rsplit_once(':').expect("a number").0);
+    admin.cmd::<i64>(&["ZADD", "lock_queue:{b}", place, field]).await;
+    let notes = ["HSET", "lock_notes:{b}", field, "1 1000", &format!("life:{client}"), &life];
+    admin.cmd::<i64>(&notes).await;
+    for key in ["lock_queue:{b}", "lock_notes:{b}"] {
+        admin.cmd::<i64>(&["PEXPIRE", key, "600000"]).await;
+    }
+}
+
+/// A free lock for which somebody alive waits is not taken, though the head of the line has fallen silent.
 #[tokio::test]
 async fn it_does_not_overtake_those_who_stand_in_line() {
     let (server, one) = server_and_client().await;
     let admin = server.admin().await;
-    // A client that was told of a release, and has not come yet.
-    let line = "lock_turn:{b}";
-    admin.cmd::<i64>(&["ZADD", line, "1", "another client"]).await;
-    admin.cmd::<i64>(&["PEXPIRE", line, "600000"]).await;
-    let reply = admin.try_cmd::<Value>(&call("look", &["a", "b"], "x").as_words()).await.unwrap();
+    stands_in_line(&admin, "1", "silent:1", -1).await;
+    stands_in_line(&admin, "2", "alive:1", 2_000).await;
+    let reply = admin.try_cmd::<Value>(&call(&["a", "b"], "x").as_words()).await.unwrap();
     assert_eq!(reply, Value::Array(vec![Value::Int(2), Value::Int(2), Value::Int(0)]));
-    assert_eq!(lock_keys(&admin).await, [line]);
+    assert_eq!(lock_keys(&admin).await, ["lock_notes:{b}", "lock_queue:{b}"]);
+    assert!(one.multi_lock(["a", "b"]).try_lock().await.unwrap().is_none());
 
-    one.multi_lock(["a", "b"])
-        .try_lock()
-        .await
-        .unwrap()
-        .expect("now or never")
-        .unlock()
-        .await
-        .unwrap();
-    // Who waits is let in when the head had its time and did not come.
+    // Who waits is let in when those before it had their time and did not come.
     in_time(one.multi_lock(["a", "b"]).lock()).await.unwrap().unlock().await.unwrap();
     is_free(&admin).await;
 }
@@ -261,15 +265,19 @@ impl Call {
     }
 }
 
-fn call(manner: &str, names: &[&str], field: &str) -> Call {
-    let mut words = vec!["EVAL".into(), ACQUIRE_ALL.into(), (1 + names.len() * 2).to_string()];
+fn call(names: &[&str], field: &str) -> Call {
+    let mut words = vec!["EVAL".into(), ACQUIRE_ALL.into(), (1 + names.len() * 3).to_string()];
     words.push("lock:grants".into());
     for name in names {
-        words.extend([key(name), format!("lock_turn:{{{name}}}")]);
+        words.extend([
+            key(name),
+            format!("lock_queue:{{{name}}}"),
+            format!("lock_notes:{{{name}}}"),
+        ]);
     }
-    words.extend(["1", "20000", "somebody", manner].map(String::from));
+    words.extend(["1", "somebody", "20000"].map(String::from));
     for name in names {
-        words.extend([format!("{field}:{name}"), "60000".into()]);
+        words.extend([format!("{field}-{name}:1"), "60000".into(), channel(name)]);
     }
     Call(words)
 }
@@ -279,7 +287,7 @@ async fn the_script_is_harmless_when_it_runs_twice() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let run = async |names: &[&str], field: &str| {
-        let reply: Value = admin.cmd(&call("look", names, field).as_words()).await;
+        let reply: Value = admin.cmd(&call(names, field).as_words()).await;
         let Value::Array(items) = reply else { panic!("{reply:?}") };
         match items.as_slice() {
             [Value::Int(code), Value::Int(which), _] => (*code, *which),
@@ -292,7 +300,7 @@ async fn the_script_is_harmless_when_it_runs_twice() {
     for name in ABC {
         assert_eq!(
             admin.hgetall(&key(name)).await,
-            BTreeMap::from([(format!("x:{name}"), "1".into())])
+            BTreeMap::from([(format!("x-{name}:1"), "1".into())])
         );
         assert!(admin.pttl(&key(name)).await > 50_000);
     }
@@ -303,7 +311,7 @@ async fn the_script_is_harmless_when_it_runs_twice() {
         admin.cmd::<i64>(&["DEL", &key(name)]).await;
     }
     // And whoever is granted a lock stands in its line no more.
-    admin.cmd::<i64>(&["ZADD", "lock_turn:{b}", "1", "somebody"]).await;
+    stands_in_line(&admin, "1", "y-b:1", 60_000).await;
     assert_eq!(run(&["b"], "y").await, (1, 0));
     assert_eq!(run(&ABC, "x").await, (0, 2));
     assert_eq!(lock_keys(&admin).await, [key("b")]);
@@ -326,8 +334,9 @@ async fn a_refusal_in_the_middle_takes_none() {
 
     admin.cmd::<i64>(&["DEL", &key("b")]).await;
     // An expiry that cannot be set: the third field cannot be kept, and the first two go with it.
-    let mut words = call("look", &ABC, "x");
-    *words.0.last_mut().unwrap() = "60000.5".into();
+    let mut words = call(&ABC, "x");
+    let lease = words.0.len() - 2;
+    words.0[lease] = "60000.5".into();
     let reply: Value = admin.cmd(&words.as_words()).await;
     let Value::Array(items) = &reply else { panic!("{reply:?}") };
     assert_eq!(items[..2], [Value::Int(-1), Value::Int(3)], "{items:?}");
@@ -819,7 +828,7 @@ async fn a_lease_is_whole_however_slow_the_other_server_was() {
     const LEASE: Duration = Duration::from_secs(4);
     let two = Two::set().await;
     let slow = Proxy::before(&two.servers[1]).await;
-    slow.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    slow.name_acquires();
     let here = client(&two.servers[0]).await;
     let there = comes_in(slow.url(), Config::default()).await;
     let late = slow.script("acquire").first(1).delay_request(LEASE / 4, Duration::ZERO);

@@ -333,8 +333,10 @@ impl Model {
             sleep(Duration::from_millis(CLAIM / 3)).await;
         }
         if self.rng.bool() {
-            let field = self.callers[0].take().unwrap().field;
-            assert!(self.say("release", vec![field]).await);
+            let Caller { field, until, .. } = self.callers[0].take().unwrap();
+            let found = self.say("release", vec![field]).await;
+            // On a busy machine its lease may be over by then.
+            assert!(found || until.is_some_and(|until| until <= Instant::now()));
         }
         loop {
             let state = self.state().await;

@@ -28,7 +28,7 @@ impl Stage {
         for _ in 0..servers {
             let server = Server::start().await;
             let proxy = Proxy::before(&server).await;
-            proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+            proxy.name_acquires();
             stage.proxies.push(proxy);
             stage.admins.push(server.admin().await);
             stage.servers.push(server);

@@ -475,7 +475,7 @@ async fn what_an_acquire_took_whose_answer_is_lost_comes_back() {
 async fn who_waits_goes_on_waiting_though_the_number_changed_and_an_answer_is_lost() {
     let scene = Scene::of(Native).await;
     let proxy = Proxy::before(&scene.server).await;
-    proxy.name_script("acquire", include_str!("../../lua/line/acquire.lua"));
+    proxy.name_acquires();
     let held = scene.permits(2).acquire_many(2).await.unwrap();
     let behind = Native.client(&proxy.url(), Config::default().max_park(LONG)).await;
     let mut waiter = waiting(&Native.permits(&behind, 2), 1);

@@ -1,5 +1,6 @@
 //! Runs parklock beside the floor and its peers: `compare hot --seconds 5 --against floor,rlock,redisson`.
 
+mod limits;
 mod measure;
 mod observer;
 mod outcome;
@@ -47,19 +48,29 @@ struct Cli {
     /// Tasks of `par` and `hot`, and of each process of `fleet` [default: 64, 64, 16]
     #[arg(long)]
     tasks: Option<usize>,
-    /// Processes of `fleet` [default: 4]
+    /// Processes of `fleet` and `crowd` [default: 4]
     #[arg(long)]
     processes: Option<usize>,
-    /// The timed part of each run of `seq`, `par`, `hot`, `fleet` and `relay` [default: 5]
+    /// Clients of `crowd`, a table for each number [default: 10,30,100,300,1000]
+    #[arg(long, value_delimiter = ',')]
+    clients: Option<Vec<usize>>,
+    /// Callers of `parked` and `herd` [default: 10000, 20000]
+    #[arg(long)]
+    waiters: Option<usize>,
+    /// `parked`, `herd`: seconds that all have to get through after the release [default: 60]
+    #[arg(long)]
+    limit: Option<f64>,
+    /// The timed part of each run of `seq`, `par`, `hot`, `fleet`, `relay`, `kinds` and `crowd` [default: 5]; how long
+    /// `parked` is watched [default: 10]
     #[arg(long)]
     seconds: Option<f64>,
-    /// [default: 5; `parked`, `held` and `churn`: 1]
+    /// [default: 5; `parked`, `held`, `churn` and `herd`: 1]
     #[arg(long)]
     rounds: Option<usize>,
-    /// Shrinks `parked`, `held` and `churn`: 0.01 is a hundredth [default: 1]
+    /// Shrinks `parked`, `herd`, `held` and `churn`: 0.01 is a hundredth [default: 1]
     #[arg(long)]
     scale: Option<f64>,
-    /// A second of each at a hundredth of its size, once: only shows that it runs
+    /// A moment of each at a hundredth of its size, once: only shows that it runs
     #[arg(long)]
     smoke: bool,
     /// Where the report goes
@@ -88,6 +99,7 @@ async fn main() -> Result<()> {
 }
 
 async fn compare(cli: &Cli) -> Result<()> {
+    limits::raise()?;
     let plan = cli.plan();
     let workloads = cli.workload.context("which workload?")?.workloads(&plan);
     let mut variants = cli.variants()?;
@@ -126,7 +138,11 @@ impl Cli {
             tasks: self.tasks.unwrap_or(usual.tasks),
             tasks_each: self.tasks.unwrap_or(usual.tasks_each),
             processes: self.processes.unwrap_or(usual.processes),
+            clients: self.clients.clone().unwrap_or(usual.clients),
+            waiters: self.waiters.or(usual.waiters),
             timed: self.seconds.map_or(usual.timed, Duration::from_secs_f64),
+            parked: self.seconds.map_or(usual.parked, Duration::from_secs_f64),
+            limit: self.limit.map_or(usual.limit, Duration::from_secs_f64),
             rounds: self.rounds.or(usual.rounds),
             scale: self.scale.unwrap_or(usual.scale),
             ..usual
@@ -135,7 +151,7 @@ impl Cli {
 
     /// parklock first, then whom it runs against, each once.
     fn variants(&self) -> Result<Vec<Variant>> {
-        let mut variants = vec![Variant::Parklock];
+        let mut variants = vec![Variant::PARKLOCK];
         for entry in &self.against {
             let new = Variant::family(entry)?.into_iter().filter(|one| !variants.contains(one));
             variants.extend(new.collect::<Vec<_>>());

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::measure::stats::{median, ratio};
 use crate::measure::{Commands, Quantity, Sample, Waits};
-use crate::variants::Variant;
-use crate::workloads::Card;
+use crate::variants::{Library, Variant};
+use crate::workloads::{Card, Ratio};
 
 /// A workload that was run: one row for each variant.
 #[derive(Debug)]
@@ -128,18 +128,26 @@ impl Outcome {
     pub fn is_faulty(&self) -> bool {
         self.rows.iter().any(|row| match &row.trouble {
             Some(Trouble::Failed(_)) => true,
-            Some(Trouble::NoExclusion(_)) => row.variant == Variant::Parklock,
+            Some(Trouble::NoExclusion(_)) => row.variant.library == Library::Parklock,
             Some(Trouble::LeftOut(_)) | None => false,
         })
     }
 
-    /// parklock's value over this row's, within each round; the median.
+    /// What stands in brackets behind the row's value: taken within each round; the median.
     pub fn ratio(&self, row: &Row, quantity: Quantity) -> Option<f64> {
-        let ours = self.rows.iter().find(|row| row.variant == Variant::Parklock)?;
-        if ours.variant == row.variant || ours.is_broken() || row.is_broken() {
+        let measure = match self.card.ratio {
+            Ratio::OursOverThis => Variant::PARKLOCK,
+            Ratio::ThisOver(variant) => variant,
+        };
+        let other = self.rows.iter().find(|row| row.variant == measure)?;
+        if other.variant == row.variant || other.is_broken() || row.is_broken() {
             return None;
         }
-        ratio(&ours.by_round(quantity), &row.by_round(quantity))
+        let (this, other) = (row.by_round(quantity), other.by_round(quantity));
+        match self.card.ratio {
+            Ratio::OursOverThis => ratio(&other, &this),
+            Ratio::ThisOver(_) => ratio(&this, &other),
+        }
     }
 }
 
@@ -171,16 +179,25 @@ pub mod tests {
     #[test]
     fn the_ratio_is_ours_over_theirs() {
         let outcome =
-            outcome(&[(Variant::Parklock, &[30.0, 300.0]), (Variant::Rlock, &[10.0, 100.0])]);
+            outcome(&[(Variant::PARKLOCK, &[30.0, 300.0]), (Variant::RLOCK, &[10.0, 100.0])]);
         let peer = &outcome.rows[1];
         assert_eq!(outcome.ratio(peer, Quantity::PairsPerSecond), Some(3.0));
         assert_eq!(outcome.ratio(&outcome.rows[0], Quantity::PairsPerSecond), None);
     }
 
     #[test]
+    fn the_ratio_to_a_measure_is_this_over_it() {
+        let mut outcome =
+            outcome(&[(Variant::FLOOR, &[10.0, 100.0]), (Variant::PARKLOCK, &[5.0, 50.0])]);
+        outcome.card.ratio = Ratio::ThisOver(Variant::FLOOR);
+        assert_eq!(outcome.ratio(&outcome.rows[1], Quantity::PairsPerSecond), Some(0.5));
+        assert_eq!(outcome.ratio(&outcome.rows[0], Quantity::PairsPerSecond), None);
+    }
+
+    #[test]
     fn a_lock_that_does_not_exclude_has_no_figures() {
         let mut outcome =
-            outcome(&[(Variant::Parklock, &[30.0, 300.0]), (Variant::Rlock, &[10.0, 100.0])]);
+            outcome(&[(Variant::PARKLOCK, &[30.0, 300.0]), (Variant::RLOCK, &[10.0, 100.0])]);
         outcome.rows[1].push(Ok(Sample { violations: 1, ..Sample::default() }));
         assert_eq!(outcome.rows[1].median(Quantity::PairsPerSecond), None);
         assert_eq!(outcome.ratio(&outcome.rows[1], Quantity::PairsPerSecond), None);
@@ -188,7 +205,7 @@ pub mod tests {
 
     #[test]
     fn shares_add_up_by_rank() {
-        let outcome = outcome(&[(Variant::Rlock, &[1.0, 2.0])]);
+        let outcome = outcome(&[(Variant::RLOCK, &[1.0, 2.0])]);
         assert_eq!(outcome.rows[0].shares(), [6, 3]);
     }
 }

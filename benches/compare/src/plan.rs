@@ -7,21 +7,27 @@ use std::time::Duration;
 pub struct Plan {
     /// Tasks of `par` and `hot`.
     pub tasks: usize,
-    /// Processes of `fleet`, and the tasks of each.
+    /// Processes of `fleet` and `crowd`, and the tasks of each of `fleet`.
     pub processes: usize,
     pub tasks_each: usize,
-    /// The timed part of a run of `seq` to `relay`.
+    /// Clients of `crowd`: a table for each number.
+    pub clients: Vec<usize>,
+    /// Callers of `parked` and `herd`, if not as many as the scale says.
+    pub waiters: Option<usize>,
+    /// The timed part of a run of `seq` to `relay`, of `kinds` and `crowd`.
     pub timed: Duration,
     /// Rounds if the workload does not say otherwise.
     pub rounds: Option<usize>,
-    /// Of the sizes of `parked`, `held` and `churn`.
+    /// Of the sizes of `parked`, `herd`, `held` and `churn`.
     pub scale: f64,
     /// Untimed turns before the timed part; a cold JVM gets more.
     pub warm: Duration,
     pub warm_jvm: Duration,
-    /// `parked`: until all are parked, and how long they are watched.
+    /// `parked`, `herd`: until all are parked, and how long they are watched.
     pub settle: Duration,
     pub parked: Duration,
+    /// `parked`, `herd`: how long all have to get through after the release.
+    pub limit: Duration,
     /// `held`: the lease that is kept up, for three times its length.
     pub lease: Duration,
     /// `churn`: how long a client stays subscribed to an idle name, if not its default.
@@ -34,6 +40,8 @@ impl Default for Plan {
             tasks: 64,
             processes: 4,
             tasks_each: 16,
+            clients: vec![10, 30, 100, 300, 1_000],
+            waiters: None,
             timed: Duration::from_secs(5),
             rounds: None,
             scale: 1.0,
@@ -41,6 +49,7 @@ impl Default for Plan {
             warm_jvm: Duration::from_secs(5),
             settle: Duration::from_secs(3),
             parked: Duration::from_secs(10),
+            limit: Duration::from_secs(60),
             lease: Duration::from_secs(30),
             linger: None,
         }
@@ -48,16 +57,18 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A second of each at a hundredth of its size: shows that everything still runs, and nothing else.
+    /// A moment of each at a hundredth of its size: shows that everything still runs, and nothing else.
     pub fn smoke() -> Self {
         Self {
-            timed: Duration::from_secs(1),
+            clients: vec![3, 10],
+            timed: Duration::from_millis(300),
             rounds: Some(1),
             scale: 0.01,
             warm: Duration::from_millis(100),
             warm_jvm: Duration::from_millis(500),
-            settle: Duration::from_millis(500),
-            parked: Duration::from_secs(1),
+            settle: Duration::from_millis(200),
+            parked: Duration::from_millis(500),
+            limit: Duration::from_secs(10),
             lease: Duration::from_secs(1),
             linger: Some(Duration::from_millis(200)),
             ..Self::default()

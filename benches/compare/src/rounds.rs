@@ -6,10 +6,11 @@ use crate::variants::Variant;
 use crate::workloads::{Card, Workload};
 
 /// Runs one workload. A variant that has failed is not tried again.
-pub async fn run(workload: &dyn Workload, variants: &[Variant], stage: &mut Stage) -> Outcome {
+pub async fn run(workload: &dyn Workload, asked: &[Variant], stage: &mut Stage) -> Outcome {
     let card = workload.card();
     let rounds = stage.plan.rounds.unwrap_or(card.rounds);
-    let mut rows: Vec<Row> = variants.iter().map(|&variant| row(&card, variant)).collect();
+    let mut rows: Vec<Row> =
+        workload.cast(asked).into_iter().map(|variant| row(&card, variant)).collect();
     for round in 0..rounds {
         for row in in_turn(&mut rows, round) {
             if row.trouble.is_some() {
@@ -45,5 +46,5 @@ fn progress(card: &Card, round: &str, row: &Row) {
         (None, Some(value)) => format!("{} {}", first.show(value), first.title()),
         (None, None) => "-".to_owned(),
     };
-    eprintln!("{} {:<12} round {round}  {:<17} {said}", card.id, card.name, row.variant);
+    eprintln!("{} {:<14} round {round}  {:<19} {said}", card.id, card.name, row.variant);
 }

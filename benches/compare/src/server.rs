@@ -12,6 +12,13 @@ use tokio::time::sleep;
 const LOOKS: u32 = 200;
 const BETWEEN: Duration = Duration::from_millis(25);
 
+/// Clients that it lets in. It sets its own limit of open files by this number, as far as it may.
+pub const MAX_CLIENTS: usize = 10_000;
+
+/// Scripts that take longer than this are kept in its `SLOWLOG`, so many of them.
+const SLOW_MICROS: u32 = 500;
+const SLOW_KEPT: u32 = 100_000;
+
 /// Lives as long as this value. Keeps nothing on disk.
 #[derive(Debug)]
 pub struct Server {
@@ -22,11 +29,10 @@ pub struct Server {
 impl Server {
     pub async fn start() -> Result<Self> {
         let port = free_port()?;
-        let args =
-            format!("--port {port} --bind 127.0.0.1 --appendonly no --loglevel warning --save");
         let child = Command::new("redis-server")
-            .args(args.split(' '))
-            .arg("")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(options().split(' '))
+            .args(["--save", ""])
             .stdout(Stdio::null())
             .spawn()
             .context("`redis-server` does not start: is it installed?")?;
@@ -57,6 +63,14 @@ impl Server {
         }
         bail!("redis-server does not answer on port {}", self.port)
     }
+}
+
+/// What it is told beside its address. Nothing is written to a disk.
+pub fn options() -> String {
+    format!(
+        "--appendonly no --loglevel warning --maxclients {MAX_CLIENTS} \
+         --slowlog-log-slower-than {SLOW_MICROS} --slowlog-max-len {SLOW_KEPT} --repl-diskless-sync-delay 0"
+    )
 }
 
 impl Drop for Server {

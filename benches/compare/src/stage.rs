@@ -8,20 +8,20 @@ use crate::measure::machine::{self, Machine};
 use crate::measure::{Commands, process};
 use crate::observer::Observer;
 use crate::plan::Plan;
-use crate::server::Server;
-use crate::variants::Variant;
+use crate::server::{self, Server};
 use crate::variants::redisson::Redisson;
+use crate::variants::{Library, Variant};
 use crate::worker::process::Worker;
 use crate::worker::protocol::Setup;
 
-/// One server for all runs; workers wait here between their runs.
+/// One server for all runs; workers wait here between their runs. A worker plays every kind of its library.
 #[derive(Debug)]
 pub struct Stage {
     pub plan: Plan,
     pub observer: Observer,
     pub server: Server,
     redisson: Option<Redisson>,
-    idle: Vec<(&'static str, Worker)>,
+    idle: Vec<(Library, Worker)>,
     machine: Machine,
 }
 
@@ -31,6 +31,9 @@ impl Stage {
         let mut observer = Observer::connect(&server.url()).await?;
         let mut machine = machine::facts();
         machine.insert("redis-server".to_owned(), observer.version().await?);
+        machine.insert("redis-server options".to_owned(), server::options());
+        machine
+            .insert("options".to_owned(), std::env::args().skip(1).collect::<Vec<_>>().join(" "));
         Ok(Self { plan, observer, server, redisson: None, idle: Vec::new(), machine })
     }
 
@@ -49,14 +52,14 @@ impl Stage {
     }
 
     pub fn setup(&self, variant: Variant) -> Setup {
-        Setup { url: self.server.url(), fair: variant.is_fair(), ..Setup::default() }
+        Setup { url: self.server.url(), kind: variant.kind, ..Setup::default() }
     }
 
     /// Workers that may have played for `variant` before, so that a JVM stays warm.
     pub async fn hire(&mut self, variant: Variant, count: usize) -> Result<Vec<Worker>> {
         let mut crew = Vec::with_capacity(count);
         for _ in 0..count {
-            let waiting = self.idle.iter().position(|(troupe, _)| *troupe == troupe_of(variant));
+            let waiting = self.idle.iter().position(|(library, _)| *library == variant.library);
             crew.push(match waiting {
                 Some(at) => self.idle.swap_remove(at).1,
                 None => self.fresh(variant).await?,
@@ -71,7 +74,7 @@ impl Stage {
             let built = self.redisson.as_ref().context("the Java program is not built")?;
             built.command()
         } else {
-            let args = vec!["worker".to_owned(), variant.to_string()];
+            let args = vec!["worker".to_owned(), variant.library.name().to_owned()];
             (current_exe()?, args)
         };
         let worker = Worker::start(&program, &args).await?;
@@ -83,7 +86,7 @@ impl Stage {
     pub fn thank(&mut self, variant: Variant, crew: Vec<Worker>) {
         let warm = crew.into_iter().map(|mut worker| {
             worker.is_warm = true;
-            (troupe_of(variant), worker)
+            (variant.library, worker)
         });
         self.idle.extend(warm);
     }
@@ -100,11 +103,6 @@ impl Stage {
         meter.start = meter.read(&mut self.observer).await?;
         Ok(meter)
     }
-}
-
-/// Who shares a kind of process: both Redisson locks run on the same JVM.
-fn troupe_of(variant: Variant) -> &'static str {
-    if variant.on_the_jvm() { "jvm" } else { variant.name() }
 }
 
 /// Reads the same counters twice.

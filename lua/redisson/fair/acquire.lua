@@ -5,6 +5,7 @@
 --        never), and three that are nothing to this lock: its messages grant nothing
 -- Reply  1, grant        taken; the grant is the new value of the counter
 --        0, TTL in ms    held by somebody else, or somebody else's turn (-1: the key has no TTL)
+--        0, TTL in ms, 0 so it is, and it waits in the queue now; its place is the script's own affair
 --        an error of CONFLICT: the name is a read-write lock's
 --
 -- Run again for the same owner field, it finds its own work: it keeps its place, and what it holds.
@@ -66,7 +67,7 @@ local function attempt()
   queue_up(ttl)
   -- It may have missed its message: Redisson's clients look only when they believe the lease to be over.
   if ttl == -2 then tell(head) end
-  return { HELD, ttl == -2 and patience or ttl }
+  return { HELD, ttl == -2 and patience or ttl, 0 }
 end
 
 return attempt()

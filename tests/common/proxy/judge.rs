@@ -78,11 +78,11 @@ impl Judge {
         if self.installed.is_empty() {
             return Verdict::default();
         }
-        let script = self.scripts.run_by(command, first).map(str::to_owned);
+        let names = self.scripts.run_by(command, first).to_vec();
         self.strikes(request.class, request.frame, |target| match target {
             Target::Everything => true,
             Target::Command(name) => command.eq_ignore_ascii_case(name.as_bytes()),
-            Target::Script(name) => script.as_ref() == Some(name),
+            Target::Script(name) => names.contains(name),
             Target::Message => false,
         })
     }

@@ -72,9 +72,24 @@ impl Proxy {
         self.port.number()
     }
 
-    /// Calls `name` every script whose text is or contains `part`, however it is run.
+    /// Calls `name` every script whose text is or contains `part`, however it is run. A name may be given to several
+    /// scripts, and a script may have several names.
     pub fn name_script(&self, name: &str, part: &str) {
         self.net.judge().scripts.name(name, part);
+    }
+
+    /// Names what asks for a native lock: `acquire` is each such request. A plain lock that is thought to be free has a
+    /// script of its own; what waits in line or gives back a tenure in the same step is also a `wait` or an `exchange`.
+    pub fn name_acquires(&self) {
+        let (take, acquire) = (
+            include_str!("../../../lua/line/take.lua"),
+            include_str!("../../../lua/line/acquire.lua"),
+        );
+        for (name, text) in
+            [("acquire", take), ("acquire", acquire), ("wait", acquire), ("exchange", acquire)]
+        {
+            self.name_script(name, text);
+        }
     }
 
     /// Every request, of whatever connection.

@@ -9,29 +9,32 @@ use redis::Script;
 pub(super) struct Scripts {
     given: Vec<(String, String)>,
     texts: HashMap<String, String>,
-    names: HashMap<String, String>,
+    names: HashMap<String, Vec<String>>,
 }
 
 impl Scripts {
-    /// From now on `name` means every script whose text is or contains `part`.
+    /// From now on `name` means every script whose text is or contains `part`, and whatever else it means already. A script
+    /// may have several names.
     pub(super) fn name(&mut self, name: &str, part: &str) {
         self.given.push((name.to_owned(), part.to_owned()));
         // The part may be the whole text of a script that was loaded past us.
-        self.names.insert(hash(part), name.to_owned());
+        self.names.entry(hash(part)).or_default().push(name.to_owned());
         for (hash, _) in self.texts.iter().filter(|(_, text)| text.contains(part)) {
-            self.names.insert(hash.clone(), name.to_owned());
+            self.names.entry(hash.clone()).or_default().push(name.to_owned());
         }
     }
 
-    /// The name of the script that a request runs, if it runs one that has a name.
-    pub(super) fn run_by(&self, command: &[u8], argument: Option<&[u8]>) -> Option<&str> {
-        let argument = str::from_utf8(argument?).ok()?;
-        if is_any(command, &["EVALSHA", "EVALSHA_RO"]) {
-            return self.names.get(&argument.to_ascii_lowercase()).map(String::as_str);
-        }
-        let by_text =
-            is_any(command, &["EVAL", "EVAL_RO"]).then(|| self.names.get(&hash(argument)));
-        by_text.flatten().map(String::as_str)
+    /// The names of the script that a request runs, if it runs one that has names.
+    pub(super) fn run_by(&self, command: &[u8], argument: Option<&[u8]>) -> &[String] {
+        let Some(argument) = argument.and_then(|argument| str::from_utf8(argument).ok()) else {
+            return &[];
+        };
+        let hash = match () {
+            () if is_any(command, &["EVALSHA", "EVALSHA_RO"]) => argument.to_ascii_lowercase(),
+            () if is_any(command, &["EVAL", "EVAL_RO"]) => hash(argument),
+            () => return &[],
+        };
+        self.names.get(&hash).map_or(&[], Vec::as_slice)
     }
 
     /// Remembers the text in `EVAL text ..` and `SCRIPT LOAD text`.
@@ -45,9 +48,8 @@ impl Scripts {
         };
         let text = String::from_utf8_lossy(text).into_owned();
         let hash = hash(&text);
-        if let Some((name, _)) = self.given.iter().find(|(_, part)| text.contains(part)) {
-            self.names.insert(hash.clone(), name.clone());
-        }
+        let given = self.given.iter().filter(|(_, part)| text.contains(part));
+        self.names.insert(hash.clone(), given.map(|(name, _)| name.clone()).collect());
         self.texts.insert(hash, text);
     }
 }

@@ -92,8 +92,8 @@ async fn an_acquire_that_is_forbidden_says_so_and_leaves_nothing() {
 }
 
 /// A user of the locks whose names begin with an `a`.
-const ONLY_A: [&str; 6] =
-    ["resetkeys", "~lock:grants", "~lock:{a*", "~lock_turn:{a*", "&*", "+@all"];
+const ONLY_A: [&str; 7] =
+    ["resetkeys", "~lock:grants", "~lock:{a*", "~lock_queue:{a*", "~lock_notes:{a*", "&*", "+@all"];
 
 /// One of the locks that are asked for at the same moment is forbidden.
 #[tokio::test]

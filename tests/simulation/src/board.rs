@@ -65,6 +65,8 @@ pub struct Terms {
     pub lock: String,
     pub owner: String,
     pub lease: Duration,
+    /// What a message grants lasts no longer than this.
+    pub claim: Duration,
     /// It is not renewed.
     pub fixed: bool,
     /// How fast its process' clock goes.
@@ -76,6 +78,8 @@ pub struct Terms {
     pub token: u64,
     /// First come, first served.
     pub fair: bool,
+    /// Its tokens count the turns within a client.
+    pub turns: bool,
 }
 
 struct Live {
@@ -102,6 +106,8 @@ struct Unlock {
 pub enum Question {
     /// Whether Redis has anything of this seat, before a release is sent.
     Present { unlock: u64, seat: u64, name: usize },
+    /// So often Redis counts the one hold of this seat.
+    Counted { seat: u64, name: usize, holds: u64 },
     /// A call said that nothing was changed.
     Unchanged { seat: u64, name: usize, caller: String },
     /// `close` of this seat has returned.
@@ -129,14 +135,20 @@ pub struct Board {
     disturbed_clients: BTreeMap<usize, u64>,
     /// As `disturbed`, by what breaks the order of a queue for everybody.
     disordered: u64,
+    /// When the server gave no answers, and until when a first one may have been late for that.
+    silences: Vec<(u64, u64)>,
     /// When a name was last asked for, held, or given back by each process.
     active: BTreeMap<(usize, usize), u64>,
     progress: BTreeMap<usize, u64>,
     /// As `progress`, in the order of what happens at one moment.
     moved: BTreeMap<usize, u64>,
+    /// The clients that are open, and whose each is.
+    pub seats: BTreeMap<u64, usize>,
     /// Seats that are being closed, and those that have been.
     closing: BTreeMap<u64, u64>,
     closed: BTreeSet<u64>,
+    /// Seats and names of which somebody went without knowing whether its request has run, and when.
+    unsure: Vec<(u64, usize, u64)>,
     /// For how long each process has been paused.
     pub paused: BTreeMap<usize, u64>,
     pub done: BTreeSet<(usize, u64)>,
@@ -194,6 +206,18 @@ impl Board {
         }
     }
 
+    /// The server gives no answers for some time.
+    pub fn silence(&mut self, until: u64) {
+        self.silences.push((clock::now(), until));
+    }
+
+    /// Whether a call has been told its place. Only then does it keep it: see `Client::fair_lock`. One that comes while
+    /// the server is silent may give its first request up, and its next one comes behind those of others.
+    fn has_place(&self, call: &Call) -> bool {
+        let silent = |(from, to): &(u64, u64)| call.since + EARLIER > *from && call.since < *to;
+        !self.silences.iter().any(silent)
+    }
+
     /// Whether nothing was broken at any time since then.
     pub fn calm_since(&self, since: u64) -> bool {
         self.disturbed <= since
@@ -229,6 +253,18 @@ impl Board {
             call.parked = parked;
             call.lapsed = true;
         }
+    }
+
+    /// A caller went without an answer: its request may run yet, and is then given back in the background.
+    pub fn unanswered(&mut self, call: &Call) {
+        let unsure = call.names.iter().map(|name| (call.seat, *name, clock::now()));
+        self.unsure.extend(unsure);
+    }
+
+    /// Whether somebody went so in this time, before now.
+    pub fn is_unsure(&self, seat: u64, name: usize, since: u64) -> bool {
+        let of = |(s, n, at): &(u64, usize, u64)| (*s, *n) == (seat, name) && *at >= since;
+        self.unsure.iter().any(|one| of(one) && one.2 < clock::now())
     }
 
     fn touch(&mut self, call: &Call) {
@@ -304,6 +340,7 @@ impl Board {
             self.count("over before it was looked at", 1);
             return (id, now);
         }
+        self.handed_on(&terms, left);
         let deadline = now + in_world(left, rate);
         let sent = deadline.saturating_sub(in_world(validity(terms.lease), rate));
         let asked = if terms.queued { now } else { sent };
@@ -331,12 +368,22 @@ impl Board {
         (id, confirmed)
     }
 
+    /// What is handed on within a client is not near its deadline: a third of the lease that it began with is left.
+    fn handed_on(&mut self, terms: &Terms, left: Duration) {
+        let is_turn = terms.turns && !terms.token.is_multiple_of(1024) && terms.confirmed.is_none();
+        if is_turn && left + Duration::from_nanos(SLACK) < terms.lease.min(terms.claim) / 3 {
+            let what = format!("{} has {left:?} of {:?}", terms.owner, terms.lease);
+            self.wrong("handed on near its deadline", what);
+        }
+    }
+
     /// A fair lock is granted in the order of asking, but for those who have lost their connections or their time.
     fn overtook(&mut self, call: &Call) {
         let earlier = |other: &&Call| {
             other.names == call.names
                 && other.patience != Patience::None
                 && !other.lapsed
+                && self.has_place(other)
                 && other.since + EARLIER <= call.since
                 && self.ordered_since(other.process, other.since)
         };
@@ -447,6 +494,7 @@ impl Board {
             self.over.push(live.claim);
         }
         self.calls.retain(|_, call| call.process != process);
+        self.seats.retain(|_, of| *of != process);
     }
 
     // --- Releases and closing ---
@@ -498,6 +546,7 @@ impl Board {
     }
 
     pub fn close(&mut self, seat: u64) {
+        self.seats.remove(&seat);
         self.closing.insert(seat, clock::now());
     }
 
@@ -519,6 +568,14 @@ impl Board {
             .values()
             .any(|l| l.claim.seat == seat && l.terms.call.names.contains(&name));
         asks || holds || self.over.iter().rev().take(200).any(|c| c.seat == seat && ended(c))
+    }
+
+    /// Whether a seat asks for a name, holds it, or anybody gives it back.
+    pub fn is_in_use(&self, seat: u64, name: usize) -> bool {
+        let asks = |call: &Call| call.seat == seat && call.names.contains(&name);
+        self.calls.values().any(asks)
+            || self.claims.values().any(|live| asks(&live.terms.call))
+            || self.returning.values().any(|names| names.contains(&name))
     }
 
     /// Takes the claims that nobody has ended: their world is over.

@@ -140,6 +140,9 @@ impl Home {
         let started = Instant::now();
         let answer = put(&wanted.handle, manner, &asking).await;
         drop(asking);
+        if !matches!(answer, Some(Ok(_))) {
+            board::with(|board| board.unanswered(&call));
+        }
         let paused =
             board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0)) - paused;
         let took = nanos(started.elapsed()).saturating_sub(paused);
@@ -191,12 +194,15 @@ impl Home {
                 lock: self.plan.names[*name].text.clone(),
                 owner: wanted.owner.clone(),
                 lease: wanted.lease.unwrap_or(self.setup().watchdog),
+                claim: self.setup().claim,
                 fixed: wanted.lease.is_some() || self.setup().max_hold,
                 rate: self.setup().rate,
-                queued: wanted.queued,
+                // In the native layout a message may have granted a plain lock too.
+                queued: wanted.queued || self.plan.layout == Layout::Native,
                 confirmed: wanted.confirmed,
                 fair: self.plan.layout == Layout::Native
                     && self.plan.names[*name].kind == Kind::Fair,
+                turns: self.plan.names[*name].kind == Kind::Lock && wanted.names.len() == 1,
                 token,
             };
             let (claim, sent) = board::with(|board| board.begin(terms, &view));
@@ -265,6 +271,11 @@ impl Home {
             Error::Closed => closing,
             Error::TooManyWaiters { limit } => self.is_crowded(call, manner, *limit),
             Error::Upgrade | Error::TooManyHolds { .. } => true,
+            // In Redisson's layout, what was leased when somebody deleted the leases is free for nobody, until the
+            // number is set again.
+            Error::InvalidPermits { .. } if self.plan.layout == Layout::Redisson => {
+                !board::with(|board| board.is_kept(0))
+            }
             // Another database of keys may have come back with an older state of a name.
             // Whoever leaves the server no time to answer hears of no answer.
             Error::Unavailable { .. } | Error::Indeterminate { .. } if self.is_hasty(call) => true,

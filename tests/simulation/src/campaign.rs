@@ -111,7 +111,7 @@ pub fn run(from: Option<u64>, seeds: Option<u64>, minutes: f64, options: &Option
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    if enough(at) {
+                    if enough(at) || options.first && is_broken(&sum) {
                         return;
                     }
                     one(from + at, at % TWICE == 0, options, &sum);
@@ -121,6 +121,10 @@ pub fn run(from: Option<u64>, seeds: Option<u64>, minutes: f64, options: &Option
     });
     let sum = sum.into_inner().expect("no thread panics with it");
     conclude(&sum, from, started.elapsed() * u32::try_from(cores).unwrap_or(1), options)
+}
+
+fn is_broken(sum: &Mutex<Sum>) -> bool {
+    !sum.lock().expect("no thread panics with it").wrongs.is_empty()
 }
 
 fn one(seed: u64, twice: bool, options: &Options, sum: &Mutex<Sum>) {

@@ -1,10 +1,12 @@
 //! What each fault does, and how long it may show after it is over.
 
+use std::time::Duration;
+
 use crate::board;
 use crate::clock::{self, SECOND};
 use crate::judge::Break;
 use crate::keyspace;
-use crate::plan::{What, Which};
+use crate::plan::{What, Which, nanos};
 use crate::trace;
 use crate::work::Order;
 use crate::world::{Event, World};
@@ -15,9 +17,16 @@ pub fn begin(world: &mut World, at: usize) {
     trace::line(|| format!("FAULT     {what:?}"));
     board::with(|board| board.count(&what.word(), 1));
     let until = clock::now() + what.long();
-    board::with(|board| {
-        board.disturb(until + settles(world, &what), client(&what), disorders(&what))
-    });
+    // A script that was forgotten is sent again, and nobody notices.
+    if !matches!(what, What::ForgetScripts) {
+        board::with(|board| {
+            board.disturb(until + settles(world, &what), client(&what), disorders(world, &what))
+        });
+    }
+    if is_silence(&what) {
+        let late = if what.long() > shortest_response(world) / 2 { noticed(world) } else { 0 };
+        board::with(|board| board.silence(until + late));
+    }
     if what.long() > 0 {
         world.at(until, Event::Mended(at));
     }
@@ -37,20 +46,43 @@ fn client(what: &What) -> Option<usize> {
         | What::Slice { client, .. }
         | What::Hole { client, .. }
         | What::HalfOpen { client, .. }
-        | What::Swallow { client, .. } => Some(*client),
+        | What::Swallow { client, .. }
+        | What::Mislead { client, .. } => Some(*client),
         _ => None,
     }
 }
 
-/// Whether the order of a queue may suffer. That of a server that only takes its time may not.
-fn disorders(what: &What) -> bool {
-    !matches!(what, What::Stall { .. } | What::Slow { .. })
+fn is_silence(what: &What) -> bool {
+    matches!(what, What::Stall { .. } | What::Slow { .. } | What::Restart { keeps: true, .. })
 }
 
-/// How long after its end it may show: a silent connection is noticed by its heartbeat, and made again with pauses.
+/// A client that has waited for an answer for longer than this connects again.
+fn shortest_response(world: &World) -> u64 {
+    world.plan.clients.iter().map(|client| nanos(client.response)).min().unwrap_or(0)
+}
+
+/// How long it may take a client to be back after a restart: it pauses between two tries to connect.
+const BACK: Duration = Duration::from_secs(3);
+
+/// Whether the order of a queue may suffer. That of a server that only takes its time may not, nor that of one which
+/// comes back with its data, if places last until its clients are back too.
+fn disorders(world: &World, what: &What) -> bool {
+    match what {
+        What::Stall { .. } | What::Slow { .. } => false,
+        What::Restart { keeps: true, .. } => world.plan.clients.iter().any(|c| c.claim < BACK),
+        _ => true,
+    }
+}
+
+/// A silent connection is noticed by its heartbeat, and made again with pauses.
+fn noticed(world: &World) -> u64 {
+    2 * world.plan.longest(|client| client.response) + 3 * SECOND
+}
+
+/// How long after its end it may show.
 fn settles(world: &World, what: &What) -> u64 {
     let plan = &world.plan;
-    let noticed = 2 * plan.longest(|client| client.response) + 3 * SECOND;
+    let noticed = noticed(world);
     match what {
         // Nobody tells those who wait; they look when the lease should be over.
         What::Swallow { .. } | What::Deny { .. } | What::Delete { .. } | What::DeleteAll => {
@@ -102,6 +134,9 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
         What::Swallow { client, .. } if client < world.berths.len() => {
             world.net.troubles[client].swallowed_until = until;
         }
+        What::Mislead { client, .. } if client < world.berths.len() => {
+            mislead(world, client, until)
+        }
         What::Failover { lag, .. } => fail_over(world, at, lag),
         _ => strike(world, what, until),
     }
@@ -138,6 +173,10 @@ fn strike(world: &mut World, what: &What, until: u64) {
             let key = keyspace::key(world.plan.layout, &name);
             world.station().execute(&["DEL", &key]);
             broken(Break::loose(Some(&name.text), now, now));
+        }
+        What::Squat { name } if name < world.plan.names.len() => {
+            let key = keyspace::key(world.plan.layout, &world.plan.names[name]);
+            world.station().execute(&["SET", &key, "7"]);
         }
         What::DeleteAll => {
             world.station().execute(&["FLUSHALL"]);
@@ -199,10 +238,20 @@ fn fail_over(world: &mut World, at: usize, lag: u64) {
         next.server.load(snapshot);
     }
     world.station().server.become_replica();
+    world.before = world.primary;
     world.stations.push(next);
-    world.primary += 1;
+    world.primary = world.stations.len() - 1;
     world.lag_until = clock::now() + lag;
     broken(Break::sharp(clock::now()));
+}
+
+/// A replica that knows nothing takes the connections that this client makes from now on.
+fn mislead(world: &mut World, client: usize, until: u64) {
+    let version = world.version;
+    let mut replica = world.station().sibling(version);
+    replica.server.become_replica();
+    world.stations.push(replica);
+    world.misled = Some((client, world.stations.len() - 1, until));
 }
 
 /// Publishes what no script of ours has published: nonsense, what Redisson says, or the grant of something.

@@ -48,6 +48,7 @@ impl Desk {
             match connecting.await {
                 Ok(client) => {
                     let seat = Arc::new(Seat { id, client });
+                    board::with(|board| board.seats.insert(id, self.home.process));
                     *self.seat.lock().unwrap_or_else(PoisonError::into_inner) =
                         Some(Arc::clone(&seat));
                     return seat;

@@ -1,6 +1,9 @@
 //! What the judge reads in the server directly: who has something of a name, by Redis' own account.
 
+use std::collections::BTreeSet;
+
 use parklock::Layout;
+use parklock_simulated_server::{Content, Entry};
 
 use crate::plan::{Kind, Name};
 use crate::station::Station;
@@ -43,6 +46,49 @@ pub fn channel(layout: Layout, name: &Name) -> String {
 /// Where those who wait for themselves stand in their order.
 pub fn queue(name: &Name) -> String {
     format!("lock_queue:{{{}}}", escaped(&name.text))
+}
+
+/// So much later than their own end the places of our clients stand in Redisson's fair queue: see
+/// lua/redisson/fair/fair.lua.
+const SKEW: f64 = 5_000.0;
+
+/// The keys of Redisson's fair queues in which nobody is waited for any more. Whoever crashed while it waited stands
+/// there until the next one asks, or for a day: Redisson's own clients may be the only ones that come, and count on it.
+pub fn dead_places(all: &[Entry], time: u64) -> BTreeSet<String> {
+    let now = (time / 1_000) as f64;
+    let text = |entry: &Entry| String::from_utf8_lossy(&entry.key).into_owned();
+    let mut dead = BTreeSet::new();
+    for entry in all {
+        let (key, Content::Zset(deadlines)) = (text(entry), &entry.content) else { continue };
+        let Some(name) = key.strip_prefix("redisson_lock_timeout:") else { continue };
+        if deadlines.iter().any(|(_, end)| end - SKEW > now) {
+            continue;
+        }
+        let queue = format!("redisson_lock_queue:{name}");
+        let is_known = |field: &Vec<u8>| deadlines.iter().any(|(known, _)| known == field);
+        let is_over = |entry: &Entry| match &entry.content {
+            Content::List(fields) => text(entry) == queue && fields.iter().all(is_known),
+            _ => false,
+        };
+        if all.iter().any(is_over) {
+            dead.insert(queue);
+        }
+        dead.insert(key);
+    }
+    dead
+}
+
+/// The owner fields of those who wait for it, where each waits for itself.
+pub fn waiters(station: &mut Station, layout: Layout, name: &Name) -> Vec<String> {
+    match (layout, name.kind) {
+        (_, Kind::Lock | Kind::Fenced | Kind::Latch) => Vec::new(),
+        (Layout::Native, _) => station.list(&["ZRANGE", &queue(name), "0", "-1"]),
+        (_, Kind::Fair) => {
+            let queue = format!("redisson_lock_queue:{}", tagged(&name.text));
+            station.list(&["LRANGE", &queue, "0", "-1"])
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn is_sorted_set(layout: Layout, kind: Kind) -> bool {

@@ -11,6 +11,7 @@ mod clock;
 mod desk;
 mod events;
 mod frames;
+mod ghosts;
 mod held;
 #[path = "../../judge/mod.rs"]
 mod judge;

@@ -15,6 +15,7 @@ The whole library under simulation: clients, network, server and time are made u
 
   --clients N --callers M --names K --length SECONDS --faults 0,3,5|none   instead of what the seed says
   --scene NAME                      plays this scene in every seed: see src/scene.rs
+  --first                           ends a campaign with its first violation
   --every                           prints every violation of a campaign, not the first of each rule
   --no-shrink                       does not cut a failure down";
 
@@ -44,6 +45,7 @@ pub struct Options {
     pub set: Overrides,
     /// The words that set something, for the processes of a campaign.
     pub words: Vec<String>,
+    pub first: bool,
     pub every: bool,
     pub shrinks: bool,
 }
@@ -52,14 +54,15 @@ impl Options {
     pub fn read(words: &[String]) -> Result<Self, String> {
         let (mut set, mut passed) = (Overrides::default(), Vec::new());
         let (mut seed, mut one, mut seeds, mut from, mut minutes) = (None, None, None, None, None);
-        let (mut traced, mut every, mut shrinks, mut speed, mut help) =
-            (false, false, true, false, false);
+        let (mut traced, mut first, mut every, mut shrinks) = (false, false, false, true);
+        let (mut speed, mut help) = (false, false);
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             let mut value = || rest.next().cloned().ok_or_else(|| format!("{word} wants a value"));
             match word.as_str() {
                 "--help" | "-h" => help = true,
                 "--trace" => traced = true,
+                "--first" => first = true,
                 "--every" => every = true,
                 "--no-shrink" => shrinks = false,
                 "--speed" => speed = true,
@@ -88,7 +91,7 @@ impl Options {
             (_, _, _, Some(seed)) => Mode::Replay { seed, traced },
             _ => Mode::Campaign { from, seeds, minutes: minutes.unwrap_or(3.0) },
         };
-        Ok(Self { mode, set, words: passed, every, shrinks })
+        Ok(Self { mode, set, words: passed, first, every, shrinks })
     }
 }
 

@@ -9,13 +9,14 @@ use parklock::{Owner, RedLock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::board;
+use crate::board::{self, Question};
 use crate::caller::{Holding, Home, Manner, Wanted};
 use crate::clock::{self, MILLI, SECOND};
 use crate::desk::{Desk, Seat};
 use crate::held::Handle;
 use crate::plan::{Kind, millis};
 use crate::scene::Scene;
+use crate::work::ALL;
 
 /// A life of a process in a scene.
 pub async fn play(scene: Scene, desk: Arc<Desk>) {
@@ -52,7 +53,7 @@ impl Player {
             Scene::DeafBehindDead => self.deaf_behind_dead().await,
             Scene::ShortVisitor => self.visits().await,
             Scene::SilentDelete => self.silent_delete().await,
-            Scene::Stall => self.stands_in_line().await,
+            Scene::Stall | Scene::Restart => self.stands_in_line().await,
             Scene::ForgedGrant => self.waits_for_a_grant().await,
             Scene::TryLoop => self.tries().await,
             Scene::NestedMaxHold => self.nests_for_ever().await,
@@ -61,6 +62,21 @@ impl Player {
             Scene::LatePart => self.late_part().await,
             Scene::CutAttempts => self.attempts().await,
             Scene::DeletedHandOff => self.hands_on().await,
+            Scene::LostCounts => self.counts_down().await,
+            Scene::NestedCounts => self.nests_in_count().await,
+            Scene::ShorterNested => self.nests_for_less().await,
+            Scene::BusyNeighbour => self.takes_turns_beside().await,
+            Scene::SquattedName => self.asks_beside_a_squatter().await,
+            Scene::CancelledPlace => self.cancels_a_place().await,
+            Scene::WriterBehindReaders => self.writes_behind_readers().await,
+            Scene::LongReader => self.reads_for_long().await,
+            Scene::ForgottenScripts => self.asks_without_scripts().await,
+            Scene::MisledHolder => self.holds_until(8 * SECOND).await,
+            Scene::LateHandOff => self.hands_on_late().await,
+            Scene::PartOfMany => self.takes_parts().await,
+            Scene::LostReleases => self.gives_back().await,
+            Scene::TakenAway => self.takes_away().await,
+            Scene::HandedToNobody => self.hands_to_nobody().await,
             Scene::KilledLinks => self.takes_turns().await,
             Scene::Braces | Scene::LockTurn | Scene::Crowd => {}
         }
@@ -413,5 +429,265 @@ impl Player {
             first.unlock(u32::MAX).await;
         }
         let _ = second.await;
+    }
+
+    /// A count whose answer was lost is sent again, and counts once.
+    async fn counts_down(self) {
+        let latch = self.seat.client.count_down_latch("gate");
+        let Ok(true) = latch.set(20).await else { return };
+        for at in 1..10 {
+            until(at * SECOND - 100 * MILLI).await;
+            let Ok(Some(before)) = latch.count().await else { continue };
+            until(at * SECOND + MILLI).await;
+            let told = latch.count_down().await;
+            let Ok(Some(left)) = latch.count().await else { continue };
+            if left + 1 < before {
+                let what = format!("{before}, then {left}; it said {told:?}");
+                board::wrong("a count was counted twice", what);
+            }
+        }
+        let _ = latch.delete().await;
+    }
+
+    /// Redis counts as many holds as there are.
+    async fn nests_in_count(self) {
+        let lock = self.seat.client.reentrant_lock("one").owned_by(&Owner::new());
+        let mut guards = Vec::new();
+        for change in [1, 1, 1, -1, -1, 1, 1, -1, -1] {
+            if change > 0 {
+                guards.extend(lock.lock().await.ok());
+            } else {
+                drop(guards.pop());
+            }
+            sleep(millis(300)).await;
+            let (seat, holds) = (self.seat.id, guards.len() as u64);
+            board::with(|board| board.questions.push(Question::Counted { seat, name: 0, holds }));
+        }
+    }
+
+    /// The lease of the inner hold is short; the outer one's is kept all the same.
+    async fn nests_for_less(self) {
+        if self.home.process == 1 {
+            until(500 * MILLI).await;
+            return drop(self.ask(0, Manner::Lock).await);
+        }
+        let lock = self.seat.client.reentrant_lock("one").owned_by(&Owner::new());
+        let lease = Some(Duration::from_secs(3));
+        let outer = lock.clone().lease(Duration::from_secs(3));
+        let wanted = Wanted { handle: Handle::Reentrant(outer), lease, ..self.wanted(0) };
+        let held = self.home.ask(&self.seat, &wanted, Manner::Lock).await;
+        let inner = lock.lease(millis(300)).lock().await;
+        until(2_500 * MILLI).await;
+        drop((inner, held));
+    }
+
+    /// Six callers of one client pass the lock among themselves; the one of the other has its turns.
+    async fn takes_turns_beside(self) {
+        let many = if self.home.process == 0 { 6 } else { 1 };
+        let callers = (0..many).map(async |_| {
+            while clock::now() < 6 * SECOND {
+                let started = clock::now();
+                let Some(held) = self.ask(0, Manner::Lock).await else { continue };
+                let took = clock::now() - started;
+                if took > SECOND {
+                    let what = format!("it waited for {} ms", took / MILLI);
+                    board::wrong("a client has no turn beside another", what);
+                }
+                sleep(millis(1)).await;
+                held.unlock(u32::MAX).await;
+            }
+        });
+        join_all(callers).await;
+    }
+
+    /// What is wrong with one lock is said of that one alone.
+    async fn asks_beside_a_squatter(self) {
+        for at in 0..40 {
+            until(6 * SECOND + at * 100 * MILLI).await;
+            // The first is on its way when the others ask, so that they travel together.
+            let squatted = self.seat.client.lock("a");
+            let (held, told, others) = tokio::join!(
+                self.ask(3, Manner::Try),
+                squatted.try_lock(),
+                join_all([1, 2].map(|name| self.ask(name, Manner::Try))),
+            );
+            if let Ok(got) = told {
+                board::wrong("a key of another type is no conflict", format!("{got:?}"));
+            }
+            drop((held, others));
+        }
+    }
+
+    /// Who gives up leaves the queue at once, and who gives back lets the next one in at once.
+    async fn cancels_a_place(self) {
+        match self.home.process {
+            0 => self.holds_until(2 * SECOND).await,
+            1 => {
+                until(500 * MILLI).await;
+                drop(self.ask(0, Manner::Cancelled(millis(500))).await);
+            }
+            _ => {
+                until(1_300 * MILLI).await;
+                let held = self.ask(0, Manner::Lock).await;
+                if clock::now() > 2_300 * MILLI {
+                    let what = format!("free since 2 s, had at {:.3} s", clock::now() as f64 / 1e9);
+                    board::wrong("the next in the queue is let in late", what);
+                }
+                drop(held);
+            }
+        }
+    }
+
+    fn reading(&self) -> Wanted {
+        let lock = self.seat.client.rw_lock("book");
+        Wanted { handle: Handle::Read(lock), queued: true, of: ALL, ..self.wanted(0) }
+    }
+
+    fn writing(&self) -> Wanted {
+        let lock = self.seat.client.rw_lock("book");
+        Wanted { handle: Handle::Write(lock), queued: true, part: ALL, of: ALL, ..self.wanted(0) }
+    }
+
+    async fn reads_or_writes(&self, wanted: Wanted, from: u64, to: u64) {
+        until(from).await;
+        let held = self.home.ask(&self.seat, &wanted, Manner::Lock).await;
+        until(to).await;
+        drop(held);
+    }
+
+    /// A reader that comes later stands behind the writer.
+    async fn writes_behind_readers(self) {
+        match self.home.process {
+            0 => self.reads_or_writes(self.reading(), 0, 2 * SECOND).await,
+            1 => {
+                self.reads_or_writes(self.writing(), 500 * MILLI, 0).await;
+                if clock::now() > 2_500 * MILLI {
+                    let what = format!("it was let in at {:.3} s", clock::now() as f64 / 1e9);
+                    board::wrong("readers pass a writer", what);
+                }
+            }
+            _ => self.reads_or_writes(self.reading(), SECOND, 4 * SECOND).await,
+        }
+    }
+
+    /// The first reads on when the second goes, and the third must not write.
+    async fn reads_for_long(self) {
+        match self.home.process {
+            0 => self.reads_or_writes(self.reading(), 100 * MILLI, 4 * SECOND).await,
+            1 => self.reads_or_writes(self.reading(), 200 * MILLI, 2 * SECOND).await,
+            _ => self.reads_or_writes(self.writing(), SECOND, 5 * SECOND).await,
+        }
+    }
+
+    /// Nobody notices that the scripts are sent again.
+    async fn asks_without_scripts(self) {
+        while clock::now() < 8 * SECOND {
+            for name in [0, 1] {
+                let held = self.ask(name, Manner::Lock).await;
+                sleep(millis(20)).await;
+                if let Some(held) = held {
+                    held.unlock(u32::MAX).await;
+                }
+            }
+            let held = self
+                .home
+                .ask(&self.seat, &Wanted { names: vec![2], ..self.writing() }, Manner::Lock)
+                .await;
+            sleep(millis(20)).await;
+            drop(held);
+        }
+    }
+
+    async fn holds_until(&self, moment: u64) {
+        let held = self.ask(0, Manner::Lock).await;
+        until(moment).await;
+        drop(held);
+    }
+
+    /// The server does not answer, and the lease is almost over.
+    async fn hands_on_late(self) {
+        let held = self.ask(0, Manner::Lock).await;
+        let next = async {
+            until(300 * MILLI).await;
+            drop(self.ask(0, Manner::Lock).await);
+        };
+        let first = async {
+            until(2_400 * MILLI).await;
+            drop(held);
+        };
+        tokio::join!(first, next);
+    }
+
+    fn permits(&self, part: u32) -> Wanted {
+        let berths = self.seat.client.semaphore("berths", 10);
+        let handle = Handle::Permits(berths, part);
+        Wanted { handle, queued: true, part: part.into(), of: 10, ..self.wanted(0) }
+    }
+
+    /// What is given back is free, all of it.
+    async fn takes_parts(self) {
+        let (part, from, to) = match self.home.process {
+            0 => (1, 0, 8 * SECOND),
+            1 => (8, 200 * MILLI, 2 * SECOND),
+            _ => (8, SECOND, 3 * SECOND),
+        };
+        until(from).await;
+        let held = self.home.ask(&self.seat, &self.permits(part), Manner::Lock).await;
+        if clock::now() > 2_500 * MILLI {
+            let what = format!("free since 2 s, had at {:.3} s", clock::now() as f64 / 1e9);
+            board::wrong("asleep beside room", what);
+        }
+        until(to).await;
+        drop(held);
+    }
+
+    /// A request to give back that was lost is sent again: nobody waits for the lease.
+    async fn gives_back(self) {
+        for at in 1..10 {
+            until(at * SECOND - 100 * MILLI).await;
+            let held = self.ask(0, Manner::TryFor(millis(80))).await;
+            if held.is_none() {
+                board::wrong("a release that was lost is not sent again", "it is still held");
+            }
+            until(at * SECOND + MILLI).await;
+            if let Some(held) = held {
+                held.unlock(u32::MAX).await;
+            }
+        }
+    }
+
+    /// The holder of before learns of it, and does not go on beside the new one.
+    async fn takes_away(self) {
+        if self.home.process == 0 {
+            return self.holds_until(8 * SECOND).await;
+        }
+        until(2_405 * MILLI).await;
+        let held = self.ask(0, Manner::Lock).await;
+        until(7 * SECOND).await;
+        drop(held);
+    }
+
+    /// What was handed to somebody who has gone is given back at once.
+    async fn hands_to_nobody(self) {
+        if self.home.process == 0 {
+            let held = self.ask(0, Manner::Lock).await;
+            let goes = async {
+                until(SECOND).await;
+                drop(self.ask(0, Manner::Unpolled(Duration::from_secs(1), false)).await);
+            };
+            let gives_back = async {
+                until(1_500 * MILLI).await;
+                drop(held);
+            };
+            tokio::join!(goes, gives_back);
+            return until(8 * SECOND).await;
+        }
+        until(2_500 * MILLI).await;
+        let asked = clock::now();
+        drop(self.ask(0, Manner::Lock).await);
+        if clock::now() - asked > 300 * MILLI {
+            let what = format!("free since 2 s, had at {:.3} s", clock::now() as f64 / 1e9);
+            board::wrong("what nobody takes up is given back late", what);
+        }
     }
 }

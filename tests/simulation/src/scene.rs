@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use parklock::Layout;
+use parklock::{HandOff, Layout};
 
 use crate::clock::{MILLI, SECOND};
 use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, Which, millis};
@@ -27,6 +27,8 @@ pub enum Scene {
     SilentDelete,
     /// The server takes its time; those who wait in a fair queue must not lose their order.
     Stall,
+    /// The server restarts with its data; those who wait in a fair queue must not lose their order.
+    Restart,
     /// Somebody publishes grants that the server has not made.
     ForgedGrant,
     /// One caller tries, and drops what it gets, again and again.
@@ -51,16 +53,49 @@ pub enum Scene {
     CutAttempts,
     /// A lock that is deleted and then handed on within its client.
     DeletedHandOff,
+    /// The answers to counts of a latch are lost.
+    LostCounts,
+    /// The hold count in Redis, of a holder that nests.
+    NestedCounts,
+    /// A nested hold with a shorter lease, while somebody else waits.
+    ShorterNested,
+    /// A client with many callers beside one with a single caller.
+    BusyNeighbour,
+    /// Something that is no lock has the key of one of several that are asked for together.
+    SquattedName,
+    /// A waiter for a fair lock goes, and then its holder does.
+    CancelledPlace,
+    /// A writer waits while readers come.
+    WriterBehindReaders,
+    /// In Redisson's layout a reader that holds for longer than its lease, while others come and go.
+    LongReader,
+    /// The server forgets the scripts again and again.
+    ForgottenScripts,
+    /// A holder's new connections lead to a replica.
+    MisledHolder,
+    /// A lock is given back when its deadline is near, and another caller of the client waits.
+    LateHandOff,
+    /// Somebody gives back many permits at once, while somebody else keeps one.
+    PartOfMany,
+    /// The requests to give back are lost.
+    LostReleases,
+    /// A lock is deleted, and taken by another client before its holder renews it.
+    TakenAway,
+    /// A lock is handed to a caller that is not polled any more and then goes.
+    HandedToNobody,
 }
 
 use Scene::{
-    Braces, CloseBesideRenewals, CloseBesideRequests, CloseBesideUnlocks, Crowd, CutAttempts,
-    DeafBehindDead, DeletedHandOff, ForgedGrant, JoinedWriters, KilledLinks, LatePart, LockTurn,
-    NestedDrops, NestedMaxHold, SetPermits, ShortVisitor, SilentDelete, Stall, TryLoop,
+    Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
+    CloseBesideUnlocks, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
+    ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff, LatePart, LockTurn,
+    LongReader, LostCounts, LostReleases, MisledHolder, NestedCounts, NestedDrops, NestedMaxHold,
+    PartOfMany, Restart, SetPermits, ShortVisitor, ShorterNested, SilentDelete, SquattedName,
+    Stall, TakenAway, TryLoop, WriterBehindReaders,
 };
 
 impl Scene {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 36] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -81,6 +116,22 @@ impl Scene {
         LatePart,
         CutAttempts,
         DeletedHandOff,
+        Restart,
+        LostCounts,
+        NestedCounts,
+        ShorterNested,
+        BusyNeighbour,
+        SquattedName,
+        CancelledPlace,
+        WriterBehindReaders,
+        LongReader,
+        ForgottenScripts,
+        MisledHolder,
+        LateHandOff,
+        PartOfMany,
+        LostReleases,
+        TakenAway,
+        HandedToNobody,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -89,8 +140,9 @@ impl Scene {
         Self::ALL.iter().find(named).copied().ok_or_else(all)
     }
 
-    pub fn any(rng: &mut Rng) -> Self {
-        Self::ALL[rng.usize(..Self::ALL.len())]
+    /// The scene that a seed plays, if it plays any: of a hundred seeds in a row, one plays each scene.
+    pub fn of(seed: u64) -> Option<Self> {
+        Self::ALL.get(((seed + 46) % 100) as usize).copied()
     }
 
     /// Whether its processes do random work, as they do without a scene.
@@ -98,17 +150,24 @@ impl Scene {
         matches!(self, Braces | LockTurn | Crowd)
     }
 
+    /// Whether its processes do not tell the board of all that they hold.
+    pub fn is_discreet(self) -> bool {
+        matches!(self, NestedDrops | NestedMaxHold | SetPermits | LatePart | NestedCounts)
+    }
+
     /// Sets the plan up for it.
     pub fn stage(self, plan: &mut Plan, rng: &mut Rng) {
-        let redisson = matches!(self, Braces | LockTurn);
+        let redisson = matches!(self, Braces | LockTurn | LongReader);
         plan.layout = if redisson { Layout::Redisson } else { Layout::Native };
         (plan.length, plan.callers) = (12 * SECOND, 4);
         plan.names = self.names();
         let clients = match self {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests | TryLoop
-            | NestedMaxHold | JoinedWriters | CutAttempts | DeletedHandOff => 1,
-            NestedDrops | ForgedGrant | SetPermits | LatePart => 2,
-            KilledLinks | Stall | SilentDelete => 4,
+            | NestedMaxHold | JoinedWriters | CutAttempts | DeletedHandOff | LostCounts
+            | NestedCounts | LostReleases | SquattedName | MisledHolder | LateHandOff => 1,
+            NestedDrops | ForgedGrant | SetPermits | LatePart | ShorterNested | BusyNeighbour
+            | ForgottenScripts | TakenAway | HandedToNobody => 2,
+            KilledLinks | Stall | Restart | SilentDelete => 4,
             _ => 3,
         };
         plan.clients = (0..clients).map(|at| self.client(at, plan.layout, rng)).collect();
@@ -121,9 +180,14 @@ impl Scene {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests => {
                 (0..250).map(|at| name(&format!("n{at}"), Kind::Lock)).collect()
             }
-            Stall | ForgedGrant => vec![name("in line", Kind::Fair)],
-            JoinedWriters => vec![name("book", Kind::Rw)],
-            SetPermits => vec![name("berths", Kind::Permits(10))],
+            Stall | Restart | ForgedGrant | CancelledPlace => vec![name("in line", Kind::Fair)],
+            JoinedWriters | WriterBehindReaders | LongReader => vec![name("book", Kind::Rw)],
+            LostCounts => vec![name("gate", Kind::Latch)],
+            SquattedName => ["a", "b", "c", "d"].map(|text| name(text, Kind::Lock)).into(),
+            ForgottenScripts => {
+                vec![name("one", Kind::Lock), name("in line", Kind::Fair), name("book", Kind::Rw)]
+            }
+            SetPermits | PartOfMany => vec![name("berths", Kind::Permits(10))],
             Braces => vec![name("a", Kind::Permits(2)), name("{a}", Kind::Permits(2))],
             LockTurn => vec![name("a", Kind::Lock), name("lock_turn:{a}", Kind::Lock)],
             LatePart => ["a", "b", "c"].map(|text| name(text, Kind::Lock)).into(),
@@ -144,9 +208,23 @@ impl Scene {
             (NestedMaxHold, _) => {
                 ClientPlan::usual(layout, millis(600)).max_hold(Duration::from_secs(1))
             }
+            (LongReader, 0) => ClientPlan::usual(layout, millis(600)),
+            (CancelledPlace | HandedToNobody, _) => {
+                ClientPlan::usual(layout, Duration::from_secs(16)).claim(Duration::from_secs(4))
+            }
+            (MisledHolder | LostReleases, _) => ClientPlan::usual(layout, Duration::from_secs(6)),
+            (LateHandOff, _) => {
+                let (max_consecutive, max_time) = (256, Duration::from_secs(10));
+                let client = usual();
+                let config = client.config.hand_off(HandOff { max_consecutive, max_time });
+                ClientPlan { config, ..client }
+            }
             (Crowd, _) => usual().max_waiters(3),
             (ForgedGrant, _) => {
                 ClientPlan::usual(layout, Duration::from_secs(8)).claim(Duration::from_secs(4))
+            }
+            (Restart, _) => {
+                ClientPlan::usual(layout, Duration::from_secs(30)).claim(Duration::from_secs(4))
             }
             (NestedDrops, 0) => ClientPlan { way: (1_300_000, 1_301_000), ..usual() },
             _ => usual(),
@@ -172,7 +250,29 @@ impl Scene {
             }
             SilentDelete => add(2 * SECOND + rng.u64(..SECOND), What::Delete { name: 0 }),
             DeletedHandOff => add(SECOND, What::Delete { name: 0 }),
+            LostCounts => (1..10).for_each(|at| {
+                let moment = Moment::BeforeAnswer;
+                add(at * SECOND, What::Cut { client: 0, link: Which::Command, moment });
+            }),
+            LostReleases => (1..10).for_each(|at| {
+                let moment = Moment::BeforeRequest;
+                add(at * SECOND, What::Cut { client: 0, link: Which::Command, moment });
+            }),
+            TakenAway => add(2_400 * MILLI, What::Delete { name: 0 }),
+            SquattedName => add(500 * MILLI, What::Squat { name: 0 }),
+            ForgottenScripts => (1..16).for_each(|at| add(at * 500 * MILLI, What::ForgetScripts)),
+            MisledHolder => {
+                add(2 * SECOND, What::Mislead { client: 0, long: 1_500 * MILLI });
+                for link in [Which::Command, Which::Subscriber] {
+                    add(2 * SECOND + 1, What::Cut { client: 0, link, moment: Moment::Now });
+                }
+            }
+            LateHandOff => add(500 * MILLI, What::Stall { long: 2_100 * MILLI }),
             Stall => add(SECOND + rng.u64(..SECOND), What::Stall { long: 1_050 * MILLI }),
+            Restart => {
+                let long = rng.u64(SECOND..6 * SECOND);
+                add(SECOND + rng.u64(..SECOND), What::Restart { keeps: true, long });
+            }
             // The waiter has given two signs of life by then: its first, and one when it could hear.
             ForgedGrant => add(1_500 * MILLI, What::Forge { name: 0, form: 4, beat: 1 }),
             Braces => (1..8).for_each(|at| {

@@ -104,8 +104,12 @@ impl Station {
 
     /// The counter of the tokens: a time of its clock in microseconds, or a little more.
     pub fn counter(&mut self) -> u64 {
-        let answer = self.execute(&["GET", keyspace::COUNTER]);
-        text(&answer).and_then(|number| number.parse().ok()).unwrap_or(0)
+        self.number(&["GET", keyspace::COUNTER])
+    }
+
+    /// The number that a reply is, and 0 if it is none.
+    pub fn number(&mut self, words: &[&str]) -> u64 {
+        text(&self.execute(words)).and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
     /// The words of a reply that is a list.

@@ -89,7 +89,9 @@ impl Watch {
     /// All have gone and every lease is over: nothing may be left but what is meant to stay.
     pub fn nothing_left(&self, station: &mut Station, berths: &[Berth]) {
         let time = station.time();
-        for entry in station.server.dump(time) {
+        let all = station.server.dump(time);
+        let dead = keyspace::dead_places(&all, time);
+        for entry in all {
             let key = String::from_utf8_lossy(&entry.key).into_owned();
             // Redisson's leases of permits are looked at by the next who asks.
             let counts = key == keyspace::COUNTER
@@ -99,6 +101,7 @@ impl Watch {
                 board::wrong("a key without a TTL is left", format!("{key}: {:?}", entry.content));
             } else if !counts
                 && !remembers(&key)
+                && !dead.contains(&key)
                 && !is_over(&key, &entry.content, time)
                 && entry.pttl >= 0
             {

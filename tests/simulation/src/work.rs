@@ -17,7 +17,7 @@ use crate::held::{Handle, Held};
 use crate::plan::{Kind, Name, millis, nanos};
 
 /// So many readers there never are.
-const ALL: u64 = 1 << 20;
+pub const ALL: u64 = 1 << 20;
 
 /// What the world tells a process to do.
 #[derive(Debug, Clone, Copy)]

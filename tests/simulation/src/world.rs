@@ -13,6 +13,7 @@ use crate::chaos;
 use crate::clock::{self, MILLI, SECOND};
 use crate::desk::{Desk, client_id};
 use crate::frames;
+use crate::ghosts::{self, Ghosts};
 use crate::keyspace;
 use crate::net::{Arrival, Net};
 use crate::plan::{Plan, What};
@@ -68,12 +69,16 @@ pub struct World {
     pub net: Net,
     pub stations: Vec<Station>,
     pub primary: usize,
-    /// Until when new connections still reach the station before.
+    /// The station that was the primary before, and until when new connections still reach it.
+    pub before: usize,
     pub lag_until: u64,
+    /// The connections that this client makes lead to this station, until then.
+    pub misled: Option<(usize, usize, u64)>,
     pub snapshots: BTreeMap<usize, Snapshot>,
     pub version: Version,
     dirty: BTreeSet<usize>,
     watch: Watch,
+    ghosts: Ghosts,
     /// How far the counter of the tokens has ever been.
     pub drawn: u64,
 }
@@ -93,11 +98,14 @@ impl World {
             berths: Vec::new(),
             stations: vec![Station::new(version)],
             primary: 0,
+            before: 0,
             lag_until: 0,
+            misled: None,
             snapshots: BTreeMap::new(),
             version,
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
+            ghosts: Ghosts::new(Arc::clone(&plan)),
             drawn: 0,
             plan,
         };
@@ -209,6 +217,9 @@ impl World {
             Event::Tick => self.tick(),
             Event::Look => {
                 self.watch.look(&mut self.stations[self.primary]);
+                if clock::now().is_multiple_of(ghosts::LOOK) {
+                    self.ghosts.look(&mut self.stations[self.primary]);
+                }
                 self.at(clock::now() + LOOK, Event::Look);
             }
         }
@@ -278,13 +289,22 @@ impl World {
             }
             berth.process.step(|| board::with(|board| board.look(process)));
             for dialled in berth.dialling.take() {
-                let lags = clock::now() < self.lag_until && self.primary > 0;
-                let station = if lags { self.primary - 1 } else { self.primary };
+                let station = self.reached_by(process);
                 self.net.dial(process, station, dialled);
             }
             self.net.collect(process);
             self.schedule();
             self.look_up();
+        }
+    }
+
+    /// The station that a new connection of this process leads to.
+    fn reached_by(&self, process: usize) -> usize {
+        let now = clock::now();
+        match self.misled {
+            Some((client, station, until)) if client == process && now < until => station,
+            _ if now < self.lag_until => self.before,
+            _ => self.primary,
         }
     }
 
@@ -394,6 +414,7 @@ impl World {
                     let present = !self.fields_of(seat, name).is_empty();
                     board::with(|board| board.present(unlock, present));
                 }
+                Question::Counted { seat, name, holds } => self.watch_counted(seat, name, holds),
                 Question::Unchanged { seat, name, caller } => {
                     self.watch_unchanged(seat, name, &caller)
                 }
@@ -413,10 +434,31 @@ impl World {
         holders.into_iter().filter(|field| field.contains(&client)).collect()
     }
 
+    /// As `fields_of`, of those who wait.
+    fn places_of(&mut self, seat: u64, name: usize) -> Vec<String> {
+        let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
+        let client = client_id(seat);
+        let waiters = keyspace::waiters(self.station(), layout, &name);
+        waiters.into_iter().filter(|field| field.contains(&client)).collect()
+    }
+
+    fn watch_counted(&mut self, seat: u64, name: usize, holds: u64) {
+        let key = keyspace::key(self.plan.layout, &self.plan.names[name]);
+        for field in self.fields_of(seat, name) {
+            let counted = self.station().number(&["HGET", &key, &field]);
+            if counted != holds {
+                let what = format!("{counted} of {holds} in name {name}");
+                board::wrong("Redis counts other holds than there are", what);
+            }
+        }
+    }
+
     fn watch_unchanged(&mut self, seat: u64, name: usize, caller: &str) {
         let lease = self.plan.longest(|client| client.watchdog);
         let since = clock::now().saturating_sub(lease);
-        if board::with(|board| board.uses(seat, name, since)) {
+        // What an earlier caller of this client had asked for, and heard no answer to, may have run since.
+        let earlier = since.saturating_sub(5 * SECOND);
+        if board::with(|b| b.uses(seat, name, since) || b.is_unsure(seat, name, earlier)) {
             return;
         }
         let fields = self.fields_of(seat, name);
@@ -433,7 +475,8 @@ impl World {
             return;
         }
         for name in 0..self.plan.names.len() {
-            let fields = self.fields_of(seat, name);
+            let mut fields = self.fields_of(seat, name);
+            fields.extend(self.places_of(seat, name));
             if !fields.is_empty() {
                 let what =
                     format!("p{process}: {} fields of name {name}: {:?}", fields.len(), fields[0]);

@@ -39,6 +39,15 @@ pub fn least_over_greatest(shares: &[u64]) -> f64 {
     }
 }
 
+/// The least share over the mean.
+pub fn least_over_mean(shares: &[u64]) -> f64 {
+    let sum: u64 = shares.iter().sum();
+    match shares.iter().min() {
+        Some(&least) if sum > 0 => least as f64 * shares.len() as f64 / sum as f64,
+        _ => 0.0,
+    }
+}
+
 /// The value below which `part` (0 to 1) of the values lie.
 pub fn quantile(values: &mut [f64], part: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
@@ -87,6 +96,12 @@ mod tests {
     fn the_least_share_is_compared_with_the_greatest() {
         assert_eq!(least_over_greatest(&[8, 10, 9]), 0.8);
         assert_eq!(least_over_greatest(&[]), 0.0);
+    }
+
+    #[test]
+    fn the_least_share_is_compared_with_the_mean() {
+        assert_eq!(least_over_mean(&[5, 10, 15]), 0.5);
+        assert_eq!(least_over_mean(&[]), 0.0);
     }
 
     #[test]

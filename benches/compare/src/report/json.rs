@@ -14,7 +14,7 @@ const PARTS: [f64; 11] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9
 pub fn document(machine: &Machine, outcomes: &[Outcome]) -> Value {
     json!({
         "machine": machine,
-        "units": "seconds, bytes, or plain numbers; ratios are parklock's value over this one",
+        "units": "seconds, bytes, or plain numbers",
         "workloads": outcomes.iter().map(workload).collect::<Vec<_>>(),
     })
 }
@@ -27,13 +27,14 @@ fn workload(outcome: &Outcome) -> Value {
         "about": card.about,
         "target": card.target,
         "rounds": outcome.rounds,
+        "ratios_are": card.ratio.to_string(),
         "variants": outcome.rows.iter().map(|row| variant(outcome, row)).collect::<Vec<_>>(),
     })
 }
 
 /// A lock that did not exclude has its trouble and no figure.
 fn variant(outcome: &Outcome, row: &Row) -> Value {
-    let mut entry = json!({ "name": row.variant.name(), "trouble": row.trouble });
+    let mut entry = json!({ "name": row.variant.to_string(), "trouble": row.trouble });
     if !row.is_broken() {
         let quantities = &row.quantities();
         entry["medians"] = by_name(quantities, |quantity| json!(row.median(quantity)));
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn every_round_and_the_ratio_are_there() {
         let outcome =
-            outcome(&[(Variant::Parklock, &[30.0, 300.0]), (Variant::Rlock, &[10.0, 100.0])]);
+            outcome(&[(Variant::PARKLOCK, &[30.0, 300.0]), (Variant::RLOCK, &[10.0, 100.0])]);
         let all = document(&Machine::new(), &[outcome]);
         let peer = &all["workloads"][0]["variants"][1];
         assert_eq!(peer["by_round"]["pairs_per_second"], json!([10.0, 100.0]));
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_violation_leaves_no_figure() {
-        let mut outcome = outcome(&[(Variant::Rlock, &[10.0])]);
+        let mut outcome = outcome(&[(Variant::RLOCK, &[10.0])]);
         outcome.rows[0].push(Ok(Sample { violations: 1, ..Sample::default() }));
         let all = document(&Machine::new(), &[outcome]);
         assert_eq!(all["workloads"][0]["variants"][0].get("medians"), None);

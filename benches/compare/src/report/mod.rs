@@ -1,6 +1,7 @@
 //! What is written at the end: a table to read, JSON to keep, plots to look at.
 
 mod axis;
+mod growth;
 mod json;
 mod plots;
 mod svg;
@@ -22,7 +23,7 @@ pub fn write(folder: &Path, machine: &Machine, outcomes: &[Outcome]) -> Result<(
     fs::write(folder.join("report.md"), table)?;
     let json = serde_json::to_string_pretty(&json::document(machine, outcomes))?;
     fs::write(folder.join("report.json"), json)?;
-    for (name, plot) in outcomes.iter().flat_map(plots::of) {
+    for (name, plot) in outcomes.iter().flat_map(plots::of).chain(growth::of(outcomes)) {
         fs::write(folder.join(name), plot)?;
     }
     eprintln!("written to {}", folder.display());

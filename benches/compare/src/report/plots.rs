@@ -1,10 +1,10 @@
-//! The plots of a workload: throughput, waits, shares, commands.
+//! The plots of a workload: throughput, waits, shares, commands; what waiting costs.
 
 use super::axis::{Decades, nines};
 use super::svg::{Anchor, Svg};
 use crate::measure::Quantity;
 use crate::outcome::{Outcome, Row};
-use crate::variants::Variant;
+use crate::variants::{Kind, Library, Variant};
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 150.0;
@@ -30,27 +30,34 @@ const LABELS: [(f64, &str); 6] = [
 
 /// The plots that the workload has figures for, by file name.
 pub fn of(outcome: &Outcome) -> Vec<(String, String)> {
-    let name = outcome.card.name;
+    let name = &outcome.card.name;
     let plots = [
         ("throughput", bars(outcome, Quantity::PairsPerSecond)),
         ("waits", waits(outcome)),
         ("shares", shares(outcome)),
         ("commands", bars(outcome, Quantity::CommandsPerPair)),
+        ("requests", bars(outcome, Quantity::Requests)),
+        ("server", bars(outcome, Quantity::ServerCore)),
     ];
     let drawn = plots.into_iter().filter_map(|(kind, plot)| Some((kind, plot?)));
     drawn.map(|(kind, plot)| (format!("{name}-{kind}.svg"), plot)).collect()
 }
 
-fn color(variant: Variant) -> &'static str {
-    match variant {
-        Variant::Parklock => "#d1495b",
-        Variant::ParklockFair => "#e29578",
-        Variant::Floor => "#8d99ae",
-        Variant::Rlock => "#00798c",
-        Variant::Rslock => "#edae49",
-        Variant::AsyncRedisLock => "#66a182",
-        Variant::Redisson => "#2e4057",
-        Variant::RedissonFair => "#7a6c9d",
+pub fn color(variant: Variant) -> &'static str {
+    match (variant.library, variant.kind) {
+        (Library::Parklock, Kind::Lock) => "#d1495b",
+        (Library::Parklock, Kind::Fair) => "#e29578",
+        (Library::Parklock, Kind::Read) => "#c77dff",
+        (Library::Parklock, Kind::Write) => "#5a189a",
+        (Library::Parklock, Kind::Permits(1)) => "#ff9f1c",
+        (Library::Parklock, Kind::Permits(_)) => "#2ec4b6",
+        (Library::Floor, _) => "#8d99ae",
+        (Library::Line, _) => "#6c757d",
+        (Library::Rlock, _) => "#00798c",
+        (Library::Rslock, _) => "#edae49",
+        (Library::AsyncRedisLock, _) => "#66a182",
+        (Library::Redisson, Kind::Lock) => "#2e4057",
+        (Library::Redisson, _) => "#7a6c9d",
     }
 }
 
@@ -82,7 +89,7 @@ fn bars(outcome: &Outcome, quantity: Quantity) -> Option<String> {
     for (line, (variant, value)) in values.into_iter().enumerate() {
         let y = TOP + line as f64 * (BAR + GAP);
         let width = span * axis.place(value);
-        svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, variant.name());
+        svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, &variant.to_string());
         svg.rect((LEFT, y), (width, BAR), color(variant));
         svg.text(LEFT + width + 6.0, y + 15.0, Anchor::Start, 12.0, &quantity.show(value));
     }
@@ -142,7 +149,7 @@ fn shares(outcome: &Outcome) -> Option<String> {
     let mut svg = titled(outcome, "share of each process", rows.len());
     for (line, row) in rows.into_iter().enumerate() {
         let y = TOP + line as f64 * (BAR + GAP);
-        svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, row.variant.name());
+        svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, &row.variant.to_string());
         segments(&mut svg, y, row);
     }
     Some(svg.finish())
@@ -173,8 +180,8 @@ mod tests {
     #[test]
     fn every_plot_is_well_formed() {
         let outcome = outcome(&[
-            (Variant::Parklock, &[400_000.0, 410_000.0]),
-            (Variant::Redisson, &[4_000.0, 3_900.0]),
+            (Variant::PARKLOCK, &[400_000.0, 410_000.0]),
+            (Variant::REDISSON, &[4_000.0, 3_900.0]),
         ]);
         let plots = of(&outcome);
         let names: Vec<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
@@ -188,6 +195,6 @@ mod tests {
 
     #[test]
     fn a_workload_without_figures_has_no_plots() {
-        assert!(of(&outcome(&[(Variant::Parklock, &[])])).is_empty());
+        assert!(of(&outcome(&[(Variant::PARKLOCK, &[])])).is_empty());
     }
 }

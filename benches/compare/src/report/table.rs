@@ -10,7 +10,7 @@ pub fn document(machine: &Machine, outcomes: &[Outcome]) -> String {
     let facts: Vec<String> =
         machine.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let mut text = format!("{}\n\n", facts.join(" · "));
-    text += "Medians of the rounds. In brackets: parklock's value over this one, the median of the rounds' ratios.\n";
+    text += "Medians of the rounds. In brackets: a ratio, the median of the rounds' ratios.\n";
     for outcome in outcomes {
         text += &section(outcome);
     }
@@ -21,7 +21,7 @@ fn section(outcome: &Outcome) -> String {
     let card = &outcome.card;
     let mut text =
         format!("\n## {} {}\n\n{}; rounds: {}.\n", card.id, card.name, card.about, outcome.rounds);
-    text += &format!("Target: {}.\n\n", card.target);
+    text += &format!("Target: {}. In brackets: {}.\n\n", card.target, card.ratio);
     let mut head = vec!["variant".to_owned()];
     head.extend(card.quantities.iter().map(|quantity| quantity.title().to_owned()));
     let mut lines = vec![head];
@@ -36,6 +36,9 @@ fn notes(rows: &[Row]) -> String {
     for row in rows {
         if let Some(trouble) = &row.trouble {
             text += &format!("- {}: {trouble}\n", row.variant);
+        }
+        if let Some(failed @ 1.0..) = row.median(Quantity::Errors) {
+            text += &format!("- {}: {failed} calls ended with an error\n", row.variant);
         }
         if let Some(tasks @ 1.0..) = row.median(Quantity::Unfinished) {
             text += &format!("- {}: {tasks} tasks were never served\n", row.variant);
@@ -100,7 +103,7 @@ mod tests {
     #[test]
     fn a_peer_stands_with_its_ratio() {
         let outcome =
-            outcome(&[(Variant::Parklock, &[3000.0, 3000.0]), (Variant::Rlock, &[1000.0, 1000.0])]);
+            outcome(&[(Variant::PARKLOCK, &[3000.0, 3000.0]), (Variant::RLOCK, &[1000.0, 1000.0])]);
         let text = document(&Machine::new(), &[outcome]);
         assert!(text.contains("| parklock |      3 k |"), "{text}");
         assert!(text.contains("| rlock    | 1 k (×3) |"), "{text}");
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_violation_stands_alone() {
-        let mut outcome = outcome(&[(Variant::Rslock, &[1000.0])]);
+        let mut outcome = outcome(&[(Variant::RSLOCK, &[1000.0])]);
         outcome.rows[0].push(Ok(Sample { violations: 3, ..Sample::default() }));
         let text = document(&Machine::new(), &[outcome]);
         assert!(text.contains("- rslock: NO EXCLUSION, seen 3 times"));

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use async_redis_lock::{Lock, Locker, Options};
 
-use super::Contender;
+use super::{Contender, Kind};
 use crate::worker::protocol::Setup;
 
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl Contender for AsyncRedisLock {
         })
     }
 
-    fn handle(&self, name: &str) -> String {
+    fn handle(&self, _kind: Kind, name: &str) -> String {
         name.to_owned()
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::Kind;
 use crate::worker::protocol::Setup;
 
 /// A connected client of one library. A clone shares its connections.
@@ -16,10 +17,19 @@ pub trait Contender: Clone + Send + Sync + 'static {
 
     fn connect(setup: &Setup) -> impl Future<Output = Result<Self>> + Send;
 
-    fn handle(&self, name: &str) -> Self::Handle;
+    /// Libraries that have only the plain lock take every kind for it: nothing else is asked of them.
+    fn handle(&self, kind: Kind, name: &str) -> Self::Handle;
 
     /// Waits as the library waits, without a limit.
     fn acquire(&self, handle: &Self::Handle) -> impl Future<Output = Result<Self::Guard>> + Send;
+
+    /// Takes all that there is, so that nobody else gets in: to write instead of to read, every permit.
+    fn acquire_whole(
+        &self,
+        handle: &Self::Handle,
+    ) -> impl Future<Output = Result<Self::Guard>> + Send {
+        self.acquire(handle)
+    }
 
     /// Gives the lock back, and returns when the server has said so.
     fn release(&self, guard: Self::Guard) -> impl Future<Output = Result<()>> + Send;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Cmd, cmd};
+use redis::{Client, Cmd};
 
-use super::Contender;
 use super::contender::FIXED_LEASE;
+use super::scripts::{call, load};
+use super::{Contender, Kind};
 use crate::worker::protocol::Setup;
 
 /// Takes the lock if it is free or ours. KEYS: lock. ARGV: lease in ms, owner. Reply: 1 taken, 0 busy.
@@ -68,12 +69,12 @@ impl Contender for Floor {
         })
     }
 
-    fn handle(&self, name: &str) -> Arc<Requests> {
+    fn handle(&self, _kind: Kind, name: &str) -> Arc<Requests> {
         let key = format!("lock:{{{name}}}");
         let owner = format!("{:032x}:{name}", fastrand::u128(..));
-        let mut acquire = script(&self.acquire, &key);
+        let mut acquire = call(&self.acquire, &[&key]);
         acquire.arg(FIXED_LEASE.as_millis() as u64).arg(&owner);
-        let mut release = script(&self.release, &key);
+        let mut release = call(&self.release, &[&key]);
         release.arg(format!("lock_channel:{{{name}}}")).arg(&owner);
         Arc::new(Requests { acquire, release })
     }
@@ -88,17 +89,4 @@ impl Contender for Floor {
         let _ours: i64 = held.release.query_async(&mut connection).await?;
         Ok(())
     }
-}
-
-async fn load(connection: &mut MultiplexedConnection, source: &str) -> Result<Arc<str>> {
-    let mut load = cmd("SCRIPT");
-    load.arg("LOAD").arg(source);
-    let hash: String = load.query_async(connection).await?;
-    Ok(hash.into())
-}
-
-fn script(hash: &str, key: &str) -> Cmd {
-    let mut call = cmd("EVALSHA");
-    call.arg(hash).arg(1).arg(key);
-    call
 }

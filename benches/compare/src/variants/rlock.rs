@@ -6,7 +6,7 @@ use anyhow::Result;
 use rlock::async_lock::{RLock, RLockGuard};
 use rlock::{AcquireOptions, LeaseState};
 
-use super::Contender;
+use super::{Contender, Kind};
 use crate::worker::protocol::Setup;
 
 #[derive(Clone)]
@@ -23,7 +23,7 @@ impl Contender for Rlock {
         Ok(Self { client: RLock::new(setup.url.as_str()).await?, options: options(setup.lease())? })
     }
 
-    fn handle(&self, name: &str) -> String {
+    fn handle(&self, _kind: Kind, name: &str) -> String {
         name.to_owned()
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rslock::{LockGuard, LockManager};
 
-use super::Contender;
 use super::contender::FIXED_LEASE;
+use super::{Contender, Kind};
 use crate::worker::protocol::Setup;
 
 #[derive(Clone)]
@@ -26,7 +26,7 @@ impl Contender for Rslock {
         })
     }
 
-    fn handle(&self, name: &str) -> String {
+    fn handle(&self, _kind: Kind, name: &str) -> String {
         name.to_owned()
     }
 

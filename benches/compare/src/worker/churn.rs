@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::Wire;
 use super::protocol::{Churn, Reply, name};
-use crate::variants::Contender;
+use crate::variants::{Contender, Kind};
 
 /// Names in work at the same time.
 const LANES: usize = 256;
@@ -82,13 +82,13 @@ impl<C: Contender> Pair<C> {
     }
 
     async fn alone(&self, name: &str) -> Result<()> {
-        let guard = self.one.acquire(&self.one.handle(name)).await?;
+        let guard = self.one.acquire(&self.one.handle(Kind::Lock, name)).await?;
         self.one.release(guard).await
     }
 
     async fn contend(&self, waiter: &C, name: &str) -> Result<()> {
-        let held = self.one.acquire(&self.one.handle(name)).await?;
-        let handle = waiter.handle(name);
+        let held = self.one.acquire(&self.one.handle(Kind::Lock, name)).await?;
+        let handle = waiter.handle(Kind::Lock, name);
         let mut waiting = std::pin::pin!(waiter.acquire(&handle));
         if let Ok(too_early) = timeout(KEPT, waiting.as_mut()).await {
             self.violations.fetch_add(1, Relaxed);
@@ -101,8 +101,9 @@ impl<C: Contender> Pair<C> {
     }
 
     async fn give_up(&self, waiter: &C, name: &str) -> Result<()> {
-        let held = self.one.acquire(&self.one.handle(name)).await?;
-        if let Ok(too_early) = timeout(KEPT, waiter.acquire(&waiter.handle(name))).await {
+        let held = self.one.acquire(&self.one.handle(Kind::Lock, name)).await?;
+        if let Ok(too_early) = timeout(KEPT, waiter.acquire(&waiter.handle(Kind::Lock, name))).await
+        {
             self.violations.fetch_add(1, Relaxed);
             waiter.release(too_early?).await?;
         }

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tokio::task::JoinSet;
 
 use super::Wire;
-use super::protocol::{Hold, Reply, name};
-use crate::variants::Contender;
+use super::protocol::{Hold, Order, Reply, name};
+use crate::measure::clock::now_ns;
+use crate::variants::{Contender, Kind};
 
 /// Tasks that lock at the same time.
 const LANES: usize = 64;
@@ -17,21 +18,31 @@ pub async fn run<C: Contender>(job: Hold, wire: &mut Wire) -> Result<()> {
     let client = C::connect(&job.setup).await?;
     wire.ready().await?;
     wire.go().await?;
-    let held = take_all(&client, job.names).await?;
+    let held = take_all(&client, &job).await?;
     wire.say(&Reply::Held).await?;
-    wire.stop().await?;
-    let valid = held.iter().filter(|guard| C::is_valid(guard)).count();
-    wire.say(&Reply::Stopped { valid }).await
+    match wire.next().await? {
+        Some(Order::Unlock) => {
+            let called_ns = now_ns();
+            let errors = give_all(&client, held).await?;
+            wire.say(&Reply::Unlocked { called_ns, errors }).await
+        }
+        Some(Order::Stop) | None => {
+            let valid = held.iter().filter(|guard| C::is_valid(guard)).count();
+            wire.say(&Reply::Stopped { valid }).await
+        }
+        Some(other) => bail!("{other:?} to who holds"),
+    }
 }
 
 /// What is held lies in one place of the right size, so that the memory taken for it is no other's.
-async fn take_all<C: Contender>(client: &C, names: usize) -> Result<Vec<C::Guard>> {
+async fn take_all<C: Contender>(client: &C, job: &Hold) -> Result<Vec<C::Guard>> {
+    let (kind, names) = (job.setup.kind, job.names);
     let next = Arc::new(AtomicUsize::new(0));
     let all = Arc::new(Mutex::new(Vec::with_capacity(names)));
     let mut lanes = JoinSet::new();
     for _ in 0..LANES.min(names) {
         let (client, next, all) = (client.clone(), next.clone(), all.clone());
-        lanes.spawn(async move { take_some(&client, &next, names, &all).await });
+        lanes.spawn(async move { take_some(&client, kind, &next, names, &all).await });
     }
     while let Some(lane) = lanes.join_next().await {
         lane??;
@@ -40,8 +51,35 @@ async fn take_all<C: Contender>(client: &C, names: usize) -> Result<Vec<C::Guard
     Ok(held)
 }
 
+/// Gives everything back, so many at the same time as were taken at the same time; tells how often that ended with an
+/// error: a server that is full of the waiters' work may have let a lock run out.
+async fn give_all<C: Contender>(client: &C, held: Vec<C::Guard>) -> Result<usize> {
+    let held = Arc::new(Mutex::new(held));
+    let mut lanes = JoinSet::new();
+    for _ in 0..LANES {
+        let (client, held) = (client.clone(), held.clone());
+        lanes.spawn(async move {
+            let mut errors = 0;
+            while let Some(guard) = last_of(&held) {
+                errors += usize::from(client.release(guard).await.is_err());
+            }
+            errors
+        });
+    }
+    let mut errors = 0;
+    while let Some(lane) = lanes.join_next().await {
+        errors += lane?;
+    }
+    Ok(errors)
+}
+
+fn last_of<T>(all: &Mutex<Vec<T>>) -> Option<T> {
+    all.lock().expect("no lane panicked").pop()
+}
+
 async fn take_some<C: Contender>(
     client: &C,
+    kind: Kind,
     next: &AtomicUsize,
     names: usize,
     all: &Mutex<Vec<C::Guard>>,
@@ -51,7 +89,7 @@ async fn take_some<C: Contender>(
         if number >= names {
             return Ok(());
         }
-        let guard = client.acquire(&client.handle(&name(number))).await?;
+        let guard = client.acquire_whole(&client.handle(kind, &name(number))).await?;
         all.lock().expect("no lane panicked").push(guard);
     }
 }

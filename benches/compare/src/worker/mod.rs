@@ -1,11 +1,12 @@
 //! The worker half: a process that does one library's work at the word of the main process.
 
 mod churn;
+mod herd;
 mod hold;
-mod park;
 pub mod process;
 pub mod protocol;
 mod relay;
+mod room;
 pub mod section;
 mod turns;
 
@@ -16,21 +17,23 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin, Stdout}
 
 use crate::variants::async_redis_lock::AsyncRedisLock;
 use crate::variants::floor::Floor;
+use crate::variants::line::Line;
 use crate::variants::parklock::Parklock;
 use crate::variants::rlock::Rlock;
 use crate::variants::rslock::Rslock;
-use crate::variants::{Contender, Variant};
+use crate::variants::{Contender, Library, Variant};
 use protocol::{Order, Reply};
 
 /// Serves jobs for `variant` until the main process closes its end.
 pub async fn serve(variant: Variant) -> Result<()> {
-    match variant {
-        Variant::Parklock | Variant::ParklockFair => jobs::<Parklock>().await,
-        Variant::Floor => jobs::<Floor>().await,
-        Variant::Rlock => jobs::<Rlock>().await,
-        Variant::Rslock => jobs::<Rslock>().await,
-        Variant::AsyncRedisLock => jobs::<AsyncRedisLock>().await,
-        Variant::Redisson | Variant::RedissonFair => bail!("{variant} is played on the JVM"),
+    match variant.library {
+        Library::Parklock => jobs::<Parklock>().await,
+        Library::Floor => jobs::<Floor>().await,
+        Library::Line => jobs::<Line>().await,
+        Library::Rlock => jobs::<Rlock>().await,
+        Library::Rslock => jobs::<Rslock>().await,
+        Library::AsyncRedisLock => jobs::<AsyncRedisLock>().await,
+        Library::Redisson => bail!("{variant} is played on the JVM"),
     }
 }
 
@@ -51,7 +54,7 @@ async fn job<C: Contender>(order: Order, wire: &mut Wire) -> Result<()> {
     match order {
         Order::Turns(job) => turns::run::<C>(job, wire).await,
         Order::Relay(job) => relay::run::<C>(job, wire).await,
-        Order::Park(job) => park::run::<C>(job, wire).await,
+        Order::Herd(job) => herd::run::<C>(job, wire).await,
         Order::Hold(job) => hold::run::<C>(job, wire).await,
         Order::Churn(job) => churn::run::<C>(job, wire).await,
         other => bail!("{other:?} without a job"),

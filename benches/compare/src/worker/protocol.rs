@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Waits;
+use crate::variants::Kind;
 
 /// An order to a worker. The first five prepare a job and are answered by `Ready`; the others move it on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -14,12 +15,16 @@ use crate::measure::Waits;
 pub enum Order {
     Turns(Turns),
     Relay(Relay),
-    Park(Park),
+    Herd(Herd),
     Hold(Hold),
     Churn(Churn),
     Go,
     Lock,
     Unlock,
+    /// A herd has so long to get through.
+    Finish {
+        limit_ms: u64,
+    },
     Stop,
 }
 
@@ -29,8 +34,8 @@ pub struct Setup {
     pub url: String,
     /// The lease that a watchdog keeps up; the library's default if absent.
     pub lease_ms: Option<u64>,
-    /// The library's fair lock, if it has one.
-    pub fair: bool,
+    /// Which of the library's locks.
+    pub kind: Kind,
     /// parklock only: how long it stays subscribed to a name that nobody uses; its default if absent.
     pub linger_ms: Option<u64>,
 }
@@ -50,6 +55,8 @@ pub struct Turns {
     pub warm_ms: u64,
     pub timed_ms: u64,
     pub check: Check,
+    /// Each task is a client of its own, with its own connections.
+    pub own_clients: bool,
 }
 
 /// How a turn proves that nobody else has one.
@@ -71,15 +78,19 @@ pub struct Relay {
     pub name: String,
 }
 
-/// So many tasks wait for so many names that somebody else holds.
+/// Callers of one client that wait for what somebody else holds. From `Go` on they ask, in their order; `Finish` is said
+/// when the holder lets go, and is answered by `Through`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Park {
+pub struct Herd {
     pub setup: Setup,
-    pub tasks: usize,
+    /// Asked for in turn: the first caller wants the first kind.
+    pub kinds: Vec<Kind>,
+    pub callers: usize,
+    /// Each caller takes the next of so many names.
     pub names: usize,
 }
 
-/// Locks names and keeps them.
+/// Takes all that there is of so many names, and keeps it until `Unlock` or the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hold {
     pub setup: Setup,
@@ -107,9 +118,11 @@ pub enum Reply {
     Locked {
         at_ns: u64,
     },
-    /// `called_ns`: when the unlock was called.
+    /// `called_ns`: when the unlock was called; `errors`: how many of many unlocks ended with one.
     Unlocked {
         called_ns: u64,
+        #[serde(default)]
+        errors: usize,
     },
     Parked,
     Held,
@@ -117,6 +130,7 @@ pub enum Reply {
     Marked {
         violations: u64,
     },
+    Through(Through),
     /// How many of the locks the client still believed in when it was told to stop.
     Stopped {
         valid: usize,
@@ -137,7 +151,29 @@ pub struct Turned {
     pub lost: u64,
     /// Tasks that did not get the lock long after the time was over.
     pub unfinished: u64,
+    /// Calls that ended with an error, and the first of these errors. The Java program gives up at the first one.
+    #[serde(default)]
+    pub errors: u64,
+    #[serde(default)]
+    pub first_error: Option<String>,
     pub waits: Waits,
+}
+
+/// What became of a herd.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Through {
+    /// Callers that had their turn and gave it back.
+    pub served: usize,
+    /// Callers that got an error instead, and the first of these errors.
+    pub failed: usize,
+    pub error: Option<String>,
+    /// When the first came in, and when the last had given back; 0 if nobody did.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Callers that were let in after one who had asked later.
+    pub overtaken: usize,
+    /// Times that more were inside than there is room for.
+    pub overfull: u64,
 }
 
 /// The name of the `i`th lock of a job that makes up its own names.

@@ -9,7 +9,7 @@ use crate::variants::Contender;
 
 pub async fn run<C: Contender>(job: Relay, wire: &mut Wire) -> Result<()> {
     let client = C::connect(&job.setup).await?;
-    let handle = client.handle(&job.name);
+    let handle = client.handle(job.setup.kind, &job.name);
     let mut held = None;
     wire.ready().await?;
     loop {
@@ -22,7 +22,7 @@ pub async fn run<C: Contender>(job: Relay, wire: &mut Wire) -> Result<()> {
                 let guard = held.take().context("told to unlock what is not held")?;
                 let called_ns = now_ns();
                 client.release(guard).await?;
-                wire.say(&Reply::Unlocked { called_ns }).await?;
+                wire.say(&Reply::Unlocked { called_ns, errors: 0 }).await?;
             }
             Some(Order::Stop) | None => break,
             Some(other) => bail!("{other:?} in a relay"),

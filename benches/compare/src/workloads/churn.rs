@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::time::sleep;
 
-use super::{Card, Run, Workload};
+use super::{Card, Ratio, Run, Workload};
 use crate::measure::Quantity::{
     ChannelsLeft, KeysLeft, MemoryAtEnd, MemoryAtTenth, MemoryGrowth, MemoryLateGrowth, MemoryPeak,
     PairsPerSecond,
@@ -45,7 +45,7 @@ impl Workload for Churn {
     fn card(&self) -> Card {
         Card {
             id: "W8",
-            name: "churn",
+            name: "churn".to_owned(),
             about: format!(
                 "{} distinct names, half of them contended, one in ten given up while waiting",
                 self.names
@@ -62,11 +62,12 @@ impl Workload for Churn {
                 PairsPerSecond,
             ],
             rounds: 1,
+            ratio: Ratio::OursOverThis,
             left_out: &[
-                (Variant::ParklockFair, "the plain lock's memory is the measure"),
-                (Variant::Floor, "it cannot wait"),
-                (Variant::Redisson, "a JVM's memory follows its own rules"),
-                (Variant::RedissonFair, "a JVM's memory follows its own rules"),
+                (Variant::PARKLOCK_FAIR, "the plain lock's memory is the measure"),
+                (Variant::FLOOR, "it cannot wait"),
+                (Variant::REDISSON, "a JVM's memory follows its own rules"),
+                (Variant::REDISSON_FAIR, "a JVM's memory follows its own rules"),
             ],
         }
     }

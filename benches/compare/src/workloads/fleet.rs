@@ -1,7 +1,7 @@
 //! W4: several processes want one name. How much they get done together, and who gets how much of it.
 
 use super::turns::{self, Shape};
-use super::{Card, Run, Workload};
+use super::{Card, Ratio, Run, Workload};
 use crate::measure::Quantity::{
     CommandsPerPair, Jain, LeastOverGreatest, PairsPerSecond, WaitMax, WaitMean, WaitP50, WaitP99,
 };
@@ -17,19 +17,20 @@ pub struct Fleet {
 impl Fleet {
     /// `far`: the first process reaches the server over a way that takes 2 ms longer.
     pub fn new(plan: &Plan, far: bool) -> Self {
-        let shape =
-            Shape { processes: plan.processes, tasks: plan.tasks_each, contended: true, far };
-        Self { shape }
+        let processes = plan.processes;
+        let tasks = processes * plan.tasks_each;
+        Self { shape: Shape { processes, tasks, contended: true, far, ..Shape::ALONE } }
     }
 }
 
 impl Workload for Fleet {
     fn card(&self) -> Card {
         let Shape { processes, tasks, .. } = self.shape;
+        let tasks = tasks / processes;
         let away = if self.shape.far { ", one process 2 ms away" } else { "" };
         Card {
             id: "W4",
-            name: if self.shape.far { "fleet-far" } else { "fleet" },
+            name: if self.shape.far { "fleet-far" } else { "fleet" }.to_owned(),
             about: format!(
                 "{processes} processes × {tasks} tasks, one name{away} (the floor: one task)"
             ),
@@ -46,6 +47,7 @@ impl Workload for Fleet {
                 CommandsPerPair,
             ],
             rounds: 5,
+            ratio: Ratio::OursOverThis,
             left_out: &[],
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::time::sleep;
 
-use super::{Card, Run, Workload};
+use super::{Card, Ratio, Run, Workload};
 use crate::measure::Quantity::{
     BytesPerLock, ClientCore, LatenessP99, LocksLost, ScriptsPerRenewal, ServerCore,
 };
@@ -46,7 +46,7 @@ impl Workload for Held {
     fn card(&self) -> Card {
         Card {
             id: "W7",
-            name: "held",
+            name: "held".to_owned(),
             about: format!(
                 "{} locks held for {LEASES} leases of {} s",
                 self.locks,
@@ -62,12 +62,13 @@ impl Workload for Held {
                 LocksLost,
             ],
             rounds: 1,
+            ratio: Ratio::OursOverThis,
             left_out: &[
-                (Variant::ParklockFair, "each of its renewals is a call of its own"),
-                (Variant::Floor, "nothing renews its locks"),
-                (Variant::Rslock, "nothing renews its locks"),
-                (Variant::Redisson, "a thread for each owner is another measure"),
-                (Variant::RedissonFair, "a thread for each owner is another measure"),
+                (Variant::PARKLOCK_FAIR, "each of its renewals is a call of its own"),
+                (Variant::FLOOR, "nothing renews its locks"),
+                (Variant::RSLOCK, "nothing renews its locks"),
+                (Variant::REDISSON, "a thread for each owner is another measure"),
+                (Variant::REDISSON_FAIR, "a thread for each owner is another measure"),
             ],
         }
     }

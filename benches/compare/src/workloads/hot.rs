@@ -1,7 +1,7 @@
 //! W3: many tasks of one process want one name. How fast it goes from hand to hand, and how fairly.
 
 use super::turns::{self, Shape};
-use super::{Card, Run, Workload};
+use super::{Card, Ratio, Run, Workload};
 use crate::measure::Quantity::{
     CommandsPerPair, Jain, PairsPerSecond, RequestsPerPair, WaitMax, WaitMean, WaitP50, WaitP99,
 };
@@ -17,7 +17,7 @@ impl Workload for Hot {
     fn card(&self) -> Card {
         Card {
             id: "W3",
-            name: "hot",
+            name: "hot".to_owned(),
             about: format!("{} tasks of one process, one name (the floor: one task)", self.tasks),
             target: "at least 60 × the floor and the best peer; Jain 0.99; p99 wait at most 5 × the mean; \
                      at most 0.2 commands/pair",
@@ -32,6 +32,7 @@ impl Workload for Hot {
                 RequestsPerPair,
             ],
             rounds: 5,
+            ratio: Ratio::OursOverThis,
             left_out: &[],
         }
     }

@@ -1,15 +1,20 @@
-//! W1 to W8: what is done, what is reported of it, and what parklock aims at.
+//! W1 to W11: what is done, what is reported of it, and what parklock aims at.
 
 mod churn;
+mod crowd;
 mod fleet;
 mod held;
+mod herd;
 mod hot;
+mod kinds;
 mod par;
 mod parked;
 mod relay;
 mod seq;
+mod standing;
 mod turns;
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -28,6 +33,11 @@ pub type Run<'a> = Pin<Box<dyn Future<Output = Result<Sample>> + 'a>>;
 pub trait Workload {
     fn card(&self) -> Card;
 
+    /// Who plays, of those that were asked for: all of them, unless the workload knows better.
+    fn cast(&self, asked: &[Variant]) -> Vec<Variant> {
+        asked.to_vec()
+    }
+
     fn run<'a>(&'a self, stage: &'a mut Stage, variant: Variant) -> Run<'a>;
 }
 
@@ -37,14 +47,33 @@ pub struct Card {
     /// `W3`, in the words of our own plan.
     pub id: &'static str,
     /// `hot`: also the name of its plots.
-    pub name: &'static str,
+    pub name: String,
     pub about: String,
     pub target: &'static str,
     /// The columns; the first is the one that progress shows.
     pub quantities: &'static [Quantity],
     pub rounds: usize,
+    pub ratio: Ratio,
     /// Who cannot play, and why.
     pub left_out: &'static [(Variant, &'static str)],
+}
+
+/// What stands in brackets behind each value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ratio {
+    /// parklock's value over this one.
+    OursOverThis,
+    /// This value over that of one variant, the measure of the workload.
+    ThisOver(Variant),
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OursOverThis => f.write_str("parklock's value over this one"),
+            Self::ThisOver(variant) => write!(f, "this value over that of {variant}"),
+        }
+    }
 }
 
 impl Card {
@@ -57,11 +86,12 @@ impl Card {
     pub fn example() -> Self {
         Self {
             id: "W0",
-            name: "example",
+            name: "example".to_owned(),
             about: "nothing & nobody".to_owned(),
             target: "> 1",
             quantities: &[Quantity::PairsPerSecond, Quantity::CommandsPerPair],
             rounds: 2,
+            ratio: Ratio::OursOverThis,
             left_out: &[],
         }
     }
@@ -80,13 +110,19 @@ pub enum Name {
     Fleet,
     /// W5: two processes hand one name to and fro
     Relay,
-    /// W6: 10,000 tasks wait: for one name, then each for its own
+    /// W6: 10,000 and 2,000 tasks of each kind wait for one name, then 10,000 each for its own
     Parked,
     /// W7: 100,000 locks are held under the watchdog
     Held,
     /// W8: 1,000,000 distinct names
     Churn,
-    /// W1 to W8
+    /// W9: W1, W2 and W3 for every kind of lock
+    Kinds,
+    /// W10: 10 to 1,000 clients, one task each, one name
+    Crowd,
+    /// W11: 20,000 callers of one client, and then all is released
+    Herd,
+    /// W1 to W11
     All,
 }
 
@@ -104,10 +140,19 @@ impl Name {
             Self::Relay => vec![Box::new(relay::Relay)],
             Self::Parked => vec![
                 Box::new(parked::Parked::on_one_name(plan)),
+                Box::new(parked::Parked::few_on_one_name(plan)),
                 Box::new(parked::Parked::on_own_names(plan)),
             ],
             Self::Held => vec![Box::new(held::Held::new(plan))],
             Self::Churn => vec![Box::new(churn::Churn::new(plan))],
+            Self::Kinds => kinds::Scene::ALL
+                .map(|scene| Box::new(kinds::Kinds { scene, tasks: plan.tasks }) as _)
+                .into(),
+            Self::Crowd => {
+                let sizes = plan.clients.iter();
+                sizes.map(|&clients| Box::new(crowd::Crowd::new(plan, clients)) as _).collect()
+            }
+            Self::Herd => herd::Herd::all(plan).map(|herd| Box::new(herd) as _).into(),
             Self::All => Self::value_variants()
                 .iter()
                 .filter(|name| **name != Self::All)

@@ -1,10 +1,10 @@
 //! W2: many tasks of one process, each with its own name. How much a client and its server can do at once.
 
 use super::turns::{self, Shape};
-use super::{Card, Run, Workload};
+use super::{Card, Ratio, Run, Workload};
 use crate::measure::Quantity::{
-    ClientCpuPerPair, CommandsPerPair, PairsPerSecond, RequestsPerPair, ServerCpuPerPair, WaitP50,
-    WaitP99,
+    ClientCpuPerPair, CommandsPerPair, PairsPerSecond, RequestsPerPair, ScriptTime,
+    ServerCpuPerPair, WaitP50, WaitP99,
 };
 use crate::stage::Stage;
 use crate::variants::Variant;
@@ -18,7 +18,7 @@ impl Workload for Par {
     fn card(&self) -> Card {
         Card {
             id: "W2",
-            name: "par",
+            name: "par".to_owned(),
             about: format!("{} tasks of one process, each its own name", self.tasks),
             target: "ahead of every peer, at least 1.3 × the floor",
             quantities: &[
@@ -29,8 +29,10 @@ impl Workload for Par {
                 RequestsPerPair,
                 ClientCpuPerPair,
                 ServerCpuPerPair,
+                ScriptTime,
             ],
             rounds: 5,
+            ratio: Ratio::OursOverThis,
             left_out: &[],
         }
     }

@@ -7,13 +7,13 @@ use anyhow::{Result, bail};
 use tokio::spawn;
 use tokio::time::{Instant, sleep};
 
-use super::{Card, Run, Workload};
+use super::{Card, Ratio, Run, Workload};
 use crate::measure::Quantity::{HandOverP50, HandOverP99, HandOverRoundTrips, RoundTrip};
 use crate::measure::Sample;
 use crate::measure::stats::{median, quantile};
 use crate::stage::Stage;
 use crate::variants::floor::Floor;
-use crate::variants::{Contender, Variant};
+use crate::variants::{Contender, Kind, Variant};
 use crate::worker::process::Worker;
 use crate::worker::protocol::{self, Order, Reply};
 
@@ -38,14 +38,15 @@ impl Workload for Relay {
     fn card(&self) -> Card {
         Card {
             id: "W5",
-            name: "relay",
+            name: "relay".to_owned(),
             about:
                 "2 processes × 1 task, one name, taking turns; RTT is one script call of the floor"
                     .to_owned(),
             target: "at most 2.6 RTT at p50",
             quantities: &[HandOverP50, HandOverP99, RoundTrip, HandOverRoundTrips],
             rounds: 5,
-            left_out: &[(Variant::Floor, "it cannot wait; it is the RTT of the others")],
+            ratio: Ratio::OursOverThis,
+            left_out: &[(Variant::FLOOR, "it cannot wait; it is the RTT of the others")],
         }
     }
 
@@ -56,7 +57,7 @@ impl Workload for Relay {
 
 async fn run(stage: &mut Stage, variant: Variant) -> Result<Sample> {
     stage.observer.empty().await?;
-    let floor = Floor::connect(&stage.setup(Variant::Floor)).await?;
+    let floor = Floor::connect(&stage.setup(Variant::FLOOR)).await?;
     let mut crew = stage.hire(variant, 2).await?;
     let job = protocol::Relay { setup: stage.setup(variant), name: "bench:relay".to_owned() };
     for worker in &mut crew {
@@ -136,14 +137,14 @@ async fn locked_at(worker: &mut Worker) -> Result<u64> {
 
 async fn called_at(worker: &mut Worker) -> Result<u64> {
     match worker.hear().await? {
-        Reply::Unlocked { called_ns } => Ok(called_ns),
+        Reply::Unlocked { called_ns, .. } => Ok(called_ns),
         other => bail!("told to unlock, a worker said {other:?}"),
     }
 }
 
 /// In a task of its own, as the sides of the relay have.
 async fn round_trip(floor: Floor, rest: Range<u64>) -> Result<f64> {
-    let free = floor.handle("bench:rtt");
+    let free = floor.handle(Kind::Lock, "bench:rtt");
     pause(&rest).await;
     let asked = Instant::now();
     floor.call(&free).await?;

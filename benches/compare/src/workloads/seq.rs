@@ -1,10 +1,10 @@
 //! W1: one task locks and unlocks one name in sequence. What a turn costs when nobody else is there.
 
 use super::turns::{self, Shape};
-use super::{Card, Run, Workload};
+use super::{Card, Ratio, Run, Workload};
 use crate::measure::Quantity::{
-    ClientCpuPerPair, CommandsPerPair, PairsPerSecond, RequestsPerPair, ServerCpuPerPair, WaitP50,
-    WaitP99,
+    ClientCpuPerPair, CommandsPerPair, PairsPerSecond, RequestsPerPair, ScriptTime,
+    ServerCpuPerPair, WaitP50, WaitP99,
 };
 use crate::stage::Stage;
 use crate::variants::Variant;
@@ -16,7 +16,7 @@ impl Workload for Seq {
     fn card(&self) -> Card {
         Card {
             id: "W1",
-            name: "seq",
+            name: "seq".to_owned(),
             about: "one task, one name, lock and unlock in sequence".to_owned(),
             target: "at least 0.95 × the floor, 0.90 × the best peer",
             quantities: &[
@@ -27,8 +27,10 @@ impl Workload for Seq {
                 RequestsPerPair,
                 ClientCpuPerPair,
                 ServerCpuPerPair,
+                ScriptTime,
             ],
             rounds: 5,
+            ratio: Ratio::OursOverThis,
             left_out: &[],
         }
     }

@@ -35,8 +35,8 @@ fn main() {
     }
     let (acquire, release) = (acquire(), release());
     let mut pair = |now| {
-        assert!(ask(&mut server, conn, &acquire, now).starts_with(b"*2\r\n:1\r\n"), "acquired");
-        assert_eq!(ask(&mut server, conn, &release, now), b"*1\r\n:1\r\n", "released");
+        assert!(ask(&mut server, conn, &acquire, now).starts_with(b":"), "acquired");
+        assert_eq!(ask(&mut server, conn, &release, now), b":1\r\n", "released");
     };
     if let Some(pairs) = env::args().nth(1) {
         return (0..pairs.parse().expect("how many pairs")).for_each(|more| pair(NOW + more));
@@ -82,7 +82,7 @@ fn release() -> Vec<u8> {
         .arg("lock:{lock}")
         .arg("lock_queue:{lock}")
         .arg("lock_notes:{lock}");
-    cmd.arg(NOW).arg("client").arg(1000).arg(FIELD).arg("lock_channel:{lock}");
+    cmd.arg(format!("{NOW} 1000 client lock_channel:")).arg(FIELD);
     cmd.get_packed_command()
 }
 

@@ -66,10 +66,7 @@ fn locks() -> Vec<Shape> {
             &s::LOCK_ACQUIRE_ALL,
             "tokens (lock line line_notes)+ | floor client patience (field lease channel)+",
         ),
-        (
-            &s::LOCK_RELEASE,
-            "tokens (lock line line_notes)+ | floor client patience (field channel)+",
-        ),
+        (&s::LOCK_RELEASE, "tokens (lock line line_notes)+ | terms (field)+"),
         (&s::COUNT, "lock | field count lease"),
         (&s::RENEW, "(lock)+ | (field lease)+"),
         (&s::STATUS, "lock |"),

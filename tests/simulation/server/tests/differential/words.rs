@@ -118,6 +118,10 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "key" => key(rng),
         "field" | "beneath" if kind == "field" || rng.bool() => pick(rng, &FIELDS).into(),
         "beneath" => String::new(),
+        "terms" => {
+            let patience = pick(rng, &["2", "20", "500", "5000", "60000"]);
+            format!("{} {patience} client:a chan", floor(rng, now))
+        }
         "old" if rng.u8(..4) == 0 => pick(rng, &FIELDS).into(),
         "old" => String::new(),
         "writer" => format!("{}:write", pick(rng, &FIELDS)),

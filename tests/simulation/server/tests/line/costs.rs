@@ -114,9 +114,10 @@ fn ten_thousand_readers_are_let_in_by_short_calls() {
     const READERS: usize = 10_000;
     really(RW, |name| {
         name.waiter_ttl = 600_000;
-        name.lock("w:1");
+        name.acquire("w:1", &Ask { lease: 86_400_000, ..part(ALL) });
+        let ask = Ask { lease: 86_400_000, ..part(1) };
         for n in 0..READERS {
-            name.acquire(&format!("r{n}:1"), &part(1));
+            name.acquire(&format!("r{n}:1"), &ask);
         }
         let mut calls = 0;
         let let_in = times(name, |name| {
@@ -124,7 +125,7 @@ fn ten_thousand_readers_are_let_in_by_short_calls() {
                 name.release("w:1");
             } else {
                 // Whoever was told to look.
-                name.acquire(&format!("r{}:1", calls * 65 - 1), &part(1));
+                name.acquire(&format!("r{}:1", calls * 64), &part(1));
             }
             calls += 1;
             name.number(&["ZCARD", "lock_queue:{a}"]) > 0
@@ -147,8 +148,9 @@ fn ten_thousand_writers_hand_over_by_short_calls() {
     const WRITERS: usize = 10_000;
     really(RW, |name| {
         name.waiter_ttl = 600_000;
+        let ask = Ask { lease: 86_400_000, ..part(ALL) };
         for n in 0..WRITERS {
-            name.lock(&format!("w{n}:1"));
+            name.acquire(&format!("w{n}:1"), &ask);
         }
         let mut n = 0;
         let releases = times(name, |name| {
@@ -219,4 +221,73 @@ fn beside_others_a_part_takes_few_commands() {
         let (sign, list) = commands(name, |name| _ = name.acquire("w:1", &ask));
         println!("a sign of life: {sign} ({list})");
     });
+}
+
+/// The least that a lock by Lua can do: as it is usually written, with a count and a message to everybody.
+const FLOOR_ACQUIRE: &str = "
+if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+  redis.call('hincrby', KEYS[1], ARGV[2], 1)
+  redis.call('pexpire', KEYS[1], ARGV[1])
+  return nil
+end
+return redis.call('pttl', KEYS[1])";
+const FLOOR_RELEASE: &str = "
+if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
+if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then return 0 end
+redis.call('del', KEYS[1])
+redis.call('publish', KEYS[2], ARGV[1])
+return 1";
+
+/// The server's microseconds for an acquire and a release, in the quietest of many short rounds.
+fn pair_micros(name: &mut Name, mut pair: impl FnMut(&mut Name)) -> f64 {
+    const PAIRS: u32 = 100;
+    let mut round = |name: &mut Name| {
+        reset(name);
+        (0..PAIRS).for_each(|_| pair(name));
+        stats(name)["evalsha"].1 as f64 / f64::from(PAIRS)
+    };
+    std::iter::repeat_with(|| round(name)).take(60).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn what_the_server_spends_on_a_pair_is_printed() {
+    really(LOCK, |name| {
+        let load = |name: &mut Name, text| {
+            String::from_utf8(name.command(&["SCRIPT", "LOAD", text]).text).expect("a hash")
+        };
+        let (acquire, release) = (load(name, FLOOR_ACQUIRE), load(name, FLOOR_RELEASE));
+        let floor = pair_micros(name, |name| {
+            name.command(&["EVALSHA", &acquire, "1", "lock:{a}", "30000", "client:1"]);
+            let channel = "lock_channel:{a}";
+            name.command(&["EVALSHA", &release, "2", "lock:{a}", channel, "0", "client:1"]);
+        });
+        name.lock("a:1");
+        name.release("a:1");
+        let plain = pair_micros(name, |name| {
+            assert_eq!(name.take("a:1").0, 1);
+            assert!(name.release("a:1"));
+        });
+        let alone = pair_micros(name, |name| {
+            assert!(name.lock("a:1").is_granted());
+            assert!(name.release("a:1"));
+        });
+        println!(
+            "{}: server time of a pair: floor {floor:.1} us, plain {plain:.1} us, by the call that may wait {alone:.1} us",
+            processor()
+        );
+        // Busy machines measure anything; twice as much would be another script.
+        assert!(plain < floor * 2.0, "{plain} us, the floor takes {floor} us");
+    });
+    for (kind, part) in [(FAIR, 1), (RW, ALL), (RW, 1), (("semaphore", 64), 3)] {
+        really(kind, |name| {
+            let ask = crate::name::part(part);
+            name.acquire("a:1", &ask);
+            name.release("a:1");
+            let pair = pair_micros(name, |name| {
+                assert!(name.acquire("a:1", &ask).is_granted());
+                assert!(name.release("a:1"));
+            });
+            println!("{}: server time of a pair: {kind:?}, {part}: {pair:.1} us", processor());
+        });
+    }
 }

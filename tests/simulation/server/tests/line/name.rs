@@ -29,6 +29,7 @@ impl Answer {
     fn read(frame: &Frame) -> Self {
         let numbers: Vec<_> = frame.items.iter().map(Frame::number).collect();
         match numbers[..] {
+            [] if frame.kind == b':' => Self::Granted { number: frame.number(), awaited: false },
             [1, number, awaited] => Self::Granted { number, awaited: awaited == 1 },
             [0, ttl, place, near] => Self::Waits { ttl, place, near: near == 1 },
             [0, ttl] => Self::Held { ttl },
@@ -153,15 +154,14 @@ impl Name {
     pub fn release(&mut self, field: &str) -> bool {
         let frame = if self.is_plain() {
             let from = field.split(':').next().expect("a client");
-            let argv =
-                [&self.floor(), from, &self.waiter_ttl.to_string(), field, "lock_channel:{a}"]
-                    .map(str::to_owned);
+            let terms = format!("{} {} {from} lock_channel:", self.floor(), self.waiter_ttl);
+            let argv = [terms, field.to_owned()];
             self.stage.run(self.boss, &s::LOCK_RELEASE, &Self::keys(), &argv)
         } else {
             self.run(&s::LINE_RELEASE, field, &[field.to_owned()])
         };
-        assert_eq!(frame.items.len(), 1, "{frame:?}");
-        frame.items[0].number() == 1
+        let item = if frame.kind == b':' { &frame } else { &frame.items[0] };
+        item.number() == 1
     }
 
     pub fn renew(&mut self, field: &str) -> bool {
@@ -192,7 +192,10 @@ impl Name {
     pub fn take(&mut self, field: &str) -> (i64, i64) {
         let argv = [self.floor(), field.to_owned(), LEASE.to_string()];
         let frame = self.stage.run(self.boss, &s::TAKE, &Self::keys()[..3], &argv);
-        (frame.items[0].number(), frame.items[1].number())
+        match &frame.items[..] {
+            [] => (1, frame.number()),
+            items => (items[0].number(), items[1].number()),
+        }
     }
 
     /// Hears what these clients hear, and what everybody hears.

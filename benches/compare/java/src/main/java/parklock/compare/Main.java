@@ -9,7 +9,6 @@ import java.io.InputStreamReader;
 import java.util.HashMap;
 import java.util.Map;
 import org.redisson.Redisson;
-import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
@@ -54,7 +53,8 @@ public final class Main {
     }
 
     private void turns(JsonNode order) throws Exception {
-        Turns turns = new Turns(order, name -> lock(order.get("setup"), name));
+        boolean ownClients = order.get("own_clients").asBoolean();
+        Turns turns = new Turns(order, (task, name) -> lock(order.get("setup"), ownClients ? task : 0, name));
         turns.run(order.get("warm_ms").asLong());
         say(reply("ready"));
         expect("go");
@@ -63,17 +63,17 @@ public final class Main {
 
     /** The times are System.nanoTime: on Linux the clock that the main process reads, too. */
     private void relay(JsonNode order) throws Exception {
-        RLock lock = lock(order.get("setup"), order.get("name").asText());
+        Turnstile lock = lock(order.get("setup"), 0, order.get("name").asText());
         say(reply("ready"));
         for (JsonNode word = next(); word != null; word = next()) {
             switch (word.get("order").asText()) {
                 case "lock" -> {
-                    lock.lock();
+                    lock.take();
                     say(reply("locked").put("at_ns", System.nanoTime()));
                 }
                 case "unlock" -> {
                     long called = System.nanoTime();
-                    lock.unlock();
+                    lock.give();
                     say(reply("unlocked").put("called_ns", called));
                 }
                 default -> {
@@ -85,13 +85,14 @@ public final class Main {
     }
 
     /** Clients stay connected from job to job, so that they stay warm. */
-    private RLock lock(JsonNode setup, String name) {
-        RedissonClient client = clients.computeIfAbsent(setup.get("url").asText(), url -> {
+    private Turnstile lock(JsonNode setup, int number, String name) {
+        String url = setup.get("url").asText();
+        RedissonClient client = clients.computeIfAbsent(number + " " + url, first -> {
             Config config = new Config();
             config.useSingleServer().setAddress(url);
             return Redisson.create(config);
         });
-        return setup.get("fair").asBoolean() ? client.getFairLock(name) : client.getLock(name);
+        return Turnstile.of(client, setup.get("kind"), name);
     }
 
     private void expect(String word) throws IOException {

@@ -6,21 +6,20 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Function;
+import java.util.function.BiFunction;
 import org.HdrHistogram.Histogram;
 import org.HdrHistogram.HistogramIterationValue;
-import org.redisson.api.RLock;
 
 /** Each thread locks and unlocks its name until the time is over, and notes how long each lock took. */
 final class Turns {
     /** How long a thread may still wait for the lock when the time is over. */
     private static final long GRACE_NS = TimeUnit.SECONDS.toNanos(20);
 
-    private final List<RLock> locks = new ArrayList<>();
+    private final List<Turnstile> locks = new ArrayList<>();
     private final JsonNode check;
 
-    Turns(JsonNode order, Function<String, RLock> lockOf) {
-        order.get("names").forEach(name -> locks.add(lockOf.apply(name.asText())));
+    Turns(JsonNode order, BiFunction<Integer, String, Turnstile> lockOf) {
+        order.get("names").forEach(name -> locks.add(lockOf.apply(locks.size(), name.asText())));
         check = order.get("check");
     }
 
@@ -28,7 +27,7 @@ final class Turns {
         Section section = Section.of(check);
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
         List<Turner> turners = new ArrayList<>();
-        for (RLock lock : locks) {
+        for (Turnstile lock : locks) {
             Turner turner = new Turner(lock, section, end);
             turners.add(turner);
             turner.start();
@@ -66,7 +65,7 @@ final class Turns {
 
     /** One thread. */
     private static final class Turner extends Thread {
-        private final RLock lock;
+        private final Turnstile lock;
         private final Section section;
         private final long end;
         private final Histogram waits = new Histogram(2);
@@ -75,7 +74,7 @@ final class Turns {
         private boolean unserved;
         private Exception failure;
 
-        Turner(RLock lock, Section section, long end) {
+        Turner(Turnstile lock, Section section, long end) {
             this.lock = lock;
             this.section = section;
             this.end = end;
@@ -86,10 +85,10 @@ final class Turns {
             long asked = System.nanoTime();
             try {
                 while (asked < end) {
-                    lock.lockInterruptibly();
+                    lock.take();
                     waits.recordValue(System.nanoTime() - asked);
                     section.pass(entered);
-                    lock.unlock();
+                    lock.give();
                     asked = System.nanoTime();
                     entered++;
                     inTime += asked <= end ? 1 : 0;

@@ -1,0 +1,44 @@
+//! The libraries by name, and the two loops that are no library.
+
+/// Whose lock it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Library {
+    Parklock,
+    /// The classic pair of scripts, called bare.
+    Floor,
+    /// The bare loop of a crowd: a line of clients on the server, a release that grants to its head.
+    Line,
+    Rlock,
+    Rslock,
+    AsyncRedisLock,
+    Redisson,
+}
+
+impl Library {
+    pub const ALL: [Self; 7] = [
+        Self::Parklock,
+        Self::Floor,
+        Self::Line,
+        Self::Rlock,
+        Self::Rslock,
+        Self::AsyncRedisLock,
+        Self::Redisson,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parklock => "parklock",
+            Self::Floor => "floor",
+            Self::Line => "bare-line",
+            Self::Rlock => "rlock",
+            Self::Rslock => "rslock",
+            Self::AsyncRedisLock => "async-redis-lock",
+            Self::Redisson => "redisson",
+        }
+    }
+
+    /// Whether it has every kind, and not the plain lock alone.
+    pub const fn has_all_kinds(self) -> bool {
+        matches!(self, Self::Parklock | Self::Redisson)
+    }
+}

@@ -1,0 +1,794 @@
+//! Small worlds, searched through: every order in which a few clients, their messages and the faults between them can
+//! come, with the real [`Line`](super::Line) in each contender and a model of the scripts for the server.
+//!
+//! 1. Time goes in ticks, three to a `waiter_ttl`. Within a tick, whatever is on its way arrives, in any order: a
+//!    request, an answer, a message. What takes longer is a fault, and so is what is lost.
+//! 2. A world has a few faults to spend. So the search ends, and has seen everything that they can do together.
+//! 3. After each step the state is judged: see [`World::judge`]. A state that is wrong is told with the shortest way
+//!    that leads to it.
+//! 4. The search has to find what is wrong with a protocol that lacks one of its rules: see [`Mutation`].
+
+mod client;
+mod search;
+mod server;
+
+use client::{Client, Clock, Driver, Ears, Request, Stage, tick_request};
+use server::{Call, Field, LetIn, Server, Terms};
+
+/// A `waiter_ttl`, in ticks.
+const TTL: i8 = 3;
+
+/// `max_park`, in ticks: far longer than anything that a message is waited for.
+const PARK: i8 = 14;
+
+/// How long after its connection was lost a request may run, in ticks.
+const STRAY: i8 = 2;
+
+/// A rule that is left out or turned around, to see that the search notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mutation {
+    // Of the scripts.
+    TheSilentAreGranted,
+    TheLastComesFirst,
+    TheDeadStay,
+    AGrantEndsEarly,
+    AnotherIsTold,
+    RoomIsNotGiven,
+    PlaceIsForgotten,
+    NobodyIsToldForTheDeaf,
+    WhoComesNearIsNotTold,
+    TheWindowIsOfEntries,
+    // Of the driver.
+    NoNewOwnerField,
+    NoGhost,
+    AGhostIsLookedForOnce,
+    TheLineIsNotLeft,
+    TheLeaseCountsFromTheAnswer,
+    ARenewalCountsFromTheAnswer,
+    AMessageCountsFromItsArrival,
+    AnyOwnerFieldIsTaken,
+    NearIsNotHeeded,
+    NobodyIsRoused,
+    // Of the line.
+    AGrantWithoutAnAnswerIsTaken,
+}
+
+/// How many of each fault may come, and how many altogether.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Faults {
+    most: u8,
+    /// Messages lost, and doubled.
+    lost: u8,
+    doubled: u8,
+    /// A client's requests, answers or messages take their time: others come before them, and ticks.
+    slow_requests: u8,
+    slow_answers: u8,
+    slow_messages: u8,
+    /// Two callers of one client make their signs in one order, and send them in the other.
+    swapped: u8,
+    /// A client stands still for more than a tick.
+    pauses: u8,
+    /// A client's connection for requests is lost, or that for messages.
+    cut: u8,
+    deafened: u8,
+    /// A caller goes away.
+    cancelled: u8,
+    /// A client dies.
+    crashes: u8,
+}
+
+/// What the faults have been until now. Some rules hold only without some of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Spent {
+    any: bool,
+    /// A message is lost that nobody will notice.
+    lost: bool,
+    /// All that were near may have died together.
+    blind: bool,
+    /// A client may have heard so late that something was cleared away, that it gave up to look for what it had cleared
+    /// away before it came. The lease ends that.
+    paused: bool,
+    /// More than messages was lost: somebody may have been silent for too long.
+    rough: bool,
+}
+
+/// One step of the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Action {
+    Comes(usize, usize),
+    Runs(usize),
+    RunsLate(usize),
+    IsAnswered(usize),
+    IsTold(usize),
+    Subscribes(usize),
+    Notices(usize),
+    AsksAgain(usize, usize),
+    Tidies(usize),
+    GivesBack(usize, usize),
+    HandsOn(usize, usize),
+    Exchanges(usize, usize),
+    Tick,
+    Lose(usize),
+    Double(usize),
+    SlowRequests(usize),
+    SlowAnswers(usize),
+    SlowMessages(usize),
+    Swap(usize),
+    Pause(usize),
+    GoOn(usize),
+    Cut(usize),
+    Deafen(usize),
+    Cancel(usize, usize),
+    Crash(usize),
+}
+
+/// How long what is slow takes at the most, and a client stands still, in ticks: longer than anybody counts as alive.
+const SLOW: i8 = 4;
+
+/// How a small world begins.
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    name: &'static str,
+    clients: u8,
+    /// Entries of each client: 1, or one for each caller as a fair lock has them.
+    spots: usize,
+    /// Callers of each entry.
+    callers: u8,
+    /// All callers come before the first tick is over.
+    prompt: bool,
+    faults: Faults,
+    terms: Terms,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct World {
+    server: Server,
+    clients: Vec<Client>,
+    /// Requests of lost connections, and for how long they may run yet.
+    strays: Vec<(Request, i8)>,
+    faults: Faults,
+    spent: Spent,
+    /// For so many ticks the lock is free and somebody waits for it.
+    idle: i8,
+}
+
+/// What is wrong with a state.
+type Verdict = Result<(), String>;
+
+impl World {
+    fn new(setting: &Setting) -> Self {
+        let client = |number| Client::new(number, setting.spots, setting.callers);
+        Self {
+            server: Server::new(usize::from(setting.clients)),
+            clients: (0..setting.clients).map(client).collect(),
+            strays: Vec::new(),
+            faults: setting.faults,
+            spent: Spent::default(),
+            idle: 0,
+        }
+    }
+
+    /// Everything that can happen next.
+    fn actions(&self, setting: &Setting) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
+            self.actions_of(c, client, setting, &mut actions);
+        }
+        actions.extend((0..self.strays.len()).map(Action::RunsLate));
+        self.forced_actions(setting, &mut actions);
+        if self.faults.most > 0 {
+            for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
+                self.faults_of(c, client, &mut actions);
+            }
+        }
+        actions
+    }
+
+    /// What may happen now or later.
+    fn actions_of(&self, c: usize, client: &Client, setting: &Setting, all: &mut Vec<Action>) {
+        if client.paused > 1 {
+            all.push(Action::GoOn(c));
+        }
+        if client.up_is_slow > 0 && !client.up.is_empty() {
+            all.push(Action::Runs(c));
+        }
+        if client.paused > 0 {
+            return;
+        }
+        if client.messages_are_slow > 0 && !client.messages.is_empty() {
+            all.push(Action::IsTold(c));
+        }
+        if client.down_is_slow > 0 && !client.down.is_empty() {
+            all.push(Action::IsAnswered(c));
+        }
+        for (s, spot) in client.spots.iter().enumerate() {
+            if spot.fresh > 0 && !setting.prompt && self.may_come(c, s, setting) {
+                all.push(Action::Comes(c, s));
+            }
+            if let Stage::Holding(tenure) = spot.stage
+                && tenure.rest > 0
+                && tenure.ends > 0
+            {
+                self.ends_of(c, s, all);
+            }
+        }
+    }
+
+    /// Clients that have done nothing yet are all the same, and so are a client's entries: they come in one order.
+    fn may_come(&self, c: usize, s: usize, setting: &Setting) -> bool {
+        let has_come = |c: usize, s: usize| {
+            self.clients[c].gone || self.clients[c].spots[s].fresh < setting.callers
+        };
+        let is_next = c == 0 || has_come(c - 1, 0);
+        is_next && (s == 0 || has_come(c, s - 1))
+    }
+
+    /// How a hold may end.
+    fn ends_of(&self, c: usize, s: usize, all: &mut Vec<Action>) {
+        let spot = &self.clients[c].spots[s];
+        let Stage::Holding(tenure) = spot.stage else { return };
+        if spot.queued == 0 {
+            all.push(Action::GivesBack(c, s));
+            return;
+        }
+        all.push(Action::Exchanges(c, s));
+        if tenure.ends > 1 {
+            all.push(Action::HandsOn(c, s));
+        }
+    }
+
+    /// What happens before this tick is over. If there is none of that, the next one comes.
+    fn forced_actions(&self, setting: &Setting, all: &mut Vec<Action>) {
+        let before = all.len();
+        for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
+            if client.up_is_slow == 0 && !client.up.is_empty() {
+                all.push(Action::Runs(c));
+            }
+            if client.paused > 0 {
+                if client.paused == 1 {
+                    all.push(Action::GoOn(c));
+                }
+                continue;
+            }
+            if client.down_is_slow == 0 && !client.down.is_empty() {
+                all.push(Action::IsAnswered(c));
+            }
+            if client.messages_are_slow == 0 && !client.messages.is_empty() {
+                all.push(Action::IsTold(c));
+            }
+            match client.ears {
+                Ears::Opening => all.push(Action::Subscribes(c)),
+                Ears::Cut => all.push(Action::Notices(c)),
+                Ears::Closed | Ears::Open => {}
+            }
+            if client.has_job_to_send() {
+                all.push(Action::Tidies(c));
+            }
+            for (s, spot) in client.spots.iter().enumerate() {
+                if spot.fresh > 0 && setting.prompt && self.may_come(c, s, setting) {
+                    all.push(Action::Comes(c, s));
+                }
+                match spot.stage {
+                    Stage::Riding => all.push(Action::AsksAgain(c, s)),
+                    Stage::Holding(tenure) if tenure.rest <= 0 && tenure.ends > 0 => {
+                        self.ends_of(c, s, all);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if all.len() == before {
+            all.push(Action::Tick);
+        }
+    }
+
+    fn faults_of(&self, c: usize, client: &Client, all: &mut Vec<Action>) {
+        let Faults { lost, doubled, slow_requests, slow_answers, slow_messages, swapped, .. } =
+            self.faults;
+        let Faults { pauses, cut, deafened, cancelled, crashes, .. } = self.faults;
+        let mut may = |count: u8, makes_sense: bool, action: Action| {
+            if count > 0 && makes_sense {
+                all.push(action);
+            }
+        };
+        let (sends, hears) = (!client.up.is_empty(), !client.messages.is_empty());
+        may(lost, hears, Action::Lose(c));
+        may(doubled, hears, Action::Double(c));
+        may(slow_requests, sends && client.up_is_slow == 0, Action::SlowRequests(c));
+        may(slow_answers, sends && client.down_is_slow == 0, Action::SlowAnswers(c));
+        may(slow_messages, hears && client.messages_are_slow == 0, Action::SlowMessages(c));
+        may(swapped, client.has_two_contenders_asking(), Action::Swap(c));
+        let is_busy = !client.is_at_rest();
+        may(pauses, is_busy && client.paused == 0, Action::Pause(c));
+        may(cut, sends || !client.down.is_empty(), Action::Cut(c));
+        may(deafened, client.ears == Ears::Open && is_busy, Action::Deafen(c));
+        may(crashes, is_busy, Action::Crash(c));
+        for (s, spot) in client.spots.iter().enumerate() {
+            may(cancelled, spot.contends() && client.paused == 0, Action::Cancel(c, s));
+        }
+    }
+
+    fn spend(&mut self, action: Action, setting: &Setting) {
+        let fault = match action {
+            Action::Lose(_) => &mut self.faults.lost,
+            Action::Double(_) => &mut self.faults.doubled,
+            Action::SlowRequests(_) => &mut self.faults.slow_requests,
+            Action::SlowAnswers(_) => &mut self.faults.slow_answers,
+            Action::SlowMessages(_) => &mut self.faults.slow_messages,
+            Action::Swap(_) => &mut self.faults.swapped,
+            Action::Pause(_) => &mut self.faults.pauses,
+            Action::Cut(_) => &mut self.faults.cut,
+            Action::Deafen(_) => &mut self.faults.deafened,
+            Action::Cancel(..) => &mut self.faults.cancelled,
+            Action::Crash(_) => &mut self.faults.crashes,
+            _ => return,
+        };
+        *fault -= 1;
+        self.faults.most -= 1;
+        self.idle = 0;
+        self.spent.any = true;
+        match action {
+            Action::Lose(_) => self.spent.lost = true,
+            Action::Double(_) | Action::Swap(_) => {}
+            _ => self.spent.rough = true,
+        }
+        self.spent.paused |= matches!(action, Action::Pause(_) | Action::SlowAnswers(_));
+        self.spent.blind |= matches!(action, Action::Crash(c) if self.fills_the_window(c, setting));
+    }
+
+    /// A window of entries may be all of one client. When it dies, nobody is left who shows signs of life.
+    fn fills_the_window(&self, c: usize, setting: &Setting) -> bool {
+        let terms = setting.terms;
+        if terms.by_client || terms.is(Mutation::TheWindowIsOfEntries) {
+            return terms.window < 2;
+        }
+        let fields = self.server.line.iter().map(|waiter| usize::from(waiter.field.client));
+        let requests = self.clients[c].up.len() + self.strays.len();
+        fields.filter(|client| *client == c).count() + requests >= setting.terms.window
+    }
+
+    /// Does one step, and judges what has come of it.
+    fn act(&mut self, action: Action, setting: &Setting, clock: Clock) -> Verdict {
+        self.spend(action, setting);
+        let terms = setting.terms;
+        let mut verdict = Ok(());
+        match action {
+            Action::Comes(c, s) => self.driver(c, terms, clock).comes(s),
+            Action::Runs(c) => {
+                let request = self.clients[c].up.remove(0);
+                if self.clients[c].up.is_empty() {
+                    self.clients[c].up_is_slow = 0;
+                }
+                verdict = self.run(request, terms, Some(clock));
+            }
+            Action::RunsLate(stray) => {
+                let (request, _) = self.strays.remove(stray);
+                verdict = self.run(request, terms, None);
+            }
+            Action::IsAnswered(c) => {
+                let answer = self.clients[c].down.remove(0);
+                if self.clients[c].down.is_empty() {
+                    self.clients[c].down_is_slow = 0;
+                }
+                verdict = self.is_answered(c, answer, terms, clock);
+            }
+            Action::IsTold(c) => {
+                let words = self.clients[c].messages.remove(0);
+                if self.clients[c].messages.is_empty() {
+                    self.clients[c].messages_are_slow = 0;
+                }
+                self.driver(c, terms, clock).told(words);
+            }
+            Action::Subscribes(c) => self.driver(c, terms, clock).roused(Ears::Open),
+            Action::Notices(c) => self.driver(c, terms, clock).roused(Ears::Opening),
+            Action::AsksAgain(c, s) => self.driver(c, terms, clock).rode_out(s),
+            Action::Tidies(c) => self.driver(c, terms, clock).tidy(),
+            Action::GivesBack(c, s) => self.driver(c, terms, clock).gives_back(s),
+            Action::HandsOn(c, s) => self.driver(c, terms, clock).hands_on(s),
+            Action::Exchanges(c, s) => self.driver(c, terms, clock).exchanges(s),
+            Action::Tick => verdict = self.tick(terms, clock),
+            Action::Lose(c) => drop(self.clients[c].messages.remove(0)),
+            Action::Double(c) => {
+                let again = self.clients[c].messages[0].clone();
+                self.clients[c].messages.push(again);
+            }
+            Action::SlowRequests(c) => self.clients[c].up_is_slow = SLOW,
+            Action::SlowAnswers(c) => self.clients[c].down_is_slow = SLOW,
+            Action::SlowMessages(c) => self.clients[c].messages_are_slow = SLOW,
+            Action::Swap(c) => self.clients[c].up.swap(0, 1),
+            Action::Pause(c) => self.clients[c].paused = SLOW,
+            Action::GoOn(c) => {
+                self.clients[c].paused = 0;
+                self.driver(c, terms, clock).looks_at_the_clock();
+            }
+            Action::Cut(c) => {
+                let strays = self.driver(c, terms, clock).cut();
+                self.strays.extend(strays.into_iter().map(|request| (request, STRAY)));
+            }
+            Action::Deafen(c) => {
+                self.clients[c].messages.clear();
+                self.clients[c].ears = Ears::Cut;
+            }
+            Action::Cancel(c, s) => self.driver(c, terms, clock).cancelled(s),
+            Action::Crash(c) => self.crash(c),
+        }
+        verdict?;
+        self.judge()?;
+        self.shrink();
+        Ok(())
+    }
+
+    fn driver(&mut self, c: usize, terms: Terms, clock: Clock) -> Driver<'_> {
+        Driver { client: &mut self.clients[c], terms, clock }
+    }
+
+    fn crash(&mut self, c: usize) {
+        let client = &mut self.clients[c];
+        let unread = std::mem::take(&mut client.up);
+        *client = Client::new(client.number, client.spots.len(), 0);
+        client.gone = true;
+        self.strays.extend(unread.into_iter().map(|request| (request, STRAY)));
+    }
+
+    /// The server runs a script.
+    fn run(&mut self, request: Request, terms: Terms, answers: Option<Clock>) -> Verdict {
+        let ears: Vec<_> =
+            self.clients.iter().map(|client| !client.gone && client.ears == Ears::Open).collect();
+        let mut call = Call::new(&mut self.server, terms, &ears);
+        let (client, answer) = client::run(request, &mut call);
+        let granted = std::mem::take(&mut call.granted);
+        for (to, words) in call.messages() {
+            if ears[usize::from(to)] {
+                self.clients[usize::from(to)].messages.push(words);
+            }
+        }
+        granted.into_iter().try_for_each(|let_in| self.judge_order(let_in))?;
+        match answers {
+            Some(clock) => self.reply(usize::from(client), answer, terms, clock),
+            None => Ok(()),
+        }
+    }
+
+    /// An answer arrives at once. That something else comes before it is a fault, and costs one: so the states stay few.
+    fn reply(&mut self, c: usize, answer: client::Answer, terms: Terms, clock: Clock) -> Verdict {
+        let client = &mut self.clients[c];
+        if client.paused > 0 || client.down_is_slow > 0 {
+            client.down.push(answer);
+            return Ok(());
+        }
+        self.is_answered(c, answer, terms, clock)
+    }
+
+    fn is_answered(
+        &mut self,
+        c: usize,
+        answer: client::Answer,
+        terms: Terms,
+        clock: Clock,
+    ) -> Verdict {
+        let verdict = self.judge_answer(c, answer);
+        self.driver(c, terms, clock).answered(answer);
+        verdict
+    }
+
+    fn tick(&mut self, terms: Terms, clock: Clock) -> Verdict {
+        let calm = self.clients.iter().all(|client| {
+            client.paused + client.up_is_slow + client.down_is_slow + client.messages_are_slow == 0
+        });
+        let waits = self.clients.iter().any(Client::contends);
+        let idle = self.server.lock.is_none() && waits && calm && self.strays.is_empty();
+        self.idle = if idle { self.idle + 1 } else { 0 };
+        self.judge_idle()?;
+        self.judge_remains()?;
+        self.server.tick();
+        self.clients.iter_mut().filter(|client| !client.gone).for_each(Client::tick);
+        for (request, left) in &mut self.strays {
+            tick_request(request);
+            *left -= 1;
+        }
+        self.strays.retain(|(_, left)| *left > 0);
+        for c in 0..self.clients.len() {
+            if !self.clients[c].gone && self.clients[c].paused == 0 {
+                self.driver(c, terms, clock).looks_at_the_clock();
+            }
+        }
+        Ok(())
+    }
+
+    /// At no time do two believe that they hold the lock.
+    fn judge(&self) -> Verdict {
+        let holders: usize = self.clients.iter().map(Client::believes).sum();
+        if holders > 1 { Err(format!("{holders} hold the lock")) } else { Ok(()) }
+    }
+
+    /// While nothing worse happens than messages lost or doubled, each is let in at its place.
+    fn judge_order(&self, LetIn { field, place, lives }: LetIn) -> Verdict {
+        if !lives {
+            return Err(format!("{} is let in, and is silent", told(field)));
+        }
+        if self.spent.rough {
+            return Ok(());
+        }
+        for client in &self.clients {
+            for spot in client.spots.iter().filter(|spot| spot.contends()) {
+                let Some(line) = &spot.line else { continue };
+                if line.place > 0 && line.place < place && client.field(line.id) != field {
+                    let passed = client.field(line.id);
+                    return Err(format!("{} passes {}", told(field), told(passed)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who had a place has it again, whatever happened to its request.
+    fn judge_answer(&self, c: usize, answer: client::Answer) -> Verdict {
+        let client::Answer::Acquired { id, reply: server::Reply::Waits { place, .. }, .. } = answer
+        else {
+            return Ok(());
+        };
+        let lines = || {
+            let spots = self.clients.iter().flat_map(|client| {
+                client.spots.iter().filter(|spot| spot.contends()).map(move |spot| (client, spot))
+            });
+            spots.filter_map(|(client, spot)| Some((client.number, spot.line.as_ref()?)))
+        };
+        let me = |(number, line): &(u8, &client::Known)| usize::from(*number) == c && line.id == id;
+        let Some((_, own)) = lines().find(me) else { return Ok(()) };
+        let others = lines().filter(|line| !me(line) && line.1.place > 0);
+        for (number, other) in others {
+            if own.place > 0 && (own.place < other.place) != (place < other.place) {
+                let mine = Field { client: own_number(c), id };
+                let theirs = Field { client: number, id: other.id };
+                return Err(format!("{} and {} change places", told(mine), told(theirs)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody is left asleep while the lock is free.
+    fn judge_idle(&self) -> Verdict {
+        let bound = match self.spent {
+            Spent { any: false, .. } => 0,
+            // The dead cost one waiter_ttl, from when somebody near the front came by.
+            Spent { lost: false, blind: false, .. } => TTL + 2,
+            // Then only those are left that ask now and then.
+            Spent { .. } => PARK + TTL + 2,
+        };
+        if self.idle > bound {
+            return Err(format!("for {} ticks the lock is free, and somebody waits", self.idle));
+        }
+        Ok(())
+    }
+
+    /// Whatever lies on the server is somebody's, and nothing is left in the end.
+    fn judge_remains(&self) -> Verdict {
+        let holder = self.server.lock.iter().map(|(field, _)| *field);
+        let fields = holder.chain(self.server.line.iter().map(|waiter| waiter.field));
+        for field in fields {
+            let client = &self.clients[usize::from(field.client)];
+            if !client.gone && !client.knows(field.id) && !self.spent.paused {
+                return Err(format!("{} is on the server, and nobody knows it", told(field)));
+            }
+        }
+        let alive = || self.clients.iter().filter(|client| !client.gone);
+        let is_over = alive().all(Client::is_at_rest) && alive().count() == self.clients.len();
+        if is_over && self.strays.is_empty() && !self.server.is_clean() {
+            return Err("all have gone, and something is left on the server".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Gives places their lowest numbers in the same order, so that histories that differ in nothing else meet.
+    fn shrink(&mut self) {
+        let mut known = 0_u128;
+        self.places(|place| known |= 1 << *place);
+        known &= !1;
+        let mut ranks = [0_u8; 128];
+        let (mut rank, mut before) = (0, 0);
+        while known != 0 {
+            let place = known.trailing_zeros() as usize;
+            known &= known - 1;
+            // What stands side by side stays so, with nothing in between.
+            rank += if place - before == 1 { 1 } else { 2 };
+            (ranks[place], before) = (rank, place);
+        }
+        self.places(|place| *place = ranks[usize::from(*place)]);
+        self.server.top = rank;
+    }
+
+    fn places(&mut self, mut change: impl FnMut(&mut u8)) {
+        change(&mut self.server.near);
+        self.server.line.iter_mut().for_each(|waiter| change(&mut waiter.place));
+        self.clients.iter_mut().for_each(|client| client.places(&mut change));
+        for (stray, _) in &mut self.strays {
+            if let Request::Acquire(wish) = stray {
+                change(&mut wish.had);
+            }
+        }
+    }
+}
+
+fn own_number(c: usize) -> u8 {
+    u8::try_from(c).expect("the world is small")
+}
+
+/// A client in words.
+fn called(client: usize) -> char {
+    char::from(b'A' + own_number(client))
+}
+
+/// An owner field in words.
+fn told(field: Field) -> String {
+    format!("{}{}", called(usize::from(field.client)), field.id)
+}
+
+mod tests {
+    use super::search::search;
+    use super::*;
+
+    const TERMS: Terms = Terms { window: 2, by_client: false, lease: 4, hold: 1, mutation: None };
+    const NONE: Faults = Faults {
+        most: 0,
+        lost: 0,
+        doubled: 0,
+        slow_requests: 0,
+        slow_answers: 0,
+        slow_messages: 0,
+        swapped: 0,
+        pauses: 0,
+        cut: 0,
+        deafened: 0,
+        cancelled: 0,
+        crashes: 0,
+    };
+    /// One of any.
+    const ANY: Faults = Faults {
+        most: 1,
+        lost: 1,
+        doubled: 1,
+        slow_requests: 1,
+        slow_answers: 1,
+        slow_messages: 1,
+        swapped: 1,
+        pauses: 1,
+        cut: 1,
+        deafened: 1,
+        cancelled: 1,
+        crashes: 1,
+    };
+    /// What concerns messages alone.
+    const HEARING: Faults = Faults { lost: 1, doubled: 1, slow_messages: 1, swapped: 1, ..NONE };
+
+    fn setting(
+        name: &'static str,
+        size: (u8, usize, u8),
+        window: usize,
+        faults: Faults,
+    ) -> Setting {
+        let (clients, spots, callers) = size;
+        let terms = Terms { window, ..TERMS };
+        Setting { name, clients, spots, callers, prompt: true, faults, terms }
+    }
+
+    /// Nothing is wrong with any state of the world.
+    fn holds(setting: &Setting) {
+        let found = search(setting);
+        let Setting { name, clients, spots, callers, .. } = *setting;
+        let (window, states, steps) = (setting.terms.window, found.states, found.steps);
+        let world = format!(
+            "{clients} clients, {spots} entries each, {callers} callers each, window {window}"
+        );
+        println!("{name}: {world}: {states} states, {steps} steps");
+        if let Some(violation) = found.violation {
+            panic!("{violation}");
+        }
+    }
+
+    fn fails(mutation: Mutation, setting: &Setting) {
+        let terms = Terms { mutation: Some(mutation), ..setting.terms };
+        let found = search(&Setting { terms, ..*setting });
+        let violation = found.violation;
+        let violation = violation.unwrap_or_else(|| panic!("{mutation:?} is not noticed"));
+        let states = found.states;
+        println!(
+            "{mutation:?}, after {states} states: {}",
+            violation.lines().next().unwrap_or_default()
+        );
+    }
+
+    #[test]
+    fn without_faults_callers_that_come_at_any_time_are_let_in_at_once_and_in_order() {
+        for (size, window) in
+            [((3, 1, 1), 1), ((3, 1, 1), 2), ((2, 2, 1), 1), ((2, 2, 1), 2), ((2, 1, 2), 1)]
+        {
+            holds(&Setting { prompt: false, ..setting("no fault", size, window, NONE) });
+        }
+    }
+
+    #[test]
+    fn two_clients_survive_any_fault() {
+        for window in [1, 2] {
+            holds(&setting("any fault", (2, 1, 1), window, ANY));
+        }
+    }
+
+    #[test]
+    fn two_callers_that_share_an_entry_survive_that_one_is_cancelled() {
+        holds(&setting("cancelled", (2, 1, 2), 1, Faults { most: 1, cancelled: 1, ..NONE }));
+    }
+
+    #[test]
+    fn callers_with_an_entry_each_survive_what_happens_to_messages() {
+        holds(&setting("messages", (2, 2, 1), 2, Faults { most: 1, ..HEARING }));
+    }
+
+    #[test]
+    fn three_clients_survive_lost_messages_a_death_and_a_cancelled_caller() {
+        let faults = Faults { deafened: 1, cancelled: 1, crashes: 1, ..HEARING };
+        holds(&setting("messages or a death", (3, 1, 1), 1, Faults { most: 1, ..faults }));
+    }
+
+    #[test]
+    fn three_clients_survive_a_pause() {
+        holds(&setting("a pause", (3, 1, 1), 1, Faults { most: 1, pauses: 1, ..NONE }));
+    }
+
+    /// With a window of clients, a client may die that has all the entries at the front.
+    #[test]
+    fn a_window_of_clients_survives_the_death_of_any_one() {
+        let world = setting("a death", (2, 2, 1), 2, Faults { most: 1, crashes: 1, ..NONE });
+        holds(&Setting { terms: Terms { by_client: true, ..world.terms }, ..world });
+    }
+
+    /// Some minutes, in a debug build.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn larger_worlds_survive_too() {
+        for window in [1, 2] {
+            holds(&setting("any fault", (3, 1, 1), window, ANY));
+            holds(&setting("any two faults", (2, 1, 1), window, Faults { most: 2, ..ANY }));
+        }
+        holds(&setting("any fault", (2, 1, 2), 1, ANY));
+        holds(&setting("any fault", (2, 2, 1), 2, ANY));
+    }
+
+    #[test]
+    fn a_protocol_that_lacks_one_of_its_rules_is_found_out() {
+        use Mutation::*;
+        let crash = Faults { most: 1, crashes: 1, ..NONE };
+        let cut = Faults { most: 1, cut: 1, ..NONE };
+        let cancelled = Faults { most: 1, cancelled: 1, ..NONE };
+        let deafened = Faults { most: 1, deafened: 1, ..NONE };
+        let slow_answer = Faults { most: 1, slow_answers: 1, ..NONE };
+        let slow_answer_and_pause = Faults { most: 2, slow_answers: 1, pauses: 1, ..NONE };
+        let slow = Faults { most: 2, slow_messages: 1, slow_requests: 1, ..NONE };
+        let (two, three) = ((2, 1, 1), (3, 1, 1));
+        for (mutation, size, window, faults, hold) in [
+            (TheSilentAreGranted, two, 2, crash, 5),
+            (TheLastComesFirst, three, 2, NONE, 1),
+            (TheDeadStay, three, 2, crash, 5),
+            (AGrantEndsEarly, three, 2, NONE, 2),
+            (AnotherIsTold, three, 2, NONE, 1),
+            (RoomIsNotGiven, two, 2, NONE, 1),
+            (PlaceIsForgotten, three, 2, cut, 1),
+            (NobodyIsToldForTheDeaf, three, 1, crash, 4),
+            (WhoComesNearIsNotTold, three, 1, crash, 1),
+            (TheWindowIsOfEntries, (2, 2, 1), 2, crash, 1),
+            (NoNewOwnerField, two, 2, cut, 1),
+            (NoGhost, two, 2, cut, 1),
+            (AGhostIsLookedForOnce, two, 2, cut, 1),
+            (TheLineIsNotLeft, two, 2, cancelled, 1),
+            (TheLeaseCountsFromTheAnswer, two, 2, slow_answer, 4),
+            (ARenewalCountsFromTheAnswer, two, 2, slow_answer_and_pause, 6),
+            (AMessageCountsFromItsArrival, three, 2, slow, 1),
+            (AnyOwnerFieldIsTaken, three, 2, cut, 1),
+            (AGrantWithoutAnAnswerIsTaken, three, 2, cut, 1),
+            (NearIsNotHeeded, two, 2, crash, 1),
+            (NobodyIsRoused, three, 1, deafened, 1),
+        ] {
+            let setting = setting("a rule is missing", size, window, faults);
+            fails(mutation, &Setting { terms: Terms { hold, ..setting.terms }, ..setting });
+        }
+    }
+}

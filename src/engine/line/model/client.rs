@@ -1,0 +1,790 @@
+//! One client: its callers, the real [`Line`] of each of its contenders, and what drives it, as `wait.rs`, `entry.rs`
+//! and `job.rs` do it with futures and links.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::server::{Field, Reply, Terms, Wish, Word};
+use super::{Mutation, PARK, TTL};
+use crate::engine::line::{Event, Line, Next, PushedGrant, Rules};
+use crate::engine::tenure::deadline;
+use crate::keys::TenureId;
+
+/// A tick, and the rules in ticks.
+const TICK: Duration = Duration::from_millis(300);
+
+/// What a [`Line`] knows, with times in ticks from now, so that states that differ in nothing but the date are one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Known {
+    pub(super) id: u8,
+    pub(super) place: u8,
+    pub(super) stands: bool,
+    pub(super) near: bool,
+    pub(super) open: bool,
+    pub(super) signed: Option<i8>,
+    pub(super) told: Option<(u8, i8)>,
+    pub(super) ask_at: Option<i8>,
+}
+
+/// Moments and ticks, each as the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    now: Instant,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        // Far enough from the beginning of all time that there is a before.
+        Self { now: Instant::now() + Duration::from_secs(3600) }
+    }
+
+    fn moment(self, ticks: i8) -> Instant {
+        let by = TICK * u32::from(ticks.unsigned_abs());
+        if ticks < 0 { self.now - by } else { self.now + by }
+    }
+
+    /// The first tick that is not before this moment.
+    fn ticks(self, moment: Instant) -> i8 {
+        let ticks =
+            |duration: Duration| i8::try_from(duration.as_millis() / 300).unwrap_or(i8::MAX);
+        match moment.checked_duration_since(self.now) {
+            Some(ahead) => ticks(ahead + TICK - Duration::from_millis(1)),
+            None => -ticks(self.now - moment),
+        }
+    }
+
+    /// Whether a grant for so long that was asked for then may still be believed.
+    fn is_believed(self, sent: i8, lease: i8) -> bool {
+        deadline(self.moment(sent), TICK * u32::from(lease.unsigned_abs())) > self.now
+    }
+}
+
+impl Known {
+    fn of(line: &Line, clock: Clock) -> Self {
+        let Line { id, place, stands, near, open, signed, told, ask_at } = line.clone();
+        let small = |number: u64| u8::try_from(number).expect("the world is small");
+        Self {
+            id: small(id.0),
+            place: small(place),
+            stands,
+            near,
+            open,
+            signed: signed.map(|at| clock.ticks(at)),
+            told: told.map(|grant| (small(grant.id.0), clock.ticks(grant.signed))),
+            ask_at: ask_at.map(|at| clock.ticks(at)),
+        }
+    }
+
+    fn line(&self, clock: Clock) -> Line {
+        let told = |(id, signed)| PushedGrant {
+            id: TenureId(u64::from(id)),
+            number: 1,
+            signed: clock.moment(signed),
+        };
+        Line {
+            id: TenureId(u64::from(self.id)),
+            place: u64::from(self.place),
+            stands: self.stands,
+            near: self.near,
+            open: self.open,
+            signed: self.signed.map(|at| clock.moment(at)),
+            told: self.told.map(told),
+            ask_at: self.ask_at.map(|at| clock.moment(at)),
+        }
+    }
+
+    fn tick(&mut self) {
+        let earlier = |time: &mut i8, least: i8| *time = (*time - 1).max(least);
+        self.signed.iter_mut().for_each(|time| earlier(time, -PARK - TTL));
+        self.told.iter_mut().for_each(|(_, time)| earlier(time, -PARK - TTL));
+        // What is due is due, however long.
+        self.ask_at.iter_mut().for_each(|time| earlier(time, 0));
+    }
+}
+
+/// A request on its way to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Request {
+    Acquire(Wish),
+    Release { field: Field },
+    Renew { field: Field, sent: i8 },
+}
+
+/// An answer on its way to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Answer {
+    Acquired { id: u8, reply: Reply, sent: i8 },
+    Released { id: u8 },
+    Renewed { id: u8, held: bool, sent: i8 },
+}
+
+/// What the one contender or holder of an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    Free,
+    /// Until then, or until something happens.
+    Parked(i8),
+    Asking {
+        old: Option<u8>,
+    },
+    /// Its request was not answered. It pauses before it asks again.
+    Riding,
+    Holding(Tenure),
+    /// It gives back, and keeps the turn until that is answered.
+    Leaving {
+        id: u8,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Tenure {
+    pub(super) id: u8,
+    /// When it is over, as the client believes.
+    pub(super) ends: i8,
+    renew_at: i8,
+    renewing: bool,
+    /// For so many ticks its holder goes on with it.
+    pub(super) rest: i8,
+}
+
+/// What a client knows of one lock.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Spot {
+    pub(super) line: Option<Known>,
+    /// Callers that have not come yet, and those that wait for the turn within the client.
+    pub(super) fresh: u8,
+    pub(super) queued: u8,
+    pub(super) stage: Stage,
+}
+
+impl Spot {
+    pub(super) fn contends(&self) -> bool {
+        matches!(self.stage, Stage::Parked(_) | Stage::Asking { .. } | Stage::Riding)
+    }
+
+    fn is_far(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.stands && !line.near)
+    }
+}
+
+/// Something to be given back in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Job {
+    pub(super) id: u8,
+    /// What may be found later than now was sent on this connection.
+    ghost_of: Option<u8>,
+    until: i8,
+    state: JobState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum JobState {
+    Due,
+    Sent,
+    Resting,
+}
+
+/// Whether messages reach a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Ears {
+    Closed,
+    /// Subscribing, for the first time or again.
+    Opening,
+    Open,
+    /// The connection is lost, and the client has not noticed.
+    Cut,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    pub(super) number: u8,
+    pub(super) gone: bool,
+    /// It stands still for so many ticks at the most.
+    pub(super) paused: i8,
+    pub(super) ears: Ears,
+    generation: u8,
+    next_id: u8,
+    /// Requests that have not run, answers and messages that have not arrived; for how many ticks they may take their
+    /// time.
+    pub(super) up: Vec<Request>,
+    pub(super) up_is_slow: i8,
+    pub(super) down: Vec<Answer>,
+    pub(super) down_is_slow: i8,
+    pub(super) messages: Vec<Vec<Word>>,
+    pub(super) messages_are_slow: i8,
+    pub(super) spots: Vec<Spot>,
+    pub(super) jobs: Vec<Job>,
+    watcher: Option<u8>,
+}
+
+/// A client with what it needs to move.
+pub(super) struct Driver<'a> {
+    pub(super) client: &'a mut Client,
+    pub(super) terms: Terms,
+    pub(super) clock: Clock,
+}
+
+impl Client {
+    pub(super) fn new(number: u8, spots: usize, callers: u8) -> Self {
+        let spot = Spot { line: None, fresh: callers, queued: 0, stage: Stage::Free };
+        Self {
+            number,
+            gone: false,
+            paused: 0,
+            ears: Ears::Closed,
+            generation: 0,
+            next_id: 1,
+            up: Vec::new(),
+            up_is_slow: 0,
+            down: Vec::new(),
+            down_is_slow: 0,
+            messages: Vec::new(),
+            messages_are_slow: 0,
+            spots: vec![spot; spots],
+            jobs: Vec::new(),
+            watcher: None,
+        }
+    }
+
+    pub(super) fn field(&self, id: u8) -> Field {
+        Field { client: self.number, id }
+    }
+
+    pub(super) fn believes(&self) -> usize {
+        let held = |spot: &&Spot| matches!(spot.stage, Stage::Holding(tenure) if tenure.ends > 0);
+        if self.gone { 0 } else { self.spots.iter().filter(held).count() }
+    }
+
+    pub(super) fn contends(&self) -> bool {
+        !self.gone && self.spots.iter().any(Spot::contends)
+    }
+
+    /// Whether there is anything that it will still do, apart from callers that may come.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.up.is_empty()
+            && self.down.is_empty()
+            && self.messages.is_empty()
+            && self.jobs.is_empty()
+            && self.spots.iter().all(|spot| spot.stage == Stage::Free)
+    }
+
+    /// Whether it knows of what it may have at the server under this owner field.
+    pub(super) fn knows(&self, id: u8) -> bool {
+        let in_spot = |spot: &Spot| {
+            spot.line.as_ref().is_some_and(|line| line.id == id)
+                || match spot.stage {
+                    Stage::Holding(tenure) => tenure.id == id,
+                    Stage::Asking { old } => old == Some(id),
+                    Stage::Leaving { id: leaving } => leaving == id,
+                    Stage::Free | Stage::Parked(_) | Stage::Riding => false,
+                }
+        };
+        self.spots.iter().any(in_spot) || self.jobs.iter().any(|job| job.id == id)
+    }
+
+    pub(super) fn has_job_to_send(&self) -> bool {
+        self.jobs.iter().any(|job| job.state == JobState::Due)
+    }
+
+    /// Two contenders have asked, and neither request has run.
+    pub(super) fn has_two_contenders_asking(&self) -> bool {
+        matches!(self.up[..], [Request::Acquire(_), Request::Acquire(_), ..])
+    }
+
+    /// All places that it speaks of.
+    pub(super) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
+        for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
+            change(&mut line.place);
+        }
+        for request in &mut self.up {
+            if let Request::Acquire(wish) = request {
+                change(&mut wish.had);
+            }
+        }
+        for answer in &mut self.down {
+            if let Answer::Acquired { reply: Reply::Waits { place, .. }, .. } = answer {
+                change(place);
+            }
+        }
+    }
+
+    /// One tick later, as far as nobody has to do anything about it.
+    pub(super) fn tick(&mut self) {
+        let earlier = |time: &mut i8| *time = (*time - 1).max(-4 * TTL);
+        let slow = [&mut self.up_is_slow, &mut self.down_is_slow, &mut self.messages_are_slow];
+        slow.into_iter().chain([&mut self.paused]).for_each(|left| *left = (*left - 1).max(0));
+        for spot in &mut self.spots {
+            spot.line.iter_mut().for_each(Known::tick);
+            match &mut spot.stage {
+                Stage::Parked(until) => *until = (*until - 1).max(0),
+                Stage::Holding(tenure) => {
+                    tenure.ends = (tenure.ends - 1).max(0);
+                    tenure.renew_at = (tenure.renew_at - 1).max(0);
+                    tenure.rest = (tenure.rest - 1).max(0);
+                }
+                Stage::Free | Stage::Asking { .. } | Stage::Riding | Stage::Leaving { .. } => {}
+            }
+        }
+        self.up.iter_mut().for_each(tick_request);
+        for answer in &mut self.down {
+            if let Answer::Acquired { sent, .. } | Answer::Renewed { sent, .. } = answer {
+                earlier(sent);
+            }
+        }
+        for word in self.messages.iter_mut().flatten() {
+            if let Word::Granted { sign, .. } = word {
+                earlier(sign);
+            }
+        }
+        for job in &mut self.jobs {
+            job.until = (job.until - 1).max(0);
+            if job.state == JobState::Resting {
+                job.state = JobState::Due;
+            }
+        }
+    }
+}
+
+pub(super) fn tick_request(request: &mut Request) {
+    if let Request::Acquire(Wish { sign: sent, .. }) | Request::Renew { sent, .. } = request {
+        *sent = (*sent - 1).max(-4 * TTL);
+    }
+}
+
+impl Driver<'_> {
+    fn rules(&self) -> Rules {
+        let ticks = |ticks: i8| TICK * u32::from(ticks.unsigned_abs());
+        Rules {
+            waiter_ttl: ticks(TTL),
+            pushed_lease: ticks(TTL.min(self.terms.lease)),
+            max_park: ticks(PARK),
+        }
+    }
+
+    fn is(&self, mutation: Mutation) -> bool {
+        self.terms.is(mutation)
+    }
+
+    fn new_id(&mut self) -> u8 {
+        self.client.next_id += 1;
+        self.client.next_id
+    }
+
+    /// A caller comes.
+    pub(super) fn comes(&mut self, spot: usize) {
+        self.client.spots[spot].fresh -= 1;
+        self.client.spots[spot].queued += 1;
+        if self.client.spots[spot].stage == Stage::Free {
+            self.next_caller(spot, None);
+        }
+    }
+
+    /// The turn is free: the next caller of this client contends. What is left for nobody is given up.
+    fn next_caller(&mut self, spot: usize, old: Option<u8>) {
+        self.client.spots[spot].stage = Stage::Free;
+        if self.client.spots[spot].queued > 0 {
+            self.client.spots[spot].queued -= 1;
+            self.go_on(spot, old);
+            return;
+        }
+        if self.client.watcher == Some(number(spot)) {
+            self.client.watcher = None;
+        }
+        let left = self.client.spots[spot].line.take();
+        let stands = left.filter(|line| line.stands && !line.open);
+        if let Some(line) = stands.filter(|_| !self.is(Mutation::TheLineIsNotLeft)) {
+            self.job(line.id, None, LONG, true);
+        }
+        self.wake_watcher();
+    }
+
+    /// The contender does what its line says, until it has to wait for something.
+    fn go_on(&mut self, spot: usize, old: Option<u8>) {
+        let next = match &self.client.spots[spot].line {
+            None => Next::Ask,
+            Some(known) => {
+                let mut line = known.line(self.clock);
+                line.open &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
+                let watching = self.is_watching(spot);
+                let listening = matches!(self.client.ears, Ears::Closed | Ears::Open | Ears::Cut);
+                line.next(self.clock.now, listening, watching, self.rules())
+            }
+        };
+        match next {
+            Next::Ask => self.ask(spot, old),
+            Next::Park(until) => {
+                self.open_ears();
+                self.client.spots[spot].stage = Stage::Parked(self.clock.ticks(until));
+            }
+            Next::Take(grant) => {
+                let id = u8::try_from(grant.id.0).expect("the world is small");
+                let signed = self.clock.ticks(grant.signed);
+                let lease = TTL.min(self.terms.lease);
+                // The watchdog confirms it when a third of it is over.
+                self.begin(spot, id, signed + lease, signed + lease / 3);
+            }
+        }
+    }
+
+    /// One contender that is far from the front asks now and then for all of its client.
+    fn is_watching(&mut self, spot: usize) -> bool {
+        if self.client.spots.len() == 1 {
+            return true;
+        }
+        let me = number(spot);
+        if !self.client.spots[spot].is_far() {
+            if self.client.watcher == Some(me) {
+                self.client.watcher = None;
+                self.wake_watcher();
+            }
+            return true;
+        }
+        *self.client.watcher.get_or_insert(me) == me
+    }
+
+    fn wake_watcher(&mut self) {
+        if self.client.watcher.is_some() || self.client.spots.len() == 1 {
+            return;
+        }
+        let next = self.client.spots.iter().position(Spot::is_far);
+        if let Some(spot) = next {
+            self.look(spot);
+        }
+    }
+
+    /// A contender that is parked looks again.
+    fn look(&mut self, spot: usize) {
+        if matches!(self.client.spots[spot].stage, Stage::Parked(_)) {
+            self.go_on(spot, None);
+        }
+    }
+
+    fn open_ears(&mut self) {
+        if self.client.ears == Ears::Closed {
+            self.client.ears = Ears::Opening;
+        }
+    }
+
+    fn ask(&mut self, spot: usize, old: Option<u8>) {
+        let now = self.clock.now;
+        let known = self.client.spots[spot].line.take();
+        let mut line = match known {
+            Some(known) => known.line(self.clock),
+            None => Line::new(TenureId(u64::from(self.new_id())), now),
+        };
+        if line.is_open() && !self.is(Mutation::NoNewOwnerField) {
+            line.rename(TenureId(u64::from(self.new_id())), now);
+        }
+        line.step(now, Event::Asked, self.rules());
+        let known = Known::of(&line, self.clock);
+        let field = self.client.field(known.id);
+        let old_field = old.map(|old| self.client.field(old));
+        let wish = Wish { field, had: known.place, sign: 0, old: old_field };
+        self.client.spots[spot].line = Some(known);
+        self.client.spots[spot].stage = Stage::Asking { old };
+        self.client.up.push(Request::Acquire(wish));
+    }
+
+    fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
+        let rest = self.terms.hold;
+        let tenure = Tenure { id, ends, renew_at, renewing: false, rest };
+        self.client.spots[spot].line = None;
+        self.client.spots[spot].stage = Stage::Holding(tenure);
+        if self.client.watcher == Some(number(spot)) {
+            self.client.watcher = None;
+        }
+        self.wake_watcher();
+        self.renew_if_due(spot);
+    }
+
+    fn renew_if_due(&mut self, spot: usize) {
+        let field = |id| self.client.field(id);
+        if let Stage::Holding(tenure) = self.client.spots[spot].stage
+            && tenure.renew_at <= 0
+            && !tenure.renewing
+        {
+            let request = Request::Renew { field: field(tenure.id), sent: 0 };
+            self.client.up.push(request);
+            self.client.spots[spot].stage = Stage::Holding(Tenure { renewing: true, ..tenure });
+        }
+    }
+
+    /// Has something given back. `now`: in the foreground.
+    fn job(&mut self, id: u8, ghost_of: Option<u8>, until: i8, now: bool) {
+        self.client.jobs.push(Job { id, ghost_of, until, state: JobState::Due });
+        if now {
+            self.tidy();
+        }
+    }
+
+    /// Sends what is to be given back.
+    pub(super) fn tidy(&mut self) {
+        for job in &mut self.client.jobs {
+            if job.state == JobState::Due {
+                job.state = JobState::Sent;
+                let field = Field { client: self.client.number, id: job.id };
+                self.client.up.push(Request::Release { field });
+            }
+        }
+    }
+
+    fn step(&mut self, spot: usize, event: Event) {
+        let rules = self.rules();
+        if let Some(known) = &mut self.client.spots[spot].line {
+            let mut line = known.line(self.clock);
+            line.step(self.clock.now, event, rules);
+            *known = Known::of(&line, self.clock);
+        }
+    }
+
+    /// An answer arrives.
+    pub(super) fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Acquired { id, reply, sent } => self.acquired(id, reply, sent),
+            Answer::Released { id } => self.released(id),
+            Answer::Renewed { id, held, sent } => self.renewed(id, held, sent),
+        }
+    }
+
+    fn asking(&self, id: u8) -> Option<usize> {
+        let asks = |spot: &Spot| {
+            matches!(spot.stage, Stage::Asking { .. })
+                && spot.line.as_ref().is_some_and(|line| line.id == id)
+        };
+        self.client.spots.iter().position(asks)
+    }
+
+    fn acquired(&mut self, id: u8, reply: Reply, sent: i8) {
+        // Who was cancelled has left it to the ghost.
+        let Some(spot) = self.asking(id) else { return };
+        let counts_from = if self.is(Mutation::TheLeaseCountsFromTheAnswer) { 0 } else { sent };
+        match reply {
+            Reply::Granted if !self.clock.is_believed(counts_from, self.terms.lease) => {
+                self.unanswered(spot);
+            }
+            Reply::Granted => {
+                let lease = self.terms.lease;
+                self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
+            }
+            Reply::Waits { place, near } => {
+                let sent = self.clock.moment(sent);
+                let near = near && !self.is(Mutation::NearIsNotHeeded);
+                self.step(spot, Event::Waits { place: u64::from(place), near, sent });
+                self.open_ears();
+                self.go_on(spot, None);
+            }
+        }
+    }
+
+    /// Nobody knows whether the request ran. What it may have done is cleared away.
+    fn unanswered(&mut self, spot: usize) {
+        let Stage::Asking { old } = self.client.spots[spot].stage else { return };
+        let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
+        self.ghost(id, old);
+        self.step(spot, Event::Unanswered);
+        self.client.spots[spot].stage = Stage::Riding;
+    }
+
+    fn ghost(&mut self, id: u8, old: Option<u8>) {
+        if !self.is(Mutation::NoGhost) {
+            let sent_on = self.client.generation;
+            self.job(id, Some(sent_on), self.terms.lease, false);
+        }
+        if let Some(old) = old {
+            self.job(old, None, self.terms.lease, false);
+        }
+    }
+
+    /// The pause after a request that was not answered is over.
+    pub(super) fn rode_out(&mut self, spot: usize) {
+        self.go_on(spot, None);
+    }
+
+    fn released(&mut self, id: u8) {
+        let generation = self.client.generation;
+        let once = self.is(Mutation::AGhostIsLookedForOnce);
+        for job in
+            self.client.jobs.iter_mut().filter(|job| job.id == id && job.state == JobState::Sent)
+        {
+            let settled =
+                job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
+            // A job that is done is one that nobody asks for any more.
+            job.state = if settled || once { JobState::Sent } else { JobState::Resting };
+        }
+        self.client.jobs.retain(|job| job.id != id || job.state != JobState::Sent);
+        self.stop_leaving(id);
+    }
+
+    /// The turn goes on with the first answer, or the first failure.
+    fn stop_leaving(&mut self, id: u8) {
+        let leaves = |spot: &Spot| spot.stage == Stage::Leaving { id };
+        if let Some(spot) = self.client.spots.iter().position(leaves) {
+            self.next_caller(spot, None);
+        }
+    }
+
+    fn renewed(&mut self, id: u8, held: bool, sent: i8) {
+        let holds = |spot: &Spot| matches!(spot.stage, Stage::Holding(tenure) if tenure.id == id);
+        let Some(spot) = self.client.spots.iter().position(holds) else { return };
+        let Stage::Holding(tenure) = self.client.spots[spot].stage else { return };
+        if !held {
+            self.lose(spot, id);
+            return;
+        }
+        if tenure.ends <= 0 {
+            self.lose(spot, id);
+            return;
+        }
+        let from = if self.is(Mutation::ARenewalCountsFromTheAnswer) { 0 } else { sent };
+        let ends = tenure.ends.max(from + self.terms.lease);
+        let renew_at = self.terms.lease / 3;
+        let tenure = Tenure { ends, renew_at, renewing: false, ..tenure };
+        self.client.spots[spot].stage = Stage::Holding(tenure);
+    }
+
+    fn lose(&mut self, spot: usize, id: u8) {
+        self.job(id, None, self.terms.lease, false);
+        self.next_caller(spot, None);
+    }
+
+    /// The holder is done: it gives back.
+    pub(super) fn gives_back(&mut self, spot: usize) {
+        if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
+            self.client.spots[spot].stage = Stage::Leaving { id };
+            self.job(id, None, self.terms.lease, true);
+        }
+    }
+
+    /// The holder is done, and the next caller of this client has it from it.
+    pub(super) fn hands_on(&mut self, spot: usize) {
+        let rest = self.terms.hold;
+        self.client.spots[spot].queued -= 1;
+        if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
+            tenure.rest = rest;
+        }
+    }
+
+    /// The holder is done, and the next caller of this client offers it to the others while it asks for it anew.
+    pub(super) fn exchanges(&mut self, spot: usize) {
+        if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
+            self.next_caller(spot, Some(id));
+        }
+    }
+
+    /// The future of the contender is dropped.
+    pub(super) fn cancelled(&mut self, spot: usize) {
+        if let Stage::Asking { old } = self.client.spots[spot].stage {
+            let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
+            self.ghost(id, old);
+        }
+        if self.client.spots[spot].line.as_ref().is_some_and(|line| line.open)
+            && !self.is(Mutation::NoNewOwnerField)
+        {
+            let id = TenureId(u64::from(self.new_id()));
+            let known = self.client.spots[spot].line.as_mut().expect("it was there");
+            let mut line = known.line(self.clock);
+            line.rename(id, self.clock.now);
+            *known = Known::of(&line, self.clock);
+        }
+        self.next_caller(spot, None);
+    }
+
+    /// The connection for requests is lost, and there is a new one. What has not run may run yet.
+    pub(super) fn cut(&mut self) -> Vec<Request> {
+        let stray = std::mem::take(&mut self.client.up);
+        self.client.down.clear();
+        (self.client.up_is_slow, self.client.down_is_slow) = (0, 0);
+        for spot in 0..self.client.spots.len() {
+            self.unanswered(spot);
+            if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
+                tenure.renewing = false;
+            }
+        }
+        self.client.generation += 1;
+        let mut leaving = Vec::new();
+        for job in self.client.jobs.iter_mut().filter(|job| job.state == JobState::Sent) {
+            job.state = JobState::Due;
+            leaving.push(job.id);
+        }
+        leaving.into_iter().for_each(|id| self.stop_leaving(id));
+        for spot in 0..self.client.spots.len() {
+            self.renew_if_due(spot);
+        }
+        stray
+    }
+
+    /// A message arrives.
+    pub(super) fn told(&mut self, words: Vec<Word>) {
+        for word in words {
+            let (Word::Granted { field, .. } | Word::Near { field, .. }) = word;
+            let has = |spot: &Spot| spot.line.as_ref().is_some_and(|line| line.id == field.id);
+            let found = self.client.spots.iter().position(has);
+            let any = || self.client.spots.iter().position(|spot| spot.line.is_some());
+            let found = found.or_else(|| any().filter(|_| self.is(Mutation::AnyOwnerFieldIsTaken)));
+            let Some(spot) = found else { continue };
+            let event = match word {
+                Word::Near { at_once, .. } => Event::Near { at_once },
+                Word::Granted { sign, field } => {
+                    let any = self.is(Mutation::AnyOwnerFieldIsTaken);
+                    let own = self.client.spots[spot].line.as_ref().map_or(0, |line| line.id);
+                    let id = TenureId(u64::from(if any { own } else { field.id }));
+                    let from_now = self.is(Mutation::AMessageCountsFromItsArrival);
+                    let signed = self.clock.moment(if from_now { 0 } else { sign });
+                    Event::Told(PushedGrant { id, number: 1, signed })
+                }
+            };
+            self.step(spot, event);
+            self.look(spot);
+        }
+    }
+
+    /// The subscription begins, or its loss is noticed: something may have been missed.
+    pub(super) fn roused(&mut self, ears: Ears) {
+        self.client.ears = ears;
+        for spot in 0..self.client.spots.len() {
+            if !self.is(Mutation::NobodyIsRoused) {
+                self.step(spot, Event::Roused);
+            }
+            self.look(spot);
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn looks_at_the_clock(&mut self) {
+        self.tidy();
+        for spot in 0..self.client.spots.len() {
+            match self.client.spots[spot].stage {
+                Stage::Holding(tenure) if tenure.ends <= 0 => self.lose(spot, tenure.id),
+                Stage::Holding(_) => self.renew_if_due(spot),
+                Stage::Parked(until) if until <= 0 => self.go_on(spot, None),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How long a place in the line is given up for.
+const LONG: i8 = 20;
+
+fn number(spot: usize) -> u8 {
+    u8::try_from(spot).expect("the world is small")
+}
+
+/// The server runs a request of this client.
+pub(super) fn run(request: Request, call: &mut super::server::Call<'_>) -> (u8, Answer) {
+    match request {
+        Request::Acquire(wish) => {
+            let reply = call.acquire(wish);
+            (wish.field.client, Answer::Acquired { id: wish.field.id, reply, sent: wish.sign })
+        }
+        Request::Release { field } => {
+            call.release(field);
+            (field.client, Answer::Released { id: field.id })
+        }
+        Request::Renew { field, sent } => {
+            let held = call.renew(field);
+            (field.client, Answer::Renewed { id: field.id, held, sent })
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Goes through all states of a small world, those that fewer steps lead to first.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt::Write;
+use std::hash::{Hash, Hasher};
+
+use super::client::{Clock, Request, Stage};
+use super::server::Word;
+use super::{Action, Setting, World, called, told};
+
+/// What a search has found.
+pub(super) struct Found {
+    pub(super) states: usize,
+    pub(super) steps: usize,
+    /// The shortest way to a state that is wrong, in words.
+    pub(super) violation: Option<String>,
+}
+
+/// How a state was reached: from which one, and by what.
+type Way = Option<(u32, Action)>;
+
+/// The states that were seen, each as the bytes that it hashes.
+#[derive(Default)]
+struct Seen {
+    states: HashSet<Box<[u8]>>,
+    bytes: Bytes,
+}
+
+impl Seen {
+    fn is_new(&mut self, world: &World) -> bool {
+        self.bytes.0.clear();
+        world.hash(&mut self.bytes);
+        !self.states.contains(self.bytes.0.as_slice())
+            && self.states.insert(self.bytes.0.as_slice().into())
+    }
+}
+
+/// All that is hashed, one byte after the other.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Hasher for Bytes {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        // A length.
+        self.0.push(u8::try_from(number).expect("the world is small"));
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        // Which of the variants of an enum it is.
+        self.0.push(u8::try_from(number).expect("there are few variants"));
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the bytes are what is wanted")
+    }
+}
+
+/// Searches the world until it ends, or something is wrong.
+pub(super) fn search(setting: &Setting) -> Found {
+    let clock = Clock::new();
+    let (mut seen, mut ways, mut steps) = (Seen::default(), Vec::<Way>::new(), 0);
+    let start = World::new(setting);
+    seen.is_new(&start);
+    ways.push(None);
+    let mut ahead = VecDeque::from([(0_u32, start)]);
+    while let Some((from, world)) = ahead.pop_front() {
+        for action in world.actions(setting) {
+            steps += 1;
+            let mut next = world.clone();
+            if let Err(wrong) = next.act(action, setting, clock) {
+                let way = way_to(&ways, from, action);
+                let violation = Some(in_words(setting, clock, &way, &wrong));
+                return Found { states: ways.len(), steps, violation };
+            }
+            if seen.is_new(&next) {
+                let number = u32::try_from(ways.len()).expect("the world is small");
+                ways.push(Some((from, action)));
+                ahead.push_back((number, next));
+            }
+        }
+    }
+    Found { states: ways.len(), steps, violation: None }
+}
+
+fn way_to(ways: &[Way], mut from: u32, last: Action) -> Vec<Action> {
+    let mut way = vec![last];
+    while let Some((before, action)) = ways[from as usize] {
+        way.push(action);
+        from = before;
+    }
+    way.reverse();
+    way
+}
+
+fn in_words(setting: &Setting, clock: Clock, way: &[Action], wrong: &str) -> String {
+    let mut text = format!("{}: {wrong}\n", setting.name);
+    let mut world = World::new(setting);
+    for (step, action) in way.iter().enumerate() {
+        let what = event(&world, *action);
+        let _ = world.act(*action, setting, clock);
+        let _ = writeln!(text, "{:>3}. {what}\n     {}", step + 1, state(&world));
+    }
+    text
+}
+
+fn event(world: &World, action: Action) -> String {
+    let who = |c: usize| called(c);
+    match action {
+        Action::Comes(c, s) => format!("a caller of {} comes to its entry {s}", who(c)),
+        Action::Runs(c) => format!("the server runs {}", request(world.clients[c].up[0])),
+        Action::RunsLate(stray) => {
+            format!(
+                "of a connection that was lost, the server runs {}",
+                request(world.strays[stray].0)
+            )
+        }
+        Action::IsAnswered(c) => format!("{} is answered: {:?}", who(c), world.clients[c].down[0]),
+        Action::IsTold(c) => {
+            format!("{} hears {}", who(c), words(&world.clients[c].messages[0]))
+        }
+        Action::Subscribes(c) => format!("{} has subscribed", who(c)),
+        Action::Notices(c) => format!("{} notices that it was deaf", who(c)),
+        Action::AsksAgain(c, _) => format!("{} tries again", who(c)),
+        Action::Tidies(c) => format!("{} sends what is to be given back", who(c)),
+        Action::GivesBack(c, _) => format!("{} gives back", who(c)),
+        Action::HandsOn(c, _) => format!("{} hands on to its next caller", who(c)),
+        Action::Exchanges(c, _) => format!("{} gives back and asks anew in one step", who(c)),
+        Action::Tick => "a tick".to_owned(),
+        Action::Lose(c) => {
+            format!("{} never hears {}", who(c), words(&world.clients[c].messages[0]))
+        }
+        Action::Double(c) => {
+            format!("{} will hear twice {}", who(c), words(&world.clients[c].messages[0]))
+        }
+        Action::SlowRequests(c) => format!("the requests of {} become slow", who(c)),
+        Action::SlowAnswers(c) => format!("the answers to {} become slow", who(c)),
+        Action::SlowMessages(c) => format!("the messages to {} become slow", who(c)),
+        Action::Swap(c) => format!("a request of {} overtakes another", who(c)),
+        Action::Pause(c) => format!("{} stands still", who(c)),
+        Action::GoOn(c) => format!("{} goes on", who(c)),
+        Action::Cut(c) => format!("{} loses its connection for requests", who(c)),
+        Action::Deafen(c) => format!("{} loses its connection for messages", who(c)),
+        Action::Cancel(c, _) => format!("the caller of {} goes away", who(c)),
+        Action::Crash(c) => format!("{} dies", who(c)),
+    }
+}
+
+fn request(request: Request) -> String {
+    match request {
+        Request::Acquire(wish) => {
+            let old =
+                wish.old.map_or(String::new(), |old| format!(", which gives back {}", told(old)));
+            format!("acquire {} with a sign of {}{old}", told(wish.field), wish.sign)
+        }
+        Request::Release { field } => format!("release {}", told(field)),
+        Request::Renew { field, sent } => format!("renew {} of {sent}", told(field)),
+    }
+}
+
+fn words(words: &[Word]) -> String {
+    let word = |word: &Word| match *word {
+        Word::Granted { field, sign } => format!("'{} granted for a sign of {sign}'", told(field)),
+        Word::Near { field, at_once: false } => format!("'{} is near'", told(field)),
+        Word::Near { field, at_once: true } => format!("'{} is silent'", told(field)),
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The server, and who holds or waits.
+fn state(world: &World) -> String {
+    let mut text = match world.server.lock {
+        Some((field, left)) => format!("[lock {} for {left};", told(field)),
+        None => "[free;".to_owned(),
+    };
+    for waiter in &world.server.line {
+        let asked = if waiter.asked.is_some() { "!" } else { "" };
+        let _ = write!(text, " {}{asked}", told(waiter.field));
+    }
+    for (client, life) in world.server.lives.iter().enumerate() {
+        if let Some(life) = life {
+            let _ = write!(text, " {}:{}@{}", called(client), life.ends, life.sign);
+        }
+    }
+    text.push(']');
+    for (c, client) in world.clients.iter().enumerate() {
+        for spot in &client.spots {
+            let line =
+                spot.line.as_ref().map(|line| told(client.field(line.id))).unwrap_or_default();
+            let stage = match spot.stage {
+                Stage::Free => continue,
+                Stage::Parked(until) => format!("waits as {line} until {until}"),
+                Stage::Asking { .. } => format!("asks as {line}"),
+                Stage::Riding => format!("pauses as {line}"),
+                Stage::Holding(tenure) => {
+                    format!("holds {} until {}", told(client.field(tenure.id)), tenure.ends)
+                }
+                Stage::Leaving { id } => format!("gives back {}", told(client.field(id))),
+            };
+            let _ = write!(text, " {} {stage};", called(c));
+        }
+        for job in &client.jobs {
+            let _ = write!(text, " {} to give back {};", called(c), told(client.field(job.id)));
+        }
+    }
+    text
+}

@@ -1,0 +1,397 @@
+//! What the scripts of `lua/line` do to the line of one plain lock, without Redis.
+
+use super::{Mutation, TTL};
+
+/// An owner field: a client, and a number of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Field {
+    pub(super) client: u8,
+    pub(super) id: u8,
+}
+
+/// One place in the line. Times are ticks from now.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Waiter {
+    pub(super) field: Field,
+    pub(super) place: u8,
+    pub(super) asked: Option<Asked>,
+}
+
+/// When a silent waiter was first and last told to give a sign, and whether anybody heard it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    pub(super) first: i8,
+    pub(super) last: i8,
+    heard: bool,
+}
+
+/// Until when a client counts as alive, and the sign of life that says so: when it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Life {
+    pub(super) ends: i8,
+    pub(super) sign: i8,
+}
+
+/// One word of a message to one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Word {
+    Granted { field: Field, sign: i8 },
+    Near { field: Field, at_once: bool },
+}
+
+impl Word {
+    fn client(self) -> u8 {
+        let (Self::Granted { field, .. } | Self::Near { field, .. }) = self;
+        field.client
+    }
+}
+
+/// What an acquire is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Reply {
+    Granted,
+    Waits { place: u8, near: bool },
+}
+
+/// What an acquire asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Wish {
+    pub(super) field: Field,
+    /// The place that it had, or 0.
+    pub(super) had: u8,
+    pub(super) sign: i8,
+    pub(super) old: Option<Field>,
+}
+
+/// What differs from one small world to the other, and is the same in all states of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) window: usize,
+    /// The window is of so many clients, however many entries each has in it.
+    pub(super) by_client: bool,
+    pub(super) lease: i8,
+    /// For how long a holder holds at the most.
+    pub(super) hold: i8,
+    pub(super) mutation: Option<Mutation>,
+}
+
+impl Terms {
+    pub(super) fn is(self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
+
+/// Everything that Redis has of one name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Server {
+    pub(super) lock: Option<(Field, i8)>,
+    pub(super) line: Vec<Waiter>,
+    pub(super) lives: Vec<Option<Life>>,
+    /// The place up to which everybody was told to show signs of life.
+    pub(super) near: u8,
+    /// The highest place that anybody knows of: the server's clock is beyond all of them.
+    pub(super) top: u8,
+    /// How long ago the last script ran, and whether it ran after a gap.
+    quiet: i8,
+    after_gap: bool,
+}
+
+/// Who was let in, from which place, and whether its client counted as alive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LetIn {
+    pub(super) field: Field,
+    pub(super) place: u8,
+    pub(super) lives: bool,
+}
+
+/// One call of a script: the server, and what it says to whom.
+pub(super) struct Call<'a> {
+    server: &'a mut Server,
+    terms: Terms,
+    /// Which clients listen.
+    ears: &'a [bool],
+    asker: Option<Field>,
+    said: Vec<Word>,
+    pub(super) granted: Vec<LetIn>,
+}
+
+impl Server {
+    pub(super) fn new(clients: usize) -> Self {
+        Self {
+            lock: None,
+            line: Vec::new(),
+            lives: vec![None; clients],
+            near: 0,
+            top: 0,
+            quiet: 0,
+            after_gap: false,
+        }
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
+        self.lock.is_none() && self.line.is_empty()
+    }
+
+    fn holds(&self, field: Field) -> bool {
+        self.lock.is_some_and(|(holder, _)| holder == field)
+    }
+
+    fn rank(&self, field: Field) -> Option<usize> {
+        self.line.iter().position(|waiter| waiter.field == field)
+    }
+
+    fn lives_on(&self, client: u8) -> bool {
+        self.lives[usize::from(client)].is_some_and(|life| life.ends > 0)
+    }
+
+    /// All that is a time of the line's own clock.
+    fn times(&mut self, mut change: impl FnMut(&mut i8)) {
+        for life in self.lives.iter_mut().flatten() {
+            change(&mut life.ends);
+        }
+        for asked in self.line.iter_mut().filter_map(|waiter| waiter.asked.as_mut()) {
+            change(&mut asked.first);
+            change(&mut asked.last);
+        }
+    }
+
+    /// One tick later.
+    pub(super) fn tick(&mut self) {
+        // Whatever is long over stays where it is, so that the states do not grow without an end.
+        self.times(|time| *time = (*time - 1).max(-2 * TTL));
+        for life in self.lives.iter_mut().flatten() {
+            life.sign = (life.sign - 1).max(-4 * TTL);
+        }
+        self.lock = self.lock.map(|(field, left)| (field, left - 1)).filter(|(_, left)| *left > 0);
+        self.quiet = if self.line.is_empty() { 0 } else { (self.quiet + 1).min(2 * TTL) };
+    }
+
+    /// The line's clock stands still while the server does: the first gap between two scripts is taken for that.
+    fn read_clock(&mut self) {
+        let gap = std::mem::take(&mut self.quiet);
+        let is_gap = 2 * gap > TTL;
+        if is_gap && !self.after_gap {
+            self.times(|time| *time += gap);
+        }
+        self.after_gap = is_gap;
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(server: &'a mut Server, terms: Terms, ears: &'a [bool]) -> Self {
+        server.read_clock();
+        Self { server, terms, ears, asker: None, said: Vec::new(), granted: Vec::new() }
+    }
+
+    pub(super) fn acquire(&mut self, wish: Wish) -> Reply {
+        let Wish { field, had, sign, old } = wish;
+        old.iter().for_each(|old| self.put_out(*old));
+        if self.server.holds(field) {
+            self.server.lock = Some((field, self.terms.lease.max(self.left())));
+            self.admit();
+            return Reply::Granted;
+        }
+        let ends = TTL;
+        self.server.lives[usize::from(field.client)] = Some(Life { ends, sign });
+        if self.server.rank(field).is_none() {
+            self.line_up(field, had);
+        }
+        self.asker = Some(field);
+        self.admit();
+        match self.server.rank(field) {
+            None => Reply::Granted,
+            Some(rank) => {
+                let place = self.server.line[rank].place;
+                let is_within = rank < self.terms.window;
+                let near = is_within || self.terms.by_client && place <= self.server.near;
+                Reply::Waits { place, near }
+            }
+        }
+    }
+
+    /// Gives back what it holds, or its place in the line.
+    pub(super) fn release(&mut self, field: Field) -> bool {
+        let held = self.server.holds(field);
+        self.put_out(field);
+        if !(held && self.terms.is(Mutation::RoomIsNotGiven)) {
+            self.admit();
+        }
+        held
+    }
+
+    /// Prolongs what it holds. A plain lock's renewal looks at nothing else.
+    pub(super) fn renew(&mut self, field: Field) -> bool {
+        let held = self.server.holds(field);
+        if held {
+            self.server.lock = Some((field, self.terms.lease.max(self.left())));
+        }
+        held
+    }
+
+    /// What was said, each client all of it in one message.
+    pub(super) fn messages(self) -> Vec<(u8, Vec<Word>)> {
+        let mut messages: Vec<(u8, Vec<Word>)> = Vec::new();
+        for word in self.said {
+            match messages.iter_mut().find(|(client, _)| *client == word.client()) {
+                Some((_, words)) => words.push(word),
+                None => messages.push((word.client(), vec![word])),
+            }
+        }
+        messages
+    }
+
+    fn left(&self) -> i8 {
+        self.server.lock.map_or(0, |(_, left)| left)
+    }
+
+    fn put_out(&mut self, field: Field) {
+        if self.server.holds(field) {
+            self.server.lock = None;
+        }
+        if let Some(rank) = self.server.rank(field) {
+            self.leave(rank);
+        }
+    }
+
+    /// A newcomer goes to the end; who has had a place has it again, behind what may be its own old entry.
+    fn line_up(&mut self, field: Field, had: u8) {
+        // With room for an old entry's successor in between.
+        let end = self.server.top + 2;
+        let keeps = had > 0 && !self.terms.is(Mutation::PlaceIsForgotten);
+        let mut place = if keeps { had.min(end) } else { end };
+        while self.server.line.iter().any(|waiter| waiter.place == place) {
+            place += 1;
+        }
+        self.server.top = self.server.top.max(place);
+        let rank = self.server.line.iter().filter(|waiter| waiter.place < place).count();
+        self.server.line.insert(rank, Waiter { field, place, asked: None });
+    }
+
+    fn leave(&mut self, rank: usize) -> Waiter {
+        let waiter = self.server.line.remove(rank);
+        let client = waiter.field.client;
+        if self.server.line.iter().all(|other| other.field.client != client) {
+            self.server.lives[usize::from(client)] = None;
+        }
+        waiter
+    }
+
+    fn hears(&self, client: u8) -> bool {
+        self.ears[usize::from(client)]
+    }
+
+    fn is_silent(&self, rank: usize) -> bool {
+        !self.server.lives_on(self.server.line[rank].field.client)
+    }
+
+    /// What it was asked since its client fell silent.
+    fn asked(&self, rank: usize) -> Option<Asked> {
+        let waiter = &self.server.line[rank];
+        let ends = self.server.lives[usize::from(waiter.field.client)].map_or(i8::MIN, |l| l.ends);
+        waiter.asked.filter(|asked| self.is_silent(rank) && asked.first >= ends)
+    }
+
+    fn is_dead(&self, rank: usize) -> bool {
+        if self.terms.is(Mutation::TheDeadStay) {
+            return false;
+        }
+        self.asked(rank).is_some_and(|asked| asked.first + TTL <= 0)
+    }
+
+    /// Lets in the head, if there is room and its client lives.
+    fn admit(&mut self) {
+        while !self.server.line.is_empty() {
+            if self.is_dead(0) {
+                self.leave(0);
+                continue;
+            }
+            if self.server.lock.is_some() {
+                break;
+            }
+            if self.is_silent(0) && !self.terms.is(Mutation::TheSilentAreGranted) {
+                break;
+            }
+            let turned_round = self.terms.is(Mutation::TheLastComesFirst);
+            self.grant(if turned_round { self.server.line.len() - 1 } else { 0 });
+        }
+        self.watch();
+    }
+
+    fn grant(&mut self, rank: usize) {
+        let client = self.server.line[rank].field.client;
+        let life = self.server.lives[usize::from(client)].unwrap_or(Life { ends: 1, sign: 0 });
+        let lives = !self.is_silent(rank);
+        let Waiter { field, place, .. } = self.leave(rank);
+        self.granted.push(LetIn { field, place, lives });
+        if self.asker == Some(field) {
+            self.server.lock = Some((field, self.terms.lease));
+            return;
+        }
+        let mut left = self.terms.lease.min(life.ends).max(1);
+        if self.terms.is(Mutation::AGrantEndsEarly) {
+            left = 1;
+        }
+        self.server.lock = Some((field, left));
+        let mut told = Word::Granted { field, sign: life.sign };
+        if self.terms.is(Mutation::AnotherIsTold)
+            && let Some(next) = self.server.line.first()
+        {
+            let sign =
+                self.server.lives[usize::from(next.field.client)].map_or(0, |life| life.sign);
+            told = Word::Granted { field: next.field, sign };
+        }
+        self.said.push(told);
+    }
+
+    /// Tells those at the front, so many that a whole window of them is awake.
+    fn watch(&mut self) {
+        let (mut awake, mut rank) = (0, 0);
+        let window = self.terms.window;
+        let mut counted = vec![false; self.ears.len()];
+        while awake < window && rank < self.server.line.len() {
+            if rank >= window && self.terms.is(Mutation::NobodyIsToldForTheDeaf) {
+                break;
+            }
+            if self.is_dead(rank) {
+                self.leave(rank);
+                continue;
+            }
+            let client = usize::from(self.server.line[rank].field.client);
+            if self.wake(rank) && !(self.terms.by_client && counted[client]) {
+                counted[client] = true;
+                awake += 1;
+            }
+            self.server.near = self.server.near.max(self.server.line[rank].place);
+            rank += 1;
+        }
+    }
+
+    /// Whether it is awake, now that it was told what there is to tell it.
+    fn wake(&mut self, rank: usize) -> bool {
+        let Waiter { field, place, .. } = self.server.line[rank];
+        let hears = self.hears(field.client);
+        if self.asker == Some(field) {
+            return true;
+        }
+        if !self.is_silent(rank) {
+            if place <= self.server.near {
+                return true;
+            }
+            if !self.terms.is(Mutation::WhoComesNearIsNotTold) {
+                self.said.push(Word::Near { field, at_once: false });
+            }
+            return hears;
+        }
+        let asked = self.asked(rank);
+        if let Some(asked) = asked {
+            let is_told = asked.last + TTL / 3 > 0;
+            if is_told {
+                return asked.heard;
+            }
+        }
+        self.said.push(Word::Near { field, at_once: true });
+        let first = asked.map_or(0, |asked| asked.first);
+        self.server.line[rank].asked = Some(Asked { first, last: 0, heard: hears });
+        hears
+    }
+}

@@ -1,0 +1,80 @@
+//! What Redis has of a client that has no use for it: nobody there holds it, asks for it, or gives it back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::board;
+use crate::clock::{self, MILLI};
+use crate::desk::client_id;
+use crate::keyspace;
+use crate::plan::{Kind, Plan, What};
+use crate::station::Station;
+
+/// How often the judge looks for them.
+pub const LOOK: u64 = 100 * MILLI;
+
+pub struct Ghosts {
+    plan: Arc<Plan>,
+    /// Since when each field of a name is of no use.
+    since: BTreeMap<(usize, String), u64>,
+    /// What is given back in the background may take so long.
+    bound: u64,
+    /// Nothing is to be said of this plan.
+    silent: bool,
+}
+
+impl Ghosts {
+    pub fn new(plan: Arc<Plan>) -> Self {
+        let way = plan.clients.iter().map(|client| client.way.1).max().unwrap_or(0);
+        // A clock that is set back makes leases longer, and some scenes do not tell the board what they hold.
+        let stepped = plan.faults.iter().any(|fault| matches!(fault.what, What::Clock { .. }));
+        let silent = stepped || plan.scene.is_some_and(|scene| scene.is_discreet());
+        Self { plan, since: BTreeMap::new(), bound: 700 * MILLI + 10 * way, silent }
+    }
+
+    /// When nothing is broken, what nobody needs is given back at once, and not left to its lease.
+    pub fn look(&mut self, station: &mut Station) {
+        if self.silent {
+            return;
+        }
+        let (plan, now) = (Arc::clone(&self.plan), clock::now());
+        let mut found = BTreeMap::new();
+        for (at, name) in plan.names.iter().enumerate() {
+            // A reader whose lease was over stays in Redisson's hash until somebody else leaves.
+            if name.kind == Kind::Latch
+                || name.kind == Kind::Rw && plan.layout == parklock::Layout::Redisson
+            {
+                continue;
+            }
+            for field in keyspace::holders(station, plan.layout, name) {
+                if !self.is_ghost(at, &field) {
+                    continue;
+                }
+                let since = self.since.get(&(at, field.clone())).copied().unwrap_or(now);
+                found.insert((at, field), since);
+            }
+        }
+        self.since = found;
+        self.judge(now);
+    }
+
+    /// Whether it is of a client that lives, and that does nothing with the name.
+    fn is_ghost(&self, name: usize, field: &str) -> bool {
+        board::with(|board| {
+            let mut owners = board.seats.keys().filter(|seat| field.contains(&client_id(**seat)));
+            owners.next().is_some_and(|seat| !board.is_in_use(*seat, name))
+        })
+    }
+
+    fn judge(&mut self, now: u64) {
+        for ((name, field), since) in &mut self.since {
+            let calm = (*since).max(board::with(|board| board.disturbed_until()));
+            if now.saturating_sub(calm) <= self.bound {
+                continue;
+            }
+            let what = format!("{field} of name {name}, since {:.3} s", *since as f64 / 1e9);
+            board::wrong("a hold that nobody has", what);
+            *since = now + 60_000 * MILLI;
+        }
+    }
+}
