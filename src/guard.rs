@@ -79,6 +79,9 @@ impl Guard {
     /// - If another caller of this client waits for the lock, it may get the hold as it is, without a word
     ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. Whether
     ///   somebody has removed the key by force is not asked: the next holder is told of that.
+    /// - A reader leaves those of its client that read with it: the last one of them gives the read back. A permit may
+    ///   stay with the client for a moment, for its next caller, while another one is on its way back to Redis. In both
+    ///   cases nothing is asked, and if nobody takes it up, Redis is told in the background.
     /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
     ///   first request has removed it. Only the key's removal by force within that moment (`DEL`,
     ///   `force_unlock`, a failover that forgot it) looks the same.

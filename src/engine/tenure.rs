@@ -1032,6 +1032,88 @@ mod tests {
         assert!(matches!(late, PickUp::Nothing(_)));
     }
 
+    /// A read that others may join, and the table that its seat is in.
+    fn read() -> (Arc<Table>, Stint) {
+        let table = Arc::new(Table::default());
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());
+        let turn = table.visit(&keys, 1).unwrap().try_turn().unwrap();
+        let (sent, debt) = (Instant::now(), Debts::default().tidying());
+        let grant = Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent, debt };
+        (table, Tenure::begin(turn, grant, holder(Lease::Watched), sent))
+    }
+
+    #[test]
+    fn those_who_join_are_stints_of_their_own_and_the_last_one_gives_back() {
+        let (table, first) = read();
+        let second = first.tenure.join(BUDGET).unwrap();
+        let third = first.tenure.join(BUDGET).unwrap();
+        assert!(first.token < second.token && second.token < third.token);
+        assert!(first.tenure.join(BUDGET).is_none(), "the budget is spent");
+        assert!(matches!(second.tenure.leave(second.turn, BUDGET), Left::Others));
+        let ends = [&first, &second, &third].map(Stint::ended);
+        assert_eq!(ends, [None, Some(Ended::Released), None]);
+        assert_eq!([&first, &second, &third].map(Stint::holds), [1, 0, 1]);
+        assert!(matches!(first.tenure.leave(first.turn, BUDGET), Left::Others));
+        let last = third.tenure.leave(third.turn, BUDGET);
+        assert!(matches!(last, Left::Last(Some(Stay::Seat(_)), _)));
+        assert!(first.tenure.join(BUDGET).is_none());
+        drop(last);
+        assert_eq!(table.len(), 0, "the seat keeps the entry");
+    }
+
+    #[test]
+    fn a_loss_is_told_to_those_who_still_read() {
+        let (_table, first) = read();
+        let second = first.tenure.join(BUDGET).unwrap();
+        assert!(matches!(first.tenure.leave(first.turn, BUDGET), Left::Others));
+        first.tenure.lose("taken away");
+        assert_eq!((first.ended(), second.ended()), (Some(Ended::Released), Some(Ended::Lost)));
+        assert!(first.tenure.join(BUDGET).is_none());
+        assert!(matches!(second.tenure.leave(second.turn, BUDGET), Left::Lost));
+    }
+
+    #[test]
+    fn nobody_joins_an_owner_or_a_fixed_lease() {
+        for (owner, lease) in
+            [(Some(OwnerId::current()), Lease::Watched), (None, Lease::Fixed(LEASE))]
+        {
+            let (_table, stint) = read();
+            stint.tenure.state().owner = owner;
+            stint.tenure.state().watched = lease == Lease::Watched;
+            assert!(stint.tenure.join(BUDGET).is_none());
+        }
+    }
+
+    #[test]
+    fn what_rests_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
+        let (table, mut stint) = read();
+        let keys = Arc::clone(&stint.tenure.keys);
+        let next = table.visit(&keys, 1).unwrap().wait();
+        for _ in 0..BUDGET.turns {
+            assert!(matches!(stint.tenure.leave(stint.turn, BUDGET), Left::Rests(_)));
+            let Taken::Held(again) = stint.tenure.take_up(holder(Lease::Watched), BUDGET, false)
+            else {
+                panic!("not taken up")
+            };
+            let twice = stint.tenure.take_up(holder(Lease::Watched), BUDGET, false);
+            assert!(matches!(twice, Taken::Nothing));
+            stint = again;
+        }
+        let spent = stint.tenure.leave(stint.turn, BUDGET);
+        assert!(matches!(spent, Left::Last(Some(_), _)));
+        drop((spent, next));
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn a_tenure_within_which_more_was_asked_for_is_not_handed_on() {
+        let (table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let _next = waiting(&table);
+        assert!(stint.tenure.shelters(stint.turn));
+        assert!(matches!(stint.tenure.leave(stint.turn, BUDGET), Left::Last(..)));
+        assert!(!stint.tenure.shelters(stint.turn), "it is over");
+    }
+
     #[test]
     fn a_loss_after_the_hand_over_is_not_the_former_holders() {
         let (table, first) = stint(Lease::Watched, Instant::now() + LEASE);

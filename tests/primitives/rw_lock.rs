@@ -3,7 +3,7 @@
 use crate::common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
@@ -62,9 +62,13 @@ impl Scene {
 
     /// The lock of a client that gives back nothing for its age while it can hand it on.
     async fn handed_on(&self) -> RwLock {
+        self.handed_on_at(self.server.url()).await
+    }
+
+    async fn handed_on_at(&self, url: String) -> RwLock {
         let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
         let config = Config::default().layout(self.layout).hand_off(hand_off);
-        comes_in(self.server.url(), config).await.rw_lock("a")
+        comes_in(url, config).await.rw_lock("a")
     }
 
     async fn another_client(&self) -> Client {
@@ -932,8 +936,7 @@ async fn five_hundred_reads_far_away_take_a_few_round_trips() {
     const DISTANCE: Duration = Duration::from_millis(50);
     in_both(USUAL, async |scene| {
         let proxy = Proxy::before(&scene.server).await;
-        let client = connect(&proxy.url(), scene.layout, USUAL).await;
-        let lock = client.rw_lock("a");
+        let lock = scene.handed_on_at(proxy.url()).await;
         lock.read().await.unwrap().unlock().await.unwrap();
         scene.admin.reset_stats().await;
         let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
@@ -953,7 +956,7 @@ async fn five_hundred_reads_far_away_take_a_few_round_trips() {
 /// Two who read with one word to the server: the second asks while the first is being answered.
 async fn two_together(lock: &RwLock) -> (Guard, Guard) {
     let (one, other) = tokio::join!(lock.read(), lock.read());
-    (one.unwrap(), other.unwrap())
+    (one.expect("a read"), other.expect("a read"))
 }
 
 /// Each of those who read together has a hold of its own.
@@ -988,26 +991,39 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
     .await;
 }
 
-/// P7: nobody joins those who read when a writer of another client stands in line.
+/// P7: those who read together are joined by so many and no more, and then a writer that stands in line comes first.
 #[tokio::test]
 async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_pause() {
+    const MOST: u32 = 40;
+    const READERS: usize = 8;
     let scene = Scene::begin(Layout::Native, USUAL).await;
-    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let hand_off = HandOff { max_consecutive: MOST, max_time: LONG };
+    let client = comes_in(scene.server.url(), Config::default().hand_off(hand_off)).await;
+    let (done, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut readers = JoinSet::new();
-    for _ in 0..8 {
-        let (lock, done) = (scene.somebody(), Arc::clone(&done));
+    for _ in 0..READERS {
+        let (lock, done, reads) = (client.rw_lock("a"), Arc::clone(&done), Arc::clone(&reads));
         readers.spawn(async move {
             while !done.load(Ordering::Relaxed) {
                 let guard = lock.read().await.unwrap();
-                sleep(Duration::from_millis(fastrand::u64(0..4))).await;
+                reads.fetch_add(1, Ordering::Relaxed);
+                sleep(Duration::from_millis(fastrand::u64(0..8))).await;
                 guard.unlock().await.unwrap();
             }
         });
     }
-    let writer = scene.somebody_else().await;
-    for _ in 0..30 {
-        let write = timeout(AT_ONCE, writer.write()).await.expect("it comes in");
-        write.unwrap().unlock().await.unwrap();
+    let stands = async || scene.admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await > 0;
+    for _ in 0..10 {
+        eventually(SOON, "they read", async || reads.swap(0, Ordering::Relaxed) > READERS).await;
+        let writer = writing(scene.somebody_else().await);
+        eventually(SOON, "it stands in line", async || stands().await || writer.is_finished())
+            .await;
+        reads.store(0, Ordering::Relaxed);
+        let write = timeout(SOON, writer).await.expect("it comes in").unwrap().unwrap();
+        let reads = reads.load(Ordering::Relaxed);
+        // Those of the last tenure, one more each, and those who come in behind the writer before it is told.
+        assert!(reads <= MOST as usize + 2 * READERS, "{reads} came first");
+        write.unlock().await.unwrap();
     }
     done.store(true, Ordering::Relaxed);
     timeout(SOON, readers.join_all()).await.expect("all leave");

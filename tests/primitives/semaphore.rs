@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick, settled};
+use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick, scripts, settled};
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::StreamExt;
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Result, Semaphore};
@@ -774,22 +774,22 @@ async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     const TURNS: usize = 400;
     let scene = Scene::with(of, handing_on()).await;
     let permits = scene.permits(capacity);
-    permits.acquire().await.unwrap().unlock().await.unwrap();
+    permits.acquire().await.expect("an answer").unlock().await.expect("an answer");
     scene.admin.reset_stats().await;
     let mut crowd = JoinSet::new();
     for _ in 0..tasks {
         let permits = permits.clone();
         crowd.spawn(async move {
             for _ in 0..TURNS {
-                let guard = permits.acquire().await.unwrap();
+                let guard = permits.acquire().await.expect("an answer");
                 tokio::task::yield_now().await;
-                guard.unlock().await.unwrap();
+                guard.unlock().await.expect("an answer");
             }
         });
     }
     timeout(LONG / 10, crowd.join_all()).await.expect("all get their turns");
     let scripts = settled(&scene.admin).await;
-    assert_eq!(permits.available().await.unwrap(), capacity);
+    assert_eq!(permits.available().await.expect("an answer"), capacity);
     assert!(scene.traces().await.is_empty(), "{of:?}");
     scripts as f64 / (tasks * TURNS) as f64
 }
@@ -864,41 +864,55 @@ async fn a_permit_that_is_left_for_a_caller_that_is_dropped_is_given_back() {
     }
 }
 
+/// A client far away that has permits of which one is on its way back, and another rests until that has arrived.
+async fn one_rests(of: Of) -> (Scene, Proxy, Semaphore, Client) {
+    const DISTANCE: Duration = Duration::from_millis(200);
+    let scene = Scene::with(of, only_told()).await;
+    let proxy = Proxy::before(&scene.server).await;
+    let client = of.client(&proxy.url(), only_told()).await;
+    let permits = of.permits(&client, 2);
+    let [one, other] =
+        [permits.acquire().await.expect("an answer"), permits.acquire().await.expect("an answer")];
+    let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
+    scene.admin.reset_stats().await;
+    let unlocked = tokio::spawn(one.unlock());
+    eventually(SOON, "it is given back", async || scripts(&scene.admin).await == 1).await;
+    drop(other);
+    assert!(!unlocked.is_finished(), "it was to be on its way");
+    (scene, proxy, permits, client)
+}
+
 /// What rests in the client is no permit of anybody's.
 #[tokio::test]
 async fn what_this_client_has_given_back_is_free_for_its_next_question() {
     for of in ALL {
-        let scene = Scene::with(of, only_told()).await;
-        let permits = scene.permits(8);
-        for _ in 0..20 {
-            let mut guards = Vec::new();
-            for _ in 0..8 {
-                guards.push(permits.acquire().await.unwrap());
-            }
-            drop(guards);
-            assert_eq!(permits.available().await.unwrap(), 8, "{of:?}");
-            let guards = [permits.acquire().await.unwrap(), permits.acquire().await.unwrap()];
-            drop(guards);
-            let all = permits.try_acquire_many(8).await.unwrap();
-            all.expect("it was given back").unlock().await.unwrap();
-        }
+        let (_scene, _proxy, permits, _client) = one_rests(of).await;
+        assert_eq!(permits.available().await.unwrap(), 2, "{of:?}");
+        let (_scene, _proxy, permits, _client) = one_rests(of).await;
+        let both = permits.try_acquire_many(2).await.unwrap();
+        both.expect("it was given back").unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_rests_is_taken_up_without_a_question() {
+    for of in ALL {
+        let (scene, _proxy, permits, _client) = one_rests(of).await;
+        let began = Instant::now();
+        let again = permits.acquire().await.unwrap();
+        assert_eq!(scripts(&scene.admin).await, 1, "{of:?}, after {:?}", began.elapsed());
+        again.unlock().await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_client_that_is_closed_gives_back_what_rests() {
     for of in ALL {
-        let scene = Scene::with(of, only_told()).await;
-        let permits = scene.permits(8);
-        let mut guards = Vec::new();
-        for _ in 0..8 {
-            guards.push(permits.acquire().await.unwrap());
-        }
-        drop(guards);
-        scene.client.close().await;
+        let (scene, _proxy, _permits, client) = one_rests(of).await;
+        client.close().await;
         assert!(scene.traces().await.is_empty(), "{of:?}");
         let other = of.client(&scene.server.url(), only_told()).await;
-        assert_eq!(of.permits(&other, 8).available().await.unwrap(), 8);
+        assert_eq!(of.permits(&other, 2).available().await.unwrap(), 2);
     }
 }
 
