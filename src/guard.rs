@@ -83,8 +83,8 @@ impl Guard {
     ///   stay with the client for a moment, for its next caller, while another one is on its way back to Redis. In both
     ///   cases nothing is asked, and if nobody takes it up, Redis is told in the background.
     /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
-    ///   first request has removed it. Only the key's removal by force within that moment (`DEL`,
-    ///   `force_unlock`, a failover that forgot it) looks the same.
+    ///   first request has removed it. Only the key's removal by force (`DEL`, `force_unlock`, a failover that
+    ///   forgot it) since the last answer that reached this client looks the same.
     ///
     /// # Cancel safety
     /// Once polled, the lock is given back whatever happens: if the future is dropped, in the

@@ -219,7 +219,8 @@ impl<'a> Caller<'a> {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
         // What we ourselves are giving back is not somebody else's.
-        !entry.is_taken() && self.engine.returns.is_under_way(&entry.keys)
+        let was_anothers = entry.is_taken() || entry.was_refused_since(self.started);
+        !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Stint> {

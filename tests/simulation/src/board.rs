@@ -95,6 +95,8 @@ struct Unlock {
     seat: u64,
     name: usize,
     began: u64,
+    /// When Redis had last confirmed the hold.
+    confirmed: u64,
     present: Option<bool>,
     /// What it said, and when.
     said_ok: Option<(bool, u64)>,
@@ -504,7 +506,10 @@ impl Board {
         let (process, seat) = (call.process, call.seat);
         let (present, said_ok) = (None, None);
         let began = clock::now();
-        self.unlocks.insert(id, Unlock { process, seat, name, began, present, said_ok, token });
+        let claim = self.claims.values().find(|live| live.claim.token == token);
+        let confirmed = claim.map_or(began, |live| live.claim.last_confirmed);
+        let unlock = Unlock { process, seat, name, began, confirmed, present, said_ok, token };
+        self.unlocks.insert(id, unlock);
         self.questions.push(Question::Present { unlock: id, seat, name });
         id
     }
@@ -532,9 +537,10 @@ impl Board {
         let Some(unlock) = self.unlocks.remove(&id) else { return };
         // Of what is handed on within its client nobody asks Redis, so that it takes no time: see `Guard::unlock`.
         let told = unlock.said_ok.is_some_and(|(ok, at)| ok && at > unlock.began);
-        // A release whose answer was lost is repeated. If Redis forgot the lock in that time, the repetition finds
-        // what it would find after the first: docs/guarantees.md, H2.
-        let forgotten = self.breaks.iter().any(|one| one.to + clock::SECOND >= unlock.began);
+        // A release whose answer was lost is repeated. If Redis has forgotten the lock since it was last confirmed, the
+        // repetition finds what it would find after the first: docs/guarantees.md, H2.
+        let since = unlock.confirmed.min(unlock.began.saturating_sub(clock::SECOND));
+        let forgotten = self.breaks.iter().any(|one| one.to >= since);
         if unlock.present == Some(false) && told && !forgotten {
             let Unlock { process, seat, name, token, began, .. } = unlock;
             let began = began as f64 / 1e9;
