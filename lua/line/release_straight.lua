@@ -11,6 +11,13 @@ if scores[1] and scores[3] and not scores[4] then
     local gone = redis.pcall('zrem', KEYS[2], ARGV[7], note)
     if gone == 1 or gone == 2 then
       redis.call('zadd', KEYS[2], string.format('%.0f', used - 4503599627370496), says)
+      -- The key goes with the last of the leases. If that was this one, it goes sooner now.
+      local last = tonumber(redis.call('zrange', KEYS[2], -1, -1, 'WITHSCORES')[2])
+      if last < tonumber(scores[1]) then
+        local time = redis.call('time')
+        local ms = math.max(1, last - time[1] * 1000 - math.floor(time[2] / 1000))
+        redis.call('pexpire', KEYS[2], string.format('%.0f', ms))
+      end
       return 1
     end
   end
