@@ -149,8 +149,9 @@ async fn never_do_more_hold_it_than_there_are_permits() {
         }
         timeout(LONG / 10, tasks.join_all()).await.expect("all get their turns");
         assert!(most.load(Ordering::SeqCst) <= 4, "{of:?}");
-        assert_eq!(scene.permits(4).available().await.unwrap(), 4, "{of:?}");
-        assert!(scene.traces().await.is_empty(), "{of:?}");
+        // What rests with the other clients is on its way back.
+        scene.frees(&scene.permits(4), 4).await;
+        eventually(SOON, "no key is left", async || scene.traces().await.is_empty()).await;
         scene.nothing_is_eternal().await;
     }
 }

@@ -62,7 +62,9 @@ impl Clock {
 
 impl Known {
     fn of(line: &Line, clock: Clock) -> Self {
-        let Line { id, place, stands, near, open, signed, told, ask_at } = line.clone();
+        // All callers of this world ask for the same lease.
+        let Line { id, place, stands, near, open, signed, told, ask_at, pushed_lease: _ } =
+            line.clone();
         let small = |number: u64| u8::try_from(number).expect("the world is small");
         Self {
             id: small(id.0),
@@ -91,6 +93,7 @@ impl Known {
             signed: self.signed.map(|at| clock.moment(at)),
             told: self.told.map(told),
             ask_at: self.ask_at.map(|at| clock.moment(at)),
+            pushed_lease: Duration::MAX,
         }
     }
 
