@@ -11,15 +11,15 @@ use crate::settings::PROXIES;
 use crate::switch::Switch;
 use crate::verdict::Tally;
 
-const SCRIPTS: [(&str, &str); 9] = [
-    ("acquire", include_str!("../../lua/line/acquire.lua")),
-    ("exchange", include_str!("../../lua/line/acquire.lua")),
+const SCRIPTS: [(&str, &str); 8] = [
+    ("acquire", include_str!("../../lua/line/lock_straight.lua")),
+    ("acquire together", include_str!("../../lua/line/take.lua")),
     ("release", include_str!("../../lua/line/release_all.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),
-    ("enter the queue", include_str!("../../lua/line/acquire.lua")),
-    ("leave the queue", include_str!("../../lua/line/release.lua")),
-    ("renew in the queue", include_str!("../../lua/line/renew.lua")),
+    ("enter the line", include_str!("../../lua/line/straight.lua")),
+    ("leave the line", include_str!("../../lua/line/release.lua")),
+    ("renew in line", include_str!("../../lua/line/renew.lua")),
 ];
 
 /// Faults that are over after their time, each as a task.
@@ -43,7 +43,7 @@ impl Network {
                 counts.push((name, proxy.script(name).count()));
             }
             counts.push(("EVAL: the server had forgotten a script", proxy.command("EVAL").count()));
-            let together = proxy.script("acquire").about(OF_TWO).count();
+            let together = proxy.script("acquire together").about(OF_TWO).count();
             counts.push(("two locks in one acquire", together));
             let messages = proxy.messages().delay_reply(Duration::ZERO, Duration::ZERO);
             counts.push(("unlock messages", messages));

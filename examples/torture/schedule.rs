@@ -163,10 +163,10 @@ fn network(rng: &mut Rng) -> NetworkFault {
 fn frames(rng: &mut Rng) -> NetworkFault {
     let target = match rng.u32(..100) {
         0..15 => Target::Script("acquire"),
-        15..25 => Target::Script("enter the queue"),
-        25..30 => Target::Script("leave the queue"),
-        30..32 => Target::Script("renew in the queue"),
-        32..42 => Target::Script("exchange"),
+        15..25 => Target::Script("enter the line"),
+        25..30 => Target::Script("leave the line"),
+        30..32 => Target::Script("renew in line"),
+        32..42 => Target::Script("acquire together"),
         42..58 => Target::Script("release"),
         58..66 => Target::Script("renew"),
         66..72 => Target::Script("count"),

@@ -234,7 +234,12 @@ impl Line {
     /// An answer is newer than a grant that was made for an earlier request.
     fn answered(&mut self, sent: Instant) {
         self.signed = Some(sent);
-        self.told = self.told.filter(|grant| grant.signed >= sent);
+        let is_newer = self.told.is_none_or(|grant| grant.signed >= sent);
+        if !is_newer {
+            // Two contenders of one client may have made their signs in one order and sent them in the other. Then
+            // the grant is good all the same, and the next answer says so.
+            (self.told, self.ask_at) = (None, Some(sent));
+        }
     }
 
     fn ask_by(&mut self, at: Instant) {
@@ -425,6 +430,9 @@ mod tests {
         play.now += SECOND;
         play.hears(Event::Asked);
         play.told(7, before);
+        play.answer(true);
+        assert_eq!(play.next(), Next::Ask);
+        play.hears(Event::Asked);
         play.answer(true);
         assert_eq!(play.parks_for(), TTL / 3);
     }

@@ -423,9 +423,12 @@ impl Listener {
     /// A message to everybody: somebody used force, or found that a lock was lost.
     fn hear_of_all(&self, channel: &str, message: &[u8]) {
         let is_anothers = publisher(message) != self.client.as_bytes();
-        let names_holders = message.contains(&b' ');
+        let is_force = publisher(message) == b"force_unlock";
+        let names_holders = is_force && message.contains(&b' ');
         for entry in self.table.all_of(channel) {
-            entry.step(Event::Stirred, self.rules);
+            // Whoever used force has let in the next. Whoever found a lock gone may have found the line gone too, and
+            // with it what was known of those far from the front.
+            entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
             // Redisson's channels tell of every release. Of what several hold, that says nothing to the others.
             let is_doubtful = !entry.keys.is_shared() || entry.keys.has_line();
             if let Some(tenure) =

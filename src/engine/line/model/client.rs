@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::server::{Field, Reply, Terms, Wish, Word};
-use super::{Mutation, PARK, TTL};
+use crate::engine::line::model::server::{Call, Field, Reply, Terms, Wish, Word};
+use crate::engine::line::model::{Mutation, PARK, TTL};
 use crate::engine::line::{Event, Line, Next, PushedGrant, Rules};
 use crate::engine::tenure::deadline;
 use crate::keys::TenureId;
@@ -16,25 +16,25 @@ const TICK: Duration = Duration::from_millis(300);
 
 /// What a [`Line`] knows, with times in ticks from now, so that states that differ in nothing but the date are one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Known {
-    pub(super) id: u8,
-    pub(super) place: u8,
-    pub(super) stands: bool,
-    pub(super) near: bool,
-    pub(super) open: bool,
-    pub(super) signed: Option<i8>,
-    pub(super) told: Option<(u8, i8)>,
-    pub(super) ask_at: Option<i8>,
+pub(in crate::engine::line::model) struct Known {
+    pub(in crate::engine::line::model) id: u8,
+    pub(in crate::engine::line::model) place: u8,
+    pub(in crate::engine::line::model) stands: bool,
+    pub(in crate::engine::line::model) near: bool,
+    pub(in crate::engine::line::model) open: bool,
+    pub(in crate::engine::line::model) signed: Option<i8>,
+    pub(in crate::engine::line::model) told: Option<(u8, i8)>,
+    pub(in crate::engine::line::model) ask_at: Option<i8>,
 }
 
 /// Moments and ticks, each as the other.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
+pub(in crate::engine::line::model) struct Clock {
     now: Instant,
 }
 
 impl Clock {
-    pub(super) fn new() -> Self {
+    pub(in crate::engine::line::model) fn new() -> Self {
         // Far enough from the beginning of all time that there is a before.
         Self { now: Instant::now() + Duration::from_secs(3600) }
     }
@@ -108,7 +108,7 @@ impl Known {
 
 /// A request on its way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Request {
+pub(in crate::engine::line::model) enum Request {
     Acquire(Wish),
     Release { field: Field },
     Renew { field: Field, sent: i8 },
@@ -116,7 +116,7 @@ pub(super) enum Request {
 
 /// An answer on its way to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Answer {
+pub(in crate::engine::line::model) enum Answer {
     Acquired { id: u8, reply: Reply, sent: i8 },
     Released { id: u8 },
     Renewed { id: u8, held: bool, sent: i8 },
@@ -124,7 +124,7 @@ pub(super) enum Answer {
 
 /// What the one contender or holder of an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Stage {
+pub(in crate::engine::line::model) enum Stage {
     Free,
     /// Until then, or until something happens.
     Parked(i8),
@@ -141,28 +141,28 @@ pub(super) enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Tenure {
-    pub(super) id: u8,
+pub(in crate::engine::line::model) struct Tenure {
+    pub(in crate::engine::line::model) id: u8,
     /// When it is over, as the client believes.
-    pub(super) ends: i8,
+    pub(in crate::engine::line::model) ends: i8,
     renew_at: i8,
     renewing: bool,
     /// For so many ticks its holder goes on with it.
-    pub(super) rest: i8,
+    pub(in crate::engine::line::model) rest: i8,
 }
 
 /// What a client knows of one lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Spot {
-    pub(super) line: Option<Known>,
+pub(in crate::engine::line::model) struct Spot {
+    pub(in crate::engine::line::model) line: Option<Known>,
     /// Callers that have not come yet, and those that wait for the turn within the client.
-    pub(super) fresh: u8,
-    pub(super) queued: u8,
-    pub(super) stage: Stage,
+    pub(in crate::engine::line::model) fresh: u8,
+    pub(in crate::engine::line::model) queued: u8,
+    pub(in crate::engine::line::model) stage: Stage,
 }
 
 impl Spot {
-    pub(super) fn contends(&self) -> bool {
+    pub(in crate::engine::line::model) fn contends(&self) -> bool {
         matches!(self.stage, Stage::Parked(_) | Stage::Asking { .. } | Stage::Riding)
     }
 
@@ -173,8 +173,8 @@ impl Spot {
 
 /// Something to be given back in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Job {
-    pub(super) id: u8,
+pub(in crate::engine::line::model) struct Job {
+    pub(in crate::engine::line::model) id: u8,
     /// What may be found later than now was sent on this connection.
     ghost_of: Option<u8>,
     until: i8,
@@ -190,7 +190,7 @@ enum JobState {
 
 /// Whether messages reach a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Ears {
+pub(in crate::engine::line::model) enum Ears {
     Closed,
     /// Subscribing, for the first time or again.
     Opening,
@@ -200,36 +200,36 @@ pub(super) enum Ears {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Client {
-    pub(super) number: u8,
-    pub(super) gone: bool,
+pub(in crate::engine::line::model) struct Client {
+    pub(in crate::engine::line::model) number: u8,
+    pub(in crate::engine::line::model) gone: bool,
     /// It stands still for so many ticks at the most.
-    pub(super) paused: i8,
-    pub(super) ears: Ears,
+    pub(in crate::engine::line::model) paused: i8,
+    pub(in crate::engine::line::model) ears: Ears,
     generation: u8,
     next_id: u8,
     /// Requests that have not run, answers and messages that have not arrived; for how many ticks they may take their
     /// time.
-    pub(super) up: Vec<Request>,
-    pub(super) up_is_slow: i8,
-    pub(super) down: Vec<Answer>,
-    pub(super) down_is_slow: i8,
-    pub(super) messages: Vec<Vec<Word>>,
-    pub(super) messages_are_slow: i8,
-    pub(super) spots: Vec<Spot>,
-    pub(super) jobs: Vec<Job>,
+    pub(in crate::engine::line::model) up: Vec<Request>,
+    pub(in crate::engine::line::model) up_is_slow: i8,
+    pub(in crate::engine::line::model) down: Vec<Answer>,
+    pub(in crate::engine::line::model) down_is_slow: i8,
+    pub(in crate::engine::line::model) messages: Vec<Vec<Word>>,
+    pub(in crate::engine::line::model) messages_are_slow: i8,
+    pub(in crate::engine::line::model) spots: Vec<Spot>,
+    pub(in crate::engine::line::model) jobs: Vec<Job>,
     watcher: Option<u8>,
 }
 
 /// A client with what it needs to move.
-pub(super) struct Driver<'a> {
-    pub(super) client: &'a mut Client,
-    pub(super) terms: Terms,
-    pub(super) clock: Clock,
+pub(in crate::engine::line::model) struct Driver<'a> {
+    pub(in crate::engine::line::model) client: &'a mut Client,
+    pub(in crate::engine::line::model) terms: Terms,
+    pub(in crate::engine::line::model) clock: Clock,
 }
 
 impl Client {
-    pub(super) fn new(number: u8, spots: usize, callers: u8) -> Self {
+    pub(in crate::engine::line::model) fn new(number: u8, spots: usize, callers: u8) -> Self {
         let spot = Spot { line: None, fresh: callers, queued: 0, stage: Stage::Free };
         Self {
             number,
@@ -250,21 +250,21 @@ impl Client {
         }
     }
 
-    pub(super) fn field(&self, id: u8) -> Field {
+    pub(in crate::engine::line::model) fn field(&self, id: u8) -> Field {
         Field { client: self.number, id }
     }
 
-    pub(super) fn believes(&self) -> usize {
+    pub(in crate::engine::line::model) fn believes(&self) -> usize {
         let held = |spot: &&Spot| matches!(spot.stage, Stage::Holding(tenure) if tenure.ends > 0);
         if self.gone { 0 } else { self.spots.iter().filter(held).count() }
     }
 
-    pub(super) fn contends(&self) -> bool {
+    pub(in crate::engine::line::model) fn contends(&self) -> bool {
         !self.gone && self.spots.iter().any(Spot::contends)
     }
 
     /// Whether there is anything that it will still do, apart from callers that may come.
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(in crate::engine::line::model) fn is_at_rest(&self) -> bool {
         self.up.is_empty()
             && self.down.is_empty()
             && self.messages.is_empty()
@@ -273,7 +273,7 @@ impl Client {
     }
 
     /// Whether it knows of what it may have at the server under this owner field.
-    pub(super) fn knows(&self, id: u8) -> bool {
+    pub(in crate::engine::line::model) fn knows(&self, id: u8) -> bool {
         let in_spot = |spot: &Spot| {
             spot.line.as_ref().is_some_and(|line| line.id == id)
                 || match spot.stage {
@@ -286,17 +286,17 @@ impl Client {
         self.spots.iter().any(in_spot) || self.jobs.iter().any(|job| job.id == id)
     }
 
-    pub(super) fn has_job_to_send(&self) -> bool {
+    pub(in crate::engine::line::model) fn has_job_to_send(&self) -> bool {
         self.jobs.iter().any(|job| job.state == JobState::Due)
     }
 
     /// Two contenders have asked, and neither request has run.
-    pub(super) fn has_two_contenders_asking(&self) -> bool {
+    pub(in crate::engine::line::model) fn has_two_contenders_asking(&self) -> bool {
         matches!(self.up[..], [Request::Acquire(_), Request::Acquire(_), ..])
     }
 
     /// All places that it speaks of.
-    pub(super) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
+    pub(in crate::engine::line::model) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
         for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
             change(&mut line.place);
         }
@@ -313,7 +313,7 @@ impl Client {
     }
 
     /// One tick later, as far as nobody has to do anything about it.
-    pub(super) fn tick(&mut self) {
+    pub(in crate::engine::line::model) fn tick(&mut self) {
         let earlier = |time: &mut i8| *time = (*time - 1).max(-4 * TTL);
         let slow = [&mut self.up_is_slow, &mut self.down_is_slow, &mut self.messages_are_slow];
         slow.into_iter().chain([&mut self.paused]).for_each(|left| *left = (*left - 1).max(0));
@@ -349,7 +349,7 @@ impl Client {
     }
 }
 
-pub(super) fn tick_request(request: &mut Request) {
+pub(in crate::engine::line::model) fn tick_request(request: &mut Request) {
     if let Request::Acquire(Wish { sign: sent, .. }) | Request::Renew { sent, .. } = request {
         *sent = (*sent - 1).max(-4 * TTL);
     }
@@ -375,7 +375,7 @@ impl Driver<'_> {
     }
 
     /// A caller comes.
-    pub(super) fn comes(&mut self, spot: usize) {
+    pub(in crate::engine::line::model) fn comes(&mut self, spot: usize) {
         self.client.spots[spot].fresh -= 1;
         self.client.spots[spot].queued += 1;
         if self.client.spots[spot].stage == Stage::Free {
@@ -522,7 +522,7 @@ impl Driver<'_> {
     }
 
     /// Sends what is to be given back.
-    pub(super) fn tidy(&mut self) {
+    pub(in crate::engine::line::model) fn tidy(&mut self) {
         for job in &mut self.client.jobs {
             if job.state == JobState::Due {
                 job.state = JobState::Sent;
@@ -542,7 +542,7 @@ impl Driver<'_> {
     }
 
     /// An answer arrives.
-    pub(super) fn answered(&mut self, answer: Answer) {
+    pub(in crate::engine::line::model) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Acquired { id, reply, sent } => self.acquired(id, reply, sent),
             Answer::Released { id } => self.released(id),
@@ -600,7 +600,7 @@ impl Driver<'_> {
     }
 
     /// The pause after a request that was not answered is over.
-    pub(super) fn rode_out(&mut self, spot: usize) {
+    pub(in crate::engine::line::model) fn rode_out(&mut self, spot: usize) {
         self.go_on(spot, None);
     }
 
@@ -652,7 +652,7 @@ impl Driver<'_> {
     }
 
     /// The holder is done: it gives back.
-    pub(super) fn gives_back(&mut self, spot: usize) {
+    pub(in crate::engine::line::model) fn gives_back(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.client.spots[spot].stage = Stage::Leaving { id };
             self.job(id, None, self.terms.lease, true);
@@ -660,7 +660,7 @@ impl Driver<'_> {
     }
 
     /// The holder is done, and the next caller of this client has it from it.
-    pub(super) fn hands_on(&mut self, spot: usize) {
+    pub(in crate::engine::line::model) fn hands_on(&mut self, spot: usize) {
         let rest = self.terms.hold;
         self.client.spots[spot].queued -= 1;
         if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
@@ -669,14 +669,14 @@ impl Driver<'_> {
     }
 
     /// The holder is done, and the next caller of this client offers it to the others while it asks for it anew.
-    pub(super) fn exchanges(&mut self, spot: usize) {
+    pub(in crate::engine::line::model) fn exchanges(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.next_caller(spot, Some(id));
         }
     }
 
     /// The future of the contender is dropped.
-    pub(super) fn cancelled(&mut self, spot: usize) {
+    pub(in crate::engine::line::model) fn cancelled(&mut self, spot: usize) {
         if let Stage::Asking { old } = self.client.spots[spot].stage {
             let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
             self.ghost(id, old);
@@ -694,7 +694,7 @@ impl Driver<'_> {
     }
 
     /// The connection for requests is lost, and there is a new one. What has not run may run yet.
-    pub(super) fn cut(&mut self) -> Vec<Request> {
+    pub(in crate::engine::line::model) fn cut(&mut self) -> Vec<Request> {
         let stray = std::mem::take(&mut self.client.up);
         self.client.down.clear();
         (self.client.up_is_slow, self.client.down_is_slow) = (0, 0);
@@ -718,7 +718,7 @@ impl Driver<'_> {
     }
 
     /// A message arrives.
-    pub(super) fn told(&mut self, words: Vec<Word>) {
+    pub(in crate::engine::line::model) fn told(&mut self, words: Vec<Word>) {
         for word in words {
             let (Word::Granted { field, .. } | Word::Near { field, .. }) = word;
             let has = |spot: &Spot| spot.line.as_ref().is_some_and(|line| line.id == field.id);
@@ -743,7 +743,7 @@ impl Driver<'_> {
     }
 
     /// The subscription begins, or its loss is noticed: something may have been missed.
-    pub(super) fn roused(&mut self, ears: Ears) {
+    pub(in crate::engine::line::model) fn roused(&mut self, ears: Ears) {
         self.client.ears = ears;
         for spot in 0..self.client.spots.len() {
             if !self.is(Mutation::NobodyIsRoused) {
@@ -754,7 +754,7 @@ impl Driver<'_> {
     }
 
     /// Time has passed.
-    pub(super) fn looks_at_the_clock(&mut self) {
+    pub(in crate::engine::line::model) fn looks_at_the_clock(&mut self) {
         self.tidy();
         for spot in 0..self.client.spots.len() {
             match self.client.spots[spot].stage {
@@ -775,7 +775,7 @@ fn number(spot: usize) -> u8 {
 }
 
 /// The server runs a request of this client.
-pub(super) fn run(request: Request, call: &mut super::server::Call<'_>) -> (u8, Answer) {
+pub(in crate::engine::line::model) fn run(request: Request, call: &mut Call<'_>) -> (u8, Answer) {
     match request {
         Request::Acquire(wish) => {
             let reply = call.acquire(wish);

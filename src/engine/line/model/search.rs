@@ -4,16 +4,16 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
-use super::client::{Clock, Request, Stage};
-use super::server::Word;
-use super::{Action, Setting, World, called, told};
+use crate::engine::line::model::client::{Clock, Request, Stage};
+use crate::engine::line::model::server::Word;
+use crate::engine::line::model::{Action, Setting, World, called, told};
 
 /// What a search has found.
-pub(super) struct Found {
-    pub(super) states: usize,
-    pub(super) steps: usize,
+pub(in crate::engine::line::model) struct Found {
+    pub(in crate::engine::line::model) states: usize,
+    pub(in crate::engine::line::model) steps: usize,
     /// The shortest way to a state that is wrong, in words.
-    pub(super) violation: Option<String>,
+    pub(in crate::engine::line::model) violation: Option<String>,
 }
 
 /// How a state was reached: from which one, and by what.
@@ -60,7 +60,7 @@ impl Hasher for Bytes {
 }
 
 /// Searches the world until it ends, or something is wrong.
-pub(super) fn search(setting: &Setting) -> Found {
+pub(in crate::engine::line::model) fn search(setting: &Setting) -> Found {
     let clock = Clock::new();
     let (mut seen, mut ways, mut steps) = (Seen::default(), Vec::<Way>::new(), 0);
     let start = World::new(setting);

@@ -1,40 +1,40 @@
 //! What the scripts of `lua/line` do to the line of one plain lock, without Redis.
 
-use super::{Mutation, TTL};
+use crate::engine::line::model::{Mutation, TTL};
 
 /// An owner field: a client, and a number of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Field {
-    pub(super) client: u8,
-    pub(super) id: u8,
+pub(in crate::engine::line::model) struct Field {
+    pub(in crate::engine::line::model) client: u8,
+    pub(in crate::engine::line::model) id: u8,
 }
 
 /// One place in the line. Times are ticks from now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Waiter {
-    pub(super) field: Field,
-    pub(super) place: u8,
-    pub(super) asked: Option<Asked>,
+pub(in crate::engine::line::model) struct Waiter {
+    pub(in crate::engine::line::model) field: Field,
+    pub(in crate::engine::line::model) place: u8,
+    pub(in crate::engine::line::model) asked: Option<Asked>,
 }
 
 /// When a silent waiter was first and last told to give a sign, and whether anybody heard it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Asked {
-    pub(super) first: i8,
-    pub(super) last: i8,
+pub(in crate::engine::line::model) struct Asked {
+    pub(in crate::engine::line::model) first: i8,
+    pub(in crate::engine::line::model) last: i8,
     heard: bool,
 }
 
 /// Until when a client counts as alive, and the sign of life that says so: when it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Life {
-    pub(super) ends: i8,
-    pub(super) sign: i8,
+pub(in crate::engine::line::model) struct Life {
+    pub(in crate::engine::line::model) ends: i8,
+    pub(in crate::engine::line::model) sign: i8,
 }
 
 /// One word of a message to one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Word {
+pub(in crate::engine::line::model) enum Word {
     Granted { field: Field, sign: i8 },
     Near { field: Field, at_once: bool },
 }
@@ -48,49 +48,49 @@ impl Word {
 
 /// What an acquire is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Reply {
+pub(in crate::engine::line::model) enum Reply {
     Granted,
     Waits { place: u8, near: bool },
 }
 
 /// What an acquire asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Wish {
-    pub(super) field: Field,
+pub(in crate::engine::line::model) struct Wish {
+    pub(in crate::engine::line::model) field: Field,
     /// The place that it had, or 0.
-    pub(super) had: u8,
-    pub(super) sign: i8,
-    pub(super) old: Option<Field>,
+    pub(in crate::engine::line::model) had: u8,
+    pub(in crate::engine::line::model) sign: i8,
+    pub(in crate::engine::line::model) old: Option<Field>,
 }
 
 /// What differs from one small world to the other, and is the same in all states of one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
-    pub(super) window: usize,
+pub(in crate::engine::line::model) struct Terms {
+    pub(in crate::engine::line::model) window: usize,
     /// The window is of so many clients, however many entries each has in it.
-    pub(super) by_client: bool,
-    pub(super) lease: i8,
+    pub(in crate::engine::line::model) by_client: bool,
+    pub(in crate::engine::line::model) lease: i8,
     /// For how long a holder holds at the most.
-    pub(super) hold: i8,
-    pub(super) mutation: Option<Mutation>,
+    pub(in crate::engine::line::model) hold: i8,
+    pub(in crate::engine::line::model) mutation: Option<Mutation>,
 }
 
 impl Terms {
-    pub(super) fn is(self, mutation: Mutation) -> bool {
+    pub(in crate::engine::line::model) fn is(self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
 }
 
 /// Everything that Redis has of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Server {
-    pub(super) lock: Option<(Field, i8)>,
-    pub(super) line: Vec<Waiter>,
-    pub(super) lives: Vec<Option<Life>>,
+pub(in crate::engine::line::model) struct Server {
+    pub(in crate::engine::line::model) lock: Option<(Field, i8)>,
+    pub(in crate::engine::line::model) line: Vec<Waiter>,
+    pub(in crate::engine::line::model) lives: Vec<Option<Life>>,
     /// The place up to which everybody was told to show signs of life.
-    pub(super) near: u8,
+    pub(in crate::engine::line::model) near: u8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
-    pub(super) top: u8,
+    pub(in crate::engine::line::model) top: u8,
     /// How long ago the last script ran, and whether it ran after a gap.
     quiet: i8,
     after_gap: bool,
@@ -98,25 +98,25 @@ pub(super) struct Server {
 
 /// Who was let in, from which place, and whether its client counted as alive.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LetIn {
-    pub(super) field: Field,
-    pub(super) place: u8,
-    pub(super) lives: bool,
+pub(in crate::engine::line::model) struct LetIn {
+    pub(in crate::engine::line::model) field: Field,
+    pub(in crate::engine::line::model) place: u8,
+    pub(in crate::engine::line::model) lives: bool,
 }
 
 /// One call of a script: the server, and what it says to whom.
-pub(super) struct Call<'a> {
+pub(in crate::engine::line::model) struct Call<'a> {
     server: &'a mut Server,
     terms: Terms,
     /// Which clients listen.
     ears: &'a [bool],
     asker: Option<Field>,
     said: Vec<Word>,
-    pub(super) granted: Vec<LetIn>,
+    pub(in crate::engine::line::model) granted: Vec<LetIn>,
 }
 
 impl Server {
-    pub(super) fn new(clients: usize) -> Self {
+    pub(in crate::engine::line::model) fn new(clients: usize) -> Self {
         Self {
             lock: None,
             line: Vec::new(),
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    pub(super) fn is_clean(&self) -> bool {
+    pub(in crate::engine::line::model) fn is_clean(&self) -> bool {
         self.lock.is_none() && self.line.is_empty()
     }
 
@@ -156,7 +156,7 @@ impl Server {
     }
 
     /// One tick later.
-    pub(super) fn tick(&mut self) {
+    pub(in crate::engine::line::model) fn tick(&mut self) {
         // Whatever is long over stays where it is, so that the states do not grow without an end.
         self.times(|time| *time = (*time - 1).max(-2 * TTL));
         for life in self.lives.iter_mut().flatten() {
@@ -178,12 +178,16 @@ impl Server {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(server: &'a mut Server, terms: Terms, ears: &'a [bool]) -> Self {
+    pub(in crate::engine::line::model) fn new(
+        server: &'a mut Server,
+        terms: Terms,
+        ears: &'a [bool],
+    ) -> Self {
         server.read_clock();
         Self { server, terms, ears, asker: None, said: Vec::new(), granted: Vec::new() }
     }
 
-    pub(super) fn acquire(&mut self, wish: Wish) -> Reply {
+    pub(in crate::engine::line::model) fn acquire(&mut self, wish: Wish) -> Reply {
         let Wish { field, had, sign, old } = wish;
         old.iter().for_each(|old| self.put_out(*old));
         if self.server.holds(field) {
@@ -210,7 +214,7 @@ impl<'a> Call<'a> {
     }
 
     /// Gives back what it holds, or its place in the line.
-    pub(super) fn release(&mut self, field: Field) -> bool {
+    pub(in crate::engine::line::model) fn release(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
         self.put_out(field);
         if !(held && self.terms.is(Mutation::RoomIsNotGiven)) {
@@ -220,7 +224,7 @@ impl<'a> Call<'a> {
     }
 
     /// Prolongs what it holds. A plain lock's renewal looks at nothing else.
-    pub(super) fn renew(&mut self, field: Field) -> bool {
+    pub(in crate::engine::line::model) fn renew(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
         if held {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));
@@ -229,7 +233,7 @@ impl<'a> Call<'a> {
     }
 
     /// What was said, each client all of it in one message.
-    pub(super) fn messages(self) -> Vec<(u8, Vec<Word>)> {
+    pub(in crate::engine::line::model) fn messages(self) -> Vec<(u8, Vec<Word>)> {
         let mut messages: Vec<(u8, Vec<Word>)> = Vec::new();
         for word in self.said {
             match messages.iter_mut().find(|(client, _)| *client == word.client()) {
