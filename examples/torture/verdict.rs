@@ -27,7 +27,7 @@ const PATHS: [&str; 57] = [
     "seen: enter the line",
     "seen: leave the line",
     "seen: renew in line",
-    "seen: exchange",
+    "seen: acquire together",
     "seen: two locks in one acquire",
     "seen: leave_line",
     "seen: count",
