@@ -1,5 +1,5 @@
 //! Small worlds, searched through: every order in which a few clients, their messages and the faults between them can
-//! come, with the real [`Line`](super::Line) in each contender and a model of the scripts for the server.
+//! come, with the real [`Line`](crate::engine::line::Line) in each contender and a model of the scripts for the server.
 //!
 //! 1. Time goes in ticks, three to a `waiter_ttl`. Within a tick, whatever is on its way arrives, in any order: a
 //!    request, an answer, a message. What takes longer is a fault, and so is what is lost.
@@ -624,8 +624,8 @@ fn told(field: Field) -> String {
 }
 
 mod tests {
-    use super::search::search;
-    use super::*;
+    use crate::engine::line::model::search::search;
+    use crate::engine::line::model::*;
 
     const TERMS: Terms = Terms { window: 2, by_client: false, lease: 4, hold: 1, mutation: None };
     const NONE: Faults = Faults {
