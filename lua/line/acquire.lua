@@ -1,7 +1,8 @@
 -- Take a lock or a part of it, or wait for it in line: also the sign of life of somebody who waits.
 --
 -- KEYS   see head.lua
--- ARGV   ..., owner field, the part wanted, lease in ms, manner ('wait': in line if it cannot be had now | 'once': now or
+-- ARGV   ..., owner field, the part wanted, lease in ms, manner ('wait': in line if it cannot be had now | 'rest': as
+--        'wait', and it shows the next sign of life only when it is told that the line has moved | 'once': now or
 --        never), the owner field within whose hold it needs no room ('': nobody's), its place as it was answered before
 --        (0: it never was), a secret that a grant by message repeats, so that whoever waits knows that it is no other's
 --        message, an owner field that is given back first ('': none), how long a line is kept without a sign, in ms
@@ -50,7 +51,7 @@ local function sign()
   own.life.ends, own.life.secret, rhythm = at + waiter_ttl, secret, waiter_ttl
   if not own.place then own.life.entries = own.life.entries + 1 end
   note_life(own.client)
-  wants[field] = string.format('%.0f %.0f', part, lease)
+  wants[field] = string.format(manner == 'rest' and '%.0f %.0f r' or '%.0f %.0f', part, lease)
   note(field, wants[field])
   note('kind', kind .. ' ' .. capacity)
   -- Those who read wait for a writer: when it leaves, they come before the next one.
@@ -123,7 +124,7 @@ local function attempt()
     if own.place then leave(own) end
     return take(lease)
   end
-  return (manner == 'wait' and wait or try_once)()
+  return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
 end
 
 -- Who may not do all of it has done nothing of it. Only a key that is new has no TTL yet.

@@ -3,7 +3,8 @@
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock, each place once. Of a
 --         read-write lock, readers stand in it twice: as '<' and the field at their place minus READERS as well, so that
 --         the readers are found without going through the writers.
--- Notes   <owner field>        the part that it wants and for how long in ms, as long as it is in line
+-- Notes   <owner field>        the part that it wants and for how long in ms, as long as it is in line; 'r' if it rests: it
+--                              has waited for long, and shows signs of life again when it is told that the line has moved
 --         life:<client>        when the client counts as dead unless it gives a sign, the secret of its last sign, and how
 --                              many of its owner fields are in line
 --         asked:<owner field>  when it was first and last told to give a sign at once, and whether anybody heard it
@@ -21,6 +22,7 @@ local READERS = 9007199254740992 -- 2^53
 local from, waiter_ttl -- who publishes; for how long after a sign of life a client counts as alive
 local near, reading, written
 local lives, wants -- what is known by now: client -> its life, owner field -> what it wants
+local moved -- somebody has left the line
 local changed, changes -- the names of the notes that change, in order; name -> the new value, false if it goes
 local mail, addressees -- client -> the words for it; the clients, in order
 local asker, asks_for, number_of_asker, refusal -- who runs this, for how long it asks, and what came of it
@@ -59,7 +61,7 @@ end
 -- Reads what is known of this name. Nothing was written yet.
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
-  number_of_asker, refusal, entering, somebody_waits = nil, nil, {}, false
+  number_of_asker, refusal, entering, somebody_waits, moved = nil, nil, {}, false, false
   local noted = redis.call('hmget', notes, 'clock', 'near', 'reading', 'written', 'kind', 'set')
   read_clock(noted[1], waiter_ttl)
   near, reading, written = tonumber(noted[2] or 0), tonumber(noted[3] or nil), noted[4]
@@ -98,8 +100,8 @@ local function read(fields)
   local noted = redis.call('hmget', notes, unpack(names))
   for i, entry in ipairs(entries) do
     local want = wants[entry.field] or noted[3 * i - 2] or ''
-    local part, lease = want:match('^(%d+) (%d+)$')
-    entry.part, entry.lease = tonumber(part), tonumber(lease)
+    local part, lease, rests = want:match('^(%d+) (%d+)( ?r?)$')
+    entry.part, entry.lease, entry.rests = tonumber(part), tonumber(lease), rests == ' r'
     local first, last, heard = (noted[3 * i - 1] or ''):match('^(%d+) (%d+) ([01])$')
     entry.asked, entry.asked_last, entry.heard = tonumber(first), tonumber(last), heard == '1'
     entry.life = life_of(entry.client, noted[3 * i])
@@ -148,6 +150,7 @@ local function leave_all(entries)
     gone[#gone + 1] = '<' .. entries[i].field
   end
   if #gone == 0 or redis.call('zrem', line, unpack(gone)) == 0 then return end
+  moved = true
   for _, entry in ipairs(entries) do
     wants[entry.field] = nil
     erase(entry.field)
@@ -299,12 +302,17 @@ end
 -- time together. Where nobody listens, the next one is told too: somebody has to be awake who makes the next call.
 local function watch(entries, are_all, work)
   local awake, seen = 0, 0
+  -- Then those who rest need not be woken: it is not their turn, and they come by themselves when the holder has to have
+  -- gone.
+  local nothing_new = not moved and used >= capacity
   while #entries > 0 do
     local told, dead = {}, {}
     for _, entry in ipairs(entries) do
       if not entry.part or is_dead(entry) then
         dead[#dead + 1] = entry
-      elseif lives_on(entry) and entry.place <= near or entry.field == asker then
+      elseif entry.field == asker or entry.rests and nothing_new then
+        awake = awake + 1
+      elseif lives_on(entry) and entry.place <= near and not entry.rests then
         awake = awake + 1
       elseif lives_on(entry) then
         say(entry.client, entry.field .. '?')

@@ -26,6 +26,9 @@ pub(crate) enum Manner {
     Once,
     /// The caller is put in line, or stays there and has shown a sign of life.
     Wait,
+    /// As `Wait`. It has stood near the front for long, and shows its next sign of life when it is told that the line has
+    /// moved.
+    Rest,
 }
 
 impl Manner {
@@ -33,6 +36,7 @@ impl Manner {
         match self {
             Self::Once => "once",
             Self::Wait => "wait",
+            Self::Rest => "rest",
         }
     }
 }

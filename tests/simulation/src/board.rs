@@ -370,10 +370,11 @@ impl Board {
         (id, confirmed)
     }
 
-    /// What is handed on within a client is not near its deadline: a third of the lease that it began with is left.
+    /// What is handed on within a client is not near its deadline. A third of the lease that it began with is left when it
+    /// is handed on; its next holder may look a little later.
     fn handed_on(&mut self, terms: &Terms, left: Duration) {
         let is_turn = terms.turns && !terms.token.is_multiple_of(1024) && terms.confirmed.is_none();
-        if is_turn && left + Duration::from_nanos(SLACK) < terms.lease.min(terms.claim) / 3 {
+        if is_turn && left + Duration::from_nanos(SLACK) < terms.lease.min(terms.claim) / 4 {
             let what = format!("{} has {left:?} of {:?}", terms.owner, terms.lease);
             self.wrong("handed on near its deadline", what);
         }

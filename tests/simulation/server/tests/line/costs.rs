@@ -218,7 +218,8 @@ fn beside_others_a_part_takes_few_commands() {
         });
         let (give, gave) = commands(name, |name| assert!(name.release("b:1")));
         println!("a reader beside another: {take} ({took}) and {give} ({gave})");
-        assert!(take <= 7 && give <= 3);
+        // Giving back looks at the last lease too, so that the key ends with it.
+        assert!(take <= 7 && give <= 6);
         let ask = Ask { part: ALL, ..Ask::default() };
         let (line_up, list) = commands(name, |name| _ = name.acquire("w:1", &ask));
         println!("a writer lines up: {line_up} ({list})");
