@@ -1,14 +1,14 @@
 -- Take a lock or a part of it, or wait for it in line: also the sign of life of somebody who waits.
 --
 -- KEYS   see head.lua
--- ARGV   ..., owner field, the part wanted, lease in ms, manner ('wait': in line if it cannot be had now | 'once': now or
+-- ARGV   ..., owner field, the part wanted, lease in ms, manner ('wait': in line if it cannot be had now | 'rest': as
+--        'wait', and it shows the next sign of life only when it is told that the line has moved | 'once': now or
 --        never), the owner field within whose hold it needs no room ('': nobody's), its place as it was answered before
 --        (0: it never was), a secret that a grant by message repeats, so that whoever waits knows that it is no other's
 --        message, an owner field that is given back first ('': none), how long a line is kept without a sign, in ms
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if somebody is in line now
 --        0, TTL in ms, place, near   in line; the first of the holders has to go by then (-1: the key has no TTL). Near: 1
---                                if it has to show signs of life, 2 if it may rest until it is told
---                                that the line has moved, or the first of the holders has to go
+--                                if it has to show signs of life
 --        grant                   the same, and nobody is in line: alone, since the server takes long to look through a table
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
@@ -51,7 +51,7 @@ local function sign()
   own.life.ends, own.life.secret, rhythm = at + waiter_ttl, secret, waiter_ttl
   if not own.place then own.life.entries = own.life.entries + 1 end
   note_life(own.client)
-  wants[field] = string.format('%.0f %.0f', part, lease)
+  wants[field] = string.format(manner == 'rest' and '%.0f %.0f r' or '%.0f %.0f', part, lease)
   note(field, wants[field])
   note('kind', kind .. ' ' .. capacity)
   -- Those who read wait for a writer: when it leaves, they come before the next one.
@@ -93,15 +93,9 @@ local function wait()
   admit()
   if number_of_asker then return granted(number_of_asker) end
   if refusal then error(refusal, 0) end
-  local nearness = own.place <= near and 1 or 0
-  if nearness == 1 and not is_new and is_calm() then
-    nearness = 2
-    wants[field] = wants[field] .. ' r'
-    note(field, wants[field])
-  end
   settle()
   keep_line()
-  return { HELD, shortest_lease() or waiter_ttl, own.place, nearness }
+  return { HELD, shortest_lease() or waiter_ttl, own.place, own.place <= near and 1 or 0 }
 end
 
 -- What is free once the line was let in is free for whoever does not wait, unless somebody alive waits in front.
@@ -130,7 +124,7 @@ local function attempt()
     if own.place then leave(own) end
     return take(lease)
   end
-  return (manner == 'wait' and wait or try_once)()
+  return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
 end
 
 -- Who may not do all of it has done nothing of it. Only a key that is new has no TTL yet.

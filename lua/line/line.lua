@@ -4,7 +4,7 @@
 --         read-write lock, readers stand in it twice: as '<' and the field at their place minus READERS as well, so that
 --         the readers are found without going through the writers.
 -- Notes   <owner field>        the part that it wants and for how long in ms, as long as it is in line; 'r' if it rests: it
---                              shows signs of life again when it is told that the line has moved
+--                              has waited for long, and shows signs of life again when it is told that the line has moved
 --         life:<client>        when the client counts as dead unless it gives a sign, the secret of its last sign, and how
 --                              many of its owner fields are in line
 --         asked:<owner field>  when it was first and last told to give a sign at once, and whether anybody heard it
@@ -296,25 +296,21 @@ local function readers_first(work)
   return waits, work
 end
 
--- Whether nobody at the front has anything to do before the line moves, or the first of the holders has to go. Then they
--- may rest, and those who rest need not be woken.
-local function is_calm()
-  return not moved and used >= capacity
-end
-
 -- Tells those at the front, so many that WINDOW of them are awake: they live, or were told and somebody heard it. Who is
 -- new here shows signs of life from now on. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
 -- since a message can be lost, and is told again until then. All of them are told at once, so that the dead cost that
 -- time together. Where nobody listens, the next one is told too: somebody has to be awake who makes the next call.
 local function watch(entries, are_all, work)
   local awake, seen = 0, 0
-  local is_calm = is_calm()
+  -- Then those who rest need not be woken: it is not their turn, and they come by themselves when the holder has to have
+  -- gone.
+  local nothing_new = not moved and used >= capacity
   while #entries > 0 do
     local told, dead = {}, {}
     for _, entry in ipairs(entries) do
       if not entry.part or is_dead(entry) then
         dead[#dead + 1] = entry
-      elseif entry.field == asker or entry.rests and is_calm then
+      elseif entry.field == asker or entry.rests and nothing_new then
         awake = awake + 1
       elseif lives_on(entry) and entry.place <= near and not entry.rests then
         awake = awake + 1

@@ -8,15 +8,15 @@ use crate::engine::Engine;
 use crate::engine::entry::Entry;
 use crate::engine::job::Job;
 use crate::engine::tenure::{Grant, deadline};
-use crate::wire::{Acquire, Acquired, Fault, Landed, Nearness};
+use crate::wire::{Acquire, Acquired, Fault, Landed};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
     Granted(Grant),
-    /// We stand in the line at this place.
+    /// We stand in the line at this place; `near`: at its front.
     Waits {
         place: u64,
-        nearness: Nearness,
+        near: bool,
         /// As of [`Self::Held`].
         ttl: Option<Duration>,
     },
@@ -148,9 +148,7 @@ impl Claim<'_> {
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));
                 Err(Fault::Closed)
             }
-            Ok(Acquired::Waits { place, nearness, ttl }) => {
-                Ok(Attempt::Waits { place, nearness, ttl })
-            }
+            Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
             Err(fault) if fault.is_open() => {

@@ -30,7 +30,7 @@ use crate::engine::shared::Shared;
 use crate::engine::tenure::Tenure;
 use crate::engine::timetable::Timetable;
 use crate::keys::{Keys, Kind, TenureId, ids_of};
-use crate::wire::Fault;
+use crate::wire::{Fault, Manner};
 
 /// The entries of a client: those of plain locks by lock, all others by their channel.
 #[derive(Default)]
@@ -381,7 +381,7 @@ impl Entry {
     }
 
     /// The contender is about to ask: under this owner field, for this place.
-    pub(crate) fn ask(&self, engine: &Engine, rules: Rules) -> (TenureId, u64) {
+    pub(crate) fn ask(&self, engine: &Engine, rules: Rules) -> (TenureId, u64, Manner) {
         let now = Instant::now();
         let mut line = self.line();
         let line = line.get_or_insert_with(|| Box::new(Line::new(self.new_id(engine), now)));
@@ -389,7 +389,7 @@ impl Entry {
             line.rename(engine.next_tenure(), now);
         }
         line.step(now, Event::Asked, rules);
-        (line.id(), line.place())
+        (line.id(), line.place(), if line.rests() { Manner::Rest } else { Manner::Wait })
     }
 
     /// A caller with an entry of its own is known by the name of the entry, until that may be in use.

@@ -5,8 +5,9 @@
 //! came of it as an [`Event`].
 //!
 //! 1. The line stands on the server. A client asks once, and is told by message when its turn has come.
-//! 2. Only a contender near the front shows signs of life. All others sleep. It rests too when the server says that
-//!    it may, until the server tells it that the line has moved: ten thousand names with a waiter each cost nothing.
+//! 2. Only a contender near the front shows signs of life. All others sleep. After some signs it rests, and shows them
+//!    more and more seldom: whoever waits for hours for what another client holds costs next to nothing. The server tells
+//!    it when the line moves.
 //! 3. A message is believed if it names this attempt, by its owner field and by a sign of life that only this
 //!    client can have made. Every other message merely wakes: the attempt that follows finds the truth.
 
@@ -17,10 +18,12 @@ use tokio::time::Instant;
 use crate::engine::debts::Debt;
 use crate::engine::tenure::{Grant, deadline};
 use crate::keys::TenureId;
-use crate::wire::Nearness;
 
 /// How often a contender asks while its channel is not subscribed, and nobody can tell it anything.
 const DEAF: Duration = Duration::from_millis(250);
+
+/// So many signs of life a contender near the front shows before it rests: they last for one `waiter_ttl`.
+const SIGNS: u32 = 3;
 
 /// The longest park of a contender that others look after. It is woken if they cannot do so any longer.
 const ENDLESS: Duration = Duration::from_secs(60 * 60);
@@ -34,6 +37,8 @@ pub(crate) struct Rules {
     pub(crate) pushed_lease: Duration,
     /// The longest that a client sleeps without asking.
     pub(crate) max_park: Duration,
+    /// The server tells those who rest. Redisson's line does not know them.
+    pub(crate) rests: bool,
 }
 
 /// A grant that a message brought.
@@ -64,9 +69,9 @@ impl PushedGrant {
 pub(crate) enum Event {
     /// A request is about to be sent.
     Asked,
-    /// The server answered a request of this time: the contender stands in the line, at this place. After `again` the
+    /// The server answered a request of this time: the contender stands in the line, at this place. After so long the
     /// first of the holders has to have gone.
-    Waits { place: u64, nearness: Nearness, sent: Instant, again: Option<Duration> },
+    Waits { place: u64, near: bool, sent: Instant, again: Option<Duration> },
     /// The server answered: somebody else has it, and there is no line. Worth asking again after so long.
     Held { again: Duration, sent: Instant },
     /// The server refused the request, and nothing was changed.
@@ -102,6 +107,10 @@ pub(crate) struct Line {
     /// The server may have an entry of this owner field.
     stands: bool,
     near: bool,
+    /// The last request said that it rests.
+    rests: bool,
+    /// Signs of life since the line has moved, as far as it knows.
+    signs: u32,
     /// A request is on its way, or may still run.
     open: bool,
     /// When the last request was sent that was answered.
@@ -121,6 +130,8 @@ impl Line {
             place: 0,
             stands: false,
             near: false,
+            rests: false,
+            signs: 0,
             open: false,
             signed: None,
             told: None,
@@ -135,6 +146,10 @@ impl Line {
 
     pub(crate) fn place(&self) -> u64 {
         self.place
+    }
+
+    pub(crate) fn rests(&self) -> bool {
+        self.rests
     }
 
     /// Whether the server may have an entry of this owner field, for certain by no request that may still run.
@@ -173,21 +188,20 @@ impl Line {
         match event {
             Event::Asked => {
                 (self.open, self.stands) = (true, true);
+                self.rests = rules.rests && self.near && self.signs >= SIGNS;
                 self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
                 // The answer says anew whether we are near, and when to ask. What a message says from now on may be
                 // newer than the answer, which then must not undo it.
                 (self.near, self.ask_at) = (false, None);
             }
-            Event::Waits { place, nearness, sent, again } => {
+            Event::Waits { place, near, sent, again } => {
                 self.open = false;
                 self.place = place;
-                // A message that came before the answer may be newer.
-                let rests = nearness == Nearness::Rests && !self.near;
-                self.near |= nearness != Nearness::Far;
+                self.near |= near;
                 self.answered(sent);
                 if self.near {
-                    let sign = if rests { rules.max_park } else { rules.waiter_ttl / 3 };
-                    self.ask_by(sent + sign);
+                    self.signs += 1;
+                    self.ask_by(sent + self.pause(rules));
                     again.into_iter().for_each(|again| self.ask_by(now + again));
                 }
             }
@@ -206,6 +220,7 @@ impl Line {
             Event::Told(_) => {}
             Event::Near { at_once } => {
                 self.near = true;
+                self.wake();
                 // A request on its way is the sign of life that is due.
                 if !self.open {
                     let signed = self.signed.filter(|_| !at_once);
@@ -214,7 +229,10 @@ impl Line {
             }
             // What happens while a request is on its way may be newer than the answer to it.
             Event::Stirred if self.is_far() && !self.open => {}
-            Event::Stirred | Event::Roused => self.ask_by(now),
+            Event::Stirred | Event::Roused => {
+                self.wake();
+                self.ask_by(now);
+            }
         }
     }
 
@@ -236,6 +254,18 @@ impl Line {
             Some(at) => Next::Park(at),
             None => Next::Park(now + ENDLESS),
         }
+    }
+
+    /// The pause between two signs of life: three of them while one lasts, until it rests.
+    fn pause(&self, rules: Rules) -> Duration {
+        let usual = rules.waiter_ttl / 3;
+        let doubled = if self.rests { self.signs.saturating_sub(SIGNS).min(16) } else { 0 };
+        usual.saturating_mul(1 << doubled).min(rules.max_park.max(usual))
+    }
+
+    /// The line has moved: it rests no more.
+    fn wake(&mut self) {
+        (self.rests, self.signs) = (false, 0);
     }
 
     /// An answer is newer than a grant that was made for an earlier request.
@@ -267,6 +297,7 @@ mod tests {
         waiter_ttl: TTL,
         pushed_lease: TTL,
         max_park: Duration::from_secs(10),
+        rests: true,
     };
 
     /// A contender that plays with a clock of its own.
@@ -295,8 +326,7 @@ mod tests {
         }
 
         fn answer(&mut self, near: bool) {
-            let nearness = if near { Nearness::Near } else { Nearness::Far };
-            self.hears(Event::Waits { place: 3, nearness, sent: self.now, again: None });
+            self.hears(Event::Waits { place: 3, near, sent: self.now, again: None });
         }
 
         fn told(&mut self, id: u64, signed: Instant) -> PushedGrant {
@@ -331,24 +361,26 @@ mod tests {
     }
 
     #[test]
-    fn one_near_the_front_rests_until_the_line_moves() {
-        let mut play = Play::new();
-        let rests = |play: &mut Play| {
+    fn one_that_waits_for_long_near_the_front_rests_until_the_line_moves() {
+        let mut play = Play::waiting(true);
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            let pause = play.parks_for();
+            pauses.push(pause);
+            play.now += pause;
             play.hears(Event::Asked);
-            let nearness = Nearness::Rests;
-            play.hears(Event::Waits { place: 3, nearness, sent: play.now, again: None });
-        };
-        rests(&mut play);
+            assert_eq!(play.line.rests(), pauses.len() >= 3, "after {pauses:?}");
+            play.answer(true);
+        }
+        assert_eq!(pauses[..3], [TTL / 3; 3]);
+        assert_eq!(pauses[3..6], [TTL * 2 / 3, TTL * 4 / 3, TTL * 8 / 3]);
         assert_eq!(play.parks_for(), RULES.max_park);
         play.now += SECOND;
         play.hears(Event::Near { at_once: false });
         assert_eq!(play.next(), Next::Ask);
         play.hears(Event::Asked);
-        // The line has moved since the server let it rest, or before: nobody can tell.
-        play.hears(Event::Near { at_once: false });
-        let nearness = Nearness::Rests;
-        play.hears(Event::Waits { place: 3, nearness, sent: play.now, again: None });
-        assert_eq!(play.parks_for(), TTL / 3);
+        play.answer(true);
+        assert_eq!((play.parks_for(), play.line.rests()), (TTL / 3, false));
     }
 
     /// A holder that dies moves no line.
@@ -357,8 +389,7 @@ mod tests {
         let mut play = Play::new();
         play.hears(Event::Asked);
         let again = Some(TTL / 9);
-        let nearness = Nearness::Near;
-        play.hears(Event::Waits { place: 3, nearness, sent: play.now, again });
+        play.hears(Event::Waits { place: 3, near: true, sent: play.now, again });
         assert_eq!(play.parks_for(), TTL / 9);
     }
 

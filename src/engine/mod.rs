@@ -39,7 +39,7 @@ pub(crate) use tenure::Lease;
 pub(crate) use together::{Together, acquire_all};
 pub(crate) use wait::{Patience, Wish, acquire};
 
-use crate::config::{Config, HandOff};
+use crate::config::{Config, HandOff, Layout};
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, Outbox, Table, Turn, Visit};
 use crate::engine::job::Job;
@@ -482,7 +482,8 @@ fn line_ttl(config: &Config) -> Duration {
 /// How contenders wait for a lease of this length.
 fn rules(config: &Config, lease: Duration) -> Rules {
     let waiter_ttl = config.claim();
-    Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park }
+    let rests = config.layout == Layout::Native;
+    Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park, rests }
 }
 
 fn rhythm(config: &Config) -> Rhythm {

@@ -434,17 +434,17 @@ impl<'a> Caller<'a> {
 
     /// Asks once, in the contender's name, and takes note of the answer.
     async fn ask(&mut self, entry: &Entry, offer: Option<Offer<'_>>) -> Result<Attempt, Fault> {
-        let (id, place) = entry.ask(self.engine, self.rules());
+        let (id, place, manner) = entry.ask(self.engine, self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);
-        let acquire = self.request(entry, (id, place, secret), Manner::Wait, old)?;
+        let acquire = self.request(entry, (id, place, secret), manner, old)?;
         let answer = self.attempt(entry, acquire, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
-            Ok(Attempt::Waits { place, nearness, ttl }) => {
+            Ok(Attempt::Waits { place, near, ttl }) => {
                 let again = ttl.is_some().then(|| self.longest(entry, *ttl));
                 warn_of_eternity(entry, *ttl);
-                Event::Waits { place: *place, nearness: *nearness, sent, again }
+                Event::Waits { place: *place, near: *near, sent, again }
             }
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
             Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },

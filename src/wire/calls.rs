@@ -26,6 +26,9 @@ pub(crate) enum Manner {
     Once,
     /// The caller is put in line, or stays there and has shown a sign of life.
     Wait,
+    /// As `Wait`. It has stood near the front for long, and shows its next sign of life when it is told that the line has
+    /// moved.
+    Rest,
 }
 
 impl Manner {
@@ -33,6 +36,7 @@ impl Manner {
         match self {
             Self::Once => "once",
             Self::Wait => "wait",
+            Self::Rest => "rest",
         }
     }
 }
@@ -58,17 +62,6 @@ pub(crate) struct Acquire {
     pub(crate) debt: TaskTrackerToken,
 }
 
-/// How far from the front a contender stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nearness {
-    /// It sleeps until it is told that it is near.
-    Far,
-    /// It shows three signs of life while one lasts.
-    Near,
-    /// It sleeps until it is told that the line has moved.
-    Rests,
-}
-
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
@@ -78,7 +71,7 @@ pub(crate) enum Acquired {
     /// Not ours yet: the caller stands in line at this place. `ttl`: the first of the holders has to go by then;
     /// `None`: the key has no TTL. Near: it has to show signs of life, three times per `waiter_ttl`; otherwise it is told
     /// when it comes near.
-    Waits { ttl: Option<Duration>, place: u64, nearness: Nearness },
+    Waits { ttl: Option<Duration>, place: u64, near: bool },
     /// Somebody else's, for so long; `None`: the key has no TTL. Nothing of ours was left behind.
     Held(Option<Duration>),
     /// Held or waited for: [`Connection::acquire`] has to be asked for it alone.
@@ -382,15 +375,10 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
         [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(ttl))),
         // Redisson's fair lock, in which every waiter shows signs of life.
         [Value::Int(0), Value::Int(ttl), Value::Int(at)] => {
-            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), nearness: Nearness::Near })
+            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: true })
         }
         [Value::Int(0), Value::Int(ttl), Value::Int(at), Value::Int(near)] => {
-            let nearness = match near {
-                0 => Nearness::Far,
-                1 => Nearness::Near,
-                _ => Nearness::Rests,
-            };
-            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), nearness })
+            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: near != 0 })
         }
         [Value::Int(2), Value::Int(_)] => Ok(Acquired::Contended),
         [Value::Int(-1), ref refusal @ Value::BulkString(_)] => {
@@ -432,11 +420,10 @@ mod tests {
         assert_eq!(reply(&[1, 7, 1]).unwrap(), Acquired::Granted { number: 7, awaited: true });
         assert_eq!(reply(&[0, 250]).unwrap(), Acquired::Held(Some(ms(250))));
         assert_eq!(reply(&[0, -1]).unwrap(), Acquired::Held(None));
-        let waits = |nearness| Acquired::Waits { ttl: Some(ms(250)), place: 9, nearness };
-        assert_eq!(reply(&[0, 250, 9]).unwrap(), waits(Nearness::Near));
-        assert_eq!(reply(&[0, 250, 9, 2]).unwrap(), waits(Nearness::Rests));
-        assert_eq!(reply(&[0, 250, 9, 1]).unwrap(), waits(Nearness::Near));
-        assert_eq!(reply(&[0, 250, 9, 0]).unwrap(), waits(Nearness::Far));
+        let waits = |near| Acquired::Waits { ttl: Some(ms(250)), place: 9, near };
+        assert_eq!(reply(&[0, 250, 9]).unwrap(), waits(true));
+        assert_eq!(reply(&[0, 250, 9, 1]).unwrap(), waits(true));
+        assert_eq!(reply(&[0, 250, 9, 0]).unwrap(), waits(false));
         assert_eq!(reply(&[2, 0]).unwrap(), Acquired::Contended);
         let full = [Value::Int(-1), Value::BulkString(b"OOM command not allowed".to_vec())];
         assert!(matches!(acquired(&full), Err(Fault::Refused(_))));

@@ -18,7 +18,7 @@ mod scripts;
 mod subscriber;
 
 pub(crate) use address::Address;
-pub(crate) use calls::{Acquire, Acquired, Manner, Nearness, Release, Renewal};
+pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use coalesce::Landed;
 pub(crate) use commands::{Commands, Connection, Terms};
 #[cfg(parklock_sim)]

@@ -10,7 +10,6 @@ use crate::engine::line::model::{Mutation, PARK, TTL};
 use crate::engine::line::{Event, Line, Next, PushedGrant, Rules};
 use crate::engine::tenure::deadline;
 use crate::keys::TenureId;
-use crate::wire::Nearness;
 
 /// A tick, and the rules in ticks.
 const TICK: Duration = Duration::from_millis(300);
@@ -64,7 +63,8 @@ impl Clock {
 impl Known {
     fn of(line: &Line, clock: Clock) -> Self {
         // All callers of this world ask for the same lease.
-        let Line { id, place, stands, near, open, signed, told, ask_at, pushed_lease: _ } =
+        // Nobody rests here, so that it does not matter how many signs there were.
+        let Line { id, place, stands, near, open, signed, told, ask_at, pushed_lease: _, .. } =
             line.clone();
         let small = |number: u64| u8::try_from(number).expect("the world is small");
         Self {
@@ -86,6 +86,8 @@ impl Known {
             signed: clock.moment(signed),
         };
         Line {
+            rests: false,
+            signs: 0,
             id: TenureId(u64::from(self.id)),
             place: u64::from(self.place),
             stands: self.stands,
@@ -362,6 +364,7 @@ impl Driver<'_> {
         Rules {
             waiter_ttl: ticks(TTL),
             pushed_lease: ticks(TTL.min(self.terms.lease)),
+            rests: false,
             max_park: ticks(PARK),
         }
     }
@@ -574,15 +577,7 @@ impl Driver<'_> {
             Reply::Waits { place, near } => {
                 let sent = self.clock.moment(sent);
                 let near = near && !self.is(Mutation::NearIsNotHeeded);
-                self.step(
-                    spot,
-                    Event::Waits {
-                        place: u64::from(place),
-                        nearness: if near { Nearness::Near } else { Nearness::Far },
-                        sent,
-                        again: None,
-                    },
-                );
+                self.step(spot, Event::Waits { place: u64::from(place), near, sent, again: None });
                 self.open_ears();
                 self.go_on(spot, None);
             }

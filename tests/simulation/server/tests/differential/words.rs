@@ -129,7 +129,7 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "floor" => floor(rng, now).to_string(),
         "lease" => pick(rng, &["1", "3", "10", "100", "1000", "30000", "86400000"]).into(),
         "patience" => pick(rng, &["2", "20", "500", "5000", "60000"]).into(),
-        "manner" => pick(rng, &["wait", "wait", "wait", "once"]).into(),
+        "manner" => pick(rng, &["rest", "wait", "wait", "wait", "once"]).into(),
         "channel" => pick(rng, &CHANNELS).into(),
         "message" => pick(rng, &["free", "aaaaaaaa", "0", "1"]).into(),
         "kind" if rng.u8(..8) == 0 => pick(rng, &["fair", "rw", "semaphore"]).into(),

@@ -31,7 +31,7 @@ impl Answer {
         match numbers[..] {
             [] if frame.kind == b':' => Self::Granted { number: frame.number(), awaited: false },
             [1, number, awaited] => Self::Granted { number, awaited: awaited == 1 },
-            [0, ttl, place, near] => Self::Waits { ttl, place, near: near > 0 },
+            [0, ttl, place, near] => Self::Waits { ttl, place, near: near == 1 },
             [0, ttl] => Self::Held { ttl },
             [] if frame.kind == b'-' => Self::Error(String::from_utf8_lossy(&frame.text).into()),
             _ => panic!("a strange answer: {frame:?}"),
