@@ -21,8 +21,9 @@ fn patient(linger: Duration) -> Config {
     Config::default().watchdog_timeout(LEASE).max_park(LEASE).subscription_linger(linger)
 }
 
+/// Ten thousand grants by message come at once. A client that is slow to take them up needs them to last.
 async fn connect(server: &Server, linger: Duration) -> Client {
-    comes_in(server.url(), patient(linger)).await
+    comes_in(server.url(), patient(linger).claim_timeout(Duration::from_secs(5))).await
 }
 
 fn name(number: usize) -> String {
