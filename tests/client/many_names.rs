@@ -23,7 +23,8 @@ fn patient(linger: Duration) -> Config {
 
 /// Ten thousand grants by message come at once. A client that is slow to take them up needs them to last.
 async fn connect(server: &Server, linger: Duration) -> Client {
-    comes_in(server.url(), patient(linger).claim_timeout(Duration::from_secs(5))).await
+    let config = patient(linger).watchdog_timeout(Duration::from_secs(120));
+    comes_in(server.url(), config.claim_timeout(Duration::from_secs(30))).await
 }
 
 fn name(number: usize) -> String {
