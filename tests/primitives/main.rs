@@ -10,7 +10,6 @@ mod fair_lock;
 mod kinds;
 mod latch;
 mod multi_lock;
-// mod queue_model;
 mod red_lock;
 mod reentrance;
 mod rw_lock;
