@@ -8,7 +8,7 @@
 --        message, an owner field that is given back first ('': none), how long a line is kept without a sign, in ms
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if somebody is in line now
 --        0, TTL in ms, place, near   in line; the first of the holders has to go by then (-1: the key has no TTL). Near: 1
---                                if it has to show signs of life
+--                                if it has to show signs of life; 0 if it may sleep until it is told
 --        grant                   the same, and nobody is in line: alone, since the server takes long to look through a table
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
@@ -28,7 +28,7 @@ if not (secret or ''):match('^%d+$') then return redis.error_reply('ERR secret o
 if not line_ttl or line_ttl < 1 then return redis.error_reply('ERR line_ttl out of range') end
 
 local own = read({ field })[1]
-own.place = tonumber(stands(field) or nil)
+own.place = tonumber((own.part or had > 0) and stands(field) or nil)
 local left = holds(field)
 check_writable(not own.place and not left and had == 0 and old == '')
 
@@ -48,12 +48,14 @@ local function take(ms, is_there)
 end
 
 local function sign()
-  own.life.ends, own.life.secret, rhythm = at + waiter_ttl, secret, waiter_ttl
+  -- Others come by themselves in their own time, which may be another than ours.
+  if rhythm ~= waiter_ttl then sleepers, rhythm = math.max(sleepers, micros), waiter_ttl end
+  own.life.ends, own.life.secret = at + waiter_ttl, secret
   if not own.place then own.life.entries = own.life.entries + 1 end
   note_life(own.client)
   wants[field] = string.format(manner == 'rest' and '%.0f %.0f r' or '%.0f %.0f', part, lease)
   note(field, wants[field])
-  note('kind', kind .. ' ' .. capacity)
+  if noted_kind ~= kind .. ' ' .. capacity then note('kind', kind .. ' ' .. capacity) end
   -- Those who read wait for a writer: when it leaves, they come before the next one.
   if kind == 'rw' and used >= capacity and not written then
     written = '1'
@@ -88,14 +90,22 @@ local function wait()
     let_go()
     if part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
   end
+  -- Who lines up comes once more before it sleeps. Of the callers of a client one will do: they live and die together.
+  local comes = is_new and had == 0 and own.life.entries == 0
   sign()
   if is_new then line_up() end
-  admit()
-  if number_of_asker then return granted(number_of_asker) end
-  if refusal then error(refusal, 0) end
-  settle()
+  comes = comes and comes_by_itself(own.place)
+  if not comes then sleepers = math.max(sleepers, own.place) end
+  if comes and is_recent and used >= capacity then
+    write_notes() -- nobody can be let in, and nobody has to be looked at
+  else
+    admit()
+    if number_of_asker then return granted(number_of_asker) end
+    if refusal then error(refusal, 0) end
+    settle()
+  end
   keep_line()
-  return { HELD, shortest_lease() or waiter_ttl, own.place, own.place <= near and 1 or 0 }
+  return { HELD, shortest_lease() or waiter_ttl, own.place, (comes or own.place <= near) and 1 or 0 }
 end
 
 -- What is free once the line was let in is free for whoever does not wait, unless somebody alive waits in front.
