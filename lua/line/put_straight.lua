@@ -1,0 +1,4 @@
+if number and redis.pcall('hset', KEYS[2], field, 1) == 1 and redis.pcall('pexpire', KEYS[2], lease) == 1 then
+  return number
+end
+
