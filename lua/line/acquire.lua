@@ -63,22 +63,23 @@ local function wait()
     let_go()
     if part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
   end
-  -- Who lines up comes once more before it sleeps. Of the callers of a client one will do: they live and die together.
-  local comes = is_new and had == 0 and own.life.entries == 0
+  -- Who lines up shows one more sign before it sleeps. Of the callers of a client one will do: they live and die together.
+  local is_relied_on = is_new and had == 0 and own.life.entries == 0
   sign()
   if is_new then line_up() end
-  comes = comes and comes_by_itself(own.place)
-  if not comes then sleepers = math.max(sleepers, own.place) end
-  if comes and is_recent and used >= capacity then
+  is_relied_on = is_relied_on and is_awake(own.place)
+  if is_relied_on and is_recent and used >= capacity then
     write_notes() -- nobody can be let in, and nobody has to be looked at
   else
+    asks_again = not is_relied_on
     admit()
     if number_of_asker then return granted(number_of_asker) end
     if refusal then error(refusal, 0) end
+    if manner == 'rest' or not is_relied_on and own.place > near then sleepers = math.max(sleepers, own.place) end
     settle()
   end
   keep_line()
-  return { HELD, shortest_lease() or waiter_ttl, own.place, (comes or own.place <= near) and 1 or 0 }
+  return { HELD, shortest_lease() or waiter_ttl, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
 end
 
 -- What is free once the line was let in is free for whoever does not wait, unless somebody alive waits in front.

@@ -43,9 +43,8 @@ local function state_note()
   )
 end
 
--- Whether the client that came to this place shows a sign of life by itself, as each does a third of waiter_ttl after it
--- lined up. Whoever lined up later does so too.
-local function comes_by_itself(place)
-  return place > sleepers and place <= micros and micros - place < rhythm * 1000 / 3
+-- Whether who came to this place is awake without being told: it lined up not long ago and shows signs of life by itself
+-- until it is answered that it may sleep. Then all who came later are awake too.
+local function is_awake(place)
+  return place > sleepers and place <= micros and micros - place < rhythm * 1000
 end
-

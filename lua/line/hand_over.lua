@@ -12,7 +12,7 @@ if client then
   read_state(noted[1], tonumber(waiter_ttl_text))
   local lease = (noted[2] or ''):match('^1 (%d+)$')
   local ends, secret = (noted[3] or ''):match('^(%d+) (%d+) 1$')
-  if noted[1] and lease and ends and ends - at > 0 and comes_by_itself(tonumber(next_two[2])) then
+  if noted[1] and lease and ends and ends - at > 0 and is_awake(tonumber(next_two[2])) then
     given_back = redis.call('hdel', KEYS[2], ARGV[2])
     local number = given_back == 1 and redis.call('exists', KEYS[2]) == 0 and draw(1)
     if number and put(KEYS[2], head, math.min(lease, ends - at), number) == GRANTED then

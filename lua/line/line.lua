@@ -10,8 +10,7 @@
 --         asked:<owner field>  when it was first and last told to give a sign at once, and whether anybody heard it
 --         state                see clock.lua, and two places:
 --                              near: everybody up to it was told to show signs of life;
---                              sleepers: everybody behind it has lined up a while ago, and shows a sign of life by itself
---                              before it sleeps (see comes_by_itself)
+--                              sleepers: nobody behind it was answered that it may sleep, or rests
 --         written, reading     see readers_first()
 --         kind, set            kind and capacity; that somebody has set the capacity
 
@@ -28,6 +27,7 @@ local moved -- somebody has left the line
 local changed, changes -- the names of the notes that change, in order; name -> the new value, false if it goes
 local mail, addressees -- client -> the words for it; the clients, in order
 local asker, asks_for, number_of_asker, refusal -- who runs this, for how long it asks, and what came of it
+local asks_again -- it has to be answered whether it is near the front
 local entering -- those who are let in, but not written down yet
 local noted_kind, notes_are_new, somebody_waits
 
@@ -302,7 +302,7 @@ local function readers_first(work)
 end
 
 -- Tells those at the front, so many that WINDOW of them are awake: they live, or were told and somebody heard it. Who is
--- new here shows signs of life from now on, and is not told if it is about to give one: the answer will say so. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
+-- new here shows signs of life from now on, and is told so if it may be asleep. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
 -- since a message can be lost, and is told again until then. All of them are told at once, so that the dead cost that
 -- time together. Where nobody listens, the next one is told too: somebody has to be awake who makes the next call.
 local function watch(entries, are_all, work)
@@ -317,7 +317,7 @@ local function watch(entries, are_all, work)
         dead[#dead + 1] = entry
       elseif entry.field == asker or entry.rests and nothing_new then
         awake = awake + 1
-      elseif lives_on(entry) and not entry.rests and (entry.place <= near or comes_by_itself(entry.place)) then
+      elseif lives_on(entry) and not entry.rests and (entry.place <= near or is_awake(entry.place)) then
         awake = awake + 1
       elseif lives_on(entry) then
         say(entry.client, entry.field .. '?')
@@ -387,8 +387,8 @@ local function admit()
   local head = tonumber(places(0, 1)[2])
   if head then
     work = let_in(readers_come, work)
-    -- In a line that moves fast all come by themselves, and nobody has to be looked at.
-    if not comes_by_itself(head) then
+    -- In a line that moves fast nobody is told to sleep, and nobody has to be woken.
+    if asks_again or not is_awake(head) then
       local window = front(0, WINDOW)
       watch(window, #window < WINDOW, math.max(work, WINDOW))
     end
