@@ -758,6 +758,7 @@ mod tests {
         use Mutation::*;
         let crash = Faults { most: 1, crashes: 1, ..NONE };
         let cut = Faults { most: 1, cut: 1, ..NONE };
+        let cut_and_crash = Faults { most: 2, cut: 1, crashes: 1, ..NONE };
         let cancelled = Faults { most: 1, cancelled: 1, ..NONE };
         let deafened = Faults { most: 1, deafened: 1, ..NONE };
         let slow_answer = Faults { most: 1, slow_answers: 1, ..NONE };
@@ -774,7 +775,7 @@ mod tests {
             (PlaceIsForgotten, three, 2, cut, 1),
             (NobodyIsToldForTheDeaf, three, 1, crash, 4),
             (WhoComesNearIsNotTold, three, 1, crash, 1),
-            (TheWindowIsOfEntries, (2, 2, 1), 2, crash, 1),
+            (TheWindowIsOfEntries, (2, 2, 1), 2, cut_and_crash, 3),
             (NoNewOwnerField, two, 2, cut, 1),
             (NoGhost, two, 2, cut, 1),
             (AGhostIsLookedForOnce, two, 2, cut, 1),
