@@ -236,7 +236,7 @@ impl<'a> Call<'a> {
             Some(rank) => {
                 let place = self.server.line[rank].place;
                 let near = is_relied_on || place <= self.server.near;
-                if !near {
+                if !near && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
                     self.server.sleepers = self.server.sleepers.max(place);
                 }
                 Reply::Waits { place, near }
