@@ -1,3 +1,4 @@
+-- The straight path of the other kinds goes on, with the number of the grant: the part is taken.
 if number then
   local time = redis.call('time')
   local over = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + lease)
