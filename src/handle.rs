@@ -58,6 +58,12 @@ impl Handle {
         self.acquire_within(None, owner, patience).await
     }
 
+    /// As [`acquire`](Self::acquire), where the server has just said that somebody has it.
+    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
+        let wish = self.wish(None, patience)?;
+        self.grant(Wish { known_taken: true, ..wish }).await
+    }
+
     /// As [`acquire`](Self::acquire), where the owner holds this already, and so needs no room.
     pub(crate) async fn acquire_within(
         &self,
@@ -65,12 +71,19 @@ impl Handle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<Option<Guard>> {
-        let keys = self.keys()?;
-        let (lease, part) = (self.lease.clone()?, self.part);
+        let wish = self.wish(owner, patience)?;
         // If the outer hold has just ended, there has to be room.
         let within = within.filter(|outer| outer.tenure.shelters(outer.turn));
-        let beneath = within.map(|outer| outer.tenure.id);
-        let wish = Wish { owner, lease, patience, part, beneath };
+        self.grant(Wish { beneath: within.map(|outer| outer.tenure.id), ..wish }).await
+    }
+
+    fn wish(&self, owner: Option<OwnerId>, patience: Patience) -> Result<Wish> {
+        let (lease, part) = (self.lease.clone()?, self.part);
+        Ok(Wish { owner, lease, patience, part, beneath: None, known_taken: false })
+    }
+
+    async fn grant(&self, wish: Wish) -> Result<Option<Guard>> {
+        let keys = self.keys()?;
         let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
         let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
         Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
@@ -81,7 +94,7 @@ impl Handle {
         let keys = self.keys()?;
         // How long the latch is there is not how long anybody has it.
         let lease = Lease::Watched;
-        let wish = Wish { owner: None, lease, patience, part: self.part, beneath: None };
+        let wish = Wish { lease, ..self.wish(None, patience)? };
         let span = tracing::debug_span!("latch.wait", name = ?keys.name());
         let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
         Ok(stint.is_some())

@@ -277,8 +277,6 @@ pub(crate) struct Entry {
     taken: Mutex<Option<Moment>>,
     /// Its contender waits: somebody else has it, or is to have it first.
     refused: AtomicBool,
-    /// When a contender that somebody else had made wait went away.
-    last_refused: Mutex<Option<Moment>>,
     /// Callers in the queue for the turn.
     waiting: AtomicUsize,
     /// What its contender knows.
@@ -298,7 +296,6 @@ impl Entry {
             failing: Mutex::default(),
             taken: Mutex::default(),
             refused: AtomicBool::new(false),
-            last_refused: Mutex::default(),
             waiting: AtomicUsize::new(0),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
@@ -498,8 +495,6 @@ impl Entry {
     pub(crate) fn stop_contending(&self) {
         if self.refused.swap(false, Ordering::SeqCst) {
             self.take();
-            *self.last_refused.lock().expect("no panic under this lock") =
-                Some(Instant::now().into());
         }
     }
 
@@ -512,12 +507,6 @@ impl Entry {
     /// Takes note that somebody has it now.
     pub(crate) fn take(&self) {
         *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
-    }
-
-    /// Whether somebody else made a contender of ours wait then, or later.
-    pub(crate) fn was_refused_since(&self, then: Instant) -> bool {
-        let last = *self.last_refused.lock().expect("no panic under this lock");
-        last.is_some_and(|last| last >= then.into())
     }
 
     /// Whether somebody was known to have it then, or later.

@@ -286,6 +286,7 @@ impl Engine {
     /// As [`begin`](Self::begin), of what was got beside the contender.
     fn begin_beside(&self, visit: Visit, grant: Grant, holder: Holder) -> Result<Stint> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
+        visit.entry.take();
         self.begun(Tenure::begin_beside(visit, grant, holder, renew_at), holder)
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Wish {
     pub(crate) part: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) beneath: Option<TenureId>,
+    /// The server has just said that somebody has it: an attempt that the limit cuts off makes nobody unsure of that.
+    pub(crate) known_taken: bool,
 }
 
 impl Wish {
@@ -94,7 +96,7 @@ pub(crate) async fn acquire(
         wish,
         started,
         asked: false,
-        answered: false,
+        answered: wish.known_taken,
         open: false,
         failing: false,
     };
@@ -218,8 +220,8 @@ impl<'a> Caller<'a> {
         if entry.is_failing() || self.asked {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
-        // What we ourselves are giving back is not somebody else's.
-        let was_anothers = entry.is_taken() || entry.was_refused_since(self.started);
+        // What we ourselves are giving back is not somebody else's, unless somebody had it while we waited.
+        let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
@@ -291,7 +293,10 @@ impl<'a> Caller<'a> {
             };
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {
-                Taken::Held(stint) => return Some(stint),
+                Taken::Held(stint) => {
+                    visit.entry.take();
+                    return Some(stint);
+                }
                 Taken::Nothing => {}
                 Taken::Ended(stay, place) => {
                     self.engine.timetable.leave(place);
@@ -635,6 +640,7 @@ impl<'a> Contender<'a> {
         let turn = self.turn.take().expect("it is granted once");
         turn.entry().forget_line();
         turn.entry().stop_contending();
+        turn.entry().take();
         self.engine.give_back_former(turn.entry());
         turn
     }
