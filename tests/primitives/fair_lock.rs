@@ -128,7 +128,9 @@ async fn stuck(client: &Client, admin: &Admin) -> ByHand {
 async fn worker_that_takes_turns() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let (url, number) = (boss.variable("URL"), boss.variable("NUMBER"));
-    let (client, admin) = (Client::connect(&url).await.unwrap(), Admin::connect(&url).await);
+    // What it reports does not go through a proxy.
+    let admin = Admin::connect(&boss.variable("SERVER")).await;
+    let client = Client::connect(&url).await.unwrap();
     boss.tell("ready");
     while let Some(order) = boss.order().await {
         let guard = client.fair_lock("a").lock().await.expect("its turn comes");
@@ -144,12 +146,18 @@ async fn worker_that_takes_turns() {
 }
 
 async fn workers(server: &Server, count: usize) -> Vec<Worker> {
-    let url = server.url();
-    let start = |number: usize| {
+    workers_at(server, &vec![server.url(); count]).await
+}
+
+/// A worker for each of these addresses of the server.
+async fn workers_at(server: &Server, urls: &[String]) -> Vec<Worker> {
+    let direct = server.url();
+    let start = |(number, url): (usize, &String)| {
         let number = number.to_string();
-        Worker::start("fair_lock::worker_that_takes_turns", &[("URL", &url), ("NUMBER", &number)])
+        let variables = [("URL", url.as_str()), ("SERVER", &direct), ("NUMBER", &number)];
+        Worker::start("fair_lock::worker_that_takes_turns", &variables)
     };
-    let mut workers: Vec<_> = (0..count).map(start).collect();
+    let mut workers: Vec<_> = urls.iter().enumerate().map(start).collect();
     for worker in &mut workers {
         assert_eq!(worker.hear().await, "ready");
     }
@@ -1010,6 +1018,54 @@ async fn a_waiter_that_dies_in_a_stall_costs_the_others_no_more_than_two_claims(
     granted(waiter).await.unlock().await.unwrap();
     let waited = resumed.elapsed();
     assert!(waited < CLAIM * 2 + CLAIM / 2, "{waited:?}");
+}
+
+/// Eight processes stand in line. While the second one holds the lock, two of those behind it lose their connections,
+/// three in a row are killed, and the server stands still for longer than a place lasts.
+#[tokio::test]
+async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_deaths() {
+    const KILLED: [usize; 3] = [2, 3, 4];
+    const RECONNECTED: [usize; 2] = [5, 6];
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let proxy = Proxy::before(&server).await;
+    let mut urls = vec![server.url(); 8];
+    RECONNECTED.iter().for_each(|at| urls[*at] = proxy.url());
+    let mut workers = workers_at(&server, &urls).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    for (at, worker) in workers.iter_mut().enumerate() {
+        worker.order(if at == 1 { "keep" } else { "go" }).await;
+        queued(&admin, at + 1).await;
+    }
+    guard.unlock().await.unwrap();
+    assert_eq!(workers[0].hear().await, "done");
+    assert_eq!(workers[1].hear().await, "held");
+    // What a message has granted lasts for as long as a place does, until the holder has confirmed it.
+    let confirmed = async || admin.pttl(&key("a")).await > 2 * CLAIM.as_millis() as i64;
+    eventually(SOON, "its holder has confirmed it", confirmed).await;
+
+    let connections = proxy.connections(None);
+    assert_eq!(proxy.reset(None).await, connections);
+    let back = async || proxy.connections(None) == connections;
+    eventually(SOON, "the two have connected again", back).await;
+    KILLED.iter().for_each(|at| workers[*at].kill9());
+    server.pause();
+    tokio::time::sleep(CLAIM + CLAIM / 2).await;
+    server.resume();
+
+    let released = Instant::now();
+    assert_eq!(workers[1].ask("go on").await, "done");
+    for at in 5..8 {
+        assert_eq!(workers[at].hear().await, "done");
+    }
+    let took = released.elapsed();
+    println!("a stall, two reconnects and three dead waiters cost {took:?}");
+    assert!(took < 3 * CLAIM, "the dead cost a place each: {took:?}");
+    assert_eq!(numbers(&admin, "order").await, [0, 1, 5, 6, 7]);
+    let tokens = numbers(&admin, "tokens").await;
+    assert!(grow_strictly(&tokens), "{tokens:?}");
+    admin.cmd::<i64>(&["DEL", "order", "tokens"]).await;
+    is_clean(&admin).await;
 }
 
 // --- Forged messages ------------------------------------------------------------------------------------------------
