@@ -7,12 +7,7 @@ use crate::config::{Config, Layout};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::keys::Kind;
-use crate::latch::CountDownLatch;
-use crate::lock::Lock;
-use crate::multi_lock::MultiLock;
-use crate::reentrant_lock::ReentrantLock;
-use crate::rw_lock::RwLock;
-use crate::semaphore::Semaphore;
+use crate::locks::{CountDownLatch, Lock, MultiLock, ReentrantLock, RwLock, Semaphore};
 
 /// A client of one Redis server: the source of all locks.
 ///

@@ -13,10 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::Patience;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, while_held};
-use crate::lock::Lock;
-use crate::multi_guard::{MultiGuard, MultiHold};
-use crate::progress::{Progress, in_time};
+use crate::guards::{Guard, MultiGuard, MultiHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::progress::{Progress, in_time};
 
 /// More locks in one script would hold up the server's other clients.
 const MOST: usize = 1_000;

@@ -5,8 +5,8 @@ use std::ops::Deref;
 
 use crate::engine::Patience;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::handle::Handle;
+use crate::guards::guard::Guard;
+use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
 
 /// The proof that an [`RwLock`](crate::RwLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock) is

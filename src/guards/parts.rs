@@ -10,7 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use crate::engine::Ended;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::guard::{Guard, Hold};
 
 /// The guards of one hold.
 pub(crate) struct Parts {

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::{Guard, Hold, WriteGuard};
+use crate::locks::reentrant_rw_lock::ReentrantRwLock;
+use crate::locks::rw_handle::RwHandle;
 use crate::owner::Owner;
-use crate::reentrant_rw_lock::ReentrantRwLock;
-use crate::rw_handle::RwHandle;
-use crate::write_guard::WriteGuard;
 
 /// A lock that any number of readers hold at once, or one writer alone, in all processes that share
 /// the server.

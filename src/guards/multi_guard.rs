@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::engine::Ended;
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::parts::{Parts, View};
+use crate::guards::guard::{Guard, Hold};
+use crate::guards::parts::{Parts, View};
 use crate::token::FencingToken;
 
 /// A [`MultiLock`](crate::MultiLock) that is held: all of its locks are.

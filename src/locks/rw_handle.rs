@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::handle::Handle;
+use crate::guards::{Guard, WriteGuard};
 use crate::keys::Kind;
+use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
-use crate::write_guard::WriteGuard;
 
 /// A read-write lock by name. Each call says who owns what it gets: nobody but the guard, or somebody who
 /// may nest.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
+use crate::guards::{Guard, Hold};
 use crate::keys::Kind;
+use crate::locks::handle::Handle;
 use crate::owner::{Owner, OwnerId};
 
 /// A lock that its owner may take again through any handle of its name, and gives back as often.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
+use crate::guards::{Guard, Hold};
 use crate::keys::{ALL, Kind};
+use crate::locks::handle::Handle;
 
 /// So many permits, shared by all processes that share the server.
 ///

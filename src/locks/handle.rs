@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::config::{Layout, checked_lease};
 use crate::engine::{self, Engine, Lease, Patience, Stint, Together, Wish};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::{Guard, Hold};
 use crate::keys::{ALL, Keys, Kind};
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};

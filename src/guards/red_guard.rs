@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::engine::Ended;
 use crate::error::Result;
-use crate::guard::Guard;
-use crate::parts::{Parts, View};
+use crate::guards::guard::Guard;
+use crate::guards::parts::{Parts, View};
 
 /// A [`RedLock`](crate::RedLock) that is held: on a majority of its servers, or on more of them.
 ///

@@ -12,10 +12,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result, said};
-use crate::guard::{Guard, while_held};
-use crate::lock::Lock;
-use crate::progress::{Progress, in_time};
-use crate::red_guard::{RedGuard, RedHold};
+use crate::guards::{Guard, RedGuard, RedHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::progress::{Progress, in_time};
 
 /// How long the rest of the servers are given when a majority has answered: as long again as that
 /// took, and at least this. A holder gives all servers back at once, so a waiter that was granted one

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
+use crate::guards::{Guard, Hold};
 use crate::keys::Kind;
+use crate::locks::handle::Handle;
 
 /// A lock that one guard holds at a time, in all processes that share the server.
 ///

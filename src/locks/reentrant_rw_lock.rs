@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::engine::Patience;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::{Guard, Hold, WriteGuard};
+use crate::locks::rw_handle::RwHandle;
 use crate::owner::{Owner, OwnerId};
-use crate::rw_handle::RwHandle;
-use crate::write_guard::WriteGuard;
 
 /// An [`RwLock`](crate::RwLock) that its owner may lock again through any handle of its name, and gives
 /// back as often: what [`ReentrantLock`](crate::ReentrantLock) is to [`Lock`](crate::Lock). It is made by
