@@ -8,33 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
-use crate::engine::job::{Job, Outcome};
-
-/// Jobs that are done by the same request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Releases,
-    Counts,
-}
-
-impl Lane {
-    /// Jobs in one request.
-    fn batch(self) -> usize {
-        match self {
-            Self::Releases => 128,
-            Self::Counts => 1,
-        }
-    }
-
-    /// Requests on their way at once. With one, client and server would take turns to idle; with
-    /// many, little would travel together.
-    fn several(self) -> usize {
-        match self {
-            Self::Releases => 3,
-            Self::Counts => 64,
-        }
-    }
-}
+use crate::engine::job::{Job, Lane, Outcome};
 
 /// One request: what is asked, until [`Backlog::answered`].
 pub(crate) struct Ask {
@@ -134,7 +108,8 @@ mod tests {
 
     use super::*;
     use crate::engine::debts::Debts;
-    use crate::engine::tenure::{Tenure, begun};
+    use crate::engine::entry::Tenure;
+    use crate::engine::tenure::tests::{NO_BUDGET, begun};
     use crate::error::said;
     use crate::wire::Fault;
 
@@ -154,7 +129,7 @@ mod tests {
 
     fn release() -> Job {
         let tenure = tenure();
-        tenure.leave(0, crate::engine::tenure::NO_BUDGET);
+        tenure.leave(0, NO_BUDGET);
         Job::release(&tenure, None)
     }
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Engine;
+use crate::engine::core::Engine;
 use crate::engine::entry::Entry;
+use crate::engine::ghost::Ghost;
+use crate::engine::grant::{Grant, deadline};
 use crate::engine::job::Job;
-use crate::engine::tenure::{Grant, deadline};
 use crate::wire::{Acquire, Acquired, Fault, Landed};
 
 /// The answer to an attempt.
@@ -50,7 +51,7 @@ struct Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(sent_on) = self.open_on {
-            self.engine.later(Job::ghost(&self.acquire, sent_on));
+            self.engine.later(Job::ghost(Ghost::new(&self.acquire, sent_on)));
         }
     }
 }
@@ -166,7 +167,7 @@ impl Claim<'_> {
     fn hold_back(&mut self) {
         let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
         if let Some(sent_on) = self.open_on.take() {
-            entry.hold_back(Job::ghost(&self.acquire, sent_on));
+            entry.hold_back(Ghost::new(&self.acquire, sent_on));
         }
     }
 }

@@ -15,20 +15,19 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use dashmap::DashMap;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::engine::Engine;
-use crate::engine::job::Job;
+use crate::engine::gate::Gate;
+use crate::engine::ghost::Ghost;
+use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::moment::Moment;
-use crate::engine::returns::Returns;
 use crate::engine::shared::Shared;
-use crate::engine::tenure::Tenure;
-use crate::engine::timetable::Timetable;
+use crate::engine::tenure;
 use crate::keys::{Keys, Kind, TenureId, ids_of};
 use crate::wire::{Fault, Manner};
 
@@ -39,31 +38,14 @@ pub(crate) struct Table {
     others: DashMap<Box<str>, Spots>,
     closed: AtomicBool,
     /// None in a test.
-    outbox: Option<Outbox>,
+    give_back: Option<GiveBack>,
 }
 
-/// Where what nobody needs any more is left to be given back.
-pub(crate) struct Outbox {
-    pub(crate) releaser: UnboundedSender<Job>,
-    pub(crate) returns: Arc<Returns>,
-    pub(crate) timetable: Arc<Timetable>,
-}
+/// One grant by Redis to this client, with what it keeps of its entry.
+pub(crate) type Tenure = tenure::Tenure<Stay>;
 
-impl Outbox {
-    /// Leaves a job; `false` if the client is closed, and nobody does it.
-    pub(crate) fn put(&self, mut job: Job) -> bool {
-        !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
-    }
-
-    /// Gives back a tenure that nobody holds, if that is still so.
-    fn give_back(&self, tenure: &Tenure) {
-        if let Some((stay, place)) = tenure.retire() {
-            self.timetable.leave(place);
-            // Without the task that gives back, the lease does it.
-            self.put(Job::release(tenure, stay));
-        }
-    }
-}
+/// Gives back a tenure that nobody holds, if that is still so.
+type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
 
 /// The entries at one channel that are no plain lock's.
 #[derive(Default)]
@@ -87,12 +69,9 @@ impl Spots {
 }
 
 impl Table {
-    pub(crate) fn new(outbox: Outbox) -> Self {
-        Self { outbox: Some(outbox), ..Self::default() }
-    }
-
-    pub(crate) fn outbox(&self) -> Option<&Outbox> {
-        self.outbox.as_ref()
+    /// A table that has what nobody needs any more given back like this.
+    pub(crate) fn new(give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
+        Self { give_back: Some(Box::new(give_back)), ..Self::default() }
     }
 
     /// The entry of a lock, which its callers share; of a semaphore, those who ask for as much of it.
@@ -270,7 +249,7 @@ pub(crate) struct Entry {
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// What is to be given back of the owner fields under which the contender had no answer, once it has one.
-    held_back: Mutex<Vec<Job>>,
+    held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
     failing: Mutex<Option<Moment>>,
     /// When somebody was last known to have it.
@@ -381,22 +360,26 @@ impl Entry {
     }
 
     /// The contender is about to ask: under this owner field, for this place.
-    pub(crate) fn ask(&self, engine: &Engine, rules: Rules) -> (TenureId, u64, Manner) {
+    pub(crate) fn ask(
+        &self,
+        next_id: impl Fn() -> TenureId,
+        rules: Rules,
+    ) -> (TenureId, u64, Manner) {
         let now = Instant::now();
         let mut line = self.line();
-        let line = line.get_or_insert_with(|| Box::new(Line::new(self.new_id(engine), now)));
+        let line = line.get_or_insert_with(|| Box::new(Line::new(self.new_id(&next_id), now)));
         if line.is_open() {
-            line.rename(engine.next_tenure(), now);
+            line.rename(next_id(), now);
         }
         line.step(now, Event::Asked, rules);
         (line.id(), line.place(), if line.rests() { Manner::Rest } else { Manner::Wait })
     }
 
     /// A caller with an entry of its own is known by the name of the entry, until that may be in use.
-    fn new_id(&self, engine: &Engine) -> TenureId {
+    fn new_id(&self, next_id: impl Fn() -> TenureId) -> TenureId {
         match self.place.as_deref() {
             Some(Place { spot: Spot::Place(id), .. }) => *id,
-            _ => engine.next_tenure(),
+            _ => next_id(),
         }
     }
 
@@ -405,12 +388,12 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.place() > 0)
     }
 
-    /// Keeps a job until [`take_held_back`](Self::take_held_back): whoever ends the wait has to take it.
-    pub(crate) fn hold_back(&self, job: Job) {
-        self.held_back.lock().expect("no panic under this lock").push(job);
+    /// Keeps a ghost until [`take_held_back`](Self::take_held_back): whoever ends the wait has to take it.
+    pub(crate) fn hold_back(&self, ghost: Ghost) {
+        self.held_back.lock().expect("no panic under this lock").push(ghost);
     }
 
-    pub(crate) fn take_held_back(&self) -> Vec<Job> {
+    pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
         std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
     }
 
@@ -424,9 +407,9 @@ impl Entry {
     }
 
     /// The contender goes, and a request of its may still run. The next contender keeps the place.
-    pub(crate) fn stop_asking(&self, engine: &Engine) {
+    pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
         if let Some(line) = self.line().as_mut().filter(|line| line.is_open()) {
-            line.rename(engine.next_tenure(), Instant::now());
+            line.rename(next_id(), Instant::now());
         }
     }
 
@@ -563,6 +546,23 @@ impl Visit {
         }
     }
 
+    /// Begins a tenure that needs no turn.
+    pub(crate) fn begin_beside(
+        &self,
+        grant: Grant,
+        holder: Holder,
+        renew_at: Instant,
+    ) -> Arc<Tenure> {
+        let (id, is_open) = (grant.id, holder.lease == Lease::Watched && !grant.awaited);
+        let seat = Stay::Seat(Seat::new(self.clone(), id));
+        let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
+        match self.entry.shared() {
+            Some(mut shared) => shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now()),
+            None => self.entry.show(&tenure),
+        }
+        tenure
+    }
+
     /// Counts a caller into the queue, until the value is dropped.
     pub(crate) fn wait(&self) -> Waiting {
         self.entry.waiting.fetch_add(1, Ordering::SeqCst);
@@ -597,6 +597,25 @@ impl Turn {
 
     pub(crate) fn visit(&self) -> &Visit {
         &self.0
+    }
+
+    /// Begins a tenure.
+    pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
+        if self.entry().has_seats() {
+            // The next of this client may ask at once, or join: the turn goes on when the tenure can be found.
+            return self.visit().begin_beside(grant, holder, renew_at);
+        }
+        // Until all is known of it: the tenure of a latch gives up its turn at once.
+        let (visit, sent) = (self.visit().clone(), grant.sent);
+        let entry = &visit.entry;
+        let tenure = tenure::Tenure::begin(&entry.keys, Stay::Turn(self), grant, holder, renew_at);
+        if tenure.is_over()
+            && let Some(mut shared) = entry.shared()
+        {
+            shared.passed(sent);
+        }
+        entry.show(&tenure);
+        tenure
     }
 
     /// Passes the turn on, and stays to see to it that it arrives.
@@ -640,8 +659,8 @@ impl Drop for Seat {
         let spare = if self.returned { shared.spare(ahead) } else { Vec::new() };
         drop(shared);
         drop(own);
-        let Some(outbox) = self.visit.table.outbox() else { return };
-        spare.iter().for_each(|tenure| outbox.give_back(tenure));
+        let Some(give_back) = &self.visit.table.give_back else { return };
+        spare.iter().for_each(|tenure| give_back(tenure));
     }
 }
 
@@ -650,6 +669,52 @@ pub(crate) enum Stay {
     /// Nobody else of this client may have one.
     Turn(Turn),
     Seat(Seat),
+}
+
+impl Stay {
+    /// Passes the turn on, and stays to see to it that it arrives.
+    pub(crate) fn pass_on(self) -> Visit {
+        match self {
+            Self::Turn(turn) => turn.pass_on(),
+            Self::Seat(seat) => seat.visit().clone(),
+        }
+    }
+}
+
+impl From<Turn> for Stay {
+    fn from(turn: Turn) -> Self {
+        Self::Turn(turn)
+    }
+}
+
+impl tenure::Stay for Stay {
+    type Visit = Visit;
+
+    fn is_handed_on(&self) -> bool {
+        matches!(self, Self::Turn(turn) if turn.entry().is_awaited())
+    }
+
+    fn rest(
+        &self,
+        permits: u32,
+        now: Instant,
+        time: Duration,
+        allows: impl FnOnce(bool) -> bool,
+    ) -> Option<Visit> {
+        let Self::Seat(seat) = self else { return None };
+        let entry = &seat.visit.entry;
+        let mut shared = entry.shared()?;
+        // Under the lock of what is inside: whoever stops wanting it looks there afterwards.
+        let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));
+        let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
+        rests.then(|| seat.visit.clone())
+    }
+
+    fn leaving(&mut self) {
+        if let Self::Seat(seat) = self {
+            seat.leaving();
+        }
+    }
 }
 
 impl Drop for Turn {
@@ -676,46 +741,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Where the contender parks until it is told something.
-pub(crate) struct Gate {
-    permits: Semaphore,
-}
-
-impl Gate {
-    fn new() -> Self {
-        Self { permits: Semaphore::new(0) }
-    }
-
-    /// Lets the contender through, the next one if there is none. Two who open at once may bank two: the
-    /// contender then looks once more than it needs to.
-    pub(crate) fn open(&self) {
-        if self.permits.available_permits() == 0 {
-            self.permits.add_permits(1);
-        }
-    }
-
-    /// Parks until the gate is opened, or the time is over.
-    ///
-    /// # Cancel safety
-    /// An opening that a dropped future has not seen stays banked for the next contender.
-    pub(crate) async fn pass(&self, until: Instant) -> Result<(), Fault> {
-        match timeout_at(until, self.permits.acquire()).await {
-            Ok(Ok(permit)) => permit.forget(),
-            Ok(Err(_)) => return Err(Fault::Closed),
-            Err(_) => {}
-        }
-        Ok(())
-    }
-
-    fn close(&self) {
-        self.permits.close();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::Layout;
     use crate::keys::Kind;
@@ -790,16 +817,5 @@ mod tests {
         assert!(table.visit(&keys("a"), 1).is_err());
         drop(turn);
         assert_eq!(table.len(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_gate_banks_one_opening() {
-        let (gate, start) = (Gate::new(), Instant::now());
-        gate.open();
-        gate.open();
-        gate.pass(far()).await.unwrap();
-        assert_eq!(Instant::now(), start);
-        gate.pass(far()).await.unwrap();
-        assert!(Instant::now() > start);
     }
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::config::checked_lease;
-use crate::engine::entry::{Stay, Turn, Visit};
+use crate::engine::core::{Engine, PAUSE};
+use crate::engine::entry::{Stay, Tenure, Visit};
+use crate::engine::grant::{Ended, Lease};
 use crate::engine::job::{Job, Outcome};
 use crate::engine::stint::Stint;
-use crate::engine::tenure::{Ended, Lease, Left, Tenure};
+use crate::engine::tenure::Left;
 use crate::engine::unsaid::Unsaid;
-use crate::engine::wait::Patience;
-use crate::engine::{Engine, PAUSE};
+use crate::engine::wish::Patience;
 use crate::error::{Error, Result, said};
-use crate::keys::{Keys, TenureId};
 use crate::wire::{Fault, Renewal};
 
 /// Holds of one owner: more is a recursion that does not end.
@@ -130,8 +130,8 @@ impl Engine {
                 self.leave_to_others(&stint.tenure, &visit);
                 Ok(())
             }
-            Left::HandedOn(turn) => {
-                self.hand_on(&stint.tenure, turn);
+            Left::HandedOn(stay) => {
+                self.hand_on(&stint.tenure, stay);
                 Ok(())
             }
             Left::Last(turn, place) => {
@@ -147,7 +147,7 @@ impl Engine {
             Left::Lost | Left::Others => {}
             Left::Rests(visit) => self.leave_to_others(&stint.tenure, &visit),
             Left::Nested => self.later(Job::count(&stint.tenure)),
-            Left::HandedOn(turn) => self.hand_on(&stint.tenure, turn),
+            Left::HandedOn(stay) => self.hand_on(&stint.tenure, stay),
             Left::Last(turn, place) => {
                 self.timetable.leave(place);
                 self.later(Job::release(&stint.tenure, turn));
@@ -156,9 +156,9 @@ impl Engine {
     }
 
     /// Gives the turn to the next in the queue, to which the tenure is left.
-    fn hand_on(&self, tenure: &Arc<Tenure>, turn: Turn) {
+    fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) {
         self.have_watched(tenure);
-        self.look_after(&turn.pass_on());
+        self.look_after(&stay.pass_on());
     }
 
     /// Leaves the tenure to whoever of this client takes it up first: the contender, if there is one.
@@ -175,57 +175,6 @@ impl Engine {
             // The client is closed, and nobody will take it up.
             self.retire(tenure, None);
         }
-    }
-
-    /// Gives back what was left for those who waited, if nobody does any more.
-    pub(crate) fn look_after(&self, visit: &Visit) {
-        let entry = &visit.entry;
-        if entry.is_awaited() {
-            return;
-        }
-        // With the turn: a contender that lines up meanwhile would not be told that it was driven out.
-        let turn = visit.try_turn();
-        if turn.is_none() && !entry.is_closed() {
-            return;
-        }
-        if !entry.is_awaited() {
-            if let Some(id) = entry.leave_line() {
-                self.leave_line(&entry.keys, id);
-            }
-            self.give_back_former(entry);
-        }
-        if let Some(tenure) = entry.tenure() {
-            return self.retire(&tenure, turn);
-        }
-        // First the turn: who leaves something meanwhile takes whoever has it for a contender that is to have it.
-        drop(turn);
-        entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
-    }
-
-    /// Gives an idle tenure back, and then the turn.
-    pub(crate) fn retire(&self, tenure: &Tenure, turn: Option<Turn>) {
-        if let Some((stay, place)) = tenure.retire() {
-            self.timetable.leave(place);
-            self.later(Job::release(tenure, stay.or(turn.map(Stay::Turn))));
-        }
-    }
-
-    /// Gives back what rests at this name, and waits until what was given back by now is free for others.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost.
-    pub(crate) async fn settle(&self, keys: &Keys) {
-        for entry in self.table.all_of(&keys.channel) {
-            let ahead = entry.ahead();
-            let spare = entry.shared().map_or_else(Vec::new, |shared| shared.spare(ahead));
-            spare.iter().for_each(|tenure| self.retire(tenure, None));
-        }
-        self.returns.ended(keys).await;
-    }
-
-    /// Gives up a place in the line.
-    pub(crate) fn leave_line(&self, keys: &Arc<Keys>, id: TenureId) {
-        self.later(Job::leave_line(keys, id, self.debts.tidying()));
     }
 
     async fn tell_count(&self, stint: &Stint) -> Result<()> {

@@ -6,13 +6,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::engine::backlog::Lane;
 use crate::engine::debts::Debt;
-use crate::engine::entry::Stay;
+use crate::engine::entry::{Stay, Tenure};
+use crate::engine::ghost::Ghost;
 use crate::engine::returns::{Returning, Returns};
-use crate::engine::tenure::Tenure;
 use crate::keys::{Keys, TenureId};
-use crate::wire::{Acquire, Fault, Release};
+use crate::wire::{Fault, Release};
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -49,6 +48,32 @@ pub(crate) enum What {
     Count(Arc<Tenure>),
 }
 
+/// Jobs that are done by the same request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Releases,
+    Counts,
+}
+
+impl Lane {
+    /// Jobs in one request.
+    pub(crate) fn batch(self) -> usize {
+        match self {
+            Self::Releases => 128,
+            Self::Counts => 1,
+        }
+    }
+
+    /// Requests on their way at once. With one, client and server would take turns to idle; with
+    /// many, little would travel together.
+    pub(crate) fn several(self) -> usize {
+        match self {
+            Self::Releases => 3,
+            Self::Counts => 64,
+        }
+    }
+}
+
 impl Job {
     fn new(keys: &Arc<Keys>, id: TenureId, what: What, until: Instant, debt: Option<Debt>) -> Self {
         Self {
@@ -81,10 +106,9 @@ impl Job {
     }
 
     /// Clears away what an unanswered acquire may have done, or may do yet.
-    pub(crate) fn ghost(acquire: &Acquire, sent_on: u64) -> Self {
-        let Acquire { keys, id, lease, debt, .. } = acquire;
-        let until = Instant::now() + *lease;
-        Self::new(keys, *id, What::Ghost { sent_on }, until, Some(debt.clone()))
+    pub(crate) fn ghost(ghost: Ghost) -> Self {
+        let Ghost { keys, id, sent_on, until, debt } = ghost;
+        Self::new(&keys, id, What::Ghost { sent_on }, until, Some(debt))
     }
 
     /// Gives up a contender's place in the line, and what it may have been granted.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::engine::tenure::Tenure;
+use crate::engine::entry::Tenure;
 use crate::keys::{Keys, Kind};
 use crate::owner::OwnerId;
 

@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::backlog::{Answered, Ask, Backlog, Lane};
+use crate::engine::backlog::{Answered, Ask, Backlog};
 use crate::engine::debts::Debts;
-use crate::engine::job::{Job, Outcome, What};
-use crate::engine::tenure::Tenure;
+use crate::engine::entry::Tenure;
+use crate::engine::job::{Job, Lane, Outcome, What};
 use crate::wire::{Commands, Fault};
 
 /// The task that gives back.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::tenure::{Ended, Tenure};
+use crate::engine::entry::Tenure;
+use crate::engine::grant::Ended;
 use crate::token::FencingToken;
 
 /// A tenure, from one hand-over to the next.

@@ -15,96 +15,52 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
-use crate::engine::entry::{Seat, Stay, Turn, Visit};
+use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, deadline};
 use crate::engine::moment::Moment;
 use crate::engine::shared::Company;
-use crate::engine::stint::Stint;
 use crate::engine::wheel::Place;
 use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
-/// How a hold ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// It was given back.
-    Released,
-    /// Its lease ran out, or the lock was taken away.
-    Lost,
-}
+/// What a tenure keeps of its client's entry while it may be held. The entry is above this file: a tenure knows no more
+/// of it than this.
+pub(crate) trait Stay: Sized {
+    /// What keeps the entry in the table.
+    type Visit;
 
-/// How long a tenure is to live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lease {
-    /// As long as it is held: the watchdog renews it.
-    Watched,
-    /// So long, unless it is extended.
-    Fixed(Duration),
-}
+    /// Whether the next caller in the queue gets the tenure, and this with it.
+    fn is_handed_on(&self) -> bool;
 
-/// The part of a lease that the holder must not count on: two machines' clocks may run apart by
-/// one in a hundred, and Redis rounds to milliseconds. The allowance is that of the Redlock
-/// algorithm (redis.io, *Distributed locks with Redis*).
-fn drift(lease: Duration) -> Duration {
-    lease / 100 + Duration::from_millis(2)
-}
+    /// Leaves the tenure to the other callers of this client, if one of them is to have it, or may want it before a
+    /// return that is on its way is answered. `allows` is told whether the server's word that nobody stands in line is
+    /// not older than `time`.
+    fn rest(
+        &self,
+        permits: u32,
+        now: Instant,
+        time: Duration,
+        allows: impl FnOnce(bool) -> bool,
+    ) -> Option<Self::Visit>;
 
-/// Until when an answer to a request sent at `sent` may be believed.
-pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
-    sent + lease.saturating_sub(drift(lease))
-}
-
-/// What Redis granted.
-#[derive(Debug, Clone)]
-pub(crate) struct Grant {
-    pub(crate) id: TenureId,
-    /// The server's number for it.
-    pub(crate) number: u64,
-    /// Somebody stands in line for it, or nobody knows.
-    pub(crate) awaited: bool,
-    pub(crate) lease: Duration,
-    /// Before the request was sent.
-    pub(crate) sent: Instant,
-    pub(crate) debt: Debt,
-}
-
-/// Who holds, and for how long.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Holder {
-    /// Who may re-enter; nobody, for a plain lock.
-    pub(crate) owner: Option<OwnerId>,
-    /// The task or thread that asked.
-    pub(crate) asked_by: OwnerId,
-    pub(crate) lease: Lease,
-    /// How much of it, if it can be divided.
-    pub(crate) part: u32,
-}
-
-/// How far a tenure may be handed on before Redis is asked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
-    pub(crate) turns: u32,
-    pub(crate) time: Duration,
-    /// A tenure with less than this before its deadline is not handed on.
-    pub(crate) reserve: Duration,
-    /// Nor is one with more: somebody extended it, and its next holder may die.
-    pub(crate) lease: Duration,
+    /// The tenure is about to be given back.
+    fn leaving(&mut self);
 }
 
 /// One grant by Redis to this client.
-pub(crate) struct Tenure {
+pub(crate) struct Tenure<S> {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     /// The lease with which it began.
     pub(crate) lease: Duration,
     number: u64,
     granted: Moment,
-    state: Mutex<State>,
+    state: Mutex<State<S>>,
     /// A stint has ended, or the deadline has moved.
     changed: Notify,
 }
 
-struct State {
+struct State<S> {
     ended: Option<Ended>,
     /// Who may re-enter; nobody, for a plain lock.
     owner: Option<OwnerId>,
@@ -133,7 +89,7 @@ struct State {
     renew_at: Moment,
     /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
     doubted: bool,
-    stay: Option<Stay>,
+    stay: Option<S>,
     place: Option<Place>,
     /// When the watchdog will look.
     look_at: Moment,
@@ -154,36 +110,36 @@ enum Telling {
 }
 
 /// What a holder finds when it leaves.
-pub(crate) enum Left {
+pub(crate) enum Left<S: Stay> {
     /// Other holds remain, of the same owner.
     Nested,
     /// Others hold it who have joined.
     Others,
     /// It was the last one, and the next holder waits: the tenure is idle until it takes the turn.
-    HandedOn(Turn),
+    HandedOn(S),
     /// It was the last one, and another caller of this client may take the idle tenure up.
-    Rests(Visit),
+    Rests(S::Visit),
     /// It was the last one: the lock is to be given back, and the turn passed on with it.
-    Last(Option<Stay>, Option<Place>),
+    Last(Option<S>, Option<Place>),
     /// The lock was lost before.
     Lost,
 }
 
 /// What the next in the queue finds.
-pub(crate) enum PickUp {
-    /// An idle tenure that it holds from now on.
-    Held(Stint),
+pub(crate) enum PickUp<T> {
+    /// An idle tenure that it holds from now on, after so many hand-overs.
+    Held(u16),
     /// An idle tenure that Redis must be asked about first. It has ended, and is to be given back.
-    Ended(Turn, Option<Place>),
-    Nothing(Turn),
+    Ended(T, Option<Place>),
+    Nothing(T),
 }
 
 /// What a caller finds that takes up a tenure without the turn.
-pub(crate) enum Taken {
-    /// It holds it from now on.
-    Held(Stint),
+pub(crate) enum Taken<S> {
+    /// It holds it from now on, after so many hand-overs.
+    Held(u16),
     /// Redis must be asked first. It has ended, and is to be given back.
-    Ended(Option<Stay>, Option<Place>),
+    Ended(Option<S>, Option<Place>),
     /// Somebody else has it, or it is over.
     Nothing,
 }
@@ -201,39 +157,16 @@ pub(crate) enum Due {
     Ended,
 }
 
-impl Tenure {
-    /// Begins a tenure with its first stint.
-    pub(crate) fn begin(turn: Turn, grant: Grant, holder: Holder, renew_at: Instant) -> Stint {
-        if turn.entry().has_seats() {
-            // The next of this client may ask at once, or join: the turn goes on when the tenure can be found.
-            return Self::begin_beside(turn.visit().clone(), grant, holder, renew_at);
-        }
-        Self::begin_with(turn.visit().clone(), Some(Stay::Turn(turn)), grant, holder, renew_at)
-    }
-
-    /// Begins a tenure that needs no turn.
-    pub(crate) fn begin_beside(
-        visit: Visit,
+impl<S: Stay> Tenure<S> {
+    /// Begins a tenure with its first stint. A latch is passed, not held: its tenure is over at once.
+    pub(crate) fn begin(
+        keys: &Arc<Keys>,
+        stay: S,
         grant: Grant,
         holder: Holder,
         renew_at: Instant,
-    ) -> Stint {
-        let seat = Seat::new(visit.clone(), grant.id);
-        Self::begin_with(visit, Some(Stay::Seat(seat)), grant, holder, renew_at)
-    }
-
-    fn begin_with(
-        visit: Visit,
-        stay: Option<Stay>,
-        grant: Grant,
-        holder: Holder,
-        renew_at: Instant,
-    ) -> Stint {
-        let entry = &visit.entry;
-        let (now, is_open) = (Instant::now(), holder.lease == Lease::Watched && !grant.awaited);
-        let has_seat = matches!(stay, Some(Stay::Seat(_)));
-        // A latch is passed, not held.
-        let held = entry.keys.kind != Kind::Latch;
+    ) -> Arc<Self> {
+        let (now, held) = (Instant::now(), keys.kind != Kind::Latch);
         let state = State {
             ended: (!held).then_some(Ended::Released),
             owner: holder.owner,
@@ -251,37 +184,25 @@ impl Tenure {
             unconfirmed: false,
             renew_at: renew_at.into(),
             doubted: false,
-            stay: stay.filter(|_| held),
+            stay: held.then_some(stay),
             place: None,
             look_at: now.into(),
             debt: held.then_some(grant.debt),
             telling: Telling::No,
             warned_of_deadlock: false,
         };
-        let tenure = Arc::new(Self {
-            keys: Arc::clone(&entry.keys),
+        Arc::new(Self {
+            keys: Arc::clone(keys),
             id: grant.id,
             lease: grant.lease,
             number: grant.number,
             granted: now.into(),
             state: Mutex::new(state),
             changed: Notify::new(),
-        });
-        let mut shared = entry.shared();
-        match &mut shared {
-            Some(shared) if has_seat => {
-                shared.enter(tenure.id, Arc::clone(&tenure), !is_open, now);
-                return Stint::new(tenure, 0);
-            }
-            Some(shared) if !held => shared.passed(grant.sent),
-            _ => {}
-        }
-        drop(shared);
-        entry.show(&tenure);
-        Stint::new(tenure, 0)
+        })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().expect("no panic under this lock")
     }
 
@@ -484,7 +405,7 @@ impl Tenure {
 
     /// Counts one hold less. With the last one the tenure is handed on if somebody waits for it,
     /// and released otherwise, if it was not lost before.
-    pub(crate) fn leave(&self, turn: u16, budget: Budget) -> Left {
+    pub(crate) fn leave(&self, turn: u16, budget: Budget) -> Left<S> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -503,20 +424,23 @@ impl Tenure {
                 }
                 Left::Others
             }
-            Some(Stay::Turn(turn)) if self.is_handed_on(&state, &turn) => {
+            Some(stay) if self.is_handed_on(&state, &stay) => {
                 state.since = now.into();
-                Left::HandedOn(turn)
-            }
-            Some(Stay::Seat(seat)) if self.rests(&state, &seat, budget, now) => {
-                state.since = now.into();
-                let visit = seat.visit().clone();
-                state.stay = Some(Stay::Seat(seat));
-                Left::Rests(visit)
+                Left::HandedOn(stay)
             }
             stay => {
+                let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
-                let (stay, place) = state.release();
-                Left::Last(stay, place)
+                match rests {
+                    Some(visit) => {
+                        state.since = now.into();
+                        Left::Rests(visit)
+                    }
+                    None => {
+                        let (stay, place) = state.release();
+                        Left::Last(stay, place)
+                    }
+                }
             }
         };
         drop(state);
@@ -524,21 +448,16 @@ impl Tenure {
         left
     }
 
-    fn is_handed_on(&self, state: &State, turn: &Turn) -> bool {
-        self.keys.is_handed_on() && !state.is_shelter && turn.entry().is_awaited()
+    fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
+        self.keys.is_handed_on() && !state.is_shelter && stay.is_handed_on()
     }
 
-    /// Leaves it to other callers of this client, if one is to have it, or may want it before a return that is on its
-    /// way is answered.
-    fn rests(&self, state: &State, seat: &Seat, budget: Budget, now: Instant) -> bool {
-        let entry = &seat.visit().entry;
-        let Some(mut shared) = entry.shared() else { return false };
-        // Under the lock of what is inside: whoever stops wanting it looks there afterwards.
-        let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, budget.time));
-        state.owner.is_none()
-            && state.watched
-            && state.allows(self.budget(budget), self.held(now, is_fresh), now)
-            && shared.rest(self.id, state.part, is_wanted)
+    fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
+        if state.owner.is_some() || !state.watched {
+            return None;
+        }
+        let allows = |is_fresh| state.allows(self.budget(budget), self.held(now, is_fresh), now);
+        stay.rest(state.part, now, budget.time, allows)
     }
 
     /// For how long its client has gone by what the server said of those who stand in line.
@@ -552,12 +471,7 @@ impl Tenure {
     }
 
     /// A caller takes up what rests.
-    pub(crate) fn take_up(
-        self: &Arc<Self>,
-        holder: Holder,
-        budget: Budget,
-        is_fresh: bool,
-    ) -> Taken {
+    pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken<S> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -570,11 +484,12 @@ impl Tenure {
         }
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.since = now.into();
-        Taken::Held(self.next_stint(&mut state))
+        Taken::Held(state.next_stint())
     }
 
-    /// A reader of the same client reads with those who do already; `None` if Redis has to be asked.
-    pub(crate) fn join(self: &Arc<Self>, budget: Budget) -> Option<Stint> {
+    /// A reader of the same client reads with those who do already, after so many hand-overs; `None` if Redis has to be
+    /// asked.
+    pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -587,23 +502,12 @@ impl Tenure {
             company.enter(state.turns);
             state.company = Some(Box::new(company));
         }
-        Some(self.next_stint(&mut state))
-    }
-
-    fn next_stint(self: &Arc<Self>, state: &mut State) -> Stint {
-        state.turns += 1;
-        state.holds += 1;
-        let turn = state.turns;
-        if let Some(company) = &mut state.company {
-            company.enter(turn);
-        }
-        state.warned_of_deadlock = false;
-        Stint::new(Arc::clone(self), turn)
+        Some(state.next_stint())
     }
 
     /// The next in the queue takes up an idle tenure: as its own, if the budget allows, or to ask
     /// Redis about it.
-    pub(crate) fn pick_up(self: &Arc<Self>, turn: Turn, holder: Holder, budget: Budget) -> PickUp {
+    pub(crate) fn pick_up<T: Into<S>>(&self, turn: T, holder: Holder, budget: Budget) -> PickUp<T> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -617,12 +521,12 @@ impl Tenure {
         }
         state.since = now.into();
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
-        state.stay = Some(Stay::Turn(turn));
-        PickUp::Held(self.next_stint(&mut state))
+        state.stay = Some(turn.into());
+        PickUp::Held(state.next_stint())
     }
 
     /// Ends an idle tenure that nobody waits for; its seat, if it has one, and where it stands in the wheel.
-    pub(crate) fn retire(&self) -> Option<(Option<Stay>, Option<Place>)> {
+    pub(crate) fn retire(&self) -> Option<(Option<S>, Option<Place>)> {
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {
             return None;
@@ -631,7 +535,7 @@ impl Tenure {
     }
 
     /// The seat of a tenure that has ended and is to be given back.
-    pub(crate) fn take_stay(&self) -> Option<Stay> {
+    pub(crate) fn take_stay(&self) -> Option<S> {
         self.state().stay.take()
     }
 
@@ -669,7 +573,7 @@ impl Tenure {
 
     /// The client is closed: the guards are told, and the turn comes along to be given back with
     /// the lock. `None` if there is nothing to give back.
-    pub(crate) fn close(&self) -> Option<Option<Stay>> {
+    pub(crate) fn close(&self) -> Option<Option<S>> {
         let mut state = self.state();
         if state.is_unswept() {
             return Some(None);
@@ -751,7 +655,7 @@ impl Tenure {
     }
 }
 
-impl State {
+impl<S: Stay> State<S> {
     fn ended(&self, turn: u16) -> Option<Ended> {
         // Whatever became of the tenure later: who has left it, had given it back.
         let left = match &self.company {
@@ -759,6 +663,17 @@ impl State {
             None => self.turns != turn || self.holds == 0,
         };
         if left { Some(Ended::Released) } else { self.ended }
+    }
+
+    /// Begins the next stint, and counts it.
+    fn next_stint(&mut self) -> u16 {
+        self.turns += 1;
+        self.holds += 1;
+        if let Some(company) = &mut self.company {
+            company.enter(self.turns);
+        }
+        self.warned_of_deadlock = false;
+        self.turns
     }
 
     /// Whether the server may still have a lock that we gave up for lost.
@@ -785,11 +700,11 @@ impl State {
     }
 
     /// Gives it up: its turn or its seat, which knows of it, and where it stands in the wheel.
-    fn release(&mut self) -> (Option<Stay>, Option<Place>) {
+    fn release(&mut self) -> (Option<S>, Option<Place>) {
         self.ended = Some(Ended::Released);
         let mut stay = self.stay.take();
-        if let Some(Stay::Seat(seat)) = &mut stay {
-            seat.leaving();
+        if let Some(stay) = &mut stay {
+            stay.leaving();
         }
         (stay, self.place.take())
     }
@@ -804,23 +719,17 @@ impl State {
     }
 }
 
-/// Nothing is handed on.
 #[cfg(test)]
-pub(crate) const NO_BUDGET: Budget =
-    Budget { turns: 0, time: Duration::ZERO, reserve: Duration::ZERO, lease: Duration::MAX };
-
-/// A tenure that has just begun, and the table that its turn comes from.
-#[cfg(test)]
-pub(crate) fn begun() -> (Arc<crate::engine::entry::Table>, Stint) {
-    tests::stint(Lease::Watched, Instant::now() + Duration::from_secs(10))
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{Table, Waiting};
+    use crate::engine::entry::{Stay, Table, Turn, Waiting};
+    use crate::engine::stint::Stint;
+
+    /// Nothing is handed on.
+    pub(crate) const NO_BUDGET: Budget =
+        Budget { turns: 0, time: Duration::ZERO, reserve: Duration::ZERO, lease: Duration::MAX };
 
     const LEASE: Duration = Duration::from_secs(10);
     const BUDGET: Budget =
@@ -840,21 +749,32 @@ mod tests {
         table.visit(&keys, 1).unwrap().wait()
     }
 
+    /// A tenure that has just begun, and the table that its turn comes from.
+    pub(crate) fn begun() -> (Arc<Table>, Stint) {
+        stint(Lease::Watched, Instant::now() + LEASE)
+    }
+
+    /// Another stint of the same tenure.
+    fn of_same(stint: &Stint, turn: u16) -> Stint {
+        Stint::new(Arc::clone(&stint.tenure), turn)
+    }
+
     fn handed_on(stint: &Stint) -> Turn {
         match stint.tenure.leave(stint.turn, BUDGET) {
-            Left::HandedOn(turn) => turn,
+            Left::HandedOn(Stay::Turn(turn)) => turn,
             _ => panic!("not handed on"),
         }
     }
 
     /// A tenure with this deadline.
-    pub(super) fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
+    fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
         let table = Arc::new(Table::default());
         let now = Instant::now();
         let debt = Debts::default().tidying();
         let grant =
             Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
-        let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
+        let tenure = turn(&table).begin(grant, holder(lease), now);
+        let stint = Stint::new(tenure, 0);
         stint.tenure.state().deadline = deadline.into();
         (table, stint)
     }
@@ -992,6 +912,7 @@ mod tests {
             else {
                 panic!("not picked up")
             };
+            let next = of_same(&last, next);
             assert!(next.token > last.token);
             assert_eq!(next.ended(), None);
             last = next;
@@ -1039,14 +960,14 @@ mod tests {
         let turn = table.visit(&keys, 1).unwrap().try_turn().unwrap();
         let (sent, debt) = (Instant::now(), Debts::default().tidying());
         let grant = Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent, debt };
-        (table, Tenure::begin(turn, grant, holder(Lease::Watched), sent))
+        (table, Stint::new(turn.begin(grant, holder(Lease::Watched), sent), 0))
     }
 
     #[test]
     fn those_who_join_are_stints_of_their_own_and_the_last_one_gives_back() {
         let (table, first) = read();
-        let second = first.tenure.join(BUDGET).unwrap();
-        let third = first.tenure.join(BUDGET).unwrap();
+        let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
+        let third = of_same(&first, first.tenure.join(BUDGET).unwrap());
         assert!(first.token < second.token && second.token < third.token);
         assert!(first.tenure.join(BUDGET).is_none(), "the budget is spent");
         assert!(matches!(second.tenure.leave(second.turn, BUDGET), Left::Others));
@@ -1064,7 +985,7 @@ mod tests {
     #[test]
     fn a_loss_is_told_to_those_who_still_read() {
         let (_table, first) = read();
-        let second = first.tenure.join(BUDGET).unwrap();
+        let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
         assert!(matches!(first.tenure.leave(first.turn, BUDGET), Left::Others));
         first.tenure.lose("taken away");
         assert_eq!((first.ended(), second.ended()), (Some(Ended::Released), Some(Ended::Lost)));
@@ -1097,7 +1018,7 @@ mod tests {
             };
             let twice = stint.tenure.take_up(holder(Lease::Watched), BUDGET, false);
             assert!(matches!(twice, Taken::Nothing));
-            stint = again;
+            stint = of_same(&stint, again);
         }
         let spent = stint.tenure.leave(stint.turn, BUDGET);
         assert!(matches!(spent, Left::Last(Some(_), _)));
@@ -1122,6 +1043,7 @@ mod tests {
         let PickUp::Held(next) = first.tenure.pick_up(turn, holder(Lease::Watched), BUDGET) else {
             panic!("not picked up")
         };
+        let next = of_same(&first, next);
         first.tenure.lose("taken away");
         assert_eq!(first.ended(), Some(Ended::Released));
         assert_eq!(next.ended(), Some(Ended::Lost));

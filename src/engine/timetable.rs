@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::tenure::Tenure;
+use crate::engine::entry::Tenure;
 use crate::engine::wheel::{Place, Wheel};
 
 /// What the wheel cannot tell apart.
@@ -137,7 +137,7 @@ async fn sleep_until(wake: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::tenure::begun;
+    use crate::engine::tenure::tests::begun;
 
     const A_WHILE: Duration = Duration::from_millis(50);
 

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
 use crate::engine::claim::{AttemptAll, attempt_all};
+use crate::engine::core::Engine;
+use crate::engine::grant::{Holder, Lease};
 use crate::engine::stint::Stint;
-use crate::engine::tenure::{Holder, Lease};
-use crate::engine::wait::{Contender, Patience};
+use crate::engine::wait::Contender;
+use crate::engine::wish::Patience;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::owner::OwnerId;

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::engine::Engine;
+use crate::engine::core::Engine;
 use crate::engine::job::{Job, Outcome};
 use crate::wire::Fault;
 

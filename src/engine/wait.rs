@@ -12,12 +12,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::claim::{Attempt, attempt};
-use crate::engine::entry::{Entry, Turn, Visit, Waiting};
+use crate::engine::core::{Counted, Engine, PAUSE, rules};
+use crate::engine::entry::{Entry, Tenure, Turn, Visit, Waiting};
+use crate::engine::grant::{Grant, Holder};
 use crate::engine::job::Job;
 use crate::engine::line::{Event, Next, Rules};
 use crate::engine::stint::Stint;
-use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Taken, Tenure};
-use crate::engine::{Counted, Engine, PAUSE, rules};
+use crate::engine::tenure::{PickUp, Taken};
+use crate::engine::wish::{Patience, Wish};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
@@ -25,50 +27,6 @@ use crate::wire::{Acquire, Fault, Manner, Seat};
 
 /// Without a line, how long a client that offered its lock sits out.
 const SIT_OUT: Duration = Duration::from_millis(1);
-
-/// How long a caller is willing to wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
-    /// As long as it takes.
-    Endless,
-    /// Not at all: one attempt.
-    None,
-    /// So long.
-    For(Duration),
-}
-
-impl Patience {
-    /// A limit of nothing is one attempt.
-    pub(crate) fn limited(limit: Duration) -> Self {
-        if limit.is_zero() { Self::None } else { Self::For(limit) }
-    }
-}
-
-/// What a caller asks for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
-    /// Who may re-enter with what is granted; nobody, for a plain lock.
-    pub(crate) owner: Option<OwnerId>,
-    pub(crate) lease: Lease,
-    pub(crate) patience: Patience,
-    /// How much of it, if it can be divided.
-    pub(crate) part: u32,
-    /// The tenure within which its owner asks, if there needs to be no room for it.
-    pub(crate) beneath: Option<TenureId>,
-}
-
-impl Wish {
-    /// Whether what another caller of this client has left, or still reads with, will do.
-    fn is_like_others(&self) -> bool {
-        self.lease == Lease::Watched && self.owner.is_none() && self.beneath.is_none()
-    }
-
-    /// Whether it waits by itself: the server puts it in line beside the others of its client.
-    fn waits_alone(&self, keys: &Keys) -> bool {
-        let is_unlike = keys.has_line() && keys.is_held_together() && !self.is_like_others();
-        self.beneath.is_some() || is_unlike
-    }
-}
 
 /// Gets the lock for the caller; `None` if its patience ran out first.
 ///
@@ -287,11 +245,13 @@ impl<'a> Caller<'a> {
             let Some(tenure) = shared.take(part, kept) else {
                 let open = shared.open().filter(|_| visit.entry.keys.kind == Kind::Read);
                 drop(shared);
-                return open?.join(budget);
+                let open = open?;
+                let turn = open.join(budget)?;
+                return Some(Stint::new(open, turn));
             };
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {
-                Taken::Held(stint) => return Some(stint),
+                Taken::Held(turn) => return Some(Stint::new(tenure, turn)),
                 Taken::Nothing => {}
                 Taken::Ended(stay, place) => {
                     self.engine.timetable.leave(place);
@@ -318,7 +278,7 @@ impl<'a> Caller<'a> {
         };
         match attempted {
             Ok(Attempt::Granted(grant)) => {
-                self.engine.begin_beside(visit.clone(), grant, self.holder()).map(Some)
+                self.engine.begin_beside(visit, grant, self.holder()).map(Some)
             }
             // The contender rides it out.
             Err(fault) if !fault.is_passing() => Err(self.explained(entry, fault).await),
@@ -348,11 +308,11 @@ impl<'a> Caller<'a> {
             return Coming::Held(Stint::new(tenure, 0));
         }
         match tenure.pick_up(turn, self.holder(), self.engine.budget) {
-            PickUp::Held(stint) => {
-                if let (Some(owner), false) = (self.wish.owner, stint.tenure.keys.is_plain()) {
-                    self.engine.owned.enter(owner, &stint.tenure);
+            PickUp::Held(turn) => {
+                if let (Some(owner), false) = (self.wish.owner, tenure.keys.is_plain()) {
+                    self.engine.owned.enter(owner, &tenure);
                 }
-                Coming::Held(stint)
+                Coming::Held(Stint::new(tenure, turn))
             }
             PickUp::Nothing(turn) => Coming::Turn(turn, None),
             PickUp::Ended(turn, place) => {
@@ -434,7 +394,7 @@ impl<'a> Caller<'a> {
 
     /// Asks once, in the contender's name, and takes note of the answer.
     async fn ask(&mut self, entry: &Entry, offer: Option<Offer<'_>>) -> Result<Attempt, Fault> {
-        let (id, place, manner) = entry.ask(self.engine, self.rules());
+        let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);
         let acquire = self.request(entry, (id, place, secret), manner, old)?;
@@ -643,7 +603,7 @@ impl<'a> Contender<'a> {
 impl Drop for Contender<'_> {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        turn.entry().stop_asking(self.engine);
+        turn.entry().stop_asking(|| self.engine.next_tenure());
         turn.entry().stop_contending();
         // Only when the turn has gone on is it certain whether anybody comes for it.
         self.engine.look_after(&turn.pass_on());

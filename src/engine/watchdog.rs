@@ -13,8 +13,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::entry::Tenure;
 use crate::engine::job::Job;
-use crate::engine::tenure::{Due, Tenure};
+use crate::engine::tenure::Due;
 use crate::engine::timetable::Timetable;
 use crate::wire::{Commands, Fault, Renewal};
 

@@ -5,8 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Ended, Engine, Stint};
+use tracing::Instrument;
+
+use crate::engine::{self, Ended, Engine, Stint, Wish};
 use crate::error::{Error, Result};
+use crate::keys::Keys;
 use crate::token::FencingToken;
 
 /// A lock that is held, to read or to write if it is an [`RwLock`](crate::RwLock), or the permits of a
@@ -43,6 +46,26 @@ pub struct Guard {
 }
 
 impl Guard {
+    /// Gets the lock, or `None` if it was not free before the patience ran out.
+    pub(crate) async fn acquire(
+        engine: &Arc<Engine>,
+        keys: &Arc<Keys>,
+        wish: Wish,
+    ) -> Result<Option<Self>> {
+        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
+        let stint = engine::acquire(engine, keys, wish).instrument(span).await?;
+        Ok(stint.map(|stint| Self::new(Arc::clone(engine), stint)))
+    }
+
+    /// Gets another kind of hold of the same lock, for which there needs to be no room while this one lasts.
+    pub(crate) async fn acquire_within(
+        &self,
+        keys: &Arc<Keys>,
+        wish: Wish,
+    ) -> Result<Option<Self>> {
+        Self::acquire(&self.engine, keys, wish.within(Some(&self.hold.stint))).await
+    }
+
     pub(crate) fn new(engine: Arc<Engine>, stint: Stint) -> Self {
         let span = tracing::debug_span!("lock.hold", name = &*stint.name(), token = %stint.token);
         span.in_scope(|| tracing::debug!("granted"));
@@ -57,11 +80,6 @@ impl Guard {
     {
         let (lost, work) = (self.lost(), work(self.hold()));
         while_held(lost, work, self.unlock()).await
-    }
-
-    /// The hold as the engine knows it.
-    pub(crate) fn stint(&self) -> &Stint {
-        &self.hold.stint
     }
 
     /// A view of this hold that does not keep it.

@@ -65,15 +65,18 @@ impl Handle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<Option<Guard>> {
-        let keys = self.keys()?;
-        let (lease, part) = (self.lease.clone()?, self.part);
-        // If the outer hold has just ended, there has to be room.
-        let within = within.filter(|outer| outer.tenure.shelters(outer.turn));
-        let beneath = within.map(|outer| outer.tenure.id);
-        let wish = Wish { owner, lease, patience, part, beneath };
-        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
-        let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
-        Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
+        let (keys, wish) = self.asked(owner, patience)?;
+        Guard::acquire(&self.engine, &keys, wish.within(within.as_ref())).await
+    }
+
+    /// What a call asks for.
+    pub(crate) fn asked(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<(Arc<Keys>, Wish)> {
+        let (keys, lease) = (Arc::clone(self.keys()?), self.lease.clone()?);
+        Ok((keys, Wish { owner, lease, patience, part: self.part, beneath: None }))
     }
 
     /// Waits for what is passed and not held; whether it was open before the patience ran out.

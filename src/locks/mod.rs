@@ -1,6 +1,6 @@
 //! What users lock: one primitive a file, and the handles that they are made of.
 
-pub(crate) mod handle;
+mod handle;
 mod latch;
 mod lock;
 mod multi_lock;

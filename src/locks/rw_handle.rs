@@ -51,8 +51,9 @@ impl RwHandle {
         if let Some(owner) = owner {
             self.refuse_upgrade(owner)?;
         }
+        let read = self.read.asked(owner, Patience::Endless)?;
         let guard = self.write.acquire(owner, patience).await?;
-        Ok(guard.map(|guard| WriteGuard::new(guard, self.read.clone(), owner)))
+        Ok(guard.map(|guard| WriteGuard::new(guard, read)))
     }
 
     /// An owner that reads and does not write would wait for itself.

@@ -49,7 +49,8 @@ fn module(file: &str) -> &str {
 
 /// The part before the unit tests, which may look wherever they like.
 fn tested(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod tests").next().expect("a first part")
+    let before = text.split("#[cfg(test)]\nmod tests").next().expect("a first part");
+    before.split("#[cfg(test)]\npub(crate) mod tests").next().expect("a first part")
 }
 
 fn layer(module: &str) -> usize {
@@ -114,8 +115,17 @@ fn graph(folder: &str, sources: &[(String, String)]) -> Graph {
         let imported = imports_within(folder, text).filter(|import| *import != module(file));
         let node: &mut BTreeSet<_> = graph.entry(module(file).to_owned()).or_default();
         node.extend(imported.map(str::to_owned));
+        if file == "mod.rs" {
+            node.extend(declared(text).map(str::to_owned));
+        }
     }
     graph
+}
+
+/// The modules that a `mod.rs` consists of: it shows what they hold.
+fn declared(text: &str) -> impl Iterator<Item = &str> {
+    let names = text.lines().filter_map(|line| line.split_once("mod ")?.1.strip_suffix(';'));
+    names.filter(|name| name.chars().all(is_word))
 }
 
 /// The modules of a folder that a text names: `mod` for whatever begins with a capital, since that comes from `mod.rs`.

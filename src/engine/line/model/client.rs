@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::grant::deadline;
 use crate::engine::line::model::server::{Call, Field, Reply, Terms, Wish, Word};
 use crate::engine::line::model::{Mutation, PARK, TTL};
 use crate::engine::line::{Event, Line, Next, PushedGrant, Rules};
-use crate::engine::tenure::deadline;
 use crate::keys::TenureId;
 
 /// A tick, and the rules in ticks.
