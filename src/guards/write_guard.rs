@@ -55,7 +55,12 @@ impl WriteGuard {
             // If the write is lost, others may hold the lock, and the read would wait for them.
             biased;
             _ = self.guard.lost() => return Err(Error::Lost),
-            reading = self.guard.acquire_within(keys, *wish) => reading?,
+            reading = self.guard.acquire_within(keys, *wish) => reading,
+        };
+        let reading = match reading {
+            // Only a read that is not within a write has to wait: the server has the write no more.
+            Err(Error::TooManyWaiters { .. }) => return Err(Error::Lost),
+            reading => reading?,
         };
         self.guard.unlock().await?;
         reading.ok_or(Error::Closed)

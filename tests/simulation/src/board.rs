@@ -485,6 +485,11 @@ impl Board {
         }
     }
 
+    /// Whether this owner has lost something.
+    pub fn has_lost(&self, owner: &str) -> bool {
+        self.over.iter().rev().any(|claim| claim.owner == owner && claim.lost_at.is_some())
+    }
+
     /// A process has crashed: its holds end with it. Their guards are never dropped.
     pub fn crashed(&mut self, process: usize) {
         let now = clock::now();
