@@ -81,11 +81,12 @@ struct Readme;
 
 pub use client::Client;
 pub use config::{Config, HandOff, Layout};
-pub use engine::Ended;
+pub use engine::{Ended, Hold};
 pub use error::{Error, Result};
-pub use guards::{Guard, Hold, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};
+pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};
 pub use locks::{
-    CountDownLatch, Lock, MultiLock, RedLock, ReentrantLock, ReentrantRwLock, RwLock, Semaphore,
+    CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock, RwLock,
+    Semaphore,
 };
 pub use owner::Owner;
 #[cfg(feature = "tls")]

@@ -17,7 +17,7 @@ pub(crate) struct Ask {
 }
 
 /// What came of a request.
-pub(crate) struct Answered {
+pub(crate) struct Answers {
     pub(crate) lane: Lane,
     pub(crate) jobs: Vec<(Job, Outcome)>,
     /// The connection on which it was sent.
@@ -77,8 +77,8 @@ impl Backlog {
         Some(Ask { lane, jobs: queue.ready.drain(..most).collect() })
     }
 
-    pub(crate) fn answered(&mut self, answered: Answered, now: Instant) {
-        let Answered { lane, jobs, generation } = answered;
+    pub(crate) fn answered(&mut self, answered: Answers, now: Instant) {
+        let Answers { lane, jobs, generation } = answered;
         self.queue(lane).asked -= 1;
         for (mut job, outcome) in jobs {
             if job.is_settled_by(&outcome, generation, now) {
@@ -141,7 +141,7 @@ mod tests {
     fn answer(backlog: &mut Backlog, ask: Ask, outcome: &Outcome, now: Instant) {
         let Ask { lane, jobs } = ask;
         let jobs = jobs.into_iter().map(|job| (job, outcome.clone())).collect();
-        backlog.answered(Answered { lane, jobs, generation: 1 }, now);
+        backlog.answered(Answers { lane, jobs, generation: 1 }, now);
     }
 
     #[tokio::test]

@@ -26,7 +26,7 @@ use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
 use crate::wire::{
-    Acquired, Acquires, Address, Commands, Heard, Landed, Requests, Subscriber, Terms,
+    Acquired, Acquires, Address, Answered, Commands, Heard, Requests, Subscriber, Terms,
 };
 
 impl Engine {
@@ -65,7 +65,7 @@ impl Engine {
             client: client.clone(),
             layout: config.layout,
             line_ttl: line_ttl(&config),
-            waiter_ttl: config.claim(),
+            waiter_ttl: config.life(),
         };
         let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
         let signs = Arc::new(Signs::new(started));
@@ -74,7 +74,7 @@ impl Engine {
             timetable: Arc::clone(&timetable),
             signs: Arc::clone(&signs),
             client: client.clone(),
-            rules: rules(&config, config.claim()),
+            rules: rules(&config, config.life()),
         };
         let heard = move |channel: &str, heard: Heard<'_>| ears.hear(channel, heard);
         let (subscriber, mut subscriber_link) =
@@ -146,8 +146,8 @@ fn client_id() -> String {
 }
 
 /// What was done for a caller that has gone is undone: the lock is given back, or its place in line.
-fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Landed<Acquires>) + Send + Sync {
-    move |Landed { question, answer }| {
+fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
+    move |Answered { question, answer }| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
         let open = answer.result.is_err_and(|fault| fault.is_open());
@@ -172,14 +172,14 @@ fn line_ttl(config: &Config) -> Duration {
 
 fn rhythm(config: &Config) -> Rhythm {
     let Config { watchdog_timeout: timeout, max_hold, .. } = *config;
-    Rhythm { timeout, max_hold, claim: config.claim() }
+    Rhythm { timeout, max_hold, pickup: config.pickup() }
 }
 
 fn budget(config: &Config) -> Budget {
-    let HandOff { max_consecutive: turns, max_time: time } = config.hand_off;
+    let HandOff { max_consecutive: hand_overs, max_time: time } = config.hand_off;
     // A renewal is late when less than this is left.
     let lease = config.watchdog_timeout;
-    Budget { turns, time, reserve: lease / 3, lease }
+    Budget { hand_overs, time, reserve: lease / 3, lease }
 }
 
 /// A task's last word: without it the client cannot go on. Waiters are sent away and tenures lost,

@@ -11,14 +11,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Layout};
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Entry, Stay, Table, Tenure, Turn, Visit};
+use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Tenure, Visit};
 use crate::engine::grant::{Budget, Grant, Holder, Lease};
+use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::line::Rules;
 use crate::engine::owned::Owned;
 use crate::engine::returns::Returns;
 use crate::engine::sign::Signs;
-use crate::engine::stint::Stint;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
@@ -103,24 +103,24 @@ impl Engine {
     }
 
     /// What this owner has of something, by our own account.
-    pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Stint> {
+    pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Hold> {
         let tenure = if keys.is_plain() {
             self.table.find(keys.id())?.tenure()?
         } else {
             self.owned.find(owner, keys)?
         };
-        let turn = tenure.stint_of(owner)?;
-        Some(Stint::new(tenure, turn))
+        let hand_over = tenure.hold_of(owner)?;
+        Some(Hold::new(tenure, hand_over))
     }
 
     /// The entry in which a caller waits: that of all who ask for the same, or one of its own, where it
     /// waits for none of the others: they may be waiting for it.
-    pub(crate) fn visit(&self, keys: &Arc<Keys>, part: u32, alone: bool) -> Result<Visit> {
+    pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
         let visit = if alone || keys.waits_alone() {
             let id = self.next_tenure();
-            self.table.place(keys, keys.channel_of(id.of(&self.client)), id)
+            self.table.enter_alone(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
-            self.table.visit(keys, part)
+            self.table.visit(keys, permits)
         };
         visit.map_err(|fault| fault.into_error(&keys.lock().to_string()))
     }
@@ -137,36 +137,31 @@ impl Engine {
     }
 
     /// Begins a tenure, and has it watched.
-    pub(crate) fn begin(&self, turn: Turn, grant: Grant, holder: Holder) -> Result<Stint> {
+    pub(crate) fn begin(&self, permit: EntryPermit, grant: Grant, holder: Holder) -> Result<Hold> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
-        let visit = turn.entry().has_seats().then(|| turn.visit().clone());
-        let stint = self.begun(turn.begin(grant, holder, renew_at), holder);
+        let visit = permit.entry().has_seats().then(|| permit.visit().clone());
+        let hold = self.begun(permit.begin(grant, holder, renew_at), holder);
         // What rests may have been left for this caller.
         visit.iter().for_each(|visit| self.look_after(visit));
-        stint
+        hold
     }
 
     /// As [`begin`](Self::begin), of what was got beside the contender.
-    pub(crate) fn begin_beside(
-        &self,
-        visit: &Visit,
-        grant: Grant,
-        holder: Holder,
-    ) -> Result<Stint> {
+    pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
         self.begun(visit.begin_beside(grant, holder, renew_at), holder)
     }
 
-    fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Stint> {
+    fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
         if tenure.is_over() {
             // Whoever has passed a latch holds nothing.
-            return Ok(Stint::new(tenure, 0));
+            return Ok(Hold::new(tenure, 0));
         }
         if let (Some(owner), false) = (holder.owner, tenure.keys.is_plain()) {
             self.owned.enter(owner, &tenure);
         }
-        if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.claim)) {
-            return Ok(Stint::new(tenure, 0));
+        if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.pickup)) {
+            return Ok(Hold::new(tenure, 0));
         }
         // The client was closed in between.
         self.give_up(&tenure);
@@ -181,14 +176,14 @@ impl Engine {
         self.commands.connection()
     }
 
-    /// The turn, if nobody of this client has it or waits for it. What this client has given up itself is
+    /// The permit, if nobody of this client has it or waits for it. What this client has given up itself is
     /// waited for until the server has answered.
-    pub(crate) async fn turn_now(&self, visit: &Visit) -> Option<Turn> {
+    pub(crate) async fn permit_now(&self, visit: &Visit) -> Option<EntryPermit> {
         let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
         if !is_held() && !visit.entry.is_awaited() {
             self.returns.ended(&visit.entry.keys).await;
         }
-        visit.try_turn()
+        visit.try_permit()
     }
 
     /// Has something done in the background.
@@ -209,9 +204,9 @@ impl Engine {
         if entry.is_awaited() {
             return;
         }
-        // With the turn: a contender that lines up meanwhile would not be told that it was driven out.
-        let turn = visit.try_turn();
-        if turn.is_none() && !entry.is_closed() {
+        // With the permit: a contender that lines up meanwhile would not be told that it was driven out.
+        let permit = visit.try_permit();
+        if permit.is_none() && !entry.is_closed() {
             return;
         }
         if !entry.is_awaited() {
@@ -221,18 +216,18 @@ impl Engine {
             self.give_back_former(entry);
         }
         if let Some(tenure) = entry.tenure() {
-            return self.retire(&tenure, turn);
+            return self.retire(&tenure, permit);
         }
-        // First the turn: who leaves something meanwhile takes whoever has it for a contender that is to have it.
-        drop(turn);
+        // First the permit: who leaves something meanwhile takes whoever has it for a contender that is to have it.
+        drop(permit);
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }
 
-    /// Gives an idle tenure back, and then the turn.
-    pub(crate) fn retire(&self, tenure: &Tenure, turn: Option<Turn>) {
-        if let Some((stay, place)) = tenure.retire() {
-            self.timetable.leave(place);
-            self.later(Job::release(tenure, stay.or(turn.map(Stay::Turn))));
+    /// Gives an idle tenure back, and then the permit.
+    pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
+        if let Some((stay, slot)) = tenure.retire() {
+            self.timetable.leave(slot);
+            self.later(Job::release(tenure, stay.or(permit.map(Stay::Permit))));
         }
     }
 
@@ -291,8 +286,8 @@ impl Outbox {
 
     /// Gives back a tenure that nobody holds, if that is still so.
     pub(crate) fn give_back(&self, tenure: &Tenure) {
-        if let Some((stay, place)) = tenure.retire() {
-            self.timetable.leave(place);
+        if let Some((stay, slot)) = tenure.retire() {
+            self.timetable.leave(slot);
             // Without the task that gives back, the lease does it.
             self.put(Job::release(tenure, stay));
         }
@@ -317,7 +312,7 @@ impl Drop for Engine {
 
 /// How contenders wait for a lease of this length.
 pub(crate) fn rules(config: &Config, lease: Duration) -> Rules {
-    let waiter_ttl = config.claim();
+    let waiter_ttl = config.life();
     let rests = config.layout == Layout::Native;
     Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park, rests }
 }

@@ -61,13 +61,13 @@ pub(crate) struct Holder {
     pub(crate) asked_by: OwnerId,
     pub(crate) lease: Lease,
     /// How much of it, if it can be divided.
-    pub(crate) part: u32,
+    pub(crate) permits: u32,
 }
 
 /// How far a tenure may be handed on before Redis is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    pub(crate) turns: u32,
+    pub(crate) hand_overs: u32,
     pub(crate) time: Duration,
     /// A tenure with less than this before its deadline is not handed on.
     pub(crate) reserve: Duration,

@@ -32,7 +32,7 @@ pub(crate) struct Job {
     may_have_run: bool,
     /// Goes to the next caller with the first answer, or with the first failure.
     stay: Option<Stay>,
-    /// Ends with the turn.
+    /// Ends with the permit.
     returning: Option<Returning>,
     told: Option<oneshot::Sender<Outcome>>,
     pause: Duration,
@@ -91,7 +91,7 @@ impl Job {
         }
     }
 
-    /// Gives back a tenure that has ended, and then its turn or its seat. An unanswered renewal may have let the
+    /// Gives back a tenure that has ended, and then its permit or its seat. An unanswered renewal may have let the
     /// server keep it for longer than we believe.
     pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
         let until = Instant::now() + tenure.at_least(tenure.lease);
@@ -100,7 +100,7 @@ impl Job {
     }
 
     /// Tells those who wait for a lock that was lost without a release: a release that finds nothing does so. The
-    /// waiters of other kinds look by themselves three times within `claim_timeout`.
+    /// waiters of other kinds look by themselves three times within `waiter_ttl`.
     pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
         tenure.keys.lies_as_plain().then(|| Self::release(tenure, None))
     }
@@ -169,7 +169,7 @@ impl Job {
         if let What::Count(tenure) = &self.what {
             tenure.stop_telling();
         }
-        // In this order: whoever waits for the return to end finds the turn free.
+        // In this order: whoever waits for the return to end finds the permit free.
         drop(self.stay);
         drop(self.returning);
         if let Some(told) = self.told {

@@ -1,7 +1,9 @@
 //! What moves, and knows no primitive: waiting, ownership, renewal, giving back.
 
+mod acquire_all;
+mod attempt;
 mod backlog;
-mod claim;
+mod compact_instant;
 mod connect;
 mod core;
 mod debts;
@@ -10,30 +12,28 @@ mod gate;
 mod ghost;
 mod grant;
 mod hold;
-mod insist;
+mod holding;
 mod job;
+mod latch_calls;
 mod line;
 mod listener;
-mod moment;
+mod options;
 mod owned;
 mod releaser;
 mod returns;
 mod shared;
 mod sign;
-mod stint;
 mod tenure;
 mod timetable;
-mod together;
-mod unsaid;
+mod unconfirmed;
 mod wait;
 mod watchdog;
 mod wheel;
-mod wish;
 
+pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub(crate) use core::Engine;
 pub use grant::Ended;
 pub(crate) use grant::Lease;
-pub(crate) use stint::Stint;
-pub(crate) use together::{Together, acquire_all};
+pub use hold::Hold;
+pub(crate) use options::{AcquireOptions, Patience};
 pub(crate) use wait::acquire;
-pub(crate) use wish::{Patience, Wish};

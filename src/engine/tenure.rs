@@ -4,9 +4,9 @@
 //!    once and for good.
 //! 2. The deadline only moves outwards, and only for an answer: it is the time before the request
 //!    was sent, plus what was asked for, minus drift.
-//! 3. What ends a stint takes its turn out under the lock and drops it after: nobody is woken while
+//! 3. What ends a hold takes its permit out under the lock and drops it after: nobody is woken while
 //!    the state is locked.
-//! 4. Reads of one client are stints of one tenure side by side: each leaves for itself, and the last one gives back.
+//! 4. Reads of one client are holds of one tenure side by side: each leaves for itself, and the last one gives back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, deadline};
-use crate::engine::moment::Moment;
 use crate::engine::shared::Company;
-use crate::engine::wheel::Place;
+use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
@@ -54,9 +54,9 @@ pub(crate) struct Tenure<S> {
     /// The lease with which it began.
     pub(crate) lease: Duration,
     number: u64,
-    granted: Moment,
+    granted: CompactInstant,
     state: Mutex<State<S>>,
-    /// A stint has ended, or the deadline has moved.
+    /// A hold has ended, or the deadline has moved.
     changed: Notify,
 }
 
@@ -67,32 +67,32 @@ struct State<S> {
     /// The task or thread that asked for it.
     asked_by: OwnerId,
     /// Holders so far, before this one.
-    turns: u16,
+    hand_overs: u16,
     /// 0: idle.
     holds: u32,
     /// Who of several still holds it, once a second one has joined.
     company: Option<Box<Company>>,
     /// How much it is, if it can be divided.
-    part: u32,
+    permits: u32,
     /// Its owner may have asked for more within it: the server has then let that in beside it, and it is nobody else's.
     is_shelter: bool,
     /// When this holder began; idle, when the last one left.
-    since: Moment,
-    deadline: Moment,
+    since: CompactInstant,
+    deadline: CompactInstant,
     /// The most that we have asked for: Redis may keep the lock until then, and a little longer.
-    expiry: Moment,
+    expiry: CompactInstant,
     watched: bool,
     /// It was renewed for `max_hold`, and is not renewed again.
     overdue: bool,
-    /// Redis has granted it for no longer than a waiter's place: it is renewed until that is more.
+    /// Redis has granted it for no longer than a waiter's sign of life: it is renewed until that is more.
     unconfirmed: bool,
-    renew_at: Moment,
+    renew_at: CompactInstant,
     /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
     doubted: bool,
     stay: Option<S>,
-    place: Option<Place>,
+    slot: Option<TimerSlot>,
     /// When the watchdog will look.
-    look_at: Moment,
+    look_at: CompactInstant,
     /// While the server may have the lock: also when its lease has run out, and it is to be swept.
     debt: Option<Debt>,
     /// Whether the hold count is about to be told in the background.
@@ -115,12 +115,12 @@ pub(crate) enum Left<S: Stay> {
     Nested,
     /// Others hold it who have joined.
     Others,
-    /// It was the last one, and the next holder waits: the tenure is idle until it takes the turn.
+    /// It was the last one, and the next holder waits: the tenure is idle until it takes the permit.
     HandedOn(S),
     /// It was the last one, and another caller of this client may take the idle tenure up.
     Rests(S::Visit),
-    /// It was the last one: the lock is to be given back, and the turn passed on with it.
-    Last(Option<S>, Option<Place>),
+    /// It was the last one: the lock is to be given back, and the permit passed on with it.
+    Last(Option<S>, Option<TimerSlot>),
     /// The lock was lost before.
     Lost,
 }
@@ -130,16 +130,16 @@ pub(crate) enum PickUp<T> {
     /// An idle tenure that it holds from now on, after so many hand-overs.
     Held(u16),
     /// An idle tenure that Redis must be asked about first. It has ended, and is to be given back.
-    Ended(T, Option<Place>),
+    Ended(T, Option<TimerSlot>),
     Nothing(T),
 }
 
-/// What a caller finds that takes up a tenure without the turn.
+/// What a caller finds that takes up a tenure without the permit.
 pub(crate) enum Taken<S> {
     /// It holds it from now on, after so many hand-overs.
     Held(u16),
     /// Redis must be asked first. It has ended, and is to be given back.
-    Ended(Option<S>, Option<Place>),
+    Ended(Option<S>, Option<TimerSlot>),
     /// Somebody else has it, or it is over.
     Nothing,
 }
@@ -158,7 +158,7 @@ pub(crate) enum Due {
 }
 
 impl<S: Stay> Tenure<S> {
-    /// Begins a tenure with its first stint. A latch is passed, not held: its tenure is over at once.
+    /// Begins a tenure with its first hold. A latch is passed, not held: its tenure is over at once.
     pub(crate) fn begin(
         keys: &Arc<Keys>,
         stay: S,
@@ -171,10 +171,10 @@ impl<S: Stay> Tenure<S> {
             ended: (!held).then_some(Ended::Released),
             owner: holder.owner,
             asked_by: holder.asked_by,
-            turns: 0,
+            hand_overs: 0,
             holds: u32::from(held),
             company: None,
-            part: holder.part,
+            permits: holder.permits,
             is_shelter: false,
             since: now.into(),
             deadline: deadline(grant.sent, grant.lease).into(),
@@ -185,7 +185,7 @@ impl<S: Stay> Tenure<S> {
             renew_at: renew_at.into(),
             doubted: false,
             stay: held.then_some(stay),
-            place: None,
+            slot: None,
             look_at: now.into(),
             debt: held.then_some(grant.debt),
             telling: Telling::No,
@@ -206,16 +206,16 @@ impl<S: Stay> Tenure<S> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    pub(crate) fn token(&self, turn: u16) -> FencingToken {
+    pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
         match self.keys.kind {
             Kind::Fenced => FencingToken::of_redisson(self.number),
-            _ => FencingToken::new(self.number, turn),
+            _ => FencingToken::new(self.number, hand_over),
         }
     }
 
-    /// How the stint of this number ended.
-    pub(crate) fn ended(&self, turn: u16) -> Option<Ended> {
-        self.state().ended(turn)
+    /// How the hold of this number ended.
+    pub(crate) fn ended(&self, hand_over: u16) -> Option<Ended> {
+        self.state().ended(hand_over)
     }
 
     /// How the tenure ended, whoever holds it.
@@ -223,7 +223,7 @@ impl<S: Stay> Tenure<S> {
         self.state().ended.is_some()
     }
 
-    /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's place.
+    /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's sign of life.
     pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
         let mut state = self.state();
         state.expiry = state.expiry.max((Instant::now() + lease).into());
@@ -232,9 +232,9 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// Compares clocks: right even if no task of ours has run for a while.
-    pub(crate) fn remaining(&self, turn: u16) -> Duration {
+    pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
         let state = self.state();
-        match state.ended(turn) {
+        match state.ended(hand_over) {
             None => state.deadline.instant().saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
@@ -244,31 +244,31 @@ impl<S: Stay> Tenure<S> {
         self.state().deadline.instant()
     }
 
-    /// The number of the stint that this owner has now.
-    pub(crate) fn stint_of(&self, owner: OwnerId) -> Option<u16> {
+    /// The number of the hold that this owner has now.
+    pub(crate) fn hold_of(&self, owner: OwnerId) -> Option<u16> {
         let state = self.state();
-        let held = state.ended(state.turns).is_none();
-        (held && state.owner == Some(owner)).then_some(state.turns)
+        let held = state.ended(state.hand_overs).is_none();
+        (held && state.owner == Some(owner)).then_some(state.hand_overs)
     }
 
     pub(crate) fn holds(&self) -> u32 {
         self.state().holds
     }
 
-    /// The holds of a stint: those of its owner, and one of who has joined.
-    pub(crate) fn holds_of(&self, turn: u16) -> u32 {
+    /// The holds of a hold: those of its owner, and one of who has joined.
+    pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         let state = self.state();
         match &state.company {
-            Some(company) => u32::from(company.has(turn)),
+            Some(company) => u32::from(company.has(hand_over)),
             None => state.holds,
         }
     }
 
-    /// The owner of this stint is about to ask for more within it. Nobody else is to have it from now on, since the server
-    /// lets in beside it what is asked for within. `false` if the stint has ended.
-    pub(crate) fn shelters(&self, turn: u16) -> bool {
+    /// The owner of this hold is about to ask for more within it. Nobody else is to have it from now on, since the server
+    /// lets in beside it what is asked for within. `false` if the hold has ended.
+    pub(crate) fn shelters(&self, hand_over: u16) -> bool {
         let mut state = self.state();
-        let is_held = state.ended(turn).is_none();
+        let is_held = state.ended(hand_over).is_none();
         state.is_shelter |= is_held;
         is_held
     }
@@ -311,20 +311,20 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// Takes note of where the tenure stands in the wheel; `false` if it is over and well.
-    pub(crate) fn placed(&self, place: Place, look_at: Instant) -> bool {
+    pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
         let mut state = self.state();
-        state.place = Some(place);
+        state.slot = Some(slot);
         state.look_at = look_at.into();
         state.ended.is_none() || state.is_unswept()
     }
 
-    pub(crate) fn place(&self) -> Option<Place> {
-        self.state().place
+    pub(crate) fn slot(&self) -> Option<TimerSlot> {
+        self.state().slot
     }
 
     /// Whether the watchdog looks by then.
-    pub(crate) fn is_looked_at_by(&self, moment: Instant) -> bool {
-        self.state().look_at <= moment.into()
+    pub(crate) fn is_looked_at_by(&self, at: Instant) -> bool {
+        self.state().look_at <= at.into()
     }
 
     /// From now on the watchdog renews it, unless it has done so for `max_hold`; whether that is new.
@@ -334,13 +334,13 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// When the watchdog has to look next, if nothing happens.
-    pub(crate) fn next_look(&self, claim: Duration) -> Instant {
-        self.state().next_look(claim)
+    pub(crate) fn next_look(&self, pickup: Duration) -> Instant {
+        self.state().next_look(pickup)
     }
 
     /// Has the tenure renewed then.
-    pub(crate) fn renew_at(&self, moment: Instant) {
-        self.state().renew_at = moment.into();
+    pub(crate) fn renew_at(&self, at: Instant) {
+        self.state().renew_at = at.into();
     }
 
     /// Has the tenure looked at, whatever else is planned.
@@ -393,10 +393,10 @@ impl<S: Stay> Tenure<S> {
         true
     }
 
-    /// Counts one more hold of a stint, and says how many it has now; `None` if it has ended.
-    pub(crate) fn enter(&self, turn: u16) -> Option<u32> {
+    /// Counts one more hold of a hold, and says how many it has now; `None` if it has ended.
+    pub(crate) fn enter(&self, hand_over: u16) -> Option<u32> {
         let mut state = self.state();
-        if state.ended(turn).is_some() {
+        if state.ended(hand_over).is_some() {
             return None;
         }
         state.holds += 1;
@@ -405,7 +405,7 @@ impl<S: Stay> Tenure<S> {
 
     /// Counts one hold less. With the last one the tenure is handed on if somebody waits for it,
     /// and released otherwise, if it was not lost before.
-    pub(crate) fn leave(&self, turn: u16, budget: Budget) -> Left<S> {
+    pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -414,7 +414,7 @@ impl<S: Stay> Tenure<S> {
         }
         state.holds -= 1;
         if let Some(company) = &mut state.company {
-            company.leave(turn);
+            company.leave(hand_over);
         }
         let left = match state.stay.take() {
             stay if state.holds > 0 => {
@@ -437,8 +437,8 @@ impl<S: Stay> Tenure<S> {
                         Left::Rests(visit)
                     }
                     None => {
-                        let (stay, place) = state.release();
-                        Left::Last(stay, place)
+                        let (stay, slot) = state.release();
+                        Left::Last(stay, slot)
                     }
                 }
             }
@@ -457,7 +457,7 @@ impl<S: Stay> Tenure<S> {
             return None;
         }
         let allows = |is_fresh| state.allows(self.budget(budget), self.held(now, is_fresh), now);
-        stay.rest(state.part, now, budget.time, allows)
+        stay.rest(state.permits, now, budget.time, allows)
     }
 
     /// For how long its client has gone by what the server said of those who stand in line.
@@ -479,8 +479,8 @@ impl<S: Stay> Tenure<S> {
             return Taken::Nothing;
         }
         if !state.allows(self.budget(budget), self.held(now, is_fresh), now) {
-            let (stay, place) = state.release();
-            return Taken::Ended(stay, place);
+            let (stay, slot) = state.release();
+            return Taken::Ended(stay, slot);
         }
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.since = now.into();
@@ -499,7 +499,7 @@ impl<S: Stay> Tenure<S> {
         }
         if state.company.is_none() {
             let mut company = Company::default();
-            company.enter(state.turns);
+            company.enter(state.hand_overs);
             state.company = Some(Box::new(company));
         }
         Some(state.next_stint())
@@ -507,26 +507,31 @@ impl<S: Stay> Tenure<S> {
 
     /// The next in the queue takes up an idle tenure: as its own, if the budget allows, or to ask
     /// Redis about it.
-    pub(crate) fn pick_up<T: Into<S>>(&self, turn: T, holder: Holder, budget: Budget) -> PickUp<T> {
+    pub(crate) fn pick_up<T: Into<S>>(
+        &self,
+        permit: T,
+        holder: Holder,
+        budget: Budget,
+    ) -> PickUp<T> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {
-            return PickUp::Nothing(turn);
+            return PickUp::Nothing(permit);
         }
         let is_allowed = holder.lease == Lease::Watched
             && state.allows(self.budget(budget), self.held(now, false), now);
         if !is_allowed {
-            return PickUp::Ended(turn, state.release().1);
+            return PickUp::Ended(permit, state.release().1);
         }
         state.since = now.into();
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
-        state.stay = Some(turn.into());
+        state.stay = Some(permit.into());
         PickUp::Held(state.next_stint())
     }
 
     /// Ends an idle tenure that nobody waits for; its seat, if it has one, and where it stands in the wheel.
-    pub(crate) fn retire(&self) -> Option<(Option<S>, Option<Place>)> {
+    pub(crate) fn retire(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {
             return None;
@@ -562,7 +567,8 @@ impl<S: Stay> Tenure<S> {
             return;
         }
         state.ended = Some(Ended::Lost);
-        let (stay, token, held) = (state.stay.take(), self.token(state.turns), state.holds > 0);
+        let (stay, token, held) =
+            (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
         drop(state);
         if held {
             tracing::error!(name = ?self.keys.name(), %token, why, "lock lost");
@@ -571,7 +577,7 @@ impl<S: Stay> Tenure<S> {
         drop(stay);
     }
 
-    /// The client is closed: the guards are told, and the turn comes along to be given back with
+    /// The client is closed: the guards are told, and the permit comes along to be given back with
     /// the lock. `None` if there is nothing to give back.
     pub(crate) fn close(&self) -> Option<Option<S>> {
         let mut state = self.state();
@@ -589,7 +595,7 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// What is to be done about the tenure now that the wheel has come to it.
-    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, claim: Duration) -> Due {
+    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, pickup: Duration) -> Due {
         self.expire();
         let mut state = self.state();
         match state.ended {
@@ -597,7 +603,7 @@ impl<S: Stay> Tenure<S> {
             Some(_) => return Due::Ended,
             None => {}
         }
-        if state.holds == 0 && now >= state.since.instant() + claim {
+        if state.holds == 0 && now >= state.since.instant() + pickup {
             (state.stay, _) = state.release();
             return Due::Unclaimed;
         }
@@ -606,17 +612,17 @@ impl<S: Stay> Tenure<S> {
             drop(state);
             let name = self.keys.name();
             tracing::warn!(?name, "held for max_hold: no longer renewed");
-            return self.due(now, max_hold, claim);
+            return self.due(now, max_hold, pickup);
         }
         let renew = state.is_renewed() && state.renew_at <= now.into();
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
-            Due::At(state.next_look(claim))
+            Due::At(state.next_look(pickup))
         }
     }
 
-    /// Warns once if the task that waits now is the one that asked for this stint.
+    /// Warns once if the task that waits now is the one that asked for this hold.
     pub(crate) fn warn_of_deadlock(&self, waiting: OwnerId) {
         let mut state = self.state();
         if state.ended.is_some() || state.holds == 0 || state.asked_by != waiting {
@@ -633,8 +639,8 @@ impl<S: Stay> Tenure<S> {
         }
     }
 
-    /// Resolves when a stint ends, at the deadline at the latest.
-    pub(crate) async fn end(self: Arc<Self>, turn: u16) -> Ended {
+    /// Resolves when a hold ends, at the deadline at the latest.
+    pub(crate) async fn end(self: Arc<Self>, hand_over: u16) -> Ended {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -642,7 +648,7 @@ impl<S: Stay> Tenure<S> {
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
-                (state.ended(turn), state.deadline.instant())
+                (state.ended(hand_over), state.deadline.instant())
             };
             if let Some(ended) = ended {
                 return ended;
@@ -656,24 +662,24 @@ impl<S: Stay> Tenure<S> {
 }
 
 impl<S: Stay> State<S> {
-    fn ended(&self, turn: u16) -> Option<Ended> {
+    fn ended(&self, hand_over: u16) -> Option<Ended> {
         // Whatever became of the tenure later: who has left it, had given it back.
         let left = match &self.company {
-            Some(company) => !company.has(turn),
-            None => self.turns != turn || self.holds == 0,
+            Some(company) => !company.has(hand_over),
+            None => self.hand_overs != hand_over || self.holds == 0,
         };
         if left { Some(Ended::Released) } else { self.ended }
     }
 
-    /// Begins the next stint, and counts it.
+    /// Begins the next hold, and counts it.
     fn next_stint(&mut self) -> u16 {
-        self.turns += 1;
+        self.hand_overs += 1;
         self.holds += 1;
         if let Some(company) = &mut self.company {
-            company.enter(self.turns);
+            company.enter(self.hand_overs);
         }
         self.warned_of_deadlock = false;
-        self.turns
+        self.hand_overs
     }
 
     /// Whether the server may still have a lock that we gave up for lost.
@@ -681,14 +687,14 @@ impl<S: Stay> State<S> {
         self.ended == Some(Ended::Lost) && self.debt.is_some()
     }
 
-    fn next_look(&self, claim: Duration) -> Instant {
+    fn next_look(&self, pickup: Duration) -> Instant {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
         }
         let renewal =
             if self.is_renewed() { self.renew_at.min(self.deadline) } else { self.deadline };
         let renewal = renewal.instant();
-        if self.holds == 0 { renewal.min(self.since.instant() + claim) } else { renewal }
+        if self.holds == 0 { renewal.min(self.since.instant() + pickup) } else { renewal }
     }
 
     fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
@@ -699,23 +705,23 @@ impl<S: Stay> State<S> {
         self.watched || self.unconfirmed
     }
 
-    /// Gives it up: its turn or its seat, which knows of it, and where it stands in the wheel.
-    fn release(&mut self) -> (Option<S>, Option<Place>) {
+    /// Gives it up: its permit or its seat, which knows of it, and where it stands in the wheel.
+    fn release(&mut self) -> (Option<S>, Option<TimerSlot>) {
         self.ended = Some(Ended::Released);
         let mut stay = self.stay.take();
         if let Some(stay) = &mut stay {
             stay.leaving();
         }
-        (stay, self.place.take())
+        (stay, self.slot.take())
     }
 
     /// Whether the next holder may have it before Redis is asked.
     fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
         self.watched
-            && u32::from(self.turns) < budget.turns
+            && u32::from(self.hand_overs) < budget.hand_overs
             && held < budget.time
-            && Moment::from(now + budget.reserve) < self.deadline
-            && self.deadline <= Moment::from(now + budget.lease)
+            && CompactInstant::from(now + budget.reserve) < self.deadline
+            && self.deadline <= CompactInstant::from(now + budget.lease)
     }
 }
 
@@ -724,24 +730,28 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{Stay, Table, Turn, Waiting};
-    use crate::engine::stint::Stint;
+    use crate::engine::entry::{EntryPermit, Stay, Table, Waiting};
+    use crate::engine::hold::Hold;
 
     /// Nothing is handed on.
-    pub(crate) const NO_BUDGET: Budget =
-        Budget { turns: 0, time: Duration::ZERO, reserve: Duration::ZERO, lease: Duration::MAX };
+    pub(crate) const NO_BUDGET: Budget = Budget {
+        hand_overs: 0,
+        time: Duration::ZERO,
+        reserve: Duration::ZERO,
+        lease: Duration::MAX,
+    };
 
     const LEASE: Duration = Duration::from_secs(10);
     const BUDGET: Budget =
-        Budget { turns: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
+        Budget { hand_overs: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
 
     fn holder(lease: Lease) -> Holder {
-        Holder { owner: None, asked_by: OwnerId::current(), lease, part: 1 }
+        Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 }
     }
 
-    fn turn(table: &Arc<Table>) -> Turn {
+    fn permit(table: &Arc<Table>) -> EntryPermit {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
-        table.visit(&keys, 1).unwrap().try_turn().unwrap()
+        table.visit(&keys, 1).unwrap().try_permit().unwrap()
     }
 
     fn waiting(table: &Arc<Table>) -> Waiting {
@@ -749,38 +759,38 @@ pub(crate) mod tests {
         table.visit(&keys, 1).unwrap().wait()
     }
 
-    /// A tenure that has just begun, and the table that its turn comes from.
-    pub(crate) fn begun() -> (Arc<Table>, Stint) {
-        stint(Lease::Watched, Instant::now() + LEASE)
+    /// A tenure that has just begun, and the table that its permit comes from.
+    pub(crate) fn begun() -> (Arc<Table>, Hold) {
+        hold(Lease::Watched, Instant::now() + LEASE)
     }
 
-    /// Another stint of the same tenure.
-    fn of_same(stint: &Stint, turn: u16) -> Stint {
-        Stint::new(Arc::clone(&stint.tenure), turn)
+    /// Another hold of the same tenure.
+    fn of_same(hold: &Hold, hand_over: u16) -> Hold {
+        Hold::new(Arc::clone(&hold.tenure), hand_over)
     }
 
-    fn handed_on(stint: &Stint) -> Turn {
-        match stint.tenure.leave(stint.turn, BUDGET) {
-            Left::HandedOn(Stay::Turn(turn)) => turn,
+    fn handed_on(hold: &Hold) -> EntryPermit {
+        match hold.tenure.leave(hold.hand_over, BUDGET) {
+            Left::HandedOn(Stay::Permit(permit)) => permit,
             _ => panic!("not handed on"),
         }
     }
 
     /// A tenure with this deadline.
-    fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
+    fn hold(lease: Lease, deadline: Instant) -> (Arc<Table>, Hold) {
         let table = Arc::new(Table::default());
         let now = Instant::now();
         let debt = Debts::default().tidying();
         let grant =
             Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
-        let tenure = turn(&table).begin(grant, holder(lease), now);
-        let stint = Stint::new(tenure, 0);
-        stint.tenure.state().deadline = deadline.into();
-        (table, stint)
+        let tenure = permit(&table).begin(grant, holder(lease), now);
+        let hold = Hold::new(tenure, 0);
+        hold.tenure.state().deadline = deadline.into();
+        (table, hold)
     }
 
-    fn due(stint: &Stint, max_hold: Option<Duration>) -> Due {
-        stint.tenure.due(Instant::now(), max_hold, LEASE)
+    fn due(hold: &Hold, max_hold: Option<Duration>) -> Due {
+        hold.tenure.due(Instant::now(), max_hold, LEASE)
     }
 
     #[test]
@@ -793,109 +803,109 @@ pub(crate) mod tests {
     #[test]
     fn the_deadline_only_moves_outwards() {
         let now = Instant::now();
-        let (_table, stint) = stint(Lease::Watched, now + LEASE);
-        assert!(stint.tenure.prolong(now, LEASE / 2));
-        assert_eq!(stint.tenure.deadline(), now + LEASE);
-        assert!(stint.tenure.prolong(now, LEASE * 2));
-        assert_eq!(stint.tenure.deadline(), deadline(now, LEASE * 2));
+        let (_table, hold) = hold(Lease::Watched, now + LEASE);
+        assert!(hold.tenure.prolong(now, LEASE / 2));
+        assert_eq!(hold.tenure.deadline(), now + LEASE);
+        assert!(hold.tenure.prolong(now, LEASE * 2));
+        assert_eq!(hold.tenure.deadline(), deadline(now, LEASE * 2));
     }
 
     #[test]
     fn an_answer_after_the_deadline_brings_nothing_back() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now());
-        assert!(!stint.tenure.prolong(Instant::now(), LEASE));
-        assert_eq!(stint.ended(), Some(Ended::Lost));
+        let (_table, hold) = hold(Lease::Watched, Instant::now());
+        assert!(!hold.tenure.prolong(Instant::now(), LEASE));
+        assert_eq!(hold.outcome(), Some(Ended::Lost));
     }
 
     #[test]
     fn a_renewal_never_asks_for_less_than_was_asked_for_before() {
-        let (_table, stint) = stint(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         for _ in 0..1000 {
-            let (asked, sent) = (stint.tenure.renewal(LEASE * 3), Instant::now());
+            let (asked, sent) = (hold.tenure.renewal(LEASE * 3), Instant::now());
             assert!(asked > LEASE / 2 && asked <= LEASE, "{asked:?}");
-            assert!(stint.tenure.prolong(sent, asked));
+            assert!(hold.tenure.prolong(sent, asked));
         }
     }
 
     #[test]
     fn a_doubted_tenure_is_looked_at_whatever_its_lease() {
-        let (_table, stint) = stint(Lease::Fixed(LEASE), Instant::now() + LEASE);
-        stint.tenure.doubt();
-        assert_eq!(due(&stint, None), Due::Renew);
-        assert!(matches!(due(&stint, None), Due::At(_)));
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew);
+        assert!(matches!(due(&hold, None), Due::At(_)));
     }
 
     #[test]
     fn a_tenure_past_its_deadline_is_invalid_before_any_task_has_said_so() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now());
-        assert!(!stint.tenure.is_over());
-        assert_eq!(stint.remaining(), Duration::ZERO);
+        let (_table, hold) = hold(Lease::Watched, Instant::now());
+        assert!(!hold.tenure.is_over());
+        assert_eq!(hold.remaining(), Duration::ZERO);
     }
 
     #[test]
     fn a_lost_tenure_gives_up_its_turn_and_is_swept_once() {
-        let (table, stint) = stint(Lease::Watched, Instant::now());
-        assert_eq!(due(&stint, None), Due::Sweep);
-        assert!(stint.tenure.take_debt().is_some());
-        assert_eq!(due(&stint, None), Due::Ended);
-        assert_eq!(table.len(), 0, "the turn keeps the entry");
-        assert!(matches!(stint.tenure.leave(0, BUDGET), Left::Lost));
-        assert_eq!(stint.ended(), Some(Ended::Lost));
+        let (table, hold) = hold(Lease::Watched, Instant::now());
+        assert_eq!(due(&hold, None), Due::Sweep);
+        assert!(hold.tenure.take_debt().is_some());
+        assert_eq!(due(&hold, None), Due::Ended);
+        assert_eq!(table.len(), 0, "the permit keeps the entry");
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
+        assert_eq!(hold.outcome(), Some(Ended::Lost));
     }
 
     #[test]
     fn a_hold_count_is_told_by_one_word_at_a_time_until_it_is_the_latest() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        assert_eq!(stint.tenure.enter(0), Some(2));
-        assert!(stint.tenure.will_tell());
-        assert!(!stint.tenure.told(1), "there are two");
-        assert!(!stint.tenure.will_tell(), "the same word will do");
-        assert!(!stint.tenure.told(2), "another word may arrive after this one");
-        assert!(stint.tenure.told(2));
-        assert!(stint.tenure.will_tell());
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        assert_eq!(hold.tenure.enter(0), Some(2));
+        assert!(hold.tenure.will_tell());
+        assert!(!hold.tenure.told(1), "there are two");
+        assert!(!hold.tenure.will_tell(), "the same word will do");
+        assert!(!hold.tenure.told(2), "another word may arrive after this one");
+        assert!(hold.tenure.told(2));
+        assert!(hold.tenure.will_tell());
     }
 
     #[test]
     fn the_debt_of_a_tenure_is_handed_over_once_and_ends_with_a_loss() {
-        let (_table, released) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (_table, released) = hold(Lease::Watched, Instant::now() + LEASE);
         assert!(matches!(released.tenure.leave(0, BUDGET), Left::Last(..)));
         assert!(released.tenure.close().is_none(), "it is being given back");
         assert!(released.tenure.take_debt().is_some());
         assert!(released.tenure.take_debt().is_none());
 
-        let (_table, gone) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (_table, gone) = hold(Lease::Watched, Instant::now() + LEASE);
         gone.tenure.lose("the server has it no more");
         assert!(gone.tenure.debt().is_none());
 
-        let (_table, over) = stint(Lease::Watched, Instant::now());
+        let (_table, over) = hold(Lease::Watched, Instant::now());
         assert!(matches!(over.tenure.leave(0, BUDGET), Left::Lost));
         assert!(over.tenure.close().is_some(), "the server may still have it");
     }
 
     #[test]
     fn a_tenure_ends_once() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(stint.tenure.leave(0, BUDGET), Left::Last(Some(_), None)));
-        stint.tenure.lose("too late");
-        assert_eq!(stint.ended(), Some(Ended::Released));
-        assert_eq!(due(&stint, None), Due::Ended);
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(Some(_), None)));
+        hold.tenure.lose("too late");
+        assert_eq!(hold.outcome(), Some(Ended::Released));
+        assert_eq!(due(&hold, None), Due::Ended);
     }
 
     #[test]
     fn only_a_watched_tenure_is_renewed_and_not_beyond_max_hold() {
         let far = Instant::now() + LEASE;
-        let (_table, fixed) = stint(Lease::Fixed(LEASE), far);
+        let (_table, fixed) = hold(Lease::Fixed(LEASE), far);
         assert_eq!(due(&fixed, None), Due::At(far));
-        let (_table, watched) = stint(Lease::Watched, far);
+        let (_table, watched) = hold(Lease::Watched, far);
         assert_eq!(due(&watched, Some(LEASE)), Due::Renew);
         assert_eq!(due(&watched, Some(Duration::ZERO)), Due::At(far));
     }
 
     #[test]
     fn a_nested_hold_gets_no_more_after_max_hold_though_the_watchdog_has_not_looked() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let (more, fixed) = (LEASE * 2, Lease::Fixed(LEASE * 2));
-        let nested = |lease, max_hold| stint.tenure.for_nested(lease, more, Some(max_hold));
+        let nested = |lease, max_hold| hold.tenure.for_nested(lease, more, Some(max_hold));
         assert_eq!(nested(Lease::Watched, LEASE), more);
         assert!(nested(Lease::Watched, Duration::ZERO) <= LEASE);
         assert_eq!(nested(fixed, Duration::ZERO), more);
@@ -903,22 +913,22 @@ pub(crate) mod tests {
 
     #[test]
     fn a_tenure_is_handed_on_within_its_budget_each_turn_with_a_greater_token() {
-        let (table, mut last) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (table, mut last) = hold(Lease::Watched, Instant::now() + LEASE);
         let next = waiting(&table);
-        for _ in 0..BUDGET.turns {
-            let turn = handed_on(&last);
-            assert_eq!(last.ended(), Some(Ended::Released));
-            let PickUp::Held(next) = last.tenure.pick_up(turn, holder(Lease::Watched), BUDGET)
+        for _ in 0..BUDGET.hand_overs {
+            let permit = handed_on(&last);
+            assert_eq!(last.outcome(), Some(Ended::Released));
+            let PickUp::Held(next) = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
             else {
                 panic!("not picked up")
             };
             let next = of_same(&last, next);
-            assert!(next.token > last.token);
-            assert_eq!(next.ended(), None);
+            assert!(next.token() > last.token());
+            assert_eq!(next.outcome(), None);
             last = next;
         }
-        let turn = handed_on(&last);
-        let spent = last.tenure.pick_up(turn, holder(Lease::Watched), BUDGET);
+        let permit = handed_on(&last);
+        let spent = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
         assert!(matches!(spent, PickUp::Ended(..)));
         drop((spent, next));
         assert_eq!(table.len(), 0);
@@ -933,34 +943,34 @@ pub(crate) mod tests {
             (Lease::Watched, Lease::Watched, soon),
             (Lease::Watched, Lease::Watched, soon + LEASE * 2),
         ] {
-            let (table, stint) = stint(from, deadline);
+            let (table, hold) = hold(from, deadline);
             let _next = waiting(&table);
-            let turn = handed_on(&stint);
-            assert!(matches!(stint.tenure.pick_up(turn, holder(to), BUDGET), PickUp::Ended(..)));
+            let permit = handed_on(&hold);
+            assert!(matches!(hold.tenure.pick_up(permit, holder(to), BUDGET), PickUp::Ended(..)));
         }
     }
 
     #[test]
     fn an_idle_tenure_that_nobody_takes_up_in_time_ends() {
-        let (table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        stint.tenure.renew_at(Instant::now() + LEASE);
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        hold.tenure.renew_at(Instant::now() + LEASE);
         let _next = waiting(&table);
-        let turn = handed_on(&stint);
-        assert!(matches!(due(&stint, None), Due::At(_)));
+        let permit = handed_on(&hold);
+        assert!(matches!(due(&hold, None), Due::At(_)));
         let now = Instant::now();
-        assert_eq!(stint.tenure.due(now, None, Duration::ZERO), Due::Unclaimed);
-        let late = stint.tenure.pick_up(turn, holder(Lease::Watched), BUDGET);
+        assert_eq!(hold.tenure.due(now, None, Duration::ZERO), Due::Unclaimed);
+        let late = hold.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
         assert!(matches!(late, PickUp::Nothing(_)));
     }
 
     /// A read that others may join, and the table that its seat is in.
-    fn read() -> (Arc<Table>, Stint) {
+    fn read() -> (Arc<Table>, Hold) {
         let table = Arc::new(Table::default());
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());
-        let turn = table.visit(&keys, 1).unwrap().try_turn().unwrap();
+        let permit = table.visit(&keys, 1).unwrap().try_permit().unwrap();
         let (sent, debt) = (Instant::now(), Debts::default().tidying());
         let grant = Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent, debt };
-        (table, Stint::new(turn.begin(grant, holder(Lease::Watched), sent), 0))
+        (table, Hold::new(permit.begin(grant, holder(Lease::Watched), sent), 0))
     }
 
     #[test]
@@ -968,14 +978,14 @@ pub(crate) mod tests {
         let (table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
         let third = of_same(&first, first.tenure.join(BUDGET).unwrap());
-        assert!(first.token < second.token && second.token < third.token);
+        assert!(first.token() < second.token() && second.token() < third.token());
         assert!(first.tenure.join(BUDGET).is_none(), "the budget is spent");
-        assert!(matches!(second.tenure.leave(second.turn, BUDGET), Left::Others));
-        let ends = [&first, &second, &third].map(Stint::ended);
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Others));
+        let ends = [&first, &second, &third].map(Hold::outcome);
         assert_eq!(ends, [None, Some(Ended::Released), None]);
-        assert_eq!([&first, &second, &third].map(Stint::holds), [1, 0, 1]);
-        assert!(matches!(first.tenure.leave(first.turn, BUDGET), Left::Others));
-        let last = third.tenure.leave(third.turn, BUDGET);
+        assert_eq!([&first, &second, &third].map(Hold::count), [1, 0, 1]);
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
+        let last = third.tenure.leave(third.hand_over, BUDGET);
         assert!(matches!(last, Left::Last(Some(Stay::Seat(_)), _)));
         assert!(first.tenure.join(BUDGET).is_none());
         drop(last);
@@ -986,11 +996,11 @@ pub(crate) mod tests {
     fn a_loss_is_told_to_those_who_still_read() {
         let (_table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
-        assert!(matches!(first.tenure.leave(first.turn, BUDGET), Left::Others));
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
         first.tenure.lose("taken away");
-        assert_eq!((first.ended(), second.ended()), (Some(Ended::Released), Some(Ended::Lost)));
+        assert_eq!((first.outcome(), second.outcome()), (Some(Ended::Released), Some(Ended::Lost)));
         assert!(first.tenure.join(BUDGET).is_none());
-        assert!(matches!(second.tenure.leave(second.turn, BUDGET), Left::Lost));
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Lost));
     }
 
     #[test]
@@ -998,29 +1008,29 @@ pub(crate) mod tests {
         for (owner, lease) in
             [(Some(OwnerId::current()), Lease::Watched), (None, Lease::Fixed(LEASE))]
         {
-            let (_table, stint) = read();
-            stint.tenure.state().owner = owner;
-            stint.tenure.state().watched = lease == Lease::Watched;
-            assert!(stint.tenure.join(BUDGET).is_none());
+            let (_table, hold) = read();
+            hold.tenure.state().owner = owner;
+            hold.tenure.state().watched = lease == Lease::Watched;
+            assert!(hold.tenure.join(BUDGET).is_none());
         }
     }
 
     #[test]
     fn what_rests_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
-        let (table, mut stint) = read();
-        let keys = Arc::clone(&stint.tenure.keys);
+        let (table, mut hold) = read();
+        let keys = Arc::clone(&hold.tenure.keys);
         let next = table.visit(&keys, 1).unwrap().wait();
-        for _ in 0..BUDGET.turns {
-            assert!(matches!(stint.tenure.leave(stint.turn, BUDGET), Left::Rests(_)));
-            let Taken::Held(again) = stint.tenure.take_up(holder(Lease::Watched), BUDGET, false)
+        for _ in 0..BUDGET.hand_overs {
+            assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Rests(_)));
+            let Taken::Held(again) = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false)
             else {
                 panic!("not taken up")
             };
-            let twice = stint.tenure.take_up(holder(Lease::Watched), BUDGET, false);
+            let twice = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false);
             assert!(matches!(twice, Taken::Nothing));
-            stint = of_same(&stint, again);
+            hold = of_same(&hold, again);
         }
-        let spent = stint.tenure.leave(stint.turn, BUDGET);
+        let spent = hold.tenure.leave(hold.hand_over, BUDGET);
         assert!(matches!(spent, Left::Last(Some(_), _)));
         drop((spent, next));
         assert_eq!(table.len(), 0);
@@ -1028,33 +1038,34 @@ pub(crate) mod tests {
 
     #[test]
     fn a_tenure_within_which_more_was_asked_for_is_not_handed_on() {
-        let (table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let _next = waiting(&table);
-        assert!(stint.tenure.shelters(stint.turn));
-        assert!(matches!(stint.tenure.leave(stint.turn, BUDGET), Left::Last(..)));
-        assert!(!stint.tenure.shelters(stint.turn), "it is over");
+        assert!(hold.tenure.shelters(hold.hand_over));
+        assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
+        assert!(!hold.tenure.shelters(hold.hand_over), "it is over");
     }
 
     #[test]
     fn a_loss_after_the_hand_over_is_not_the_former_holders() {
-        let (table, first) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (table, first) = hold(Lease::Watched, Instant::now() + LEASE);
         let _next = waiting(&table);
-        let turn = handed_on(&first);
-        let PickUp::Held(next) = first.tenure.pick_up(turn, holder(Lease::Watched), BUDGET) else {
+        let permit = handed_on(&first);
+        let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
+        else {
             panic!("not picked up")
         };
         let next = of_same(&first, next);
         first.tenure.lose("taken away");
-        assert_eq!(first.ended(), Some(Ended::Released));
-        assert_eq!(next.ended(), Some(Ended::Lost));
+        assert_eq!(first.outcome(), Some(Ended::Released));
+        assert_eq!(next.outcome(), Some(Ended::Lost));
     }
 
     #[tokio::test]
     async fn the_end_is_told_to_all_who_wait_for_it() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        let ends = [(); 3].map(|()| tokio::spawn(stint.end()));
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let ends = [(); 3].map(|()| tokio::spawn(hold.ended()));
         tokio::task::yield_now().await;
-        stint.tenure.lose("taken away");
+        hold.tenure.lose("taken away");
         for end in ends {
             assert_eq!(end.await.unwrap(), Ended::Lost);
         }
@@ -1063,8 +1074,8 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn the_end_comes_by_the_deadline_though_nobody_says_so() {
         let deadline = Instant::now() + Duration::from_millis(20);
-        let (_table, stint) = stint(Lease::Watched, deadline);
-        assert_eq!(stint.end().await, Ended::Lost);
+        let (_table, hold) = hold(Lease::Watched, deadline);
+        assert_eq!(hold.ended().await, Ended::Lost);
         assert!(Instant::now() >= deadline);
     }
 }

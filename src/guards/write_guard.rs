@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::engine::Wish;
+use crate::engine::AcquireOptions;
 use crate::error::{Error, Result};
 use crate::guards::guard::Guard;
 use crate::keys::Keys;
@@ -16,11 +16,11 @@ use crate::keys::Keys;
 pub struct WriteGuard {
     guard: Guard,
     /// The same lock, to read, and what its owner asks for then.
-    read: (Arc<Keys>, Wish),
+    read: (Arc<Keys>, AcquireOptions),
 }
 
 impl WriteGuard {
-    pub(crate) fn new(guard: Guard, read: (Arc<Keys>, Wish)) -> Self {
+    pub(crate) fn new(guard: Guard, read: (Arc<Keys>, AcquireOptions)) -> Self {
         Self { guard, read }
     }
 
@@ -50,12 +50,12 @@ impl WriteGuard {
     pub async fn downgrade(self) -> Result<Guard> {
         // Within the write hold, the read needs no room and waits for nobody. Both are held for a
         // moment, so that there is none in which another writer could enter.
-        let (keys, wish) = &self.read;
+        let (keys, options) = &self.read;
         let reading = tokio::select! {
             // If the write is lost, others may hold the lock, and the read would wait for them.
             biased;
-            _ = self.guard.lost() => return Err(Error::Lost),
-            reading = self.guard.acquire_within(keys, *wish) => reading,
+            _ = self.guard.ended() => return Err(Error::Lost),
+            reading = self.guard.acquire_within(keys, *options) => reading,
         };
         let reading = match reading {
             // Only a read that is not within a write has to wait: the server has the write no more.

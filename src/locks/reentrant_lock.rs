@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::Result;
-use crate::guards::{Guard, Hold};
+use crate::guards::Guard;
 use crate::keys::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::{Owner, OwnerId};
@@ -110,7 +110,7 @@ impl ReentrantLock {
     /// # Errors
     /// As there.
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
     /// As [`Lock::ttl`](crate::Lock::ttl).

@@ -4,9 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::engine::Patience;
+use crate::engine::{Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guards::{Guard, Hold, WriteGuard};
+use crate::guards::{Guard, WriteGuard};
 use crate::locks::rw_handle::RwHandle;
 use crate::owner::{Owner, OwnerId};
 
@@ -178,7 +178,7 @@ impl ReentrantRwLock {
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
     /// Whether anybody writes, at the moment of the server's answer.

@@ -69,6 +69,10 @@ impl RwHandle {
         Ok(status.ttl >= -1 && status.used >= status.capacity)
     }
 
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        self.write.is_locked().await
+    }
+
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
         self.write.ttl().await
     }

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guards::{Guard, Hold, WriteGuard};
+use crate::guards::{Guard, WriteGuard};
 use crate::locks::reentrant_rw_lock::ReentrantRwLock;
 use crate::locks::rw_handle::RwHandle;
 use crate::owner::Owner;
@@ -195,7 +195,7 @@ impl RwLock {
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
     /// Whether anybody writes, at the moment of the server's answer.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::grant::Lease;
-use crate::engine::stint::Stint;
+use crate::engine::hold::Hold;
 use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 
@@ -27,33 +27,33 @@ impl Patience {
 
 /// What a caller asks for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireOptions {
     /// Who may re-enter with what is granted; nobody, for a plain lock.
     pub(crate) owner: Option<OwnerId>,
     pub(crate) lease: Lease,
     pub(crate) patience: Patience,
     /// How much of it, if it can be divided.
-    pub(crate) part: u32,
+    pub(crate) permits: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
-    pub(crate) beneath: Option<TenureId>,
+    pub(crate) within: Option<TenureId>,
 }
 
-impl Wish {
+impl AcquireOptions {
     /// The same within what its owner holds already, so that it needs no room. If that has just ended, there has to be
     /// room.
-    pub(crate) fn within(self, outer: Option<&Stint>) -> Self {
-        let outer = outer.filter(|outer| outer.tenure.shelters(outer.turn));
-        Self { beneath: outer.map(|outer| outer.tenure.id), ..self }
+    pub(crate) fn within(self, outer: Option<&Hold>) -> Self {
+        let outer = outer.filter(|outer| outer.tenure.shelters(outer.hand_over));
+        Self { within: outer.map(|outer| outer.tenure.id), ..self }
     }
 
     /// Whether what another caller of this client has left, or still reads with, will do.
     pub(crate) fn is_like_others(&self) -> bool {
-        self.lease == Lease::Watched && self.owner.is_none() && self.beneath.is_none()
+        self.lease == Lease::Watched && self.owner.is_none() && self.within.is_none()
     }
 
     /// Whether it waits by itself: the server puts it in line beside the others of its client.
     pub(crate) fn waits_alone(&self, keys: &Keys) -> bool {
         let is_unlike = keys.has_line() && keys.is_held_together() && !self.is_like_others();
-        self.beneath.is_some() || is_unlike
+        self.within.is_some() || is_unlike
     }
 }
