@@ -256,8 +256,6 @@ pub(crate) struct Entry {
     taken: Mutex<Option<CompactInstant>>,
     /// Its contender waits: somebody else has it, or is to have it first.
     refused: AtomicBool,
-    /// When a contender that somebody else had made wait went away.
-    last_refused: Mutex<Option<CompactInstant>>,
     /// Callers in the queue for the permit.
     waiting: AtomicUsize,
     /// What its contender knows.
@@ -277,7 +275,6 @@ impl Entry {
             failing: Mutex::default(),
             taken: Mutex::default(),
             refused: AtomicBool::new(false),
-            last_refused: Mutex::default(),
             waiting: AtomicUsize::new(0),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
@@ -481,8 +478,6 @@ impl Entry {
     pub(crate) fn stop_contending(&self) {
         if self.refused.swap(false, Ordering::SeqCst) {
             self.take();
-            *self.last_refused.lock().expect("no panic under this lock") =
-                Some(Instant::now().into());
         }
     }
 
@@ -495,12 +490,6 @@ impl Entry {
     /// Takes note that somebody has it now.
     pub(crate) fn take(&self) {
         *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
-    }
-
-    /// Whether somebody else made a contender of ours wait then, or later.
-    pub(crate) fn was_refused_since(&self, then: Instant) -> bool {
-        let last = *self.last_refused.lock().expect("no panic under this lock");
-        last.is_some_and(|last| last >= then.into())
     }
 
     /// Whether somebody was known to have it then, or later.

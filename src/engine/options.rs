@@ -36,6 +36,8 @@ pub(crate) struct AcquireOptions {
     pub(crate) permits: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) within: Option<TenureId>,
+    /// The server has just said that somebody has it: an attempt that the limit cuts off makes nobody unsure of that.
+    pub(crate) known_taken: bool,
 }
 
 impl AcquireOptions {

@@ -52,7 +52,7 @@ pub(crate) async fn acquire(
         options,
         started,
         asked: false,
-        answered: false,
+        answered: options.known_taken,
         open: false,
         failing: false,
     };
@@ -176,8 +176,8 @@ impl<'a> Caller<'a> {
         if entry.is_failing() || self.asked {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
-        // What we ourselves are giving back is not somebody else's.
-        let was_anothers = entry.is_taken() || entry.was_refused_since(self.started);
+        // What we ourselves are giving back is not somebody else's, unless somebody had it while we waited.
+        let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
@@ -251,7 +251,10 @@ impl<'a> Caller<'a> {
             };
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {
-                Taken::Held(hand_over) => return Some(Hold::new(tenure, hand_over)),
+                Taken::Held(hand_over) => {
+                    visit.entry.take();
+                    return Some(Hold::new(tenure, hand_over));
+                }
                 Taken::Nothing => {}
                 Taken::Ended(stay, slot) => {
                     self.engine.timetable.leave(slot);
@@ -598,6 +601,7 @@ impl<'a> Contender<'a> {
         let permit = self.permit.take().expect("it is granted once");
         permit.entry().forget_line();
         permit.entry().stop_contending();
+        permit.entry().take();
         self.engine.give_back_former(permit.entry());
         permit
     }

@@ -58,6 +58,12 @@ impl Handle {
         self.acquire_within(None, owner, patience).await
     }
 
+    /// As [`acquire`](Self::acquire), where the server has just said that somebody has it.
+    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
+        let (keys, options) = self.asked(None, patience)?;
+        Guard::acquire(&self.engine, &keys, AcquireOptions { known_taken: true, ..options }).await
+    }
+
     /// As [`acquire`](Self::acquire), where the owner holds this already, and so needs no room.
     pub(crate) async fn acquire_within(
         &self,
@@ -76,7 +82,17 @@ impl Handle {
         patience: Patience,
     ) -> Result<(Arc<Keys>, AcquireOptions)> {
         let (keys, lease) = (Arc::clone(self.keys()?), self.lease.clone()?);
-        Ok((keys, AcquireOptions { owner, lease, patience, permits: self.permits, within: None }))
+        Ok((
+            keys,
+            AcquireOptions {
+                owner,
+                lease,
+                patience,
+                permits: self.permits,
+                within: None,
+                known_taken: false,
+            },
+        ))
     }
 
     /// Waits for what is passed and not held; whether it was open before the patience ran out.
@@ -84,8 +100,7 @@ impl Handle {
         let keys = self.keys()?;
         // How long the latch is there is not how long anybody has it.
         let lease = Lease::Watched;
-        let options =
-            AcquireOptions { owner: None, lease, patience, permits: self.permits, within: None };
+        let options = AcquireOptions { lease, ..self.asked(None, patience)?.1 };
         let span = tracing::debug_span!("latch.wait", name = ?keys.name());
         let hold = engine::acquire(&self.engine, keys, options).instrument(span).await?;
         Ok(hold.is_some())

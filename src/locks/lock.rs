@@ -169,6 +169,11 @@ impl Lock {
         self.handle.run(None, work).await
     }
 
+    /// As [`try_lock_for`](Self::try_lock_for), where the server has just said that somebody has it.
+    pub(crate) async fn try_taken_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.acquire_taken(Patience::limited(limit)).await
+    }
+
     /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
     /// one client, and distinct.
     pub(crate) async fn acquire_all(

@@ -254,7 +254,7 @@ impl MultiLock {
                 Ok(Err(busy)) => {
                     retry.is_held();
                     step_aside(&mut misses, limit).await;
-                    let Some(guard) = limit.lock(locks[busy]).await? else { return Ok(None) };
+                    let Some(guard) = limit.taken(locks[busy]).await? else { return Ok(None) };
                     first = Some((busy, guard));
                 }
                 Err(error) => {
@@ -318,6 +318,15 @@ impl Limit {
         match until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Ok(None),
             left => lock.try_lock_for(left).await,
+        }
+    }
+
+    /// As [`lock`](Self::lock), where the server has just said that somebody has it.
+    async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
+        let Some(until) = self.until else { return lock.lock().await.map(Some) };
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Ok(None),
+            left => lock.try_taken_for(left).await,
         }
     }
 }
