@@ -26,13 +26,13 @@ const CLAIM: Duration = Duration::from_secs(1);
 /// No lease, place or park ends by itself while a test runs: what happens was told.
 fn patient() -> Config {
     let long = LONG * 4;
-    let config = Config::default().watchdog_timeout(long).claim_timeout(LONG).max_park(LONG);
+    let config = Config::default().watchdog_timeout(long).waiter_ttl(LONG).max_park(LONG);
     config.response_timeout(Duration::from_secs(2))
 }
 
 /// As [`patient`], but what a message has granted is confirmed within two seconds.
 fn confirming() -> Config {
-    patient().claim_timeout(Duration::from_secs(6))
+    patient().waiter_ttl(Duration::from_secs(6))
 }
 
 async fn queue(admin: &Admin) -> Vec<String> {
@@ -264,7 +264,7 @@ async fn the_next_holder_has_it_without_asking() {
     proxy.name_script("renew", include_str!("../../lua/line/renew.lua"));
     let claim = Duration::from_secs(15);
     let ours = client_with(&server, patient()).await;
-    let theirs = comes_in(proxy.url(), patient().claim_timeout(claim)).await;
+    let theirs = comes_in(proxy.url(), patient().waiter_ttl(claim)).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
     let before = scripts(&admin).await;
@@ -388,7 +388,7 @@ async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
     let claim = Duration::from_secs(6);
-    let config = Config::default().claim_timeout(claim);
+    let config = Config::default().waiter_ttl(claim);
     let theirs = comes_in(proxy.url(), config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
@@ -664,7 +664,7 @@ async fn a_fixed_lease_ends_and_the_next_is_let_in() {
     let guard = lock.clone().lease(lease).lock().await.unwrap();
     let next = waiting(&ours);
     queued(&admin, 1).await;
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     granted(next).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }
@@ -692,7 +692,7 @@ async fn a_lease_that_a_message_began_is_as_long_as_any() {
             leased.unlock().await.unwrap();
         } else {
             assert!(until(&admin).await - now(&admin).await <= most);
-            assert_eq!(soon(leased.lost()).await, Ended::Lost);
+            assert_eq!(soon(leased.ended()).await, Ended::Lost);
         }
     }
 }
@@ -756,7 +756,7 @@ async fn a_watched_lease_that_a_message_began_is_renewed() {
     let waiter = next_in_queue(&ours, &admin).await;
     guard.unlock().await.unwrap();
     let held = granted(waiter).await;
-    let ended = timeout(Duration::from_secs(5), held.lost()).await;
+    let ended = timeout(Duration::from_secs(5), held.ended()).await;
     assert!(ended.is_err(), "{ended:?}");
     held.unlock().await.unwrap();
 }
@@ -774,7 +774,7 @@ async fn a_client_that_closes_leaves_the_queue_and_what_it_holds() {
     soon(theirs.close()).await;
 
     assert!(matches!(sent_away.await.unwrap(), Err(Error::Closed)));
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     granted(next).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }
@@ -795,7 +795,7 @@ async fn whoever_loses_it_by_force_is_told_at_once() {
 
         assert!(by.fair_lock("a").force_unlock().await.unwrap());
 
-        assert_eq!(soon(holder.lost()).await, Ended::Lost);
+        assert_eq!(soon(holder.ended()).await, Ended::Lost);
         assert!(matches!(holder.unlock().await, Err(Error::Lost)));
         granted(next).await.unlock().await.unwrap();
         assert!(!by.fair_lock("a").force_unlock().await.unwrap());
@@ -933,7 +933,7 @@ async fn the_order_is_kept_over<S>(
     let ours = client_with(&server, patient()).await;
     let mut clients = Vec::new();
     for _ in 0..8 {
-        clients.push(client_with(&server, Config::default().claim_timeout(claim)).await);
+        clients.push(client_with(&server, Config::default().waiter_ttl(claim)).await);
     }
     let stall = claim + Duration::from_millis(50);
     for round in 0..rounds {

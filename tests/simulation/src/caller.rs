@@ -407,7 +407,7 @@ impl Holding {
     pub async fn stay(&self, long: Duration) {
         let view = Arc::clone(self.view());
         tokio::select! {
-            _ = view.lost() => board::reached("stopped by lost()"),
+            _ = view.ended() => board::reached("stopped by lost()"),
             () = sleep(long) => {}
         }
     }
