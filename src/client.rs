@@ -3,16 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::{Config, Layout};
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::keys::Kind;
-use crate::latch::CountDownLatch;
-use crate::lock::Lock;
-use crate::multi_lock::MultiLock;
-use crate::reentrant_lock::ReentrantLock;
-use crate::rw_lock::RwLock;
-use crate::semaphore::Semaphore;
+use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
 
 /// A client of one Redis server: the source of all locks.
 ///
@@ -96,7 +91,7 @@ impl Client {
     /// from task to task without it: each turn costs requests, where a plain lock needs none.
     ///
     /// A waiter has a place in the queue, and renews it three times per
-    /// [`Config::claim_timeout`](crate::Config::claim_timeout). One that stops is skipped, and is back at
+    /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). One that stops is skipped, and is back at
     /// its place when it asks again. A release grants the lock to the head of the queue in the same step, and
     /// tells it.
     ///
@@ -114,19 +109,6 @@ impl Client {
     /// [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout, they exclude each other).
     pub fn fair_lock(&self, name: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.engine), Kind::Fair, name.into())
-    }
-
-    /// Redisson's fenced lock: in [`Layout::Redisson`](crate::Layout::Redisson), its tokens are counted
-    /// together with those of a Java fleet, in a counter for each name that stays for ever.
-    ///
-    /// In [`Layout::Native`](crate::Layout::Native) every lock has a token, and this is
-    /// [`lock`](Self::lock).
-    pub fn fenced_lock(&self, name: impl Into<String>) -> Lock {
-        let kind = match self.engine.config.layout {
-            Layout::Native => Kind::Lock,
-            Layout::Redisson => Kind::Fenced,
-        };
-        Lock::new(Arc::clone(&self.engine), kind, name.into())
     }
 
     /// A lock that many may hold to read, or one to write. Making the handle does no I/O.
@@ -147,15 +129,11 @@ impl Client {
         Semaphore::new(Arc::clone(&self.engine), name.into(), permits)
     }
 
-    /// As [`semaphore`](Self::semaphore); in [`Layout::Redisson`](crate::Layout::Redisson) its permits
-    /// are those of Redisson's `RPermitExpirableSemaphore` instead of its `RSemaphore`.
-    pub fn expirable_semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
-        match self.engine.config.layout {
-            Layout::Native => self.semaphore(name, permits),
-            Layout::Redisson => {
-                Semaphore::expirable(Arc::clone(&self.engine), name.into(), permits)
-            }
-        }
+    /// What only exists so that a fleet of Java and one of Rust can share it. It matters in
+    /// [`Layout::Redisson`](crate::Layout::Redisson) alone.
+    #[must_use = "it makes handles, and does nothing else"]
+    pub fn redisson(&self) -> Redisson {
+        Redisson::new(Arc::clone(&self.engine))
     }
 
     /// A number that is counted down to zero, and that others wait for. Making the handle does no I/O.

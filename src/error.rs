@@ -98,6 +98,13 @@ pub enum Error {
     #[error("a read lock cannot be upgraded to a write lock: release it first")]
     Upgrade,
 
+    /// A [`MultiLock`](crate::MultiLock) or a [`RedLock`](crate::RedLock) of a list of locks that it cannot be made of.
+    #[error("invalid list of locks: {reason}")]
+    InvalidLocks {
+        /// What is wrong with the list.
+        reason: &'static str,
+    },
+
     /// A setting that cannot work, or a URL that cannot be understood.
     #[error("invalid configuration: {reason}")]
     Config {

@@ -274,8 +274,8 @@ impl Keys {
 
     /// What tells the lines of one client apart: how much of a semaphore is asked for. Where the server has no line for it,
     /// there is one queue in the client, so that small requests do not overtake a large one.
-    pub(crate) fn class(&self, part: u32) -> u32 {
-        if self.has_line() && self.is_held_together() { part } else { 0 }
+    pub(crate) fn class(&self, permits: u32) -> u32 {
+        if self.has_line() && self.is_held_together() { permits } else { 0 }
     }
 
     /// Whether several may hold it at once.

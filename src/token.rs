@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Turns that one grant by Redis can be handed through without a new number from the server.
-const TURNS_PER_GRANT: u64 = 1 << 10;
+const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 
 /// A number that grows with every turn on a lock, for the protected resource to check.
 ///
@@ -34,9 +34,9 @@ pub struct FencingToken(u64);
 
 impl FencingToken {
     /// The token of a turn within a grant. A grant is below 2^53, so that the product fits.
-    pub(crate) fn new(grant: u64, turn: u16) -> Self {
-        debug_assert!(u64::from(turn) < TURNS_PER_GRANT);
-        Self(grant * TURNS_PER_GRANT + u64::from(turn))
+    pub(crate) fn new(grant: u64, hand_over: u16) -> Self {
+        debug_assert!(u64::from(hand_over) < HAND_OVERS_PER_GRANT);
+        Self(grant * HAND_OVERS_PER_GRANT + u64::from(hand_over))
     }
 
     /// The token of a lock whose counter Redisson counts too: its number is the same in both.

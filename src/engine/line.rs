@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
-use crate::engine::tenure::{Grant, deadline};
+use crate::engine::grant::{Grant, deadline};
 use crate::keys::TenureId;
 
 /// How often a contender asks while its channel is not subscribed, and nobody can tell it anything.

@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::backlog::{Answered, Ask, Backlog, Lane};
+use crate::engine::backlog::{Answers, Ask, Backlog};
 use crate::engine::debts::Debts;
-use crate::engine::job::{Job, Outcome, What};
-use crate::engine::tenure::Tenure;
+use crate::engine::entry::Tenure;
+use crate::engine::job::{Job, Lane, Outcome, What};
 use crate::wire::{Commands, Fault};
 
 /// The task that gives back.
@@ -98,12 +98,12 @@ struct Asker {
 }
 
 impl Asker {
-    async fn ask(&self, Ask { lane, jobs }: Ask) -> Answered {
+    async fn ask(&self, Ask { lane, jobs }: Ask) -> Answers {
         let (generation, outcomes) = match lane {
             Lane::Releases => self.release(&jobs).await,
             Lane::Counts => (0, self.count_all(&jobs).await),
         };
-        Answered { lane, jobs: jobs.into_iter().zip(outcomes).collect(), generation }
+        Answers { lane, jobs: jobs.into_iter().zip(outcomes).collect(), generation }
     }
 
     /// The connection on which it was asked, and the outcome for each job.

@@ -49,7 +49,7 @@ pub(crate) struct Acquire {
     pub(crate) lease: Duration,
     pub(crate) manner: Manner,
     /// How much of it, if it can be divided.
-    pub(crate) part: u32,
+    pub(crate) permits: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) within: Option<TenureId>,
     /// The place in line that the caller was answered before; 0: none. It has it again under another name too.
@@ -120,7 +120,7 @@ impl Connection<'_> {
 
     /// Takes of these plain locks those that are free and that nobody waits for. One answer for each: one that is
     /// refused leaves the others alone.
-    pub(crate) async fn acquire_all(
+    pub(crate) async fn acquire_each(
         &mut self,
         acquires: &[Acquire],
     ) -> Result<Vec<Result<Acquired, Fault>>, Fault> {
@@ -162,7 +162,7 @@ impl Connection<'_> {
 
     /// Takes all of these plain locks, or none. The answer, and which of them it is about: a grant is that
     /// of the first, and each of the others has one more.
-    pub(crate) async fn acquire_together(
+    pub(crate) async fn acquire_all(
         &mut self,
         acquires: &[&Acquire],
     ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
@@ -299,8 +299,11 @@ impl Connection<'_> {
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
 
-    /// How long the lock is still held, by whomever; a key without a TTL: for ever.
-    pub(crate) async fn ttl(&mut self, keys: &Keys) -> Result<Option<Duration>, Fault> {
+    /// Whether anybody holds the lock, and for how long it is still held; `None`: its key has no TTL.
+    pub(crate) async fn held_for(
+        &mut self,
+        keys: &Keys,
+    ) -> Result<Option<Option<Duration>>, Fault> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(1).arg(keys.lock());
         };
@@ -309,10 +312,7 @@ impl Connection<'_> {
         } else {
             self.status(keys).await?.ttl
         };
-        Ok(match ttl {
-            -2 => None,
-            ttl => Some(held_for(ttl).unwrap_or(Duration::MAX)),
-        })
+        Ok((ttl != -2).then(|| held_for(ttl)))
     }
 
     /// Whether there was anything to take away.

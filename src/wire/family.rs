@@ -127,7 +127,7 @@ impl Connection<'_> {
     }
 
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner, part, within, place, secret, old, debt: _ } =
+        let Acquire { keys, id, lease, manner, permits, within, place, secret, old, debt: _ } =
             acquire;
         let line_ttl = self.terms().line_ttl;
         let fill = |cmd: &mut Cmd, client: &str| {
@@ -135,7 +135,7 @@ impl Connection<'_> {
                 Some(tenure) => _ = cmd.arg(tenure.of(client)),
                 None => _ = cmd.arg(""),
             };
-            cmd.arg(id.of(client)).arg(part).arg(millis(*lease)).arg(manner.word());
+            cmd.arg(id.of(client)).arg(permits).arg(millis(*lease)).arg(manner.word());
             or_nobody(cmd, within);
             cmd.arg(place).arg(secret);
             if keys.layout == Layout::Native && keys.kind != Kind::Latch {

@@ -19,7 +19,7 @@ mod subscriber;
 
 pub(crate) use address::Address;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
-pub(crate) use coalesce::Landed;
+pub(crate) use coalesce::Answered;
 pub(crate) use commands::{Commands, Connection, Terms};
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
@@ -28,4 +28,4 @@ pub(crate) use fault::Fault;
 pub(crate) use latch::Order;
 pub(crate) use message::{What, publisher, words};
 pub(crate) use requests::{Acquires, Requests};
-pub(crate) use subscriber::{Heard, Seat, Subscriber};
+pub(crate) use subscriber::{Heard, Subscriber, Subscription};

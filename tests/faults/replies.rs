@@ -174,7 +174,7 @@ async fn a_holder_whose_renewals_are_never_answered_has_lost_by_its_deadline() {
     assert!(deadline(&guard) < before + Duration::from_millis(200), "believed without an answer");
     assert!(scene.admin.pttl(&key("a")).await > 0, "the server renews it");
 
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(!guard.is_valid());
     assert_err!(guard.unlock().await, Error::Lost);
     lost.lift();

@@ -330,7 +330,7 @@ async fn a_client_that_hears_its_grant_late_finds_it_by_itself() {
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
     let claim = Duration::from_secs(6);
     let held = connect(&server.url(), counted()).await.lock("a").lock().await.unwrap();
-    let far = connect(&proxy.url(), counted().claim_timeout(claim)).await;
+    let far = connect(&proxy.url(), counted().waiter_ttl(claim)).await;
     let late = waiting(&far);
     in_line(&admin, 1).await;
     let field = line(&admin).await.remove(0);

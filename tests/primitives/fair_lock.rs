@@ -26,13 +26,13 @@ const CLAIM: Duration = Duration::from_secs(1);
 /// No lease, place or park ends by itself while a test runs: what happens was told.
 fn patient() -> Config {
     let long = LONG * 4;
-    let config = Config::default().watchdog_timeout(long).claim_timeout(LONG).max_park(LONG);
+    let config = Config::default().watchdog_timeout(long).waiter_ttl(LONG).max_park(LONG);
     config.response_timeout(Duration::from_secs(2))
 }
 
 /// As [`patient`], but what a message has granted is confirmed within two seconds.
 fn confirming() -> Config {
-    patient().claim_timeout(Duration::from_secs(6))
+    patient().waiter_ttl(Duration::from_secs(6))
 }
 
 async fn queue(admin: &Admin) -> Vec<String> {
@@ -130,7 +130,9 @@ async fn stuck(client: &Client, admin: &Admin) -> ByHand {
 async fn worker_that_takes_turns() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let (url, number) = (boss.variable("URL"), boss.variable("NUMBER"));
-    let (client, admin) = (Client::connect(&url).await.unwrap(), Admin::connect(&url).await);
+    // What it reports does not go through a proxy.
+    let admin = Admin::connect(&boss.variable("SERVER")).await;
+    let client = Client::connect(&url).await.unwrap();
     boss.tell("ready");
     while let Some(order) = boss.order().await {
         let guard = client.fair_lock("a").lock().await.expect("its turn comes");
@@ -146,12 +148,18 @@ async fn worker_that_takes_turns() {
 }
 
 async fn workers(server: &Server, count: usize) -> Vec<Worker> {
-    let url = server.url();
-    let start = |number: usize| {
+    workers_at(server, &vec![server.url(); count]).await
+}
+
+/// A worker for each of these addresses of the server.
+async fn workers_at(server: &Server, urls: &[String]) -> Vec<Worker> {
+    let direct = server.url();
+    let start = |(number, url): (usize, &String)| {
         let number = number.to_string();
-        Worker::start("fair_lock::worker_that_takes_turns", &[("URL", &url), ("NUMBER", &number)])
+        let variables = [("URL", url.as_str()), ("SERVER", &direct), ("NUMBER", &number)];
+        Worker::start("fair_lock::worker_that_takes_turns", &variables)
     };
-    let mut workers: Vec<_> = (0..count).map(start).collect();
+    let mut workers: Vec<_> = urls.iter().enumerate().map(start).collect();
     for worker in &mut workers {
         assert_eq!(worker.hear().await, "ready");
     }
@@ -256,7 +264,7 @@ async fn the_next_holder_has_it_without_asking() {
     proxy.name_script("renew", include_str!("../../lua/line/renew.lua"));
     let claim = Duration::from_secs(15);
     let ours = client_with(&server, patient()).await;
-    let theirs = comes_in(proxy.url(), patient().claim_timeout(claim)).await;
+    let theirs = comes_in(proxy.url(), patient().waiter_ttl(claim)).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
     let before = scripts(&admin).await;
@@ -380,7 +388,7 @@ async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
     let claim = Duration::from_secs(6);
-    let config = Config::default().claim_timeout(claim);
+    let config = Config::default().waiter_ttl(claim);
     let theirs = comes_in(proxy.url(), config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
@@ -656,7 +664,7 @@ async fn a_fixed_lease_ends_and_the_next_is_let_in() {
     let guard = lock.clone().lease(lease).lock().await.unwrap();
     let next = waiting(&ours);
     queued(&admin, 1).await;
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     granted(next).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }
@@ -684,7 +692,7 @@ async fn a_lease_that_a_message_began_is_as_long_as_any() {
             leased.unlock().await.unwrap();
         } else {
             assert!(until(&admin).await - now(&admin).await <= most);
-            assert_eq!(soon(leased.lost()).await, Ended::Lost);
+            assert_eq!(soon(leased.ended()).await, Ended::Lost);
         }
     }
 }
@@ -748,7 +756,7 @@ async fn a_watched_lease_that_a_message_began_is_renewed() {
     let waiter = next_in_queue(&ours, &admin).await;
     guard.unlock().await.unwrap();
     let held = granted(waiter).await;
-    let ended = timeout(Duration::from_secs(5), held.lost()).await;
+    let ended = timeout(Duration::from_secs(5), held.ended()).await;
     assert!(ended.is_err(), "{ended:?}");
     held.unlock().await.unwrap();
 }
@@ -766,7 +774,7 @@ async fn a_client_that_closes_leaves_the_queue_and_what_it_holds() {
     soon(theirs.close()).await;
 
     assert!(matches!(sent_away.await.unwrap(), Err(Error::Closed)));
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     granted(next).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }
@@ -787,7 +795,7 @@ async fn whoever_loses_it_by_force_is_told_at_once() {
 
         assert!(by.fair_lock("a").force_unlock().await.unwrap());
 
-        assert_eq!(soon(holder.lost()).await, Ended::Lost);
+        assert_eq!(soon(holder.ended()).await, Ended::Lost);
         assert!(matches!(holder.unlock().await, Err(Error::Lost)));
         granted(next).await.unlock().await.unwrap();
         assert!(!by.fair_lock("a").force_unlock().await.unwrap());
@@ -925,7 +933,7 @@ async fn the_order_is_kept_over<S>(
     let ours = client_with(&server, patient()).await;
     let mut clients = Vec::new();
     for _ in 0..8 {
-        clients.push(client_with(&server, Config::default().claim_timeout(claim)).await);
+        clients.push(client_with(&server, Config::default().waiter_ttl(claim)).await);
     }
     let stall = claim + Duration::from_millis(50);
     for round in 0..rounds {
@@ -1019,6 +1027,54 @@ async fn a_waiter_that_dies_in_a_stall_costs_the_others_no_more_than_two_claims(
     granted(waiter).await.unlock().await.unwrap();
     let waited = resumed.elapsed();
     assert!(waited < CLAIM * 2 + CLAIM / 2, "{waited:?}");
+}
+
+/// Eight processes stand in line. While the second one holds the lock, two of those behind it lose their connections,
+/// three in a row are killed, and the server stands still for longer than a place lasts.
+#[tokio::test]
+async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_deaths() {
+    const KILLED: [usize; 3] = [2, 3, 4];
+    const RECONNECTED: [usize; 2] = [5, 6];
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let proxy = Proxy::before(&server).await;
+    let mut urls = vec![server.url(); 8];
+    RECONNECTED.iter().for_each(|at| urls[*at] = proxy.url());
+    let mut workers = workers_at(&server, &urls).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    for (at, worker) in workers.iter_mut().enumerate() {
+        worker.order(if at == 1 { "keep" } else { "go" }).await;
+        queued(&admin, at + 1).await;
+    }
+    guard.unlock().await.unwrap();
+    assert_eq!(workers[0].hear().await, "done");
+    assert_eq!(workers[1].hear().await, "held");
+    // What a message has granted lasts for as long as a place does, until the holder has confirmed it.
+    let confirmed = async || admin.pttl(&key("a")).await > 2 * CLAIM.as_millis() as i64;
+    eventually(SOON, "its holder has confirmed it", confirmed).await;
+
+    let connections = proxy.connections(None);
+    assert_eq!(proxy.reset(None).await, connections);
+    let back = async || proxy.connections(None) == connections;
+    eventually(SOON, "the two have connected again", back).await;
+    KILLED.iter().for_each(|at| workers[*at].kill9());
+    server.pause();
+    tokio::time::sleep(CLAIM + CLAIM / 2).await;
+    server.resume();
+
+    let released = Instant::now();
+    assert_eq!(workers[1].ask("go on").await, "done");
+    for at in 5..8 {
+        assert_eq!(workers[at].hear().await, "done");
+    }
+    let took = released.elapsed();
+    println!("a stall, two reconnects and three dead waiters cost {took:?}");
+    assert!(took < 3 * CLAIM, "the dead cost a place each: {took:?}");
+    assert_eq!(numbers(&admin, "order").await, [0, 1, 5, 6, 7]);
+    let tokens = numbers(&admin, "tokens").await;
+    assert!(grow_strictly(&tokens), "{tokens:?}");
+    admin.cmd::<i64>(&["DEL", "order", "tokens"]).await;
+    is_clean(&admin).await;
 }
 
 // --- Forged messages ------------------------------------------------------------------------------------------------

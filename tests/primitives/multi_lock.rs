@@ -498,7 +498,7 @@ async fn one_that_is_lost_is_a_loss_of_all_and_ends_the_work() {
         assert!(hold.is_valid());
         admin.cmd::<i64>(&["DEL", &key(name)]).await;
         assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost)));
-        assert_eq!(in_time(hold.lost()).await, Ended::Lost);
+        assert_eq!(in_time(hold.ended()).await, Ended::Lost);
         assert!(!hold.is_valid());
         is_free(&admin).await;
     }
@@ -512,7 +512,7 @@ async fn one_that_is_lost_is_a_loss_of_all_and_ends_the_work() {
 async fn a_given_back_guard_was_released_and_not_lost() {
     let (server, client) = server_and_client().await;
     let guard = client.multi_lock(ABC).lock().await.unwrap();
-    let lost = guard.lost();
+    let lost = guard.ended();
     drop(guard);
     assert_eq!(in_time(lost).await, Ended::Released);
     let done = client.multi_lock(ABC).run(|hold| async move { hold.tokens().len() }).await.unwrap();
@@ -552,7 +552,7 @@ async fn taken_away_by_force_all_are_free() {
     assert!(other.multi_lock(ABC).force_unlock().await.unwrap());
     assert!(lock_keys(&server.admin().await).await.is_empty());
     assert!(!other.multi_lock(ABC).force_unlock().await.unwrap());
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
 }
 
@@ -567,7 +567,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
     guard.unlock().await.unwrap();
 
     let guard = multi.lock().await.unwrap();
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(guard.extend(Duration::from_secs(60)).await, Err(Error::Lost)));
     is_free(&server.admin().await).await;
 }
@@ -698,7 +698,7 @@ async fn a_closed_client_loses_all_and_sends_its_waiters_away() {
     let waiting = wait(&one.multi_lock(["y", "z"]));
     parked(&admin, "z", 1).await;
     one.close().await;
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(in_time(waiting).await.unwrap(), Err(Error::Closed)));
     assert!(matches!(one.multi_lock(ABC).lock().await, Err(Error::Closed)));
     assert!(matches!(one.multi_lock(ABC).try_lock().await, Err(Error::Closed)));

@@ -207,7 +207,7 @@ async fn without_a_majority_it_is_lost_and_not_to_be_had() {
     let asked = in_time(other.is_locked()).await;
     assert!(matches!(asked, Err(Error::Unavailable { .. })), "{asked:?}");
 
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(!guard.is_valid());
     assert!(in_time(guard.unlock()).await.is_err());
 }
@@ -336,7 +336,7 @@ async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
     stage.admins[1].cmd::<i64>(&["DEL", &key("a")]).await;
 
     assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost)));
-    assert_eq!(in_time(hold.lost()).await, Ended::Lost);
+    assert_eq!(in_time(hold.ended()).await, Ended::Lost);
     stage.is_free().await;
 }
 
@@ -348,7 +348,7 @@ async fn taken_away_by_force_it_is_free_everywhere() {
     assert!(other.force_unlock().await.unwrap());
     assert_eq!(stage.held().await, 0);
     assert!(!other.force_unlock().await.unwrap());
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
 }
 
@@ -377,7 +377,7 @@ async fn a_dropped_guard_gives_it_back() {
     let lock = stage.lock().await;
     let lost = {
         let guard = lock.lock().await.unwrap();
-        guard.lost()
+        guard.ended()
     };
     assert_eq!(in_time(lost).await, Ended::Released);
     stage.is_free().await;
@@ -396,7 +396,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
     guard.unlock().await.unwrap();
 
     let guard = lock.lease(Duration::from_secs(2)).lock().await.unwrap();
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(guard.extend(LONG).await, Err(Error::Lost)));
     stage.is_free().await;
 }
@@ -411,7 +411,7 @@ async fn what_is_lost_is_not_made_longer_on_the_servers_that_still_have_it() {
     }
     // Two of them say that it is gone. The third did not know of it.
     assert!(matches!(guard.extend(LONG * 2).await, Err(Error::Lost)));
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
 
     assert!(matches!(guard.extend(LONG * 8).await, Err(Error::Lost)));
     let left = stage.admins[2].pttl(&key("a")).await;

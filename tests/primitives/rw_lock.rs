@@ -329,7 +329,7 @@ async fn a_reader_whose_lease_is_over_takes_no_other_with_it() {
         let short = scene.somebody().lease(LEASE).read().await.unwrap();
         let long = scene.somebody_else().await.read().await.unwrap();
         let writer = writing(scene.somebody_else().await);
-        let ended = timeout(SOON, short.lost()).await;
+        let ended = timeout(SOON, short.ended()).await;
         assert_eq!(ended, Ok(Ended::Lost));
 
         sleep(QUICK * 2).await; // long after it, and twice what a silent one is given
@@ -502,7 +502,7 @@ async fn a_lock_taken_by_force_is_lost_for_all_readers_and_goes_to_who_waits() {
 
         let write = granted(writer).await;
         for reader in readers {
-            assert_eq!(timeout(SOON, reader.lost()).await, Ok(Ended::Lost));
+            assert_eq!(timeout(SOON, reader.ended()).await, Ok(Ended::Lost));
             assert!(matches!(reader.unlock().await, Err(Error::Lost)));
         }
         assert!(write.is_valid());
@@ -540,7 +540,7 @@ async fn who_takes_a_lock_by_force_from_its_own_client_tells_it_too() {
         let other = writing(scene.somebody_else().await);
         scene.awaited_by(2).await;
         assert!(scene.somebody().force_unlock().await.unwrap());
-        assert_eq!(timeout(AT_ONCE, write.lost()).await, Ok(Ended::Lost), "{:?}", scene.layout);
+        assert_eq!(timeout(AT_ONCE, write.ended()).await, Ok(Ended::Lost), "{:?}", scene.layout);
         let [next, other] = [
             tokio::spawn(async move { granted(next).await.unlock().await }),
             tokio::spawn(async move { granted(other).await.unlock().await }),
@@ -796,7 +796,7 @@ async fn who_reads_may_read_again_though_a_writer_waits() {
         scene.awaited_by(1).await;
         let nested = timeout(AT_ONCE, lock.read()).await.expect("it reads already").unwrap();
         assert!(!writer.is_finished());
-        assert!(is_pending(nested.lost()).await);
+        assert!(is_pending(nested.ended()).await);
         nested.unlock().await.unwrap();
         read.unlock().await.unwrap();
         granted(writer).await.unlock().await.unwrap();
@@ -982,7 +982,7 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
         assert_eq!(common::fixture::scripts(&scene.admin).await, 1, "they did not ask together");
         assert!(one.token() != other.token());
         assert_eq!((one.hold_count(), other.hold_count()), (1, 1));
-        let (left, hold) = (one.lost(), other.lost());
+        let (left, hold) = (one.ended(), other.ended());
         let writer = writing(scene.somebody_else().await);
         scene.awaited_by(1).await;
 
@@ -991,7 +991,7 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
         assert!(other.is_valid() && is_pending(hold).await);
         assert!(!writer.is_finished());
 
-        let lost = other.lost();
+        let lost = other.ended();
         scene.somebody_else().await.force_unlock().await.unwrap();
         let write = granted(writer).await;
         if scene.layout == Layout::Native {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::config::longest_lease;
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::handle::Handle;
 use crate::keys::Kind;
+use crate::locks::handle::Handle;
 use crate::wire::Order;
 
 /// Redis' scripts count in numbers that are exact up to here.

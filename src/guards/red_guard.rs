@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::engine::Ended;
 use crate::error::Result;
-use crate::guard::Guard;
-use crate::parts::{Parts, View};
+use crate::guards::guard::Guard;
+use crate::guards::guard_set::{GuardSet, View};
 
 /// A [`RedLock`](crate::RedLock) that is held: on a majority of its servers, or on more of them.
 ///
@@ -16,12 +16,12 @@ use crate::parts::{Parts, View};
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RedGuard {
-    parts: Parts,
+    parts: GuardSet,
 }
 
 impl RedGuard {
     pub(crate) fn new(guards: Vec<Guard>, majority: usize) -> Self {
-        Self { parts: Parts::new(guards, majority) }
+        Self { parts: GuardSet::new(guards, majority) }
     }
 
     /// Gives the lock back on all servers at once, and tells how it went.
@@ -63,8 +63,8 @@ impl RedGuard {
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.parts.view().lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.parts.view().ended()
     }
 
     pub(crate) fn hold(&self) -> RedHold {
@@ -103,12 +103,12 @@ impl RedHold {
         self.view.remaining()
     }
 
-    /// As [`RedGuard::lost`].
+    /// As [`RedGuard::ended`].
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.view.lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.view.ended()
     }
 }
 

@@ -1,89 +1,70 @@
-//! The lock that many may hold to read, or one to write: each guard is its own owner.
+//! The re-entrant read-write lock: its owner may lock it again.
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
-use crate::owner::Owner;
-use crate::reentrant_rw_lock::ReentrantRwLock;
-use crate::rw_handle::RwHandle;
-use crate::write_guard::WriteGuard;
+use crate::guards::{Guard, WriteGuard};
+use crate::locks::rw_handle::RwHandle;
+use crate::owner::{Owner, OwnerId};
 
-/// A lock that any number of readers hold at once, or one writer alone, in all processes that share
-/// the server.
+/// An [`RwLock`](crate::RwLock) that its owner may lock again through any handle of its name, and gives
+/// back as often: what [`ReentrantLock`](crate::ReentrantLock) is to [`Lock`](crate::Lock). It is made by
+/// [`RwLock::reentrant`](crate::RwLock::reentrant) and
+/// [`RwLock::owned_by`](crate::RwLock::owned_by), and is Redisson's `RReadWriteLock`.
 ///
-/// As with `tokio::sync::RwLock`, **each guard is its own owner**: of two futures that one task polls
-/// side by side, the second waits until the first has unlocked, and a task that asks to write while it
-/// reads waits for itself. For nested calls of one piece of work there is
-/// [`reentrant`](Self::reentrant); both forms exclude each other.
+/// **The owner is the current Tokio task**, or outside of a task the current thread. So futures that are
+/// polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner: two that write
+/// may be inside together. Use [`RwLock`](crate::RwLock) for them, or give each an [`Owner`] of its own
+/// with [`owned_by`](Self::owned_by).
 ///
-/// Each reader has a lease of its own: a reader that dies ends its own hold and no other's. Everybody
-/// waits in one queue, first come, first served, with one exception: readers that waited while somebody
-/// wrote go before the next writer. So a writer waits only for the readers that came before it, and a
-/// reader for one writer at the most; neither can starve. (In
-/// [`Layout::Redisson`](crate::Layout::Redisson) there is no queue: the quickest gets the lock, and
-/// readers that keep coming can keep a writer out.)
+/// # Who may nest
+/// An owner may
+/// - read again while it reads, even if a writer waits, and write again while it writes;
+/// - read while it writes; when it then stops writing, it goes on reading
+///   ([`WriteGuard::downgrade`] does both in one step);
+/// - not begin to write while it reads: it would wait for itself, so that is an [`Error::Upgrade`].
+///
+/// A nested call never waits for others. One exception: if two futures of one owner ask before either
+/// holds the lock, and not both to read, one waits for the other.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// use parklock::Error;
+///
 /// let client = parklock::Client::connect(&url).await?;
-/// let prices = client.rw_lock("doc:prices");
+/// let prices = client.rw_lock("doc:nested_prices").reentrant();
 /// let writing = prices.write().await?;
-/// // ... change them ...
-/// let reading = writing.downgrade().await?; // others may read from here on, nobody else write
-/// // ... check them ...
+/// let reading = prices.read().await?; // the same task: it waits for nobody
+/// writing.unlock().await?;
+/// assert!(matches!(prices.write().await, Err(Error::Upgrade)));
 /// reading.unlock().await?;
-/// # Ok::<(), parklock::Error>(()) }).unwrap();
-/// ```
-///
-/// Two futures of one task take turns:
-///
-/// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
-/// let client = parklock::Client::connect(&url).await?;
-/// let (stock, written) = (client.rw_lock("doc:stock"), std::cell::Cell::new(0));
-/// let add_one = async || {
-///     let guard = stock.write().await?;
-///     let before = written.get();
-///     tokio::task::yield_now().await; // the other future runs, and waits for the lock
-///     written.set(before + 1);
-///     guard.unlock().await
-/// };
-/// tokio::try_join!(add_one(), add_one())?;
-/// assert_eq!(written.get(), 2);
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
-pub struct RwLock {
+pub struct ReentrantRwLock {
     handle: RwHandle,
+    owner: Option<OwnerId>,
 }
 
-impl RwLock {
-    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
-        Self { handle: RwHandle::new(engine, name) }
+impl ReentrantRwLock {
+    pub(crate) fn new(handle: RwHandle, owner: Option<OwnerId>) -> Self {
+        Self { handle, owner }
     }
 
-    /// The same lock, for owners that lock it again: the owner is the current Tokio task.
-    pub fn reentrant(self) -> ReentrantRwLock {
-        ReentrantRwLock::new(self.handle, None)
-    }
-
-    /// The same lock, for this owner, which may lock it again from whatever task calls.
-    pub fn owned_by(self, owner: &Owner) -> ReentrantRwLock {
-        self.reentrant().owned_by(owner)
+    /// Locks for this owner instead of the current task.
+    pub fn owned_by(self, owner: &Owner) -> Self {
+        Self { owner: Some(owner.into()), ..self }
     }
 
     /// Holds the lock for a fixed time instead of having it renewed: as
-    /// [`Lock::lease`](crate::Lock::lease).
+    /// [`ReentrantLock::lease`](crate::ReentrantLock::lease).
     pub fn lease(self, lease: Duration) -> Self {
-        Self { handle: self.handle.lease(lease) }
+        Self { handle: self.handle.lease(lease), ..self }
     }
 
     /// Waits until it may read: until nobody writes, and no writer that came earlier waits.
@@ -92,12 +73,13 @@ impl RwLock {
     /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`Lock::lock`](crate::Lock::lock).
+    /// As [`Lock::lock`](crate::Lock::lock). Nested, [`Error::Lost`] if the owner's lock turns out to
+    /// be lost, and [`Error::TooManyHolds`] beyond 65,535 holds.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn read(&self) -> Result<Guard> {
-        self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
+        self.handle.read(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// Reads if that is possible now, in one attempt.
@@ -106,9 +88,9 @@ impl RwLock {
     /// As [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`read`](Self::read).
     pub async fn try_read(&self) -> Result<Option<Guard>> {
-        self.handle.read(None, Patience::None).await
+        self.handle.read(self.owner(), Patience::None).await
     }
 
     /// Waits until it may read, but not longer than this.
@@ -117,9 +99,9 @@ impl RwLock {
     /// As [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`read`](Self::read).
     pub async fn try_read_for(&self, limit: Duration) -> Result<Option<Guard>> {
-        self.handle.read(None, Patience::limited(limit)).await
+        self.handle.read(self.owner(), Patience::limited(limit)).await
     }
 
     /// Waits until it may write: until nobody reads or writes, and nobody that came earlier waits.
@@ -128,12 +110,12 @@ impl RwLock {
     /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and [`Error::Upgrade`] if its owner reads.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn write(&self) -> Result<WriteGuard> {
-        self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
+        self.handle.write(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// Writes if that is possible now, in one attempt.
@@ -142,9 +124,9 @@ impl RwLock {
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`write`](Self::write).
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        self.handle.write(None, Patience::None).await
+        self.handle.write(self.owner(), Patience::None).await
     }
 
     /// Waits until it may write, but not longer than this.
@@ -153,13 +135,13 @@ impl RwLock {
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`write`](Self::write).
     pub async fn try_write_for(&self, limit: Duration) -> Result<Option<WriteGuard>> {
-        self.handle.write(None, Patience::limited(limit)).await
+        self.handle.write(self.owner(), Patience::limited(limit)).await
     }
 
-    /// Runs some work while it reads, and then unlocks: as [`Lock::run`](crate::Lock::run).
-    /// The work must not lock this lock again: it would wait for itself.
+    /// Runs some work while it reads, and then unlocks: as [`Lock::run`](crate::Lock::run). The
+    /// work may read again, as long as it stays with its owner.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the lock back in the background.
@@ -173,8 +155,8 @@ impl RwLock {
         self.read().await?.run(work).await
     }
 
-    /// Runs some work while it writes, and then unlocks: as [`Lock::run`](crate::Lock::run).
-    /// The work must not lock this lock again: it would wait for itself.
+    /// Runs some work while it writes, and then unlocks: as [`Lock::run`](crate::Lock::run). The
+    /// work may lock again, as long as it stays with its owner.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the lock back in the background.
@@ -196,7 +178,7 @@ impl RwLock {
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
     /// Whether anybody writes, at the moment of the server's answer.
@@ -233,10 +215,14 @@ impl RwLock {
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
+
+    fn owner(&self) -> Option<OwnerId> {
+        Some(self.owner.unwrap_or_else(OwnerId::current))
+    }
 }
 
-impl fmt::Debug for RwLock {
+impl fmt::Debug for ReentrantRwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handle.described(f.debug_struct("RwLock"))
+        self.handle.described(f.debug_struct("ReentrantRwLock"))
     }
 }

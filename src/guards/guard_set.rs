@@ -8,17 +8,17 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
-use crate::engine::Ended;
+use crate::engine::{Ended, Hold};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::guard::Guard;
 
 /// The guards of one hold.
-pub(crate) struct Parts {
+pub(crate) struct GuardSet {
     guards: Vec<Guard>,
     view: View,
 }
 
-impl Parts {
+impl GuardSet {
     /// So many of them are needed.
     pub(crate) fn new(guards: Vec<Guard>, needed: usize) -> Self {
         let view = View { parts: guards.iter().map(Guard::hold).collect(), needed };
@@ -64,8 +64,8 @@ impl View {
         remaining.get(self.needed - 1).copied().unwrap_or(Duration::ZERO)
     }
 
-    pub(crate) fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        let mut ends: FuturesUnordered<_> = self.parts.iter().map(Hold::lost).collect();
+    pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        let mut ends: FuturesUnordered<_> = self.parts.iter().map(Hold::ended).collect();
         let mut spare = ends.len() - self.needed;
         async move {
             // The parts are given back together, but lost one by one.

@@ -6,11 +6,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
+use crate::guards::Guard;
 use crate::keys::Kind;
+use crate::locks::handle::Handle;
 
 /// A lock that one guard holds at a time, in all processes that share the server.
 ///
@@ -112,11 +112,12 @@ impl Lock {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
     /// [`Error::Permission`](crate::Error::Permission) if there was none.
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
-    /// How long the lock is held if nobody renews it or gives it back; `None` if nobody holds it,
-    /// [`Duration::MAX`] if its key has no TTL.
+    /// How long the lock stays held if nobody renews it or gives it back; `None` if there is no such time, because
+    /// nobody holds the lock, or because somebody else wrote its key without a TTL.
+    /// [`is_locked`](Self::is_locked) tells one from the other.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -168,6 +169,11 @@ impl Lock {
         self.handle.run(None, work).await
     }
 
+    /// As [`try_lock_for`](Self::try_lock_for), where the server has just said that somebody has it.
+    pub(crate) async fn try_taken_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.acquire_taken(Patience::limited(limit)).await
+    }
+
     /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
     /// one client, and distinct.
     pub(crate) async fn acquire_all(
@@ -199,8 +205,8 @@ impl Lock {
     }
 
     /// How long one attempt may take if others do not depend on it.
-    pub(crate) fn moment(&self) -> Duration {
-        self.handle.moment()
+    pub(crate) fn attempt_limit(&self) -> Duration {
+        self.handle.attempt_limit()
     }
 
     /// The lease that each of its guards begins with; nothing if it is wrong.

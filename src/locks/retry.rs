@@ -11,14 +11,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// What came of the requests so far.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct Retry {
     /// Enough was answered to know that somebody else is there.
     held: bool,
     /// Since when that cannot be told, and why.
     failing: Option<(Instant, Error)>,
 }
 
-impl Progress {
+impl Retry {
     /// Somebody else holds what is wanted.
     pub(crate) fn is_held(&mut self) {
         *self = Self { held: true, failing: None };

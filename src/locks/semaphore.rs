@@ -5,11 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
+use crate::guards::Guard;
 use crate::keys::{ALL, Kind};
+use crate::locks::handle::Handle;
 
 /// So many permits, shared by all processes that share the server.
 ///
@@ -35,7 +35,7 @@ use crate::keys::{ALL, Kind};
 /// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no
 ///   owners: those of a process that died are gone, and nobody knows how many there are in all.
 ///   Ours have leases, in keys of their own: if we die, they come back as soon as anybody of ours asks.
-/// - [`Client::expirable_semaphore`](crate::Client::expirable_semaphore) is its
+/// - [`Redisson::expirable_semaphore`](crate::Redisson::expirable_semaphore) is its
 ///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other. Java
 ///   measures leases by the clocks of its own machines: if one is ahead of the server's by more than what
 ///   is left of a lease, it takes away what is held. Each permit is a member of a set, so that to take
@@ -104,7 +104,7 @@ impl Semaphore {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
-        let guard = self.part(permits)?.acquire(None, Patience::Endless).await?;
+        let guard = self.asking_for(permits)?.acquire(None, Patience::Endless).await?;
         guard.ok_or(Error::Closed)
     }
 
@@ -127,7 +127,7 @@ impl Semaphore {
     /// # Errors
     /// As there.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
-        self.part(permits)?.acquire(None, Patience::None).await
+        self.asking_for(permits)?.acquire(None, Patience::None).await
     }
 
     /// Waits for a permit, but not longer than this.
@@ -153,7 +153,7 @@ impl Semaphore {
         permits: u32,
         limit: Duration,
     ) -> Result<Option<Guard>> {
-        self.part(permits)?.acquire(None, Patience::limited(limit)).await
+        self.asking_for(permits)?.acquire(None, Patience::limited(limit)).await
     }
 
     /// Does some work while it has a permit: as [`Lock::run`](crate::Lock::run).
@@ -168,7 +168,7 @@ impl Semaphore {
     where
         F: Future<Output = T>,
     {
-        self.part(1)?.run(None, work).await
+        self.asking_for(1)?.run(None, work).await
     }
 
     /// How many permits nobody holds, at the moment of the server's answer.
@@ -181,7 +181,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
-    pub async fn available(&self) -> Result<u32> {
+    pub async fn available_permits(&self) -> Result<u32> {
         let status = self.handle.status().await?;
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
     }
@@ -230,13 +230,13 @@ impl Semaphore {
     }
 
     /// Whether there are so many is for the server to say: somebody may have set their number.
-    fn part(&self, permits: u32) -> Result<Handle> {
+    fn asking_for(&self, permits: u32) -> Result<Handle> {
         checked(self.permits)?;
         if permits == 0 {
             return Err(Error::InvalidPermits { asked: 0, of: self.permits });
         }
         checked(permits)?;
-        Ok(self.handle.clone().part(permits))
+        Ok(self.handle.clone().permits(permits))
     }
 }
 

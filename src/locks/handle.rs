@@ -8,9 +8,9 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use crate::config::{Layout, checked_lease};
-use crate::engine::{self, Engine, Lease, Patience, Stint, Together, Wish};
+use crate::engine::{self, AcquireOptions, AllOrNone, Engine, Hold, Lease, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::Guard;
 use crate::keys::{ALL, Keys, Kind};
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
@@ -23,15 +23,15 @@ pub(crate) struct Handle {
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
     /// How much of it is asked for, if it can be divided.
-    part: u32,
+    permits: u32,
 }
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
         let keys = engine.keys(kind, name).map(Arc::new);
         // Who writes takes all that others could read.
-        let part = if kind == Kind::Write { ALL } else { 1 };
-        Self { engine, keys, lease: Ok(Lease::Watched), part }
+        let permits = if kind == Kind::Write { ALL } else { 1 };
+        Self { engine, keys, lease: Ok(Lease::Watched), permits }
     }
 
     /// The same name, as another kind.
@@ -41,8 +41,8 @@ impl Handle {
     }
 
     /// So much of it at once.
-    pub(crate) fn part(self, part: u32) -> Self {
-        Self { part, ..self }
+    pub(crate) fn permits(self, permits: u32) -> Self {
+        Self { permits, ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -58,22 +58,41 @@ impl Handle {
         self.acquire_within(None, owner, patience).await
     }
 
+    /// As [`acquire`](Self::acquire), where the server has just said that somebody has it.
+    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
+        let (keys, options) = self.asked(None, patience)?;
+        Guard::acquire(&self.engine, &keys, AcquireOptions { known_taken: true, ..options }).await
+    }
+
     /// As [`acquire`](Self::acquire), where the owner holds this already, and so needs no room.
     pub(crate) async fn acquire_within(
         &self,
-        within: Option<Stint>,
+        within: Option<Hold>,
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<Option<Guard>> {
-        let keys = self.keys()?;
-        let (lease, part) = (self.lease.clone()?, self.part);
-        // If the outer hold has just ended, there has to be room.
-        let within = within.filter(|outer| outer.tenure.shelters(outer.turn));
-        let beneath = within.map(|outer| outer.tenure.id);
-        let wish = Wish { owner, lease, patience, part, beneath };
-        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
-        let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
-        Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
+        let (keys, options) = self.asked(owner, patience)?;
+        Guard::acquire(&self.engine, &keys, options.within(within.as_ref())).await
+    }
+
+    /// What a call asks for.
+    pub(crate) fn asked(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<(Arc<Keys>, AcquireOptions)> {
+        let (keys, lease) = (Arc::clone(self.keys()?), self.lease.clone()?);
+        Ok((
+            keys,
+            AcquireOptions {
+                owner,
+                lease,
+                patience,
+                permits: self.permits,
+                within: None,
+                known_taken: false,
+            },
+        ))
     }
 
     /// Waits for what is passed and not held; whether it was open before the patience ran out.
@@ -81,10 +100,10 @@ impl Handle {
         let keys = self.keys()?;
         // How long the latch is there is not how long anybody has it.
         let lease = Lease::Watched;
-        let wish = Wish { owner: None, lease, patience, part: self.part, beneath: None };
+        let options = AcquireOptions { lease, ..self.asked(None, patience)?.1 };
         let span = tracing::debug_span!("latch.wait", name = ?keys.name());
-        let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
-        Ok(stint.is_some())
+        let hold = engine::acquire(&self.engine, keys, options).instrument(span).await?;
+        Ok(hold.is_some())
     }
 
     /// Has something done to a latch, once.
@@ -93,7 +112,7 @@ impl Handle {
     }
 
     /// What this owner has of it, by its own account.
-    pub(crate) fn held_by(&self, owner: OwnerId) -> Result<Option<Stint>> {
+    pub(crate) fn held_by(&self, owner: OwnerId) -> Result<Option<Hold>> {
         Ok(self.engine.held_by(owner, self.keys()?))
     }
 
@@ -110,10 +129,10 @@ impl Handle {
         let span = tracing::debug_span!("lock.acquire_all", names);
         let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await?;
         Ok(match answer {
-            Together::Busy(at) => Err(at),
-            Together::Held(stints) => {
-                let guard = |stint| Guard::new(Arc::clone(&first.engine), stint);
-                Ok(stints.into_iter().map(guard).collect())
+            AllOrNone::Busy(at) => Err(at),
+            AllOrNone::Held(holds) => {
+                let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);
+                Ok(holds.into_iter().map(guard).collect())
             }
         })
     }
@@ -136,10 +155,19 @@ impl Handle {
         self.lock(owner).await?.run(work).await
     }
 
+    /// How long the lock stays held; `None` if nobody holds it, or if its key has no TTL.
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
+        Ok(self.held_for().await?.flatten())
+    }
+
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        Ok(self.held_for().await?.is_some())
+    }
+
+    async fn held_for(&self) -> Result<Option<Option<Duration>>> {
         let keys = self.keys()?;
         self.settle(keys).await;
-        let asked = async { self.engine.connected().await?.ttl(keys).await };
+        let asked = async { self.engine.connected().await?.held_for(keys).await };
         self.answered(asked.await).await
     }
 
@@ -173,7 +201,7 @@ impl Handle {
     }
 
     /// How long one attempt may take if others do not depend on it: far less than the lease.
-    pub(crate) fn moment(&self) -> Duration {
+    pub(crate) fn attempt_limit(&self) -> Duration {
         let response = self.engine.config.response();
         self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
     }

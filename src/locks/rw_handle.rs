@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::handle::Handle;
+use crate::guards::{Guard, WriteGuard};
 use crate::keys::Kind;
+use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
-use crate::write_guard::WriteGuard;
 
 /// A read-write lock by name. Each call says who owns what it gets: nobody but the guard, or somebody who
 /// may nest.
@@ -52,8 +51,9 @@ impl RwHandle {
         if let Some(owner) = owner {
             self.refuse_upgrade(owner)?;
         }
+        let read = self.read.asked(owner, Patience::Endless)?;
         let guard = self.write.acquire(owner, patience).await?;
-        Ok(guard.map(|guard| WriteGuard::new(guard, self.read.clone(), owner)))
+        Ok(guard.map(|guard| WriteGuard::new(guard, read)))
     }
 
     /// An owner that reads and does not write would wait for itself.
@@ -67,6 +67,10 @@ impl RwHandle {
     pub(crate) async fn is_write_locked(&self) -> Result<bool> {
         let status = self.write.status().await?;
         Ok(status.ttl >= -1 && status.used >= status.capacity)
+    }
+
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        self.write.is_locked().await
     }
 
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {

@@ -1,71 +1,88 @@
-//! The re-entrant read-write lock: its owner may lock it again.
+//! The lock that many may hold to read, or one to write: each guard is its own owner.
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Patience;
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
-use crate::owner::{Owner, OwnerId};
-use crate::rw_handle::RwHandle;
-use crate::write_guard::WriteGuard;
+use crate::guards::{Guard, WriteGuard};
+use crate::locks::reentrant_rw_lock::ReentrantRwLock;
+use crate::locks::rw_handle::RwHandle;
+use crate::owner::Owner;
 
-/// An [`RwLock`](crate::RwLock) that its owner may lock again through any handle of its name, and gives
-/// back as often: what [`ReentrantLock`](crate::ReentrantLock) is to [`Lock`](crate::Lock). It is made by
-/// [`RwLock::reentrant`](crate::RwLock::reentrant) and
-/// [`RwLock::owned_by`](crate::RwLock::owned_by), and is Redisson's `RReadWriteLock`.
+/// A lock that any number of readers hold at once, or one writer alone, in all processes that share
+/// the server.
 ///
-/// **The owner is the current Tokio task**, or outside of a task the current thread. So futures that are
-/// polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner: two that write
-/// may be inside together. Use [`RwLock`](crate::RwLock) for them, or give each an [`Owner`] of its own
-/// with [`owned_by`](Self::owned_by).
+/// As with `tokio::sync::RwLock`, **each guard is its own owner**: of two futures that one task polls
+/// side by side, the second waits until the first has unlocked, and a task that asks to write while it
+/// reads waits for itself. For nested calls of one piece of work there is
+/// [`reentrant`](Self::reentrant); both forms exclude each other.
 ///
-/// # Who may nest
-/// An owner may
-/// - read again while it reads, even if a writer waits, and write again while it writes;
-/// - read while it writes; when it then stops writing, it goes on reading
-///   ([`WriteGuard::downgrade`] does both in one step);
-/// - not begin to write while it reads: it would wait for itself, so that is an [`Error::Upgrade`].
-///
-/// A nested call never waits for others. One exception: if two futures of one owner ask before either
-/// holds the lock, and not both to read, one waits for the other.
+/// Each reader has a lease of its own: a reader that dies ends its own hold and no other's. Everybody
+/// waits in one queue, first come, first served, with one exception: readers that waited while somebody
+/// wrote go before the next writer. So a writer waits only for the readers that came before it, and a
+/// reader for one writer at the most; neither can starve. (In
+/// [`Layout::Redisson`](crate::Layout::Redisson) there is no queue: the quickest gets the lock, and
+/// readers that keep coming can keep a writer out.)
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
-/// use parklock::Error;
-///
 /// let client = parklock::Client::connect(&url).await?;
-/// let prices = client.rw_lock("doc:nested_prices").reentrant();
+/// let prices = client.rw_lock("doc:prices");
 /// let writing = prices.write().await?;
-/// let reading = prices.read().await?; // the same task: it waits for nobody
-/// writing.unlock().await?;
-/// assert!(matches!(prices.write().await, Err(Error::Upgrade)));
+/// // ... change them ...
+/// let reading = writing.downgrade().await?; // others may read from here on, nobody else write
+/// // ... check them ...
 /// reading.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+///
+/// Two futures of one task take turns:
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let (stock, written) = (client.rw_lock("doc:stock"), std::cell::Cell::new(0));
+/// let add_one = async || {
+///     let guard = stock.write().await?;
+///     let before = written.get();
+///     tokio::task::yield_now().await; // the other future runs, and waits for the lock
+///     written.set(before + 1);
+///     guard.unlock().await
+/// };
+/// tokio::try_join!(add_one(), add_one())?;
+/// assert_eq!(written.get(), 2);
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
-pub struct ReentrantRwLock {
+pub struct RwLock {
     handle: RwHandle,
-    owner: Option<OwnerId>,
 }
 
-impl ReentrantRwLock {
-    pub(crate) fn new(handle: RwHandle, owner: Option<OwnerId>) -> Self {
-        Self { handle, owner }
+impl RwLock {
+    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        Self { handle: RwHandle::new(engine, name) }
     }
 
-    /// Locks for this owner instead of the current task.
-    pub fn owned_by(self, owner: &Owner) -> Self {
-        Self { owner: Some(owner.into()), ..self }
+    /// The same lock, for owners that lock it again: the owner is the current Tokio task.
+    pub fn reentrant(self) -> ReentrantRwLock {
+        ReentrantRwLock::new(self.handle, None)
+    }
+
+    /// The same lock, for this owner, which may lock it again from whatever task calls.
+    pub fn owned_by(self, owner: &Owner) -> ReentrantRwLock {
+        self.reentrant().owned_by(owner)
     }
 
     /// Holds the lock for a fixed time instead of having it renewed: as
-    /// [`ReentrantLock::lease`](crate::ReentrantLock::lease).
+    /// [`Lock::lease`](crate::Lock::lease).
     pub fn lease(self, lease: Duration) -> Self {
-        Self { handle: self.handle.lease(lease), ..self }
+        Self { handle: self.handle.lease(lease) }
     }
 
     /// Waits until it may read: until nobody writes, and no writer that came earlier waits.
@@ -74,13 +91,12 @@ impl ReentrantRwLock {
     /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`Lock::lock`](crate::Lock::lock). Nested, [`Error::Lost`] if the owner's lock turns out to
-    /// be lost, and [`Error::TooManyHolds`] beyond 65,535 holds.
+    /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn read(&self) -> Result<Guard> {
-        self.handle.read(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
+        self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// Reads if that is possible now, in one attempt.
@@ -89,9 +105,9 @@ impl ReentrantRwLock {
     /// As [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`read`](Self::read).
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
     pub async fn try_read(&self) -> Result<Option<Guard>> {
-        self.handle.read(self.owner(), Patience::None).await
+        self.handle.read(None, Patience::None).await
     }
 
     /// Waits until it may read, but not longer than this.
@@ -100,9 +116,9 @@ impl ReentrantRwLock {
     /// As [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`read`](Self::read).
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn try_read_for(&self, limit: Duration) -> Result<Option<Guard>> {
-        self.handle.read(self.owner(), Patience::limited(limit)).await
+        self.handle.read(None, Patience::limited(limit)).await
     }
 
     /// Waits until it may write: until nobody reads or writes, and nobody that came earlier waits.
@@ -111,12 +127,12 @@ impl ReentrantRwLock {
     /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`Error::Upgrade`] if its owner reads.
+    /// As [`read`](Self::read).
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn write(&self) -> Result<WriteGuard> {
-        self.handle.write(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
+        self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// Writes if that is possible now, in one attempt.
@@ -125,9 +141,9 @@ impl ReentrantRwLock {
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`write`](Self::write).
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        self.handle.write(self.owner(), Patience::None).await
+        self.handle.write(None, Patience::None).await
     }
 
     /// Waits until it may write, but not longer than this.
@@ -136,13 +152,13 @@ impl ReentrantRwLock {
     /// As [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`write`](Self::write).
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn try_write_for(&self, limit: Duration) -> Result<Option<WriteGuard>> {
-        self.handle.write(self.owner(), Patience::limited(limit)).await
+        self.handle.write(None, Patience::limited(limit)).await
     }
 
-    /// Runs some work while it reads, and then unlocks: as [`Lock::run`](crate::Lock::run). The
-    /// work may read again, as long as it stays with its owner.
+    /// Runs some work while it reads, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// The work must not lock this lock again: it would wait for itself.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the lock back in the background.
@@ -156,8 +172,8 @@ impl ReentrantRwLock {
         self.read().await?.run(work).await
     }
 
-    /// Runs some work while it writes, and then unlocks: as [`Lock::run`](crate::Lock::run). The
-    /// work may lock again, as long as it stays with its owner.
+    /// Runs some work while it writes, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// The work must not lock this lock again: it would wait for itself.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the lock back in the background.
@@ -179,7 +195,7 @@ impl ReentrantRwLock {
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
     /// Whether anybody writes, at the moment of the server's answer.
@@ -216,14 +232,10 @@ impl ReentrantRwLock {
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
-
-    fn owner(&self) -> Option<OwnerId> {
-        Some(self.owner.unwrap_or_else(OwnerId::current))
-    }
 }
 
-impl fmt::Debug for ReentrantRwLock {
+impl fmt::Debug for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handle.described(f.debug_struct("ReentrantRwLock"))
+        self.handle.described(f.debug_struct("RwLock"))
     }
 }

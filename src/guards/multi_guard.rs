@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::engine::Ended;
+use crate::engine::{Ended, Hold};
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::parts::{Parts, View};
+use crate::guards::guard::Guard;
+use crate::guards::guard_set::{GuardSet, View};
 use crate::token::FencingToken;
 
 /// A [`MultiLock`](crate::MultiLock) that is held: all of its locks are.
@@ -17,14 +17,14 @@ use crate::token::FencingToken;
 #[must_use = "the locks are given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct MultiGuard {
-    parts: Parts,
+    parts: GuardSet,
 }
 
 impl MultiGuard {
     /// In the order named.
     pub(crate) fn new(guards: Vec<Guard>) -> Self {
         let all = guards.len();
-        Self { parts: Parts::new(guards, all) }
+        Self { parts: GuardSet::new(guards, all) }
     }
 
     /// Gives all of the locks back at once, and tells how it went.
@@ -74,8 +74,8 @@ impl MultiGuard {
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.parts.view().lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.parts.view().ended()
     }
 
     pub(crate) fn hold(&self) -> MultiHold {
@@ -114,12 +114,12 @@ impl MultiHold {
         self.view.remaining()
     }
 
-    /// As [`MultiGuard::lost`].
+    /// As [`MultiGuard::ended`].
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.view.lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.view.ended()
     }
 }
 

@@ -13,10 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::Patience;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, while_held};
-use crate::lock::Lock;
-use crate::multi_guard::{MultiGuard, MultiHold};
-use crate::progress::{Progress, in_time};
+use crate::guards::{Guard, MultiGuard, MultiHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::retry::{Retry, in_time};
 
 /// More locks in one script would hold up the server's other clients.
 const MOST: usize = 1_000;
@@ -44,7 +43,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 ///
 /// # Locks of several clients or kinds
 /// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
-/// [fenced](crate::Client::fenced_lock) ones.) No step on one server can take a lock on another: they are
+/// [fenced](crate::Redisson::fenced_lock) ones.) No step on one server can take a lock on another: they are
 /// taken one after the other, in the order of their names, and who waits for one **holds those before
 /// it**. Since everybody takes them in the same order, nobody waits in a circle, as long as all who
 /// compete for one name on several servers list these servers in the same order. If one of the locks
@@ -115,7 +114,7 @@ impl MultiLock {
     /// As [`Lock::lock`]: what has been granted so far is given back in the background.
     ///
     /// # Errors
-    /// As [`Lock::lock`], whichever of them it is about; then none is held. [`Error::Config`] if there is
+    /// As [`Lock::lock`], whichever of them it is about; then none is held. [`Error::InvalidLocks`] if there is
     /// no lock in the list, or more than 1,000.
     ///
     /// # Panics
@@ -177,7 +176,7 @@ impl MultiLock {
         F: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        let (lost, work) = (guard.lost(), work(guard.hold()));
+        let (lost, work) = (guard.ended(), work(guard.hold()));
         while_held(lost, work, guard.unlock()).await
     }
 
@@ -210,9 +209,9 @@ impl MultiLock {
 
     fn check(&self) -> Result<()> {
         match self.locks.len() {
-            0 => Err(Error::config("a MultiLock needs at least one lock")),
+            0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
             1..=MOST => self.locks.iter().try_for_each(Lock::check),
-            _ => Err(Error::config(format!("a MultiLock of more than {MOST} locks"))),
+            _ => Err(Error::InvalidLocks { reason: "a MultiLock holds at most 1,000 locks" }),
         }
     }
 
@@ -244,25 +243,25 @@ impl MultiLock {
 
     /// Waits for one that is in the way, and then asks for all others at once.
     async fn in_one_step(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
-        let (locks, mut progress) = (self.sorted(), Progress::default());
+        let (locks, mut retry) = (self.sorted(), Retry::default());
         let (mut first, mut misses) = (None, 0);
         loop {
             let Some(answer) = in_time(limit.until, together(&locks, first.take())).await else {
-                return progress.out_of_time(limit.whole);
+                return retry.out_of_time(limit.whole);
             };
             match answer {
                 Ok(Ok(held)) => return Ok(Some(held)),
                 Ok(Err(busy)) => {
-                    progress.is_held();
+                    retry.is_held();
                     step_aside(&mut misses, limit).await;
-                    let Some(guard) = limit.lock(locks[busy]).await? else { return Ok(None) };
+                    let Some(guard) = limit.taken(locks[busy]).await? else { return Ok(None) };
                     first = Some((busy, guard));
                 }
                 Err(error) => {
-                    let pause = progress.failed(error, locks[0].ride_out());
+                    let pause = retry.failed(error, locks[0].ride_out());
                     match in_time(limit.until, pause).await {
                         Some(waited) => waited?,
-                        None => return progress.out_of_time(limit.whole),
+                        None => return retry.out_of_time(limit.whole),
                     }
                 }
             }
@@ -321,6 +320,15 @@ impl Limit {
             left => lock.try_lock_for(left).await,
         }
     }
+
+    /// As [`lock`](Self::lock), where the server has just said that somebody has it.
+    async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
+        let Some(until) = self.until else { return lock.lock().await.map(Some) };
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Ok(None),
+            left => lock.try_taken_for(left).await,
+        }
+    }
 }
 
 /// Asks for all locks but the one that is held already. That one is given back if another is in the way.
@@ -347,7 +355,7 @@ async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answ
 
 /// Keeps what is held while another is waited for; done when any of it is lost.
 async fn kept(locks: &[&Lock], held: &[Guard]) {
-    let mut ends: FuturesUnordered<_> = held.iter().map(Guard::lost).collect();
+    let mut ends: FuturesUnordered<_> = held.iter().map(Guard::ended).collect();
     let kept =
         locks.iter().zip(held).filter_map(|(lock, guard)| Some((lock.fixed_lease()?, guard)));
     let kept = kept.map(|(lease, guard)| async move {

@@ -12,10 +12,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result, said};
-use crate::guard::{Guard, while_held};
-use crate::lock::Lock;
-use crate::progress::{Progress, in_time};
-use crate::red_guard::{RedGuard, RedHold};
+use crate::guards::{Guard, RedGuard, RedHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::retry::{Retry, in_time};
 
 /// How long the rest of the servers are given when a majority has answered: as long again as that
 /// took, and at least this. A holder gives all servers back at once, so a waiter that was granted one
@@ -123,28 +122,28 @@ impl RedLock {
     ///
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
-    /// [`Config::ride_out`](crate::Config::ride_out); [`Error::Config`] if there is no lock in the
+    /// [`Config::ride_out`](crate::Config::ride_out); [`Error::InvalidLocks`] if there is no lock in the
     /// list, or two of one client; otherwise as [`Lock::lock`], if so
     /// many servers report it that there is no majority, or the one that is waited for does.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<RedGuard> {
-        self.wait(&mut Progress::default()).await
+        self.wait(&mut Retry::default()).await
     }
 
-    async fn wait(&self, progress: &mut Progress) -> Result<RedGuard> {
+    async fn wait(&self, retry: &mut Retry) -> Result<RedGuard> {
         self.check()?;
         let mut won = BTreeMap::new();
         loop {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
                 Judged::Held(held, kept) => {
-                    progress.is_held();
+                    retry.is_held();
                     self.wait_for(&held, kept).await?
                 }
                 Judged::Failed(error) => {
-                    progress.failed(error, self.ride_out()).await?;
+                    retry.failed(error, self.ride_out()).await?;
                     BTreeMap::new()
                 }
             };
@@ -180,10 +179,10 @@ impl RedLock {
         if limit.is_zero() {
             return self.try_lock().await;
         }
-        let mut progress = Progress::default();
-        match timeout(limit, self.wait(&mut progress)).await {
+        let mut retry = Retry::default();
+        match timeout(limit, self.wait(&mut retry)).await {
             Ok(guard) => guard.map(Some),
-            Err(_) => progress.out_of_time(limit),
+            Err(_) => retry.out_of_time(limit),
         }
     }
 
@@ -199,7 +198,7 @@ impl RedLock {
         F: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        let (lost, work) = (guard.lost(), work(guard.hold()));
+        let (lost, work) = (guard.ended(), work(guard.hold()));
         while_held(lost, work, guard.unlock()).await
     }
 
@@ -251,9 +250,9 @@ impl RedLock {
             self.locks[..at].iter().any(|before| before.is_of_same_client(lock))
         };
         match self.locks.len() {
-            0 => Err(Error::config("a RedLock needs at least one lock")),
+            0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
             _ if self.locks.iter().enumerate().any(twice) => {
-                Err(Error::config("two locks of a RedLock are of the same client"))
+                Err(Error::InvalidLocks { reason: "two locks of a RedLock are of the same client" })
             }
             _ => Ok(()),
         }
@@ -357,7 +356,7 @@ impl RedLock {
             // What the watchdog renews in time need not be extended.
             let enough = if lock.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
             let is_whole = guard.remaining() > enough;
-            let extend = timeout(lock.moment(), guard.extend(lease));
+            let extend = timeout(lock.attempt_limit(), guard.extend(lease));
             (is_whole || matches!(extend.await, Ok(Ok(())))).then_some(*at)
         });
         let fresh: BTreeSet<_> = join_all(extended).await.into_iter().flatten().collect();
@@ -375,7 +374,7 @@ enum Judged {
 }
 
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
-    let limit = lock.moment();
+    let limit = lock.attempt_limit();
     timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::unanswered(limit)))
 }
 
