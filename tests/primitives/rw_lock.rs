@@ -49,7 +49,7 @@ async fn in_both(watchdog: Duration, test: impl AsyncFn(Scene)) {
 
 async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
     let config = Config::default().layout(layout).watchdog_timeout(watchdog);
-    let config = if watchdog == LONG { config.claim_timeout(LONG / 4) } else { config };
+    let config = if watchdog == LONG { config.waiter_ttl(LONG / 4) } else { config };
     comes_in(url, config).await
 }
 

@@ -127,7 +127,7 @@ async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
 async fn never_do_more_hold_it_than_there_are_permits() {
     for of in ALL {
         // What a message grants lasts for this long until it is confirmed: longer than a busy machine stands still.
-        let config = || Config::default().watchdog_timeout(LONG).claim_timeout(LONG / 4);
+        let config = || Config::default().watchdog_timeout(LONG).waiter_ttl(LONG / 4);
         let scene = Scene::with(of, config().max_park(LONG)).await;
         let (holding, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let another = async || of.client(&scene.server.url(), config().max_park(LONG)).await;
@@ -932,7 +932,7 @@ async fn a_client_that_is_closed_gives_back_what_rests() {
 #[tokio::test]
 async fn two_clients_share_the_permits_that_neither_can_have_alone() {
     const SHOW: Duration = Duration::from_secs(2);
-    let config = || Config::default().max_park(LONG).watchdog_timeout(LONG).claim_timeout(SOON);
+    let config = || Config::default().max_park(LONG).watchdog_timeout(LONG).waiter_ttl(SOON);
     let scene = Scene::with(Native, config()).await;
     let other = Native.client(&scene.server.url(), config()).await;
     for capacity in [1, 3] {
