@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::keys::Kind;
+use crate::kinds::Kind;
 use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
 
 /// A client of one Redis server: the source of all locks.

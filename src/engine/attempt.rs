@@ -67,7 +67,7 @@ pub(crate) async fn attempt(
 ) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
     // What is known to be contended is asked for alone.
-    if !acquire.keys.is_plain() || acquire.old.is_some() || acquire.place > 0 {
+    if !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0 {
         return ask(engine, acquire, entry).await;
     }
     let Some(_on_its_way) = acquires.send_alone() else {

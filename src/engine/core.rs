@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Layout};
+use crate::config::Config;
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Tenure, Visit};
 use crate::engine::grant::{Budget, Grant, Holder, Lease};
@@ -22,7 +22,8 @@ use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, TenureId};
+use crate::kinds::Kind;
 use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
 
@@ -104,7 +105,7 @@ impl Engine {
 
     /// What this owner has of something, by our own account.
     pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Hold> {
-        let tenure = if keys.is_plain() {
+        let tenure = if keys.row.is_plain {
             self.table.find(keys.id())?.tenure()?
         } else {
             self.owned.find(owner, keys)?
@@ -116,7 +117,7 @@ impl Engine {
     /// The entry in which a caller waits: that of all who ask for the same, or one of its own, where it
     /// waits for none of the others: they may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
-        let visit = if alone || keys.waits_alone() {
+        let visit = if alone || keys.row.waits_alone {
             let id = self.next_tenure();
             self.table.enter_alone(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
@@ -158,7 +159,7 @@ impl Engine {
             // Whoever has passed a latch holds nothing.
             return Ok(Hold::new(tenure, 0));
         }
-        if let (Some(owner), false) = (holder.owner, tenure.keys.is_plain()) {
+        if let (Some(owner), false) = (holder.owner, tenure.keys.row.is_plain) {
             self.owned.enter(owner, &tenure);
         }
         if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.pickup)) {
@@ -258,7 +259,7 @@ impl Engine {
     /// A sign of life for a contender, and when it was made. Where there is no line, nobody needs one.
     pub(crate) fn sign(&self, keys: &Keys) -> (u64, Instant) {
         let now = Instant::now();
-        if keys.has_line() { self.signs.make(now, &keys.channel) } else { (0, now) }
+        if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
     }
 
     pub(crate) fn count_waiter(&self) -> Result<Counted<'_>> {
@@ -314,6 +315,6 @@ impl Drop for Engine {
 /// How contenders wait for a lease of this length.
 pub(crate) fn rules(config: &Config, lease: Duration) -> Rules {
     let waiter_ttl = config.life();
-    let rests = config.layout == Layout::Native;
+    let rests = config.layout.has_lines();
     Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park, rests }
 }

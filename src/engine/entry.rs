@@ -28,7 +28,8 @@ use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::shared::Shared;
 use crate::engine::tenure;
-use crate::keys::{Keys, Kind, TenureId, ids_of};
+use crate::keys::{Keys, TenureId, ids_of};
+use crate::kinds::Kind;
 use crate::wire::{Fault, Manner};
 
 /// The entries of a client: those of plain locks by lock, all others by their channel.
@@ -79,7 +80,7 @@ impl Table {
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
     pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit, Fault> {
-        if !keys.is_plain() {
+        if !keys.row.is_plain {
             let key = EntryKey::Shared(keys.kind, keys.braced, keys.class(permits));
             return self.at(keys, keys.channel.clone(), key);
         }
@@ -295,7 +296,7 @@ impl Entry {
     /// What its contender listens to: that, and what concerns this client alone.
     pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
         let mut channels = vec![Box::from(self.channel())];
-        channels.extend(self.keys.has_line().then(|| self.keys.client_channel(client)));
+        channels.extend(self.keys.row.has_line.then(|| self.keys.client_channel(client)));
         channels
     }
 
@@ -735,7 +736,7 @@ impl Drop for Waiting {
 mod tests {
     use super::*;
     use crate::config::Layout;
-    use crate::keys::Kind;
+    use crate::kinds::Kind;
 
     fn keys(name: &str) -> Arc<Keys> {
         Arc::new(Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap())
@@ -771,7 +772,7 @@ mod tests {
                 let keys = Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap());
                 let visit = table.visit(&keys, 1).unwrap();
                 let found = table.find(keys.id()).is_some_and(|e| Arc::ptr_eq(&e, &visit.entry));
-                assert_eq!(found, keys.is_plain(), "{kind:?} in {layout:?}");
+                assert_eq!(found, keys.row.is_plain, "{kind:?} in {layout:?}");
             }
         }
     }

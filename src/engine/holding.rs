@@ -217,7 +217,7 @@ impl Engine {
         let Some(job) = unconfirmed.job() else { return Err(Fault::Closed) };
         let (releases, request) = (&self.requests.releases, job.request());
         let mut _on_its_way = None;
-        if request.keys.lies_as_plain() {
+        if request.keys.row.lies_as_plain {
             _on_its_way = releases.send_alone();
             if _on_its_way.is_none() {
                 return releases.join(request).await?.answer.result;

@@ -102,7 +102,7 @@ impl Job {
     /// Tells those who wait for a lock that was lost without a release: a release that finds nothing does so. The
     /// waiters of other kinds look by themselves three times within `waiter_ttl`.
     pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
-        tenure.keys.lies_as_plain().then(|| Self::release(tenure, None))
+        tenure.keys.row.lies_as_plain.then(|| Self::release(tenure, None))
     }
 
     /// Clears away what an unanswered acquire may have done, or may do yet.

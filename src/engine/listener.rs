@@ -67,7 +67,7 @@ impl Listener {
             // with it what was known of those far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
             // Redisson's channels tell of every release. Of what several hold, that says nothing to the others.
-            let is_doubtful = !entry.keys.is_shared() || entry.keys.has_line();
+            let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;
             if let Some(tenure) =
                 entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
             {

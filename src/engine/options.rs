@@ -55,7 +55,7 @@ impl AcquireOptions {
 
     /// Whether it waits by itself: the server puts it in line beside the others of its client.
     pub(crate) fn waits_alone(&self, keys: &Keys) -> bool {
-        let is_unlike = keys.has_line() && keys.is_held_together() && !self.is_like_others();
+        let is_unlike = keys.row.has_line && keys.is_held_together() && !self.is_like_others();
         self.within.is_some() || is_unlike
     }
 }

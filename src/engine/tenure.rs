@@ -19,7 +19,7 @@ use crate::engine::debts::Debt;
 use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, deadline};
 use crate::engine::shared::Company;
 use crate::engine::wheel::TimerSlot;
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
@@ -166,7 +166,7 @@ impl<S: Stay> Tenure<S> {
         holder: Holder,
         renew_at: Instant,
     ) -> Arc<Self> {
-        let (now, held) = (Instant::now(), keys.kind != Kind::Latch);
+        let (now, held) = (Instant::now(), !keys.row.is_passed);
         let state = State {
             ended: (!held).then_some(Ended::Released),
             owner: holder.owner,
@@ -207,9 +207,10 @@ impl<S: Stay> Tenure<S> {
     }
 
     pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
-        match self.keys.kind {
-            Kind::Fenced => FencingToken::of_redisson(self.number),
-            _ => FencingToken::new(self.number, hand_over),
+        if self.keys.row.token_is_number {
+            FencingToken::of_redisson(self.number)
+        } else {
+            FencingToken::new(self.number, hand_over)
         }
     }
 
@@ -449,7 +450,7 @@ impl<S: Stay> Tenure<S> {
     }
 
     fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
-        self.keys.is_handed_on() && !state.is_shelter && stay.is_handed_on()
+        self.keys.row.is_handed_on && !state.is_shelter && stay.is_handed_on()
     }
 
     fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
@@ -732,6 +733,7 @@ pub(crate) mod tests {
     use crate::engine::debts::Debts;
     use crate::engine::entry::{EntryPermit, Stay, Table, Waiting};
     use crate::engine::hold::Hold;
+    use crate::kinds::Kind;
 
     /// Nothing is handed on.
     pub(crate) const NO_BUDGET: Budget = Budget {

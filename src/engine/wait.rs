@@ -21,7 +21,7 @@ use crate::engine::line::{Event, Next, Rules};
 use crate::engine::options::{AcquireOptions, Patience};
 use crate::engine::tenure::{PickUp, Taken};
 use crate::error::{Error, Result};
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Subscription};
 
@@ -116,7 +116,7 @@ impl Drop for Offer<'_> {
 impl<'a> Caller<'a> {
     /// One attempt, and none if somebody of this client is there first.
     async fn once(&mut self, visit: Visit) -> Result<Option<Hold>> {
-        let visit = if visit.entry.keys.is_shared() {
+        let visit = if visit.entry.keys.row.is_shared {
             if let Some(hold) = self.share_at_once(&visit) {
                 return Ok(Some(hold));
             }
@@ -159,7 +159,7 @@ impl<'a> Caller<'a> {
             // To say "held by somebody else" would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // To ask about a latch changes nothing.
-                let may_have_run = self.open && visit.entry.keys.kind != Kind::Latch;
+                let may_have_run = self.open && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
@@ -226,7 +226,7 @@ impl<'a> Caller<'a> {
     /// if it is for those who wait.
     fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
-        if entry.keys.kind == Kind::Read {
+        if entry.keys.row.is_joined {
             // A reader takes nothing from those who wait, unless they wait for a writer.
             return if entry.was_refused() { None } else { self.share(visit, 0) };
         }
@@ -243,7 +243,7 @@ impl<'a> Caller<'a> {
             let mut shared = visit.entry.shared()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
             let Some(tenure) = shared.take(permits, kept) else {
-                let open = shared.open().filter(|_| visit.entry.keys.kind == Kind::Read);
+                let open = shared.open().filter(|_| visit.entry.keys.row.is_joined);
                 drop(shared);
                 let open = open?;
                 let hand_over = open.join(budget)?;
@@ -267,7 +267,7 @@ impl<'a> Caller<'a> {
     /// Whether to ask while another caller of this client does: until it is known that there is not room for all.
     fn asks_beside(&self, entry: &Entry) -> bool {
         // Readers wait for each other's answer: it will do for all of them.
-        let will_join = entry.keys.kind == Kind::Read && self.options.is_like_others();
+        let will_join = entry.keys.row.is_joined && self.options.is_like_others();
         entry.has_seats() && !will_join && entry.ahead() == 0
     }
 
@@ -307,12 +307,12 @@ impl<'a> Caller<'a> {
         };
         let passed =
             |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
-        if entry.keys.kind == Kind::Latch && passed(entry) {
+        if entry.keys.row.is_passed && passed(entry) {
             return Coming::Held(Hold::new(tenure, 0));
         }
         match tenure.pick_up(permit, self.holder(), self.engine.budget) {
             PickUp::Held(hand_over) => {
-                if let (Some(owner), false) = (self.options.owner, tenure.keys.is_plain()) {
+                if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
                     self.engine.owned.enter(owner, &tenure);
                 }
                 Coming::Held(Hold::new(tenure, hand_over))

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::config::{Layout, checked_lease};
+use crate::config::checked_lease;
 use crate::engine::{self, AcquireOptions, AllOrNone, Engine, Hold, Lease, Patience};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
-use crate::keys::{ALL, Keys, Kind};
+use crate::keys::Keys;
+use crate::kinds::Kind;
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
 
@@ -29,8 +30,7 @@ pub(crate) struct Handle {
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
         let keys = engine.keys(kind, name).map(Arc::new);
-        // Who writes takes all that others could read.
-        let permits = if kind == Kind::Write { ALL } else { 1 };
+        let permits = kind.row(engine.config.layout).asks_for;
         Self { engine, keys, lease: Ok(Lease::Watched), permits }
     }
 
@@ -180,7 +180,7 @@ impl Handle {
 
     /// What this client has given back is not counted any more.
     async fn settle(&self, keys: &Keys) {
-        if !keys.lies_as_plain() {
+        if !keys.row.lies_as_plain {
             self.engine.settle(keys).await;
         }
     }
@@ -219,9 +219,9 @@ impl Handle {
         self.lease.clone().map(|lease| self.engine.lease(lease))
     }
 
-    /// Whether it is shared with Redisson.
-    pub(crate) fn is_redissons(&self) -> bool {
-        self.engine.config.layout == Layout::Redisson
+    /// Whether a latch that is not there counts as open.
+    pub(crate) fn is_open_if_absent(&self) -> bool {
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_open_if_absent)
     }
 
     /// How long a call outlives a server that is gone.
@@ -244,7 +244,7 @@ impl Handle {
     }
 
     pub(crate) fn is_plain(&self) -> bool {
-        self.keys.as_ref().is_ok_and(|keys| keys.is_plain())
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain)
     }
 
     pub(crate) fn kind(&self) -> Option<Kind> {

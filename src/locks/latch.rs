@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::config::longest_lease;
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::keys::Kind;
+use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::wire::Order;
 
@@ -156,7 +156,7 @@ impl CountDownLatch {
     async fn is_open(&self) -> Result<bool> {
         match self.count().await? {
             Some(left) => Ok(left == 0),
-            None if self.handle.is_redissons() => Ok(true),
+            None if self.handle.is_open_if_absent() => Ok(true),
             None => Err(Error::Unset),
         }
     }

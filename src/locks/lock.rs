@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::{Engine, Hold, Patience};
 use crate::error::Result;
 use crate::guards::Guard;
-use crate::keys::Kind;
+use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 
 /// A lock that one guard holds at a time, in all processes that share the server.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
 use crate::guards::{Guard, WriteGuard};
-use crate::keys::Kind;
+use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
 

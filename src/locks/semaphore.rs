@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::engine::{Engine, Hold, Patience};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
-use crate::keys::{ALL, Kind};
+use crate::kinds::{ALL, Kind};
 use crate::locks::handle::Handle;
 
 /// So many permits, shared by all processes that share the server.
