@@ -95,8 +95,8 @@ impl Keys {
         let row = kind.row(layout);
         let braced = row.always_braced || !name.contains('{');
         let name = if row.escapes { escaped(&name) } else { name };
-        // Keys belong to a database, channels to the whole server: without its number, a release would wake those
-        // who wait for the same name in another database. Redisson's channels do not have it.
+        // Keys belong to a database, channels to the whole server. Without its number, a release would wake the
+        // waiters of the same name in another database. Redisson's channels do not have it.
         let database =
             if row.escapes && database > 0 { format!("{database}:") } else { String::new() };
         let tag = if braced { format!("{{{name}}}") } else { name };
@@ -133,17 +133,17 @@ impl Keys {
         }
     }
 
-    /// The key that says who holds it, or how much of it is left.
+    /// The key of the holders, or of how much is left.
     pub(crate) fn lock(&self) -> Key<'_> {
         self.key(self.row.keys.lock.0)
     }
 
-    /// The key of those who wait: see [`KeyFormats::line`](crate::kinds::KeyFormats::line).
+    /// The key of the waiters: see [`KeyFormats::line`](crate::kinds::KeyFormats::line).
     pub(crate) fn line(&self) -> Key<'_> {
         self.key(self.row.keys.line.0)
     }
 
-    /// What else has to be known of those who wait and hold.
+    /// The key of further notes about waiters and holders.
     pub(crate) fn notes(&self) -> Key<'_> {
         self.key(self.row.keys.notes.0)
     }
@@ -200,7 +200,7 @@ impl Keys {
         }
     }
 
-    /// Whether callers of one client hold it side by side, and share what it knows of it.
+    /// Whether callers of one client hold it side by side, in one entry.
     pub(crate) fn is_held_together(&self) -> bool {
         self.row.is_shared && !self.row.is_passed
     }
@@ -284,11 +284,13 @@ mod tests {
 
     #[test]
     fn the_line_lies_beside_the_lock() {
-        let line = |layout, name: &str| {
-            Keys::new(layout, Kind::Lock, name.to_owned()).unwrap().line().to_string()
+        let line = |layout, kind, name: &str| {
+            Keys::new(layout, kind, name.to_owned()).unwrap().line().to_string()
         };
-        assert_eq!(line(Layout::Native, "a{"), "lock_queue:{a%7B}");
-        assert_eq!(line(Layout::Redisson, "a"), "lock_permits:{a}");
+        let semaphore = Kind::Semaphore { permits: 1 };
+        assert_eq!(line(Layout::Native, Kind::Lock, "a{"), "lock_queue:{a%7B}");
+        assert_eq!(line(Layout::Redisson, semaphore, "a"), "lock_permits:{a}");
+        assert_eq!(line(Layout::Redisson, Kind::Lock, "a"), "a", "it has no line");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What there is to lock: one row of data for each kind in each layout.
 //!
-//! Whoever has to do something else for one kind than for another looks it up here, or adds a column. The scripts of a
-//! row are in `wire/family.rs`, under the same [`Family`].
+//! Code that treats one kind differently from another looks the difference up here, in a column of the row. The scripts
+//! of a row are in `wire/family.rs`, under its [`Family`].
 
 use crate::config::Layout;
 
-/// What a name is the name of: one name, one kind.
+/// The kind of thing that a name is for: one name, one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Lock,
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Latch,
 }
 
-/// What a writer takes: so many readers there never are.
+/// The permits that a writer takes: there are never so many readers.
 pub(crate) const ALL: u32 = 1 << 30;
 
 /// The scripts that serve a row.
@@ -58,12 +58,12 @@ pub(crate) enum KeyFormat {
 /// The keys of a name, and the type that each of them has.
 #[derive(Debug)]
 pub(crate) struct KeyFormats {
-    /// Says who holds it, or how much of it is left.
+    /// The holders, or how much is left.
     pub(crate) lock: (KeyFormat, &'static str),
-    /// Those who wait, in their order; in Redisson's layout also the leases of those who hold permits. Of a latch, what was
-    /// done to it.
+    /// The waiters, in their order; in Redisson's layout also the leases of permits. For a latch, the requests
+    /// that were carried out.
     pub(crate) line: (KeyFormat, &'static str),
-    /// What else has to be known of those who wait and hold.
+    /// Further notes about waiters and holders.
     pub(crate) notes: (KeyFormat, &'static str),
     /// The counter of the tokens.
     pub(crate) tokens: KeyFormat,
@@ -93,7 +93,7 @@ pub(crate) struct Row {
     /// It is acquired and forced in the same form as all that has a [`Family`], and an acquire can give back in the same
     /// step what its client had before.
     pub(crate) exchanges: bool,
-    /// Those who wait stand in a line of parklock's.
+    /// Waiters stand in a line of parklock's on the server.
     pub(crate) has_line: bool,
     /// Each caller waits for itself, since the server knows the order of all. Otherwise one caller of a client waits
     /// for all of them.
@@ -106,16 +106,15 @@ pub(crate) struct Row {
     pub(crate) is_plain: bool,
     /// Several callers may have it at once.
     pub(crate) is_shared: bool,
-    /// What one caller leaves goes to the next one of its client without a word to the server, though only one may
-    /// have it at a time.
+    /// One caller at a time may have it, and its client hands it from caller to caller without a request to the server.
     pub(crate) is_handed_on: bool,
     /// A caller may join what another one of its client holds.
     pub(crate) is_joined: bool,
-    /// It is passed, and nobody holds it.
+    /// Callers pass it, and do not hold it.
     pub(crate) is_passed: bool,
     /// A latch that is not there counts as open.
     pub(crate) is_open_if_absent: bool,
-    /// How much of it a caller asks for that does not say so.
+    /// How many permits a caller asks for that names no number.
     pub(crate) asks_for: u32,
 }
 
@@ -336,7 +335,7 @@ impl Kind {
 }
 
 impl Layout {
-    /// What a release publishes: who it was, so that no client takes its own message for another's.
+    /// The message that a release publishes: the client's name, so that no client takes its own message for another's.
     /// Redisson's subscribers parse a number and fail on anything else.
     pub(crate) fn message(self, from: &str) -> &str {
         match self {
@@ -345,7 +344,7 @@ impl Layout {
         }
     }
 
-    /// Whether those who wait stand in line.
+    /// Whether waiters stand in a line of parklock's.
     pub(crate) fn has_lines(self) -> bool {
         self == Self::Native
     }

@@ -114,8 +114,8 @@ impl Engine {
         Some(Hold::new(tenure, hand_over))
     }
 
-    /// The entry in which a caller waits: that of all who ask for the same, or one of its own, where it
-    /// waits for none of the others: they may be waiting for it.
+    /// The entry in which a caller waits: the one of all callers that ask for the same, or one of its own. In its own
+    /// entry it does not queue behind other callers: they may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
         let visit = if alone || keys.row.waits_alone {
             let id = self.next_tenure();
@@ -156,7 +156,7 @@ impl Engine {
 
     fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
         if tenure.is_over() {
-            // Whoever has passed a latch holds nothing.
+            // A caller that has passed a latch holds nothing.
             return Ok(Hold::new(tenure, 0));
         }
         if let (Some(owner), false) = (holder.owner, tenure.keys.row.is_plain) {
@@ -191,7 +191,7 @@ impl Engine {
     /// Has something done in the background.
     pub(crate) fn later(&self, job: Job) {
         if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the client is closed: what it still held is left to its lease");
+            tracing::warn!("the client is closed: the leases end the locks that it still held");
         }
     }
 
@@ -200,7 +200,7 @@ impl Engine {
         entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
     }
 
-    /// Gives back what was left for those who waited, if nobody does any more.
+    /// Gives back what was left for callers that waited, if none waits any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
         let entry = &visit.entry;
         if entry.is_awaited() {
@@ -220,7 +220,8 @@ impl Engine {
         if let Some(tenure) = entry.tenure() {
             return self.retire(&tenure, permit);
         }
-        // First the permit: who leaves something meanwhile takes whoever has it for a contender that is to have it.
+        // First the permit: a holder that leaves in between takes the one that has it for a contender, and leaves the
+        // tenure to it.
         drop(permit);
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }
@@ -272,7 +273,7 @@ impl Engine {
     }
 }
 
-/// Where what nobody needs any more is left to be given back.
+/// Where tenures that no caller needs any more are left to be given back.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
@@ -281,7 +282,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Leaves a job; `false` if the client is closed, and nobody does it.
+    /// Leaves a job; `false` if the client is closed, and the job is not done.
     fn put(&self, mut job: Job) -> bool {
         !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
     }

@@ -156,18 +156,18 @@ impl Engine {
         self.look_after(&stay.pass_on());
     }
 
-    /// Leaves the tenure to whoever of this client takes it up first: the contender, if there is one.
+    /// Leaves the tenure to the caller of this client that takes it up first: the contender, if there is one.
     fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
         self.have_watched(tenure);
         visit.entry.gate.open();
         self.look_after(visit);
     }
 
-    /// If the future of the next holder is not being polled, nobody but the watchdog will notice.
+    /// If the future of the next holder is not being polled, only the watchdog will notice.
     fn have_watched(&self, tenure: &Arc<Tenure>) {
         let pickup = Instant::now() + self.rhythm.pickup;
         if !tenure.is_looked_at_by(pickup) && !self.timetable.enter(tenure, pickup) {
-            // The client is closed, and nobody will take it up.
+            // The client is closed, and no caller will take it up.
             self.retire(tenure, None);
         }
     }

@@ -1,4 +1,4 @@
-//! What both handles of a read-write lock are made of: one name, to read and to write.
+//! The inside of both read-write locks: two handles of one name, one to read and one to write.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
 
-/// A read-write lock by name. Each call says who owns what it gets: nobody but the guard, or somebody who
-/// may nest.
+/// A read-write lock by name. Each call names the owner that may nest, or none: then the guard is the owner.
 #[derive(Clone)]
 pub(crate) struct RwHandle {
     read: Handle,

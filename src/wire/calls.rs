@@ -45,7 +45,7 @@ pub(crate) struct Acquire {
     pub(crate) id: TenureId,
     pub(crate) lease: Duration,
     pub(crate) manner: Manner,
-    /// How much of it, if it can be divided.
+    /// How many permits.
     pub(crate) permits: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) within: Option<TenureId>,
@@ -104,7 +104,7 @@ impl Connection<'_> {
                 answer?;
             }
         }
-        // Who waits elsewhere has just been woken: it may come first.
+        // A waiter of another client has just been woken: it may come first.
         if old.is_some() {
             return Ok(Acquired::Contended);
         }

@@ -184,3 +184,39 @@ static REDISSON_LATCH: Scripts = Scripts {
         delete: &scripts::REDISSON_LATCH_DELETE,
     }),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layout;
+    use crate::kinds::Kind;
+
+    #[test]
+    fn a_family_has_every_script_that_its_kinds_are_asked() {
+        let (permits, name) = (1, "a");
+        let kinds = [
+            Kind::Lock,
+            Kind::Fenced,
+            Kind::Fair,
+            Kind::Read,
+            Kind::Write,
+            Kind::Semaphore { permits },
+            Kind::Expirable { permits },
+            Kind::Latch,
+        ];
+        for (layout, kind) in
+            [Layout::Native, Layout::Redisson].into_iter().flat_map(|l| kinds.map(|kind| (l, kind)))
+        {
+            let keys = Keys::new(layout, kind, name.to_owned()).unwrap();
+            let (row, scripts) = (keys.row, scripts_of(&keys));
+            let what = format!("{kind:?} in {layout:?}");
+            assert_eq!(scripts.renew.is_some(), !row.is_passed, "{what}");
+            assert_eq!(scripts.force_unlock.is_some(), !row.is_passed, "{what}");
+            assert_eq!(scripts.latch.is_some(), row.is_passed, "{what}");
+            assert_eq!(scripts.acquire_each.is_some(), row.lies_as_plain, "{what}");
+            assert_eq!(scripts.acquire_all.is_some(), row.is_plain, "{what}");
+            let is_semaphore = matches!(kind, Kind::Semaphore { .. } | Kind::Expirable { .. });
+            assert!(scripts.resize.is_some() || !is_semaphore, "{what}");
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::wire::scripts::Script;
 /// How much of something is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// Until the last of those who hold it would lose it; negative: nobody does.
+    /// How long the last of its holders has left; negative: there is none.
     pub(crate) ttl: i64,
     pub(crate) used: i64,
     pub(crate) capacity: i64,

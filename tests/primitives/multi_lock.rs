@@ -633,9 +633,9 @@ async fn a_list_that_cannot_be_locked_is_refused_before_any_request() {
     let (admin, none) = (server.admin().await, Vec::<String>::new());
     let before = scripts(&admin).await;
     let told = client.multi_lock(none).lock().await;
-    assert!(matches!(told, Err(Error::Config { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::InvalidLocks { .. })), "{told:?}");
     let told = client.multi_lock((0..1001).map(|n| n.to_string())).try_lock().await;
-    assert!(matches!(told, Err(Error::Config { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::InvalidLocks { .. })), "{told:?}");
     let told = client.multi_lock(["a", ""]).is_locked().await;
     assert!(matches!(told, Err(Error::InvalidName { .. })), "{told:?}");
     let told = client.multi_lock(ABC).lease(Duration::from_millis(1)).lock().await;

@@ -460,9 +460,9 @@ async fn a_list_that_makes_no_majority_is_refused() {
     let (server, stage) = (Server::start().await, Stage::set(1).await);
     let one = client(&server).await;
     let none = RedLock::new([]).lock().await;
-    assert!(matches!(none, Err(Error::Config { .. })), "{none:?}");
+    assert!(matches!(none, Err(Error::InvalidLocks { .. })), "{none:?}");
     let twice = RedLock::new([one.lock("a"), one.lock("b")]).try_lock().await;
-    assert!(matches!(twice, Err(Error::Config { .. })), "{twice:?}");
+    assert!(matches!(twice, Err(Error::InvalidLocks { .. })), "{twice:?}");
     let short = stage.lock().await.lease(Duration::from_millis(1)).lock().await;
     assert!(matches!(short, Err(Error::InvalidLease { .. })), "{short:?}");
     assert_eq!(stage.admins[0].subscribers(&channel("a")).await, 0);
