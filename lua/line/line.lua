@@ -28,6 +28,7 @@ local mail, addressees -- client -> the words for it; the clients, in order
 local asker, asks_for, number_of_asker, refusal -- who runs this, for how long it asks, and what came of it
 local entering -- those who are let in, but not written down yet
 local notes_are_new, somebody_waits
+local sign_is_due -- there is room for somebody silent, who keeps it until a sign comes or waiter_ttl is over
 
 -- Notes are written together at the end.
 local function note(name, value)
@@ -61,7 +62,7 @@ end
 -- Reads what is known of this name. Nothing was written yet.
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
-  number_of_asker, refusal, entering, somebody_waits, moved = nil, nil, {}, false, false
+  number_of_asker, refusal, entering, somebody_waits, moved, sign_is_due = nil, nil, {}, false, false, false
   local noted = redis.call('hmget', notes, 'clock', 'near', 'reading', 'written', 'kind', 'set')
   read_clock(noted[1], waiter_ttl)
   near, reading, written = tonumber(noted[2] or 0), tonumber(noted[3] or nil), noted[4]
@@ -361,8 +362,9 @@ local function admit()
     if not head.part or is_dead(head) then
       dead[#dead + 1] = head
     else
-      if not lives_on(head) or head.part > capacity - used then break end
-      if readers_come and head.part == capacity then break end
+      if head.part > capacity - used then break end
+      sign_is_due = not lives_on(head) or readers_come and head.part == capacity
+      if sign_is_due then break end
       -- Enough for one call. The next one is told to make another.
       if work <= 0 then
         say(head.client, head.field .. '!')

@@ -35,8 +35,12 @@ impl GuardSet {
         agreed(self.guards.into_iter().map(Guard::unlock), self.view.needed).await
     }
 
-    /// Makes the leases of all of them at least this long from now, at once.
+    /// Makes the leases of all of them at least this long from now, at once. If too few are left, the others are of no
+    /// use: a longer lease would only keep them from the next holder.
     pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {
+        if !self.view.is_valid() {
+            return Err(Error::Lost);
+        }
         agreed(self.guards.iter().map(|guard| guard.extend(lease)), self.view.needed).await
     }
 }

@@ -42,7 +42,7 @@ impl RedGuard {
     /// As [`Guard::extend`].
     ///
     /// # Errors
-    /// As [`Guard::extend`], if fewer than a majority agreed.
+    /// As [`Guard::extend`], if fewer than a majority agreed. What is lost already is not made longer anywhere.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.parts.extend(lease).await
     }
