@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// What a lease may be, and what an extension may ask for.
+/// The range of a lease, and of an extension.
 pub(crate) const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
@@ -19,13 +19,13 @@ pub(crate) fn longest_lease() -> Duration {
 /// Shorter, the watchdog's steps of some milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 
-/// A waiter in a queue gives three signs of life in it, and each of them is a round trip, with some
-/// milliseconds by which waiters keep apart. Shorter, they would do nothing but ask.
+/// A waiter gives three signs of life in this time. Each of them is a round trip, and waiters keep some
+/// milliseconds apart. If it were shorter, waiters would do nothing but ask.
 const SHORTEST_LIFE: Duration = Duration::from_millis(50);
 
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
 
-/// Turns within one grant: a fencing token has ten bits for them.
+/// Hand-overs within one grant: a fencing token has ten bits for them.
 const MOST_HAND_OVERS: u32 = 1023;
 
 /// # Errors
@@ -138,7 +138,7 @@ impl Config {
         self
     }
 
-    /// The longest that a waiter parks before it looks again, whatever the holder's TTL says.
+    /// The longest that a waiter parks before it asks again, even if the holder's TTL is longer.
     /// Default 10 s.
     ///
     /// It bounds the delay if an unlock message is lost. The price is one request per client and
@@ -192,8 +192,8 @@ impl Config {
     ///
     /// Past this time the lock is no longer renewed and is lost with its running lease, also if its holder
     /// takes it again and again. It ends a guard that was forgotten; it also ends work that merely takes
-    /// longer. What a caller asks for itself, by [`Guard::extend`](crate::Guard::extend) or a fixed lease, is
-    /// given all the same.
+    /// longer. A caller still gets what it asks for itself, by
+    /// [`Guard::extend`](crate::Guard::extend) or a fixed lease.
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.max_hold = Some(time);
@@ -249,7 +249,7 @@ impl Config {
             (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),
             (
                 self.hand_off.max_consecutive <= MOST_HAND_OVERS,
-                "hand_off.max_consecutive must be at most 1,023, the turns that a token can count",
+                "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
             ),
             (
                 self.life() <= self.watchdog_timeout / 2,
@@ -296,7 +296,7 @@ pub enum Layout {
 /// How long a client may pass a lock around among its own callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// Turns in a row, at most 1,023; 0 gives every turn back to Redis. Default 256.
+    /// Hand-overs in a row, at most 1,023; with 0 every holder gives the lock back to Redis. Default 256.
     ///
     /// More is faster and makes the other clients wait longer.
     pub max_consecutive: u32,

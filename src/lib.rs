@@ -56,6 +56,7 @@ mod wire;
 mod config;
 mod error;
 mod keys;
+mod kinds;
 mod owner;
 #[cfg(feature = "tls")]
 mod tls;

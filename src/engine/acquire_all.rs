@@ -1,6 +1,6 @@
 //! Several plain locks in one step: all of them, or none.
 //!
-//! 1. Nobody waits here: who finds one of them taken is told which.
+//! 1. This call does not wait: if one of the locks is taken, it answers which one.
 //! 2. The permits of all are taken before Redis is asked, so that one client contends once for each.
 //! 3. What is granted is a tenure for each lock, like any other.
 
@@ -17,16 +17,16 @@ use crate::keys::Keys;
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner};
 
-/// What came of asking for several at once.
+/// The answer to a request for several at once.
 pub(crate) enum AllOrNone {
     /// All of them, in the order asked.
     Held(Vec<Hold>),
-    /// None: this one is somebody else's.
+    /// None: another caller has this one.
     Busy(usize),
 }
 
-/// Takes all of these locks of one client, or none. They are distinct. Who has patience leaves a lock to
-/// those who stand in line for it.
+/// Takes all of these locks of one client, or none. They are distinct. A caller with patience leaves a lock to
+/// the waiters that stand in line for it.
 ///
 /// # Cancel safety
 /// What Redis may have granted to a dropped future is given back in the background.

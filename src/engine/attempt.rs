@@ -1,4 +1,4 @@
-//! A question put to Redis: may this client have the lock, or several?
+//! One request that may take a lock, or several, and the value that gives back what it may have taken.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) enum Attempt {
 pub(crate) enum AttemptAll {
     /// All of them, in the order asked.
     Granted(Vec<Grant>),
-    /// None: somebody else has this one, or is to have it first.
+    /// None: another caller has this one, or is to have it first.
     Busy(usize),
     /// None, because of this one.
     Refused(usize, Fault),
@@ -56,7 +56,7 @@ impl Drop for PendingAcquire<'_> {
     }
 }
 
-/// Tries once; with others who try at the same moment, in one request.
+/// Tries once. Callers that try at the same time share one request.
 ///
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
@@ -67,7 +67,7 @@ pub(crate) async fn attempt(
 ) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
     // What is known to be contended is asked for alone.
-    if !acquire.keys.is_plain() || acquire.old.is_some() || acquire.place > 0 {
+    if !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0 {
         return ask(engine, acquire, entry).await;
     }
     let Some(_on_its_way) = acquires.send_alone() else {
@@ -143,7 +143,7 @@ impl PendingAcquire<'_> {
                 let debt = debt.clone();
                 Ok(Attempt::Granted(Grant { id, number, awaited, lease, sent, debt }))
             }
-            // `close` has given up the places of those who waited then; this one came after.
+            // `close` has given up the places of all waiters that it found. This one came after.
             Ok(Acquired::Waits { .. }) if self.engine.debts.is_closed() => {
                 let Acquire { keys, id, debt, .. } = &self.acquire;
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));

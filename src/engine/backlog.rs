@@ -1,6 +1,6 @@
-//! What the releaser has to do, and when: plain state, which asks nobody and has no clock of its own.
+//! What the releaser has to do, and when. It is plain state, with no I/O and no clock.
 //!
-//! 1. A job waits for its time, is ready in its lane, or is with whoever asks the server.
+//! 1. A job waits for its time, is ready in its lane, or is part of a request to the server.
 //! 2. Each lane goes on by itself: a release never waits for a hold count.
 //! 3. A job is asked for until the server answers it, or Redis itself has freed the lock.
 

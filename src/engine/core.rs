@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Layout};
+use crate::config::Config;
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Tenure, Visit};
 use crate::engine::grant::{Budget, Grant, Holder, Lease};
@@ -22,7 +22,8 @@ use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, TenureId};
+use crate::kinds::Kind;
 use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
 
@@ -104,7 +105,7 @@ impl Engine {
 
     /// What this owner has of something, by our own account.
     pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Hold> {
-        let tenure = if keys.is_plain() {
+        let tenure = if keys.row.is_plain {
             self.table.find(keys.id())?.tenure()?
         } else {
             self.owned.find(owner, keys)?
@@ -113,10 +114,10 @@ impl Engine {
         Some(Hold::new(tenure, hand_over))
     }
 
-    /// The entry in which a caller waits: that of all who ask for the same, or one of its own, where it
-    /// waits for none of the others: they may be waiting for it.
+    /// The entry in which a caller waits: the one of all callers that ask for the same, or one of its own. In its own
+    /// entry it does not queue behind other callers: they may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
-        let visit = if alone || keys.waits_alone() {
+        let visit = if alone || keys.row.waits_alone {
             let id = self.next_tenure();
             self.table.enter_alone(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
@@ -155,10 +156,10 @@ impl Engine {
 
     fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
         if tenure.is_over() {
-            // Whoever has passed a latch holds nothing.
+            // A caller that has passed a latch holds nothing.
             return Ok(Hold::new(tenure, 0));
         }
-        if let (Some(owner), false) = (holder.owner, tenure.keys.is_plain()) {
+        if let (Some(owner), false) = (holder.owner, tenure.keys.row.is_plain) {
             self.owned.enter(owner, &tenure);
         }
         if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.pickup)) {
@@ -190,7 +191,7 @@ impl Engine {
     /// Has something done in the background.
     pub(crate) fn later(&self, job: Job) {
         if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the client is closed: what it still held is left to its lease");
+            tracing::warn!("the client is closed: the leases end the locks that it still held");
         }
     }
 
@@ -199,7 +200,7 @@ impl Engine {
         entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
     }
 
-    /// Gives back what was left for those who waited, if nobody does any more.
+    /// Gives back what was left for callers that waited, if none waits any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
         let entry = &visit.entry;
         if entry.is_awaited() {
@@ -219,7 +220,8 @@ impl Engine {
         if let Some(tenure) = entry.tenure() {
             return self.retire(&tenure, permit);
         }
-        // First the permit: who leaves something meanwhile takes whoever has it for a contender that is to have it.
+        // First the permit: a holder that leaves in between takes the one that has it for a contender, and leaves the
+        // tenure to it.
         drop(permit);
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }
@@ -258,7 +260,7 @@ impl Engine {
     /// A sign of life for a contender, and when it was made. Where there is no line, nobody needs one.
     pub(crate) fn sign(&self, keys: &Keys) -> (u64, Instant) {
         let now = Instant::now();
-        if keys.has_line() { self.signs.make(now, &keys.channel) } else { (0, now) }
+        if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
     }
 
     pub(crate) fn count_waiter(&self) -> Result<Counted<'_>> {
@@ -271,7 +273,7 @@ impl Engine {
     }
 }
 
-/// Where what nobody needs any more is left to be given back.
+/// Where tenures that no caller needs any more are left to be given back.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
@@ -280,7 +282,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Leaves a job; `false` if the client is closed, and nobody does it.
+    /// Leaves a job; `false` if the client is closed, and the job is not done.
     fn put(&self, mut job: Job) -> bool {
         !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
     }
@@ -314,6 +316,6 @@ impl Drop for Engine {
 /// How contenders wait for a lease of this length.
 pub(crate) fn rules(config: &Config, lease: Duration) -> Rules {
     let waiter_ttl = config.life();
-    let rests = config.layout == Layout::Native;
+    let rests = config.layout.has_lines();
     Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park, rests }
 }

@@ -1,4 +1,4 @@
-//! What a client knows of one lock: who has its permit, where its contender parks.
+//! The state of one lock within one client: its permit, the gate of its contender, its tenures.
 //!
 //! 1. `permit` is a semaphore of one. It is with the contender, or with the tenure that it became, or free.
 //! 2. `gate` banks at most one permit, and only the contender takes it. `line` is what the contender knows; it
@@ -8,7 +8,7 @@
 //! 5. What several callers may hold side by side is held without the permit: each tenure has a seat, which keeps the entry
 //!    in the table, and what is inside is in `shared.rs`.
 //! 6. A tenure that is idle (handed on, and not yet taken up) is always looked for after the permit
-//!    was taken, and given back by whoever finds that nobody waits for it any more.
+//!    was taken. The caller that finds that no caller waits for it any more gives it back.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -28,7 +28,8 @@ use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::shared::Shared;
 use crate::engine::tenure;
-use crate::keys::{Keys, Kind, TenureId, ids_of};
+use crate::keys::{Keys, TenureId, ids_of};
+use crate::kinds::Kind;
 use crate::wire::{Fault, Manner};
 
 /// The entries of a client: those of plain locks by lock, all others by their channel.
@@ -69,17 +70,17 @@ impl Siblings {
 }
 
 impl Table {
-    /// A table that has what nobody needs any more given back like this.
+    /// A table that gives back like this what no caller needs any more.
     pub(crate) fn new(give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
         Self { give_back: Some(Box::new(give_back)), ..Self::default() }
     }
 
-    /// The entry of a lock, which its callers share; of a semaphore, those who ask for as much of it.
+    /// The entry of a lock, which its callers share. The callers of a semaphore share one if they ask for as many permits.
     ///
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
     pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit, Fault> {
-        if !keys.is_plain() {
+        if !keys.row.is_plain {
             let key = EntryKey::Shared(keys.kind, keys.braced, keys.class(permits));
             return self.at(keys, keys.channel.clone(), key);
         }
@@ -115,7 +116,7 @@ impl Table {
 
     fn open(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Visit, Fault> {
         let visit = Visit { table: Arc::clone(self), entry };
-        // After the entry stands in the table: whoever closes it meanwhile will find it there.
+        // After the entry stands in the table: a `close` that runs at the same time finds it there.
         if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
     }
 
@@ -295,7 +296,7 @@ impl Entry {
     /// What its contender listens to: that, and what concerns this client alone.
     pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
         let mut channels = vec![Box::from(self.channel())];
-        channels.extend(self.keys.has_line().then(|| self.keys.client_channel(client)));
+        channels.extend(self.keys.row.has_line.then(|| self.keys.client_channel(client)));
         channels
     }
 
@@ -385,7 +386,7 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.place() > 0)
     }
 
-    /// Keeps a ghost until [`take_held_back`](Self::take_held_back): whoever ends the wait has to take it.
+    /// Keeps a ghost until [`take_held_back`](Self::take_held_back): the caller that ends the wait has to take it.
     pub(crate) fn hold_back(&self, ghost: Ghost) {
         self.held_back.lock().expect("no panic under this lock").push(ghost);
     }
@@ -436,7 +437,7 @@ impl Entry {
         self.tenure.lock().expect("no panic under this lock").clone()
     }
 
-    /// Shows a tenure to those who nest in it, and to the next in the queue.
+    /// Shows a tenure to its owner, which may nest in it, and to the next caller in the queue.
     pub(crate) fn show(&self, tenure: &Arc<Tenure>) {
         let shown = Some(Arc::clone(tenure));
         let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
@@ -694,7 +695,7 @@ impl tenure::Stay for Stay {
         let Self::Seat(seat) = self else { return None };
         let entry = &seat.visit.entry;
         let mut shared = entry.shared()?;
-        // Under the lock of what is inside: whoever stops wanting it looks there afterwards.
+        // Under this lock: a caller that stops waiting looks at what rests afterwards, and so cannot miss this one.
         let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));
         let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
         rests.then(|| seat.visit.clone())
@@ -717,7 +718,7 @@ impl Drop for EntryPermit {
 pub(crate) struct Waiting(Visit);
 
 impl Waiting {
-    /// Leaves the queue; who was the last one in it looks after what was left for it.
+    /// Leaves the queue. The last caller to leave gets the visit back, and has to look after what was left for the queue.
     pub(crate) fn leave(self) -> Option<Visit> {
         let visit = self.0.clone();
         drop(self);
@@ -735,7 +736,7 @@ impl Drop for Waiting {
 mod tests {
     use super::*;
     use crate::config::Layout;
-    use crate::keys::Kind;
+    use crate::kinds::Kind;
 
     fn keys(name: &str) -> Arc<Keys> {
         Arc::new(Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap())
@@ -771,7 +772,7 @@ mod tests {
                 let keys = Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap());
                 let visit = table.visit(&keys, 1).unwrap();
                 let found = table.find(keys.id()).is_some_and(|e| Arc::ptr_eq(&e, &visit.entry));
-                assert_eq!(found, keys.is_plain(), "{kind:?} in {layout:?}");
+                assert_eq!(found, keys.row.is_plain, "{kind:?} in {layout:?}");
             }
         }
     }

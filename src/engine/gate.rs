@@ -15,8 +15,8 @@ impl Gate {
         Self { permits: Semaphore::new(0) }
     }
 
-    /// Lets the contender through, the next one if there is none. Two who open at once may bank two: the
-    /// contender then looks once more than it needs to.
+    /// Lets the contender through, the next one if there is none. Two tasks that open it at once may bank two: the
+    /// contender then asks once more than it needs to.
     pub(crate) fn open(&self) {
         if self.permits.available_permits() == 0 {
             self.permits.add_permits(1);

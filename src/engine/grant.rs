@@ -44,7 +44,7 @@ pub(crate) struct Grant {
     pub(crate) id: TenureId,
     /// The server's number for it.
     pub(crate) number: u64,
-    /// Somebody stands in line for it, or nobody knows.
+    /// A waiter stands in line for it, or the client does not know.
     pub(crate) awaited: bool,
     pub(crate) lease: Duration,
     /// Before the request was sent.
@@ -52,15 +52,15 @@ pub(crate) struct Grant {
     pub(crate) debt: Debt,
 }
 
-/// Who holds, and for how long.
+/// The caller that is granted a lock, and the lease that it asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
-    /// Who may re-enter; nobody, for a plain lock.
+    /// The owner that may nest; `None`: the guard is the owner.
     pub(crate) owner: Option<OwnerId>,
     /// The task or thread that asked.
     pub(crate) asked_by: OwnerId,
     pub(crate) lease: Lease,
-    /// How much of it, if it can be divided.
+    /// How many permits it takes.
     pub(crate) permits: u32,
 }
 

@@ -156,18 +156,18 @@ impl Engine {
         self.look_after(&stay.pass_on());
     }
 
-    /// Leaves the tenure to whoever of this client takes it up first: the contender, if there is one.
+    /// Leaves the tenure to the caller of this client that takes it up first: the contender, if there is one.
     fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
         self.have_watched(tenure);
         visit.entry.gate.open();
         self.look_after(visit);
     }
 
-    /// If the future of the next holder is not being polled, nobody but the watchdog will notice.
+    /// If the future of the next holder is not being polled, only the watchdog will notice.
     fn have_watched(&self, tenure: &Arc<Tenure>) {
         let pickup = Instant::now() + self.rhythm.pickup;
         if !tenure.is_looked_at_by(pickup) && !self.timetable.enter(tenure, pickup) {
-            // The client is closed, and nobody will take it up.
+            // The client is closed, and no caller will take it up.
             self.retire(tenure, None);
         }
     }
@@ -217,7 +217,7 @@ impl Engine {
         let Some(job) = unconfirmed.job() else { return Err(Fault::Closed) };
         let (releases, request) = (&self.requests.releases, job.request());
         let mut _on_its_way = None;
-        if request.keys.lies_as_plain() {
+        if request.keys.row.lies_as_plain {
             _on_its_way = releases.send_alone();
             if _on_its_way.is_none() {
                 return releases.join(request).await?.answer.result;

@@ -40,7 +40,7 @@ pub(crate) struct Job {
 }
 
 pub(crate) enum What {
-    /// The lock is given back, whoever of us had it.
+    /// The lock is given back.
     Release,
     /// As a release; the acquire may have been sent on this connection, and may still be on its way.
     Ghost { sent_on: u64 },
@@ -99,10 +99,10 @@ impl Job {
         Self { stay, deadline: tenure.deadline(), ..job }
     }
 
-    /// Tells those who wait for a lock that was lost without a release: a release that finds nothing does so. The
+    /// Tells the waiters of a lock that it was lost without a release: a release that finds nothing does so. The
     /// waiters of other kinds look by themselves three times within `waiter_ttl`.
     pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
-        tenure.keys.lies_as_plain().then(|| Self::release(tenure, None))
+        tenure.keys.row.lies_as_plain.then(|| Self::release(tenure, None))
     }
 
     /// Clears away what an unanswered acquire may have done, or may do yet.
@@ -169,14 +169,14 @@ impl Job {
         if let What::Count(tenure) = &self.what {
             tenure.stop_telling();
         }
-        // In this order: whoever waits for the return to end finds the permit free.
+        // In this order: a caller that waits for the return to end finds the permit free.
         drop(self.stay);
         drop(self.returning);
         if let Some(told) = self.told {
-            // Whoever finds nothing after a request that was not answered, finds what that has done; but
-            // not when the key may have expired: then nobody knows, and the lease was over unconfirmed.
+            // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
+            // have expired, the client cannot know that: the lease was over before the release was confirmed.
             let done = self.may_have_run && now < self.deadline;
-            // A failure means that nobody waits for it any more.
+            // A failure means that no caller waits for it any more.
             let _ = told.send(outcome.map(|found| found || done));
         }
         drop(self.debt);

@@ -25,7 +25,7 @@ impl Listener {
         match heard {
             Heard::Message(message) if is_own => self.hear_words(name_channel, message),
             Heard::Message(message) => self.hear_of_all(channel, message),
-            // Live, or out of reach: either way those who wait have to look.
+            // Live, or out of reach: either way the waiters have to ask.
             Heard::Live | Heard::Deaf => {
                 for entry in self.table.all_of(name_channel) {
                     entry.step(Event::Roused, self.rules);
@@ -49,7 +49,7 @@ impl Listener {
                     entry.step(event, self.rules);
                 }
                 What::Near { at_once } => entry.step(Event::Near { at_once }, self.rules),
-                // Whoever did it, it is us that it speaks of.
+                // Any client may send this word, and it concerns the holder of this owner field.
                 What::Out => {
                     entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
                 }
@@ -57,17 +57,17 @@ impl Listener {
         }
     }
 
-    /// A message to everybody: somebody used force, or found that a lock was lost.
+    /// A message to all clients: one of them used force, or found that a lock was lost.
     fn hear_of_all(&self, channel: &str, message: &[u8]) {
         let is_anothers = publisher(message) != self.client.as_bytes();
         let is_force = publisher(message) == b"force_unlock";
         let names_holders = is_force && message.contains(&b' ');
         for entry in self.table.all_of(channel) {
-            // Whoever used force has let in the next. Whoever found a lock gone may have found the line gone too, and
-            // with it what was known of those far from the front.
+            // A client that used force has let in the next waiter. A client that found a lock gone may have found the line
+            // gone too, and with it the entries of waiters far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
             // Redisson's channels tell of every release. Of what several hold, that says nothing to the others.
-            let is_doubtful = !entry.keys.is_shared() || entry.keys.has_line();
+            let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;
             if let Some(tenure) =
                 entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
             {

@@ -28,15 +28,15 @@ impl Patience {
 /// What a caller asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcquireOptions {
-    /// Who may re-enter with what is granted; nobody, for a plain lock.
+    /// The owner that may nest in what is granted; `None`: the guard is the owner.
     pub(crate) owner: Option<OwnerId>,
     pub(crate) lease: Lease,
     pub(crate) patience: Patience,
-    /// How much of it, if it can be divided.
+    /// How many permits.
     pub(crate) permits: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) within: Option<TenureId>,
-    /// The server has just said that somebody has it: an attempt that the limit cuts off makes nobody unsure of that.
+    /// The server has just said that the lock is held. An attempt that the limit cuts off does not change that.
     pub(crate) known_taken: bool,
 }
 
@@ -55,7 +55,7 @@ impl AcquireOptions {
 
     /// Whether it waits by itself: the server puts it in line beside the others of its client.
     pub(crate) fn waits_alone(&self, keys: &Keys) -> bool {
-        let is_unlike = keys.has_line() && keys.is_held_together() && !self.is_like_others();
+        let is_unlike = keys.row.has_line && keys.is_held_together() && !self.is_like_others();
         self.within.is_some() || is_unlike
     }
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::entry::Tenure;
-use crate::keys::{Keys, Kind};
+use crate::keys::Keys;
+use crate::kinds::Kind;
 use crate::owner::OwnerId;
 
 /// The tenures of each owner, by name. Those that are over are swept out now and then.

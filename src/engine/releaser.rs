@@ -1,6 +1,6 @@
-//! The releaser: gives back in the background what nobody waits for any more.
+//! The releaser: the task that gives locks back in the background.
 //!
-//! 1. Whoever may have got a lock from Redis and cannot keep it leaves a job here.
+//! 1. Code that may have got a lock from Redis and cannot keep it leaves a job here.
 //! 2. A job is repeated until the server answers it, or Redis itself has freed the lock.
 //! 3. An acquire that was never answered may run late. If it was sent on an older connection than
 //!    its release, "not found" is no answer: it may come yet.
@@ -45,7 +45,7 @@ impl Releaser {
             () = self.serve() => {}
             () = out_of_time => {
                 let open = debts.len();
-                tracing::warn!(open, "closed before redis confirmed all: the leases do the rest");
+                tracing::warn!(open, "closed before redis confirmed every release: the leases end those locks");
             }
         }
     }

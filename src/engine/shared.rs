@@ -1,12 +1,12 @@
 //! What several callers of one client hold side by side: reads, and permits of a semaphore.
 //!
-//! Plain state. It asks nobody and knows no tenure: `T` is whatever stands for one.
+//! Plain state. It does no I/O and knows no tenure: `T` is whatever stands for one.
 //!
 //! 1. A tenure is inside from its grant until its return was answered for the first time.
 //! 2. A tenure that nobody holds rests if another caller of this client is to have it, or while a return of this
 //!    name is on its way: further ones would only follow it to be asked for again.
-//! 3. Whoever lets the others go on looks after what rests: a landed return, the last caller that waits.
-//!    The watchdog gives back what nobody takes up.
+//! 3. What rests is looked after when a return is answered, and when the last caller stops waiting.
+//!    The watchdog gives back what no caller takes up.
 //! 4. Nobody elsewhere is kept waiting by it: a read is open to join, and a permit goes on from hand to hand, only for a
 //!    while after the server said that nobody stands in line. When that is over, one is given back, which lets in whoever
 //!    stands there by then; the others go on until that was answered.
@@ -57,7 +57,7 @@ impl<T: Clone> Shared<T> {
         self.nobody_waits = (!awaited).then_some(now);
     }
 
-    /// The server has refused: whoever waits elsewhere comes first.
+    /// The server has refused: waiters of other clients come first.
     pub(crate) fn refused(&mut self) {
         (self.open, self.nobody_waits) = (None, None);
     }
@@ -112,7 +112,7 @@ impl<T: Clone> Shared<T> {
         unlike.filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// All that rests but what is kept for those who wait.
+    /// All that rests, except for what is kept for waiting callers.
     pub(crate) fn spare(&self, kept: usize) -> Vec<T> {
         let spare = self.resting.len().saturating_sub(kept);
         self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
@@ -151,7 +151,7 @@ impl<T: Clone> Shared<T> {
     }
 }
 
-/// Who of those that have joined one tenure still holds it, by the number of the hold.
+/// Which of the holds of one tenure have not ended, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
     /// A bit for each hold.

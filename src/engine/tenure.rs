@@ -1,4 +1,4 @@
-//! One grant by Redis to this client: who holds it, until when it may be believed, how it ends.
+//! One grant by Redis to this client: its holder, its deadline, its end.
 //!
 //! 1. A tenure is held, or idle between two holders of this client; then it is released or lost,
 //!    once and for good.
@@ -19,7 +19,7 @@ use crate::engine::debts::Debt;
 use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, deadline};
 use crate::engine::shared::Company;
 use crate::engine::wheel::TimerSlot;
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
@@ -62,7 +62,7 @@ pub(crate) struct Tenure<S> {
 
 struct State<S> {
     ended: Option<Ended>,
-    /// Who may re-enter; nobody, for a plain lock.
+    /// The owner that may nest; `None`: the guard is the owner.
     owner: Option<OwnerId>,
     /// The task or thread that asked for it.
     asked_by: OwnerId,
@@ -70,11 +70,12 @@ struct State<S> {
     hand_overs: u16,
     /// 0: idle.
     holds: u32,
-    /// Who of several still holds it, once a second one has joined.
+    /// The holds that have not ended, once a second one has joined.
     company: Option<Box<Company>>,
     /// How much it is, if it can be divided.
     permits: u32,
-    /// Its owner may have asked for more within it: the server has then let that in beside it, and it is nobody else's.
+    /// Its owner may have asked for more within it. The server has then let that in beside it, so that no other caller may
+    /// take this tenure over.
     is_shelter: bool,
     /// When this holder began; idle, when the last one left.
     since: CompactInstant,
@@ -87,7 +88,7 @@ struct State<S> {
     /// Redis has granted it for no longer than a waiter's sign of life: it is renewed until that is more.
     unconfirmed: bool,
     renew_at: CompactInstant,
-    /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
+    /// A message of another client may concern the lock: the watchdog has to check it.
     doubted: bool,
     stay: Option<S>,
     slot: Option<TimerSlot>,
@@ -109,11 +110,11 @@ enum Telling {
     Again,
 }
 
-/// What a holder finds when it leaves.
+/// The outcome for a holder that leaves.
 pub(crate) enum Left<S: Stay> {
     /// Other holds remain, of the same owner.
     Nested,
-    /// Others hold it who have joined.
+    /// Other holds remain, of callers that have joined.
     Others,
     /// It was the last one, and the next holder waits: the tenure is idle until it takes the permit.
     HandedOn(S),
@@ -125,7 +126,7 @@ pub(crate) enum Left<S: Stay> {
     Lost,
 }
 
-/// What the next in the queue finds.
+/// The outcome for the next caller in the queue.
 pub(crate) enum PickUp<T> {
     /// An idle tenure that it holds from now on, after so many hand-overs.
     Held(u16),
@@ -134,13 +135,13 @@ pub(crate) enum PickUp<T> {
     Nothing(T),
 }
 
-/// What a caller finds that takes up a tenure without the permit.
+/// The outcome for a caller that takes up a tenure without the permit.
 pub(crate) enum Taken<S> {
     /// It holds it from now on, after so many hand-overs.
     Held(u16),
     /// Redis must be asked first. It has ended, and is to be given back.
     Ended(Option<S>, Option<TimerSlot>),
-    /// Somebody else has it, or it is over.
+    /// Another caller has it, or it is over.
     Nothing,
 }
 
@@ -152,7 +153,7 @@ pub(crate) enum Due {
     At(Instant),
     /// It is lost: what Redis may still have of it is to be swept away.
     Sweep,
-    /// Nobody took it up: it has ended, and is to be given back.
+    /// No caller took it up in time: it has ended, and is to be given back.
     Unclaimed,
     Ended,
 }
@@ -166,7 +167,7 @@ impl<S: Stay> Tenure<S> {
         holder: Holder,
         renew_at: Instant,
     ) -> Arc<Self> {
-        let (now, held) = (Instant::now(), keys.kind != Kind::Latch);
+        let (now, held) = (Instant::now(), !keys.row.is_passed);
         let state = State {
             ended: (!held).then_some(Ended::Released),
             owner: holder.owner,
@@ -207,9 +208,10 @@ impl<S: Stay> Tenure<S> {
     }
 
     pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
-        match self.keys.kind {
-            Kind::Fenced => FencingToken::of_redisson(self.number),
-            _ => FencingToken::new(self.number, hand_over),
+        if self.keys.row.token_is_number {
+            FencingToken::of_redisson(self.number)
+        } else {
+            FencingToken::new(self.number, hand_over)
         }
     }
 
@@ -218,7 +220,7 @@ impl<S: Stay> Tenure<S> {
         self.state().ended(hand_over)
     }
 
-    /// How the tenure ended, whoever holds it.
+    /// Whether the tenure has ended, for all of its holds.
     pub(crate) fn is_over(&self) -> bool {
         self.state().ended.is_some()
     }
@@ -255,7 +257,7 @@ impl<S: Stay> Tenure<S> {
         self.state().holds
     }
 
-    /// The holds of a hold: those of its owner, and one of who has joined.
+    /// How often a hold counts: as often as its owner has nested, and once for a caller that has joined.
     pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         let state = self.state();
         match &state.company {
@@ -305,7 +307,7 @@ impl<S: Stay> Tenure<S> {
         self.state().debt.clone()
     }
 
-    /// Hands its debt over to whoever gives it back.
+    /// Hands its debt over to the job that gives it back.
     pub(crate) fn take_debt(&self) -> Option<Debt> {
         self.state().debt.take()
     }
@@ -449,7 +451,7 @@ impl<S: Stay> Tenure<S> {
     }
 
     fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
-        self.keys.is_handed_on() && !state.is_shelter && stay.is_handed_on()
+        self.keys.row.is_handed_on && !state.is_shelter && stay.is_handed_on()
     }
 
     fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
@@ -460,7 +462,7 @@ impl<S: Stay> Tenure<S> {
         stay.rest(state.permits, now, budget.time, allows)
     }
 
-    /// For how long its client has gone by what the server said of those who stand in line.
+    /// For how long its client has relied on the server's word that no waiter stands in line.
     fn held(&self, now: Instant, is_fresh: bool) -> Duration {
         if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
     }
@@ -487,7 +489,7 @@ impl<S: Stay> Tenure<S> {
         Taken::Held(state.next_stint())
     }
 
-    /// A reader of the same client reads with those who do already, after so many hand-overs; `None` if Redis has to be
+    /// A caller joins the read of another caller of its client, after so many hand-overs; `None` if Redis has to be
     /// asked.
     pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
         self.expire();
@@ -663,7 +665,7 @@ impl<S: Stay> Tenure<S> {
 
 impl<S: Stay> State<S> {
     fn ended(&self, hand_over: u16) -> Option<Ended> {
-        // Whatever became of the tenure later: who has left it, had given it back.
+        // A holder that has left had given its hold back, whatever became of the tenure later.
         let left = match &self.company {
             Some(company) => !company.has(hand_over),
             None => self.hand_overs != hand_over || self.holds == 0,
@@ -732,6 +734,7 @@ pub(crate) mod tests {
     use crate::engine::debts::Debts;
     use crate::engine::entry::{EntryPermit, Stay, Table, Waiting};
     use crate::engine::hold::Hold;
+    use crate::kinds::Kind;
 
     /// Nothing is handed on.
     pub(crate) const NO_BUDGET: Budget = Budget {

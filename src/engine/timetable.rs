@@ -76,7 +76,7 @@ impl Timetable {
         self.enter(tenure, Instant::now());
     }
 
-    /// Waits for the next tenures that are due. Whoever asks has seen to those before.
+    /// Waits for the next tenures that are due. The watchdog asks when it has dealt with the ones before.
     ///
     /// # Cancel safety
     /// Nothing is taken out before the future is ready.

@@ -1,6 +1,6 @@
 //! How a caller waits: the driver of [`Line`], with futures, gates and links.
 //!
-//! 1. A caller first waits for the permit of its client's entry. Whoever has it contends in the name of all of them,
+//! 1. A caller first waits for the permit of its client's entry. The caller that has it contends for all of them,
 //!    so that a client has one request on its way for each entry.
 //! 2. Listen first, look second, sleep last: what was asked before the channel was subscribed is asked again.
 //! 3. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
@@ -21,7 +21,7 @@ use crate::engine::line::{Event, Next, Rules};
 use crate::engine::options::{AcquireOptions, Patience};
 use crate::engine::tenure::{PickUp, Taken};
 use crate::error::{Error, Result};
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Subscription};
 
@@ -44,7 +44,7 @@ pub(crate) async fn acquire(
     {
         return Ok(Some(hold));
     }
-    // Nobody is in the way of who asks within what it holds.
+    // A nested request does not queue behind the other callers of this client: they may be waiting for its owner.
     let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
     let started = Instant::now();
     let mut caller = Caller {
@@ -114,13 +114,13 @@ impl Drop for Offer<'_> {
 }
 
 impl<'a> Caller<'a> {
-    /// One attempt, and none if somebody of this client is there first.
+    /// One attempt, and none if another caller of this client is there first.
     async fn once(&mut self, visit: Visit) -> Result<Option<Hold>> {
-        let visit = if visit.entry.keys.is_shared() {
+        let visit = if visit.entry.keys.row.is_shared {
             if let Some(hold) = self.share_at_once(&visit) {
                 return Ok(Some(hold));
             }
-            // What rests is for those who wait. One reader is not in the way of another, nor of those who wait.
+            // Tenures that rest are for callers that wait. One reader does not delay another, nor a caller that waits.
             self.engine.settle(&visit.entry.keys).await;
             self.engine.visit(&visit.entry.keys, self.options.permits, true)?
         } else {
@@ -156,18 +156,18 @@ impl<'a> Caller<'a> {
     async fn wait_for(&mut self, visit: Visit, limit: Duration) -> Result<Option<Hold>> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
             Ok(hold) => hold.map(Some),
-            // To say "held by somebody else" would be a guess.
+            // To say "held by another caller" would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // To ask about a latch changes nothing.
-                let may_have_run = self.open && visit.entry.keys.kind != Kind::Latch;
+                let may_have_run = self.open && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
         }
     }
 
-    /// Whether nobody knows how it stands. A caller that Redis has answered knows it by itself. One that has waited
-    /// behind others of this client knows what they know, also if its own first request is still on its way. What they
+    /// Whether this caller cannot know if the lock is held. A caller that Redis has answered knows it. A caller that has
+    /// waited behind others of this client knows what they know, also if its own first request is still on its way. What they
     /// knew before it came may have changed since.
     fn is_failing(&self, entry: &Entry) -> bool {
         if self.answered || self.failing {
@@ -176,14 +176,14 @@ impl<'a> Caller<'a> {
         if entry.is_failing() || self.asked {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
-        // What we ourselves are giving back is not somebody else's, unless somebody had it while we waited.
+        // What this client is giving back is not another holder's, unless another one had it while this caller waited.
         let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
     async fn wait(&mut self, visit: &Visit) -> Result<Hold> {
         if visit.entry.has_seats() {
-            // Before anything is held: who gets it again and again without a word to the server has to let others run.
+            // Before anything is held: a caller that gets it again and again without I/O has to let other tasks run.
             tokio::task::coop::consume_budget().await;
             if let Some(hold) = self.share_at_once(visit) {
                 return Ok(hold);
@@ -208,8 +208,9 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Waits for the permit, within this client. It stays counted among those who wait: given up and taken again, its
-    /// place could go to a newcomer in between, and it would be one too many although it has waited all the time.
+    /// Waits for the permit, within this client. It stays counted as a waiter from here until it holds the lock. If it
+    /// gave its count up and took it again, a newcomer could come in between, and the limit would send away a caller
+    /// that has waited all the time.
     async fn queue(&self, visit: &Visit) -> Result<(EntryPermit, Counted<'a>)> {
         let counted = self.engine.count_waiter()?;
         let queued = Queued { engine: self.engine, waiting: Some(visit.wait()) };
@@ -222,12 +223,12 @@ impl<'a> Caller<'a> {
         Ok((permit, counted))
     }
 
-    /// Takes what another caller of this client has left, or reads with it; `None` if there is nothing of the kind, or
-    /// if it is for those who wait.
+    /// Takes what another caller of this client has left, or reads with it; `None` if there is no such tenure, or
+    /// if it is kept for callers that wait.
     fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
-        if entry.keys.kind == Kind::Read {
-            // A reader takes nothing from those who wait, unless they wait for a writer.
+        if entry.keys.row.is_joined {
+            // A reader takes nothing from callers that wait, unless a writer makes them wait.
             return if entry.was_refused() { None } else { self.share(visit, 0) };
         }
         self.share(visit, entry.ahead())
@@ -243,7 +244,7 @@ impl<'a> Caller<'a> {
             let mut shared = visit.entry.shared()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
             let Some(tenure) = shared.take(permits, kept) else {
-                let open = shared.open().filter(|_| visit.entry.keys.kind == Kind::Read);
+                let open = shared.open().filter(|_| visit.entry.keys.row.is_joined);
                 drop(shared);
                 let open = open?;
                 let hand_over = open.join(budget)?;
@@ -267,7 +268,7 @@ impl<'a> Caller<'a> {
     /// Whether to ask while another caller of this client does: until it is known that there is not room for all.
     fn asks_beside(&self, entry: &Entry) -> bool {
         // Readers wait for each other's answer: it will do for all of them.
-        let will_join = entry.keys.kind == Kind::Read && self.options.is_like_others();
+        let will_join = entry.keys.row.is_joined && self.options.is_like_others();
         entry.has_seats() && !will_join && entry.ahead() == 0
     }
 
@@ -307,12 +308,12 @@ impl<'a> Caller<'a> {
         };
         let passed =
             |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
-        if entry.keys.kind == Kind::Latch && passed(entry) {
+        if entry.keys.row.is_passed && passed(entry) {
             return Coming::Held(Hold::new(tenure, 0));
         }
         match tenure.pick_up(permit, self.holder(), self.engine.budget) {
             PickUp::Held(hand_over) => {
-                if let (Some(owner), false) = (self.options.owner, tenure.keys.is_plain()) {
+                if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
                     self.engine.owned.enter(owner, &tenure);
                 }
                 Coming::Held(Hold::new(tenure, hand_over))
@@ -526,7 +527,7 @@ fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     }
 }
 
-/// Counts the contender among those who wait, once it does.
+/// Counts the contender as a waiter, once it parks.
 fn count<'a>(engine: &'a Engine, counted: &mut Option<Counted<'a>>) -> Result<()> {
     if counted.is_none() {
         *counted = Some(engine.count_waiter()?);
@@ -573,7 +574,7 @@ impl Drop for Queued<'_> {
 }
 
 /// The caller of this client that contends. Dropped before it was granted anything, it passes the
-/// permit on, and looks after our client's place in the lock's line: that is for whoever of us
+/// permit on, and looks after our client's place in the lock's line: that is for the caller of this client that
 /// contends next.
 pub(crate) struct Contender<'a> {
     engine: &'a Arc<Engine>,
@@ -612,7 +613,7 @@ impl Drop for Contender<'_> {
         let Some(permit) = self.permit.take() else { return };
         permit.entry().stop_asking(|| self.engine.next_tenure());
         permit.entry().stop_contending();
-        // Only when the permit has gone on is it certain whether anybody comes for it.
+        // Only after the permit has gone on is it certain whether another caller takes it.
         self.engine.look_after(&permit.pass_on());
     }
 }

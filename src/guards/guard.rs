@@ -17,11 +17,11 @@ use crate::token::FencingToken;
 ///
 /// It owns all that it needs and can be sent anywhere. Dropped, it gives the lock back in the
 /// background: it never blocks and never panics, outside of a runtime too. [`unlock`](Self::unlock)
-/// does the same and tells how it went.
+/// does the same and reports the outcome.
 ///
 /// # What a guard cannot promise
-/// A lease is a promise about time. If this process is stopped for longer than its lease, somebody
-/// else has the lock when it wakes, and nothing tells the code in between: check
+/// A lease is a promise about time. If this process is stopped for longer than its lease, another holder may
+/// have the lock when it wakes, and nothing tells the code in between: check
 /// [`is_valid`](Self::is_valid) before what matters, and let the protected resource check the
 /// [`token`](Self::token).
 ///
@@ -87,19 +87,19 @@ impl Guard {
         self.hold.clone()
     }
 
-    /// Gives the lock back, and tells how it went.
+    /// Gives the lock back, and reports the outcome.
     ///
     /// A nested hold only counts down; the last one frees the lock and wakes a waiter.
     ///
     /// # What `Ok` means
     /// The lock was ours until this call, by its lease, and is not ours any more:
     /// - Mostly Redis has found our hold and removed it.
-    /// - If another caller of this client waits for the lock, it may get the hold as it is, without a word
-    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. Whether
-    ///   somebody has removed the key by force is not asked: the next holder is told of that.
-    /// - A reader leaves those of its client that read with it: the last one of them gives the read back. A permit may
-    ///   stay with the client for a moment, for its next caller, while another one is on its way back to Redis. In both
-    ///   cases nothing is asked, and if nobody takes it up, Redis is told in the background.
+    /// - If another caller of this client waits for the lock, it may get the lock without a request
+    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. The client does not
+    ///   ask whether the key was removed by force: the next holder is told of that.
+    /// - Readers of one client share a read lock, and the last one of them gives it back. A permit may
+    ///   stay with the client for a short time, for its next caller, while another permit is on its way back to Redis. In
+    ///   both cases `unlock` sends nothing. If no caller takes the permit up, the client gives it back in the background.
     /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
     ///   first request has removed it. Only the key's removal by force (`DEL`, `force_unlock`, a failover that
     ///   forgot it) since the last answer that reached this client looks the same.
@@ -110,8 +110,8 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched. Also if
-    /// no answer came before the lease was over, and then the lock was gone: it may have been ours to the
-    /// end, but nobody can tell.
+    /// no answer came before the lease was over, and the lock was gone after that: it may have been ours to the
+    /// end, but the client cannot know.
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release
     /// within [`Config::ride_out`](crate::Config::ride_out), or before
     /// [`Client::close`](crate::Client::close) ran out of time beside it: the lease ends the lock at the
@@ -124,7 +124,7 @@ impl Guard {
         Ok(())
     }
 
-    /// The number of this turn, for the protected resource to compare. A nested hold has that of
+    /// The number of this hold, for the protected resource to compare. A nested hold has the number of
     /// the outer one.
     #[must_use]
     pub fn token(&self) -> FencingToken {

@@ -1,4 +1,4 @@
-//! Guards that are one guard: held as long as enough of them are.
+//! Several guards as one: it is held as long as enough of them are.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ impl GuardSet {
         Self { guards, view }
     }
 
-    /// What may be known of them without keeping them.
+    /// A view of them that does not keep them.
     pub(crate) fn view(&self) -> &View {
         &self.view
     }
@@ -45,7 +45,7 @@ impl GuardSet {
     }
 }
 
-/// What may be known of several holds that are one.
+/// A view of several holds that does not keep them.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) parts: Arc<[Hold]>,

@@ -1,4 +1,4 @@
-//! What users hold: the proof that something is locked, and gives it back.
+//! What users hold: guards, which prove that a lock is held and give it back.
 
 mod guard;
 mod guard_set;

@@ -27,7 +27,7 @@ impl MultiGuard {
         Self { parts: GuardSet::new(guards, all) }
     }
 
-    /// Gives all of the locks back at once, and tells how it went.
+    /// Gives all of the locks back at once, and reports the outcome.
     ///
     /// # Cancel safety
     /// As [`Guard::unlock`].
@@ -51,8 +51,8 @@ impl MultiGuard {
         self.parts.extend(lease).await
     }
 
-    /// The number of this turn on each lock, in the order in which they were named; a name that came twice
-    /// has one. Tokens of different locks do not compare: give each protected resource that of its lock.
+    /// The token of each lock, in the order in which they were named. A name that came twice
+    /// has one token. Tokens of different locks do not compare: give each protected resource the token of its lock.
     #[must_use]
     pub fn tokens(&self) -> Vec<FencingToken> {
         tokens(&self.parts.view().parts)
@@ -89,7 +89,7 @@ impl fmt::Debug for MultiGuard {
     }
 }
 
-/// What the work under a [`MultiLock`](crate::MultiLock) may know of it. It does not keep the locks.
+/// What work under a [`MultiLock`](crate::MultiLock) can ask about its hold. It does not keep the locks.
 #[derive(Clone)]
 pub struct MultiHold {
     view: View,

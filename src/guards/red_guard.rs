@@ -24,7 +24,7 @@ impl RedGuard {
         Self { parts: GuardSet::new(guards, majority) }
     }
 
-    /// Gives the lock back on all servers at once, and tells how it went.
+    /// Gives the lock back on all servers at once, and reports the outcome.
     ///
     /// # Cancel safety
     /// As [`Guard::unlock`].
@@ -84,7 +84,7 @@ impl fmt::Debug for RedGuard {
     }
 }
 
-/// What the work under a [`RedLock`](crate::RedLock) may know of it. It does not keep the lock.
+/// What work under a [`RedLock`](crate::RedLock) can ask about its hold. It does not keep the lock.
 #[derive(Clone)]
 pub struct RedHold {
     view: View,

@@ -24,7 +24,7 @@ impl WriteGuard {
         Self { guard, read }
     }
 
-    /// Gives the lock back, and tells how it went.
+    /// Gives the lock back, and reports the outcome.
     ///
     /// # Cancel safety
     /// As [`Guard::unlock`].

@@ -1,4 +1,4 @@
-//! What the handle of every exclusive lock is made of: a client, a name, a lease.
+//! The inside of every handle: a client, a name, a lease.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::config::{Layout, checked_lease};
+use crate::config::checked_lease;
 use crate::engine::{self, AcquireOptions, AllOrNone, Engine, Hold, Lease, Patience};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
-use crate::keys::{ALL, Keys, Kind};
+use crate::keys::Keys;
+use crate::kinds::Kind;
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
 
-/// A lock by name. What is wrong with its name or lease is said by the first call, so that making
+/// A lock, semaphore or latch by name. The first call reports an invalid name or lease, so that making
 /// a handle needs no error handling.
 #[derive(Clone)]
 pub(crate) struct Handle {
@@ -29,8 +30,7 @@ pub(crate) struct Handle {
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
         let keys = engine.keys(kind, name).map(Arc::new);
-        // Who writes takes all that others could read.
-        let permits = if kind == Kind::Write { ALL } else { 1 };
+        let permits = kind.row(engine.config.layout).asks_for;
         Self { engine, keys, lease: Ok(Lease::Watched), permits }
     }
 
@@ -95,7 +95,7 @@ impl Handle {
         ))
     }
 
-    /// Waits for what is passed and not held; whether it was open before the patience ran out.
+    /// Waits for a latch. Returns whether it was open before the patience ran out.
     pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
         let keys = self.keys()?;
         // How long the latch is there is not how long anybody has it.
@@ -106,12 +106,12 @@ impl Handle {
         Ok(hold.is_some())
     }
 
-    /// Has something done to a latch, once.
+    /// Changes a latch, once.
     pub(crate) async fn order(&self, order: Order) -> Result<i64> {
         self.engine.order(self.keys()?, order).await
     }
 
-    /// What this owner has of it, by its own account.
+    /// The hold that this owner has, as far as this client knows.
     pub(crate) fn held_by(&self, owner: OwnerId) -> Result<Option<Hold>> {
         Ok(self.engine.held_by(owner, self.keys()?))
     }
@@ -143,7 +143,7 @@ impl Handle {
         guard.ok_or(Error::Closed)
     }
 
-    /// Does the work while the lock is held, and not a step further.
+    /// Runs the work while the lock is held, and then unlocks.
     pub(crate) async fn run<T, F>(
         &self,
         owner: Option<OwnerId>,
@@ -178,9 +178,9 @@ impl Handle {
         self.answered(asked.await).await
     }
 
-    /// What this client has given back is not counted any more.
+    /// Waits for this client's own releases, so that the answer does not count them.
     async fn settle(&self, keys: &Keys) {
-        if !keys.lies_as_plain() {
+        if !keys.row.lies_as_plain {
             self.engine.settle(keys).await;
         }
     }
@@ -195,7 +195,7 @@ impl Handle {
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
         let keys = self.keys()?;
         let name = keys.name();
-        tracing::warn!(?name, "taken away from whoever holds it");
+        tracing::warn!(?name, "taken by force from its holder");
         let asked = async { self.engine.connected().await?.force_unlock(keys).await };
         self.answered(asked.await).await
     }
@@ -219,9 +219,9 @@ impl Handle {
         self.lease.clone().map(|lease| self.engine.lease(lease))
     }
 
-    /// Whether it is shared with Redisson.
-    pub(crate) fn is_redissons(&self) -> bool {
-        self.engine.config.layout == Layout::Redisson
+    /// Whether a latch that is not there counts as open.
+    pub(crate) fn is_open_if_absent(&self) -> bool {
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_open_if_absent)
     }
 
     /// How long a call outlives a server that is gone.
@@ -244,7 +244,7 @@ impl Handle {
     }
 
     pub(crate) fn is_plain(&self) -> bool {
-        self.keys.as_ref().is_ok_and(|keys| keys.is_plain())
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain)
     }
 
     pub(crate) fn kind(&self) -> Option<Kind> {

@@ -28,26 +28,26 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Several locks that are held together: all of them, or none.
 ///
-/// One guard holds all. Each is the [`Lock`] of its name, and excludes whoever locks that name, alone or
+/// One guard holds all. Each is the [`Lock`] of its name, and excludes every other caller that locks that name, alone or
 /// together with others. The order in which they are named does not matter, and one that is named twice
 /// counts once, with the lease that was named first. There may be at most 1,000.
 ///
 /// # Locks of one client
-/// All are taken in one step on the server, so that nobody ever sees a part of them held, and nobody can
-/// block another in a circle. Whoever finds one of them taken waits for that one, as for a [`Lock`], and
-/// **holds nothing meanwhile**. When it has that one, it asks for all others at once; if one of these is
-/// taken now, it gives back what it has and waits for that.
+/// All are taken in one step on the server. So no other caller ever sees a part of them held, and callers cannot
+/// block each other in a circle. A caller that finds one of them taken waits for that one, as for a [`Lock`], and
+/// **holds nothing meanwhile**. When it has that lock, it asks for all others at once. If one of these is
+/// taken now, it gives back the lock that it has and waits for the other one.
 ///
-/// The price is fairness: who wants many names that are much in demand may be overtaken again and again
-/// by those who want one. Name few, or take one lock for all.
+/// The price is fairness: a caller that wants many contended names may be overtaken again and again
+/// by callers that want one. Name few, or take one lock for all.
 ///
 /// # Locks of several clients or kinds
 /// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
 /// [fenced](crate::Redisson::fenced_lock) ones.) No step on one server can take a lock on another: they are
-/// taken one after the other, in the order of their names, and who waits for one **holds those before
-/// it**. Since everybody takes them in the same order, nobody waits in a circle, as long as all who
-/// compete for one name on several servers list these servers in the same order. If one of the locks
-/// cannot be had, all are given back.
+/// taken one after the other, in the order of their names, and a caller that waits for one **holds the locks before
+/// it**. Since all callers take them in the same order, they do not wait for each other in a circle, as long as all
+/// that compete for one name on several servers list these servers in the same order. If the caller cannot get one
+/// of the locks, it gives back all.
 ///
 /// Two clients of one server are two parties: the same name through both waits for itself.
 ///
@@ -75,8 +75,8 @@ pub struct MultiLock {
 type Answer = Result<Vec<Guard>, usize>;
 
 impl MultiLock {
-    /// Locks of any clients, each perhaps of another server. What is wrong with the list is said by the
-    /// first call.
+    /// Locks of any clients, each perhaps of another server. The first call reports an invalid
+    /// list.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -111,7 +111,7 @@ impl MultiLock {
     /// Waits for all of the locks.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`]: what has been granted so far is given back in the background.
+    /// As [`Lock::lock`]: the client gives back in the background the locks that it has got so far.
     ///
     /// # Errors
     /// As [`Lock::lock`], whichever of them it is about; then none is held. [`Error::InvalidLocks`] if there is
@@ -123,8 +123,8 @@ impl MultiLock {
         self.acquire(Limit::none()).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the locks if all of them are free; `None` if somebody holds any of them. Of one client, that
-    /// is one request, or none if somebody of this client has one of them.
+    /// Takes the locks if all of them are free; `None` if any of them is held. For locks of one client, that
+    /// is one request, or none if another caller of this client has one of them.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
@@ -164,7 +164,8 @@ impl MultiLock {
         self.acquire(Limit::of(limit)).await
     }
 
-    /// Does the work while all of the locks are held, and not a step further: as [`Lock::run`].
+    /// Runs the work while all of the locks are held, and then unlocks. If one of them is lost first, drops the work: as
+    /// [`Lock::run`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the locks back in the background.
@@ -180,7 +181,7 @@ impl MultiLock {
         while_held(lost, work, guard.unlock()).await
     }
 
-    /// Whether anybody holds any of them, and so whether they cannot be had now.
+    /// Whether any of them is held, so that they cannot be taken now.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -192,7 +193,7 @@ impl MultiLock {
         any(join_all(self.locks.iter().map(Lock::is_locked)).await)
     }
 
-    /// Takes all of them away from whoever holds them: as [`Lock::force_unlock`]. Whether anybody held any.
+    /// Takes all of them away from their holders: as [`Lock::force_unlock`]. Returns whether any of them was held.
     ///
     /// # Cancel safety
     /// If the future is dropped before it was answered, any of the locks may have been taken away: call it
@@ -353,7 +354,7 @@ async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answ
     Ok(lost.map_or(Ok(held), Err))
 }
 
-/// Keeps what is held while another is waited for; done when any of it is lost.
+/// Extends the held locks while the caller waits for another; returns when one of them is lost.
 async fn kept(locks: &[&Lock], held: &[Guard]) {
     let mut ends: FuturesUnordered<_> = held.iter().map(Guard::ended).collect();
     let kept =
@@ -391,7 +392,7 @@ async fn step_aside(misses: &mut u32, limit: Limit) {
     }
 }
 
-/// Yes, if anybody says so; otherwise what the first reported who could not tell.
+/// `true` if any answer is `true`; otherwise the first error.
 fn any(said: Vec<Result<bool>>) -> Result<bool> {
     if said.iter().any(|said| matches!(said, Ok(true))) {
         return Ok(true);

@@ -24,7 +24,7 @@ const STRAGGLERS: Duration = Duration::from_millis(5);
 /// How long a call waits for servers that are held before it asks all others again.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
 
-/// One lock on several independent servers: held by whoever holds it on a majority of them.
+/// One lock on several independent servers: a caller has it if it holds it on a majority of them.
 ///
 /// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
 /// Redlock (redis.io, *Distributed locks with Redis*), with these differences:
@@ -39,7 +39,7 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 /// lease is left: a call that had to wait extends the parts that it kept meanwhile, and gives back and
 /// takes anew those that it cannot extend.
 ///
-/// It is not fair: a newcomer may overtake those who wait.
+/// It is not fair: a newcomer may overtake callers that wait.
 ///
 /// # When not to use it
 /// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
@@ -104,8 +104,8 @@ impl Round {
 impl RedLock {
     /// One lock made of the locks of several clients, each of another server.
     ///
-    /// All who compete for it must name the same servers in the same order. What is wrong with the
-    /// list is said by the first call.
+    /// All callers that compete for it must name the same servers in the same order. The first call reports an
+    /// invalid list.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self { locks: locks.into_iter().collect() }
     }
@@ -118,7 +118,7 @@ impl RedLock {
     /// Waits for the lock.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`]: what has been won so far is given back in the background.
+    /// As [`Lock::lock`]: the clients give back in the background the locks that the call has got so far.
     ///
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
@@ -186,7 +186,8 @@ impl RedLock {
         }
     }
 
-    /// Does the work while the lock is held, and not a step further: as [`Lock::run`].
+    /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, drops the work: as
+    /// [`Lock::run`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and leaves the lock in the background.
@@ -202,7 +203,7 @@ impl RedLock {
         while_held(lost, work, guard.unlock()).await
     }
 
-    /// Whether a majority of the servers says that somebody holds it.
+    /// Whether a majority of the servers says that it is held.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -222,8 +223,8 @@ impl RedLock {
         }
     }
 
-    /// Takes the lock away on all servers, whoever holds it: as [`Lock::force_unlock`]. Whether it
-    /// was held on any.
+    /// Takes the lock away from its holders on all servers: as [`Lock::force_unlock`]. Returns whether it
+    /// was held on any server.
     ///
     /// # Cancel safety
     /// If the future is dropped before it was answered, the lock may have been taken away on any of the

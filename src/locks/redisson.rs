@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Layout;
 use crate::engine::Engine;
-use crate::keys::Kind;
+use crate::kinds::Kind;
 use crate::locks::lock::Lock;
 use crate::locks::semaphore::Semaphore;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::engine::{Engine, Hold, Patience};
 use crate::error::Result;
 use crate::guards::Guard;
-use crate::keys::Kind;
+use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::{Owner, OwnerId};
 

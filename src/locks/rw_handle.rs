@@ -1,4 +1,4 @@
-//! What both handles of a read-write lock are made of: one name, to read and to write.
+//! The inside of both read-write locks: two handles of one name, one to read and one to write.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,11 @@ use std::time::Duration;
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
 use crate::guards::{Guard, WriteGuard};
-use crate::keys::Kind;
+use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
 
-/// A read-write lock by name. Each call says who owns what it gets: nobody but the guard, or somebody who
-/// may nest.
+/// A read-write lock by name. Each call names the owner that may nest, or none: then the guard is the owner.
 #[derive(Clone)]
 pub(crate) struct RwHandle {
     read: Handle,

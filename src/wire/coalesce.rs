@@ -75,7 +75,7 @@ struct State<F: Batch> {
     closed: bool,
     on_their_way: usize,
     waiting: Vec<Waiting<F>>,
-    /// When the first of those who wait came.
+    /// When the first waiting caller came.
     since: Instant,
 }
 
@@ -169,7 +169,7 @@ impl<F: Batch> Gathering<F> {
         }
     }
 
-    /// Those who fly now, or when they will at the latest.
+    /// The callers whose batch goes out now, or the latest time at which it will.
     fn board(&self, now: Instant) -> Result<Vec<Waiting<F>>, Option<Instant>> {
         let mut state = self.state();
         if state.waiting.is_empty() {
@@ -246,7 +246,7 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
 }
 
 async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Waiting<F>>, air: OnItsWay<'_, F>) {
-    // Who has gone while it waited needs no answer, and must not be granted anything.
+    // A caller that has gone while it waited needs no answer, and must not be granted anything.
     let staying = waiting_for.into_iter().filter(|caller| !caller.told.is_closed());
     let (questions, told): (Vec<_>, Vec<_>) =
         staying.map(|caller| (caller.question, caller.told)).unzip();

@@ -32,7 +32,7 @@ pub(crate) struct Commands {
 /// What every script of a client is told.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// Our name, in the lines of those who wait and in the messages that we publish.
+    /// This client's name, in lines and in the messages that it publishes.
     pub(crate) client: String,
     pub(crate) layout: Layout,
     /// How long a line is kept without a sign of life from anybody in it. Most of those in a line are silent, and look

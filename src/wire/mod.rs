@@ -12,6 +12,7 @@ mod fault;
 mod latch;
 mod link;
 mod message;
+mod questions;
 mod replies;
 mod requests;
 mod scripts;
@@ -23,9 +24,9 @@ pub(crate) use coalesce::Answered;
 pub(crate) use commands::{Commands, Connection, Terms};
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
-pub(crate) use family::Status;
 pub(crate) use fault::Fault;
 pub(crate) use latch::Order;
 pub(crate) use message::{What, publisher, words};
+pub(crate) use questions::Status;
 pub(crate) use requests::{Acquires, Requests};
 pub(crate) use subscriber::{Heard, Subscriber, Subscription};

@@ -104,12 +104,12 @@ impl Batch for Releases {
         answers(sent, 0, results, questions.len())
     }
 
-    /// Who goes before its release was answered has left it to the background.
+    /// A caller that goes before its release was answered has left it to the background.
     fn orphan(&self, _: Answered<Self>) {}
 }
 
 /// The server refuses a whole call, before it runs any of it, if the user may not touch one of its
-/// keys. Then everybody has to ask alone.
+/// keys. Then each request has to go alone.
 fn refused_for_one<A>(results: &Result<Vec<A>, Fault>, asked: usize) -> bool {
     asked > 1 && matches!(results, Err(Fault::Permission(_)))
 }
@@ -118,7 +118,7 @@ fn alone<A>(fault: Fault) -> Vec<Result<A, Fault>> {
     vec![Err(fault)]
 }
 
-/// A failure of the batch is a failure of everybody on it.
+/// If the batch fails, each request of it has failed.
 fn answers<A>(
     sent: Instant,
     sent_on: u64,

@@ -242,7 +242,7 @@ impl Channels {
     }
 
     fn refuse(&self, name: &str, fault: &Fault) {
-        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters will look instead");
+        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters ask now and then instead");
         if let Some(channel) = self.table().channels.get_mut(name) {
             channel.phase = Phase::Refused(Instant::now());
         }
@@ -357,7 +357,7 @@ impl Duty for Channels {
         self.generation.store(0, Ordering::Release);
     }
 
-    /// Whoever parks until it is told must not sleep until the TTL of a lock that may be free by now.
+    /// A waiter that parks until it is told must not sleep until the TTL of a lock that may be free by now.
     fn stays_down(&self) {
         let awaited: Vec<_> = {
             let table = self.table();

@@ -5,14 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 9] = [
     &["lib"],
     &["client"],
     &["locks"],
     &["guards"],
     &["engine"],
     &["wire"],
-    &["config", "error", "owner", "keys", "token", "tls"],
+    &["keys"],
+    &["kinds"],
+    &["config", "error", "owner", "token", "tls"],
 ];
 
 fn root() -> &'static Path {
