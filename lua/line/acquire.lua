@@ -79,7 +79,9 @@ local function wait()
     settle()
   end
   keep_line()
-  return { HELD, shortest_lease() or waiter_ttl, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
+  local again = shortest_lease() or waiter_ttl
+  if sign_is_due then again = math.ceil(waiter_ttl / 3) end
+  return { HELD, again, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
 end
 
 -- What is free once the line was let in is free for whoever does not wait, unless somebody alive waits in front.

@@ -7,8 +7,10 @@
 --        (0: it never was), a secret that a grant by message repeats, so that whoever waits knows that it is no other's
 --        message, an owner field that is given back first ('': none), how long a line is kept without a sign, in ms
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if somebody is in line now
---        0, TTL in ms, place, near   in line; the first of the holders has to go by then (-1: the key has no TTL). Near: 1
---                                if it has to show signs of life; 0 if it may sleep until it is told
+--        0, TTL in ms, place, near   in line; by then the first of the holders has to go (-1: the key has no TTL), or one who
+--                                is silent, and for whom there is room, may have answered. Near: 1 if it has to show
+--                                signs of life, and to ask again by then even if it rests: perhaps nobody else can;
+--                                0 if it may sleep until it is told
 --        grant                   the same, and nobody is in line: alone, since the server takes long to look through a table
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one

@@ -30,6 +30,7 @@ local asker, asks_for, number_of_asker, refusal -- who runs this, for how long i
 local asks_again -- it has to be answered whether it is near the front
 local entering -- those who are let in, but not written down yet
 local noted_kind, notes_are_new, somebody_waits
+local sign_is_due -- there is room for somebody silent, who keeps it until a sign comes or waiter_ttl is over
 
 -- Notes are written together at the end.
 local function note(name, value)
@@ -63,7 +64,7 @@ end
 -- Reads what is known of this name. Nothing was written yet.
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
-  number_of_asker, refusal, entering, somebody_waits, moved = nil, nil, {}, false, false
+  number_of_asker, refusal, entering, somebody_waits, moved, sign_is_due = nil, nil, {}, false, false, false
   local noted = redis.call('hmget', notes, 'state', 'kind', 'set', 'reading', 'written')
   read_state(noted[1], waiter_ttl)
   noted_kind, is_set, reading, written = noted[2], noted[3] ~= false, tonumber(noted[4] or nil), noted[5]
@@ -364,8 +365,9 @@ local function let_in(readers_come, work)
       dead[#dead + 1] = head
       work, first = work - 1, first + 1
     else
-      if not lives_on(head) or head.part > capacity - used then break end
-      if readers_come and head.part == capacity then break end
+      if head.part > capacity - used then break end
+      sign_is_due = not lives_on(head) or readers_come and head.part == capacity
+      if sign_is_due then break end
       -- Enough for one call. The next one is told to make another.
       if work <= 0 then
         say(head.client, head.field .. '!')

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
-use crate::engine::tenure::{Grant, deadline};
+use crate::engine::grant::{Grant, deadline};
 use crate::keys::TenureId;
 
 /// How often a contender asks while its channel is not subscribed, and nobody can tell it anything.
@@ -37,7 +37,7 @@ pub(crate) struct Rules {
     pub(crate) pushed_lease: Duration,
     /// The longest that a client sleeps without asking.
     pub(crate) max_park: Duration,
-    /// The server tells those who rest. Redisson's line does not know them.
+    /// The server tells contenders that rest when the line moves. Redisson's line does not know of them.
     pub(crate) rests: bool,
 }
 
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(play.parks_for(), ENDLESS);
     }
 
-    /// In a line that moves fast, whoever comes near has its turn long before its sign of life is old.
+    /// In a line that moves fast, a contender near the front is let in long before its sign of life is old.
     #[test]
     fn a_contender_that_comes_near_asks_only_when_its_sign_of_life_is_old() {
         let mut play = Play::waiting(false);

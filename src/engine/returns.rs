@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::config::Layout;
-    use crate::keys::Kind;
+    use crate::kinds::Kind;
 
     fn keys(name: &str) -> Keys {
         Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap()

@@ -74,7 +74,7 @@ impl Address {
 
     /// An address that is reached over streams of the simulation's.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(dial: crate::wire::Dial, config: &Config) -> Result<Self> {
+    pub(crate) fn over(dial: crate::wire::dial::Dial, config: &Config) -> Result<Self> {
         Ok(Self { dialler: Dialler(Some(dial)), ..Self::new("redis://simulated", config)? })
     }
 

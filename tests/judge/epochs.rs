@@ -48,11 +48,15 @@ impl Epochs {
     }
 
     /// The epochs of its lock in which Redis knew of the claim for certain; often one, sometimes none.
-    pub fn sure(&self, claim: &Claim) -> std::ops::RangeInclusive<usize> {
+    ///
+    /// A server that went on and knows of a claim has known of it all the time. One that was replaced may have got it
+    /// back with the older data of its successor: then nobody knows whether it had it in the epochs between.
+    pub fn sure(&self, claim: &Claim) -> Vec<usize> {
         let of = |test: &dyn Fn(&Break) -> bool| self.of(&claim.lock).filter(|b| test(b)).count();
         let first = of(&|one| one.may_be_before(claim.confirmed, claim.acquired));
         let last = of(&|one| one.is_before(claim.last_confirmed));
-        first..=last
+        let replaced = self.of(&claim.lock).take(last).skip(first).any(|one| one.sharp);
+        (first..=last).filter(|epoch| !replaced || [first, last].contains(epoch)).collect()
     }
 
     /// Whether Redis may have lost the claim by then, since it last confirmed it.

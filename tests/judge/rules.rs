@@ -13,7 +13,7 @@ pub fn shares(claims: &[Claim], epochs: &Epochs) -> Vec<String> {
     let mut held: HashMap<(&str, usize), Moments<'_>> = HashMap::new();
     for claim in claims.iter().filter(|claim| claim.of > 1) {
         let ended = claim.ended.unwrap_or(u64::MAX);
-        for epoch in epochs.sure(claim).filter(|_| ended > claim.acquired) {
+        for epoch in epochs.sure(claim).into_iter().filter(|_| ended > claim.acquired) {
             let moments = held.entry((&claim.lock, epoch)).or_default();
             moments.extend([(claim.acquired, true, claim), (ended, false, claim)]);
         }
@@ -60,7 +60,7 @@ pub fn losses(
         count("held together", u64::from(claim.of > 1 && claim.part < claim.of));
         count("a hold outlived a restart", spanned(claim, restarts));
         let sure = epochs.sure(claim);
-        count("a hold outlived a failover", u64::from(sure.end() > sure.start()));
+        count("a hold outlived a failover", u64::from(sure.len() > 1));
         count("claims that only later confirmations could judge", u64::from(sure.is_empty()));
         if let Some(before) = last.insert(&claim.lock, claim) {
             let taken = before.by_kill && before.worker != claim.worker;
@@ -99,7 +99,11 @@ pub fn tokens(claims: &[Claim]) -> Vec<String> {
     alone.for_each(|claim| locks.entry(&claim.lock).or_default().push(claim));
     let mut found = Vec::new();
     for told in locks.values_mut() {
+        // A nested hold has the token of its outer one, and is no grant.
+        let mut known = HashSet::new();
         let mut granted = told.clone();
+        granted.sort_by_key(|claim| claim.acquired);
+        granted.retain(|claim| known.insert((&claim.owner, claim.token)));
         told.sort_by_key(|claim| claim.acquired);
         granted.sort_by_key(|claim| claim.called.min(claim.last_confirmed));
         let (mut told, mut greatest) = (told.iter().peekable(), None::<&Claim>);

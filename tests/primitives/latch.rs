@@ -162,7 +162,7 @@ async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
     let permits = client.semaphore("a", 3);
     let all = permits.try_acquire_many(3).await.unwrap().expect("nobody has any");
     all.unlock().await.unwrap();
-    assert_eq!(permits.available().await.unwrap(), 3);
+    assert_eq!(permits.available_permits().await.unwrap(), 3);
 }
 
 /// What was set and what was deleted is said by the request that did it, however often it is sent.

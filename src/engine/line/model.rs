@@ -603,8 +603,8 @@ impl World {
         self.server.line.iter_mut().for_each(|waiter| change(&mut waiter.place));
         self.clients.iter_mut().for_each(|client| client.places(&mut change));
         for (stray, _) in &mut self.strays {
-            if let Request::Acquire(wish) = stray {
-                change(&mut wish.had);
+            if let Request::Acquire(options) = stray {
+                change(&mut options.had);
             }
         }
     }

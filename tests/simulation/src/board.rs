@@ -485,6 +485,11 @@ impl Board {
         }
     }
 
+    /// Whether this owner has lost something.
+    pub fn has_lost(&self, owner: &str) -> bool {
+        self.over.iter().rev().any(|claim| claim.owner == owner && claim.lost_at.is_some())
+    }
+
     /// A process has crashed: its holds end with it. Their guards are never dropped.
     pub fn crashed(&mut self, process: usize) {
         let now = clock::now();
@@ -507,8 +512,11 @@ impl Board {
         let (process, seat) = (call.process, call.seat);
         let (present, said_ok) = (None, None);
         let began = clock::now();
-        let claim = self.claims.values().find(|live| live.claim.token == token);
-        let confirmed = claim.map_or(began, |live| live.claim.last_confirmed);
+        let of = |claim: &&Claim| claim.seat == seat && claim.token == token;
+        let live = self.claims.values().map(|live| &live.claim);
+        // The claim of the guard that is given back has just ended.
+        let claim = live.chain(self.over.iter().rev()).find(of);
+        let confirmed = claim.map_or(began, |claim| claim.last_confirmed);
         let unlock = Unlock { process, seat, name, began, confirmed, present, said_ok, token };
         self.unlocks.insert(id, unlock);
         self.questions.push(Question::Present { unlock: id, seat, name });

@@ -271,6 +271,8 @@ impl Home {
             Error::Closed => closing,
             Error::TooManyWaiters { limit } => self.is_crowded(call, manner, *limit),
             Error::Upgrade | Error::TooManyHolds { .. } => true,
+            // Its outer hold ended by its own lease while it asked for more within it.
+            Error::Lost if board::with(|board| board.has_lost(&call.caller)) => true,
             // In Redisson's layout, what was leased when somebody deleted the leases is free for nobody, until the
             // number is set again.
             Error::InvalidPermits { .. } if self.plan.layout == Layout::Redisson => {
@@ -405,7 +407,7 @@ impl Holding {
     pub async fn stay(&self, long: Duration) {
         let view = Arc::clone(self.view());
         tokio::select! {
-            _ = view.lost() => board::reached("stopped by lost()"),
+            _ = view.ended() => board::reached("stopped by lost()"),
             () = sleep(long) => {}
         }
     }

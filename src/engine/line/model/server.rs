@@ -57,7 +57,7 @@ pub(in crate::engine::line::model) enum Reply {
 
 /// What an acquire asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Wish {
+pub(in crate::engine::line::model) struct AcquireOptions {
     pub(in crate::engine::line::model) field: Field,
     /// The place that it had, or 0.
     pub(in crate::engine::line::model) had: u8,
@@ -209,8 +209,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(in crate::engine::line::model) fn acquire(&mut self, wish: Wish) -> Reply {
-        let Wish { field, had, sign, old } = wish;
+    pub(in crate::engine::line::model) fn acquire(&mut self, options: AcquireOptions) -> Reply {
+        let AcquireOptions { field, had, sign, old } = options;
         old.iter().for_each(|old| self.put_out(*old));
         if self.server.holds(field) {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));

@@ -1,4 +1,4 @@
-//! What both handles of a read-write lock are made of: one name, to read and to write.
+//! The inside of both read-write locks: two handles of one name, one to read and one to write.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::handle::Handle;
-use crate::keys::Kind;
+use crate::guards::{Guard, WriteGuard};
+use crate::kinds::Kind;
+use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
-use crate::write_guard::WriteGuard;
 
-/// A read-write lock by name. Each call says who owns what it gets: nobody but the guard, or somebody who
-/// may nest.
+/// A read-write lock by name. Each call names the owner that may nest, or none: then the guard is the owner.
 #[derive(Clone)]
 pub(crate) struct RwHandle {
     read: Handle,
@@ -52,8 +50,9 @@ impl RwHandle {
         if let Some(owner) = owner {
             self.refuse_upgrade(owner)?;
         }
+        let read = self.read.asked(owner, Patience::Endless)?;
         let guard = self.write.acquire(owner, patience).await?;
-        Ok(guard.map(|guard| WriteGuard::new(guard, self.read.clone(), owner)))
+        Ok(guard.map(|guard| WriteGuard::new(guard, read)))
     }
 
     /// An owner that reads and does not write would wait for itself.
@@ -67,6 +66,10 @@ impl RwHandle {
     pub(crate) async fn is_write_locked(&self) -> Result<bool> {
         let status = self.write.status().await?;
         Ok(status.ttl >= -1 && status.used >= status.capacity)
+    }
+
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        self.write.is_locked().await
     }
 
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {

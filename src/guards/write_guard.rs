@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
-use crate::engine::Patience;
+use crate::engine::AcquireOptions;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::handle::Handle;
-use crate::owner::OwnerId;
+use crate::guards::guard::Guard;
+use crate::keys::Keys;
 
 /// The proof that an [`RwLock`](crate::RwLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock) is
 /// held to write: a [`Guard`] that can become one to read.
@@ -15,17 +15,16 @@ use crate::owner::OwnerId;
 #[clippy::has_significant_drop]
 pub struct WriteGuard {
     guard: Guard,
-    /// The same lock, to read.
-    read: Handle,
-    owner: Option<OwnerId>,
+    /// The same lock, to read, and what its owner asks for then.
+    read: (Arc<Keys>, AcquireOptions),
 }
 
 impl WriteGuard {
-    pub(crate) fn new(guard: Guard, read: Handle, owner: Option<OwnerId>) -> Self {
-        Self { guard, read, owner }
+    pub(crate) fn new(guard: Guard, read: (Arc<Keys>, AcquireOptions)) -> Self {
+        Self { guard, read }
     }
 
-    /// Gives the lock back, and tells how it went.
+    /// Gives the lock back, and reports the outcome.
     ///
     /// # Cancel safety
     /// As [`Guard::unlock`].
@@ -51,12 +50,17 @@ impl WriteGuard {
     pub async fn downgrade(self) -> Result<Guard> {
         // Within the write hold, the read needs no room and waits for nobody. Both are held for a
         // moment, so that there is none in which another writer could enter.
-        let within = Some(self.guard.stint().clone());
+        let (keys, options) = &self.read;
         let reading = tokio::select! {
             // If the write is lost, others may hold the lock, and the read would wait for them.
             biased;
-            _ = self.guard.lost() => return Err(Error::Lost),
-            reading = self.read.acquire_within(within, self.owner, Patience::Endless) => reading?,
+            _ = self.guard.ended() => return Err(Error::Lost),
+            reading = self.guard.acquire_within(keys, *options) => reading,
+        };
+        let reading = match reading {
+            // Only a read that is not within a write has to wait: the server has the write no more.
+            Err(Error::TooManyWaiters { .. }) => return Err(Error::Lost),
+            reading => reading?,
         };
         self.guard.unlock().await?;
         reading.ok_or(Error::Closed)

@@ -1,4 +1,4 @@
-//! What a call over several locks knows of its way, should its time run out.
+//! How a call over several locks retries, and what it answers when its time runs out.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::error::{Error, Result};
 /// The pause before servers that did not answer are asked again, give or take a half.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What came of the requests so far.
+/// The outcome of the requests so far.
 #[derive(Default)]
-pub(crate) struct Progress {
-    /// Enough was answered to know that somebody else is there.
+pub(crate) struct Retry {
+    /// The servers have answered that another caller holds a lock.
     held: bool,
     /// Since when that cannot be told, and why.
     failing: Option<(Instant, Error)>,
 }
 
-impl Progress {
+impl Retry {
     /// Somebody else holds what is wanted.
     pub(crate) fn is_held(&mut self) {
         *self = Self { held: true, failing: None };

@@ -6,11 +6,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
-use crate::keys::Kind;
+use crate::guards::Guard;
+use crate::kinds::Kind;
+use crate::locks::handle::Handle;
 
 /// A lock that one guard holds at a time, in all processes that share the server.
 ///
@@ -73,12 +73,12 @@ impl Lock {
         self.handle.lock(None).await
     }
 
-    /// Takes the lock if it is free, in one attempt; `None` if somebody holds it. If somebody of
+    /// Takes the lock if it is free, in one attempt; `None` if another caller holds it. If another caller of
     /// this client holds it or waits for it, the answer needs no I/O. If this client is giving the
-    /// lock back in the background, after a guard was dropped, the attempt follows that.
+    /// lock back in the background, after a guard was dropped, the attempt waits for that.
     ///
     /// # Cancel safety
-    /// What Redis may have granted to a dropped future is given back in the background.
+    /// If Redis grants the lock to a dropped future, the client gives it back in the background.
     ///
     /// # Errors
     /// As [`lock`](Self::lock); without riding out, so
@@ -95,14 +95,14 @@ impl Lock {
     /// As [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock). If Redis did not answer within the limit, nobody knows whether the lock
+    /// As [`lock`](Self::lock). If Redis did not answer within the limit, the caller cannot know whether the lock
     /// was free: [`Error::Indeterminate`](crate::Error::Indeterminate) if the request may have run, and
     /// is being cleaned up; [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::limited(limit)).await
     }
 
-    /// Whether anybody holds the lock, at the moment of the server's answer.
+    /// Whether the lock is held, at the time of the server's answer.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -112,11 +112,12 @@ impl Lock {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
     /// [`Error::Permission`](crate::Error::Permission) if there was none.
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
-    /// How long the lock is held if nobody renews it or gives it back; `None` if nobody holds it,
-    /// [`Duration::MAX`] if its key has no TTL.
+    /// How long the lock stays held if nobody renews it or gives it back; `None` if there is no such time, because
+    /// nobody holds the lock, or because somebody else wrote its key without a TTL.
+    /// [`is_locked`](Self::is_locked) tells one from the other.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -127,7 +128,7 @@ impl Lock {
         self.handle.ttl().await
     }
 
-    /// Takes the lock away from whoever holds it; whether anybody did.
+    /// Takes the lock away from its holder. Returns whether there was one.
     ///
     /// The holder is told that it is lost, at its next renewal at the latest. For operators: work
     /// that is being done under the lock goes on, unprotected.
@@ -168,6 +169,11 @@ impl Lock {
         self.handle.run(None, work).await
     }
 
+    /// As [`try_lock_for`](Self::try_lock_for), where the server has just said that the lock is held.
+    pub(crate) async fn try_taken_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.acquire_taken(Patience::limited(limit)).await
+    }
+
     /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
     /// one client, and distinct.
     pub(crate) async fn acquire_all(
@@ -199,8 +205,8 @@ impl Lock {
     }
 
     /// How long one attempt may take if others do not depend on it.
-    pub(crate) fn moment(&self) -> Duration {
-        self.handle.moment()
+    pub(crate) fn attempt_limit(&self) -> Duration {
+        self.handle.attempt_limit()
     }
 
     /// The lease that each of its guards begins with; nothing if it is wrong.

@@ -4,12 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::engine::Patience;
+use crate::engine::{Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::{Guard, WriteGuard};
+use crate::locks::rw_handle::RwHandle;
 use crate::owner::{Owner, OwnerId};
-use crate::rw_handle::RwHandle;
-use crate::write_guard::WriteGuard;
 
 /// An [`RwLock`](crate::RwLock) that its owner may lock again through any handle of its name, and gives
 /// back as often: what [`ReentrantLock`](crate::ReentrantLock) is to [`Lock`](crate::Lock). It is made by
@@ -21,7 +20,7 @@ use crate::write_guard::WriteGuard;
 /// may be inside together. Use [`RwLock`](crate::RwLock) for them, or give each an [`Owner`] of its own
 /// with [`owned_by`](Self::owned_by).
 ///
-/// # Who may nest
+/// # Nested calls
 /// An owner may
 /// - read again while it reads, even if a writer waits, and write again while it writes;
 /// - read while it writes; when it then stops writing, it goes on reading
@@ -68,7 +67,7 @@ impl ReentrantRwLock {
         Self { handle: self.handle.lease(lease), ..self }
     }
 
-    /// Waits until it may read: until nobody writes, and no writer that came earlier waits.
+    /// Waits for a read lock: until no writer holds the lock, and no earlier writer waits.
     ///
     /// # Cancel safety
     /// As [`Lock::lock`](crate::Lock::lock).
@@ -83,7 +82,7 @@ impl ReentrantRwLock {
         self.handle.read(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Reads if that is possible now, in one attempt.
+    /// Takes a read lock if that is possible now, in one attempt.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
@@ -94,7 +93,7 @@ impl ReentrantRwLock {
         self.handle.read(self.owner(), Patience::None).await
     }
 
-    /// Waits until it may read, but not longer than this.
+    /// Waits for a read lock, but not longer than this.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
@@ -105,7 +104,7 @@ impl ReentrantRwLock {
         self.handle.read(self.owner(), Patience::limited(limit)).await
     }
 
-    /// Waits until it may write: until nobody reads or writes, and nobody that came earlier waits.
+    /// Waits for the write lock: until no reader or writer holds the lock, and no earlier caller waits.
     ///
     /// # Cancel safety
     /// As [`Lock::lock`](crate::Lock::lock).
@@ -119,7 +118,7 @@ impl ReentrantRwLock {
         self.handle.write(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Writes if that is possible now, in one attempt.
+    /// Takes the write lock if that is possible now, in one attempt.
     ///
     /// # Cancel safety
     /// As [`write`](Self::write).
@@ -130,7 +129,7 @@ impl ReentrantRwLock {
         self.handle.write(self.owner(), Patience::None).await
     }
 
-    /// Waits until it may write, but not longer than this.
+    /// Waits for the write lock, but not longer than this.
     ///
     /// # Cancel safety
     /// As [`write`](Self::write).
@@ -141,7 +140,7 @@ impl ReentrantRwLock {
         self.handle.write(self.owner(), Patience::limited(limit)).await
     }
 
-    /// Runs some work while it reads, and then unlocks: as [`Lock::run`](crate::Lock::run). The
+    /// Runs some work under a read lock, and then unlocks: as [`Lock::run`](crate::Lock::run). The
     /// work may read again, as long as it stays with its owner.
     ///
     /// # Cancel safety
@@ -156,7 +155,7 @@ impl ReentrantRwLock {
         self.read().await?.run(work).await
     }
 
-    /// Runs some work while it writes, and then unlocks: as [`Lock::run`](crate::Lock::run). The
+    /// Runs some work under the write lock, and then unlocks: as [`Lock::run`](crate::Lock::run). The
     /// work may lock again, as long as it stays with its owner.
     ///
     /// # Cancel safety
@@ -171,7 +170,7 @@ impl ReentrantRwLock {
         self.write().await?.into_guard().run(work).await
     }
 
-    /// Whether anybody reads or writes, at the moment of the server's answer.
+    /// Whether the lock is held, to read or to write, at the time of the server's answer.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -179,10 +178,10 @@ impl ReentrantRwLock {
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
-    /// Whether anybody writes, at the moment of the server's answer.
+    /// Whether a writer holds the lock, at the time of the server's answer.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -205,7 +204,7 @@ impl ReentrantRwLock {
         self.handle.ttl().await
     }
 
-    /// Takes the lock away from all who hold it, to read or to write: as
+    /// Takes the lock away from all of its readers and writers: as
     /// [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Cancel safety

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::config::longest_lease;
 use crate::engine::{Engine, Patience};
 use crate::error::{Error, Result};
-use crate::handle::Handle;
-use crate::keys::Kind;
+use crate::kinds::Kind;
+use crate::locks::handle::Handle;
 use crate::wire::Order;
 
 /// Redis' scripts count in numbers that are exact up to here.
@@ -36,12 +36,12 @@ const MOST: u64 = (1 << 53) - 1;
 /// ```
 ///
 /// # A latch that is not there
-/// Nobody has set it, or it was deleted, or its lease is over: whoever waits for it, or counts it down,
-/// gets [`Error::Unset`], at once, also if it had waited before. It is never taken for open.
+/// If the latch was never set, or was deleted, or its lease is over, every caller that waits for it or counts it down
+/// gets [`Error::Unset`] at once, also a caller that has waited before. A missing latch is never taken for open.
 ///
-/// In [`Layout::Redisson`](crate::Layout::Redisson) it is, since Redisson's latches go when they open:
-/// there, deleting a latch lets all pass who wait for it, and so does the end of its lease; a latch that
-/// Java has set has none. Counting down what is not there is 0 there.
+/// In [`Layout::Redisson`](crate::Layout::Redisson) a missing latch counts as open, since Redisson deletes a latch when
+/// it opens. There, deleting a latch lets all waiters pass, and so does the end of its lease (a latch that
+/// Java has set has none). Counting down a missing latch answers 0.
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is asked for something"]
 pub struct CountDownLatch {
@@ -54,12 +54,12 @@ impl CountDownLatch {
     }
 
     /// How long the latch is there when it is set through this handle: 10 ms to 24 h, which is the
-    /// default. What is wrong with it is said by [`set`](Self::set).
+    /// default. [`set`](Self::set) reports an invalid one.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
 
-    /// Sets the count; `false` if the latch is set and not open yet, so that others count on it. With
+    /// Sets the count. Returns `false`, and changes nothing, if the latch is set and not open yet. With
     /// a count of 0 it is open.
     ///
     /// # Cancel safety
@@ -141,7 +141,7 @@ impl CountDownLatch {
         Ok((status.ttl != -2).then(|| u64::try_from(status.used).unwrap_or(0)))
     }
 
-    /// Deletes the latch, whether it is open or not; whether it was there. Whoever waits for it is
+    /// Deletes the latch, whether it is open or not. Returns whether it was there. All callers that wait for it are
     /// answered: see [above](Self#a-latch-that-is-not-there).
     ///
     /// # Cancel safety
@@ -156,7 +156,7 @@ impl CountDownLatch {
     async fn is_open(&self) -> Result<bool> {
         match self.count().await? {
             Some(left) => Ok(left == 0),
-            None if self.handle.is_redissons() => Ok(true),
+            None if self.handle.is_open_if_absent() => Ok(true),
             None => Err(Error::Unset),
         }
     }

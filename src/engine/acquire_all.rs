@@ -1,31 +1,32 @@
 //! Several plain locks in one step: all of them, or none.
 //!
-//! 1. Nobody waits here: who finds one of them taken is told which.
-//! 2. The turns of all are taken before Redis is asked, so that one client contends once for each.
+//! 1. This call does not wait: if one of the locks is taken, it answers which one.
+//! 2. The permits of all are taken before Redis is asked, so that one client contends once for each.
 //! 3. What is granted is a tenure for each lock, like any other.
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
-use crate::engine::claim::{AttemptAll, attempt_all};
-use crate::engine::stint::Stint;
-use crate::engine::tenure::{Holder, Lease};
-use crate::engine::wait::{Contender, Patience};
+use crate::engine::attempt::{AttemptAll, attempt_all};
+use crate::engine::core::Engine;
+use crate::engine::grant::{Holder, Lease};
+use crate::engine::hold::Hold;
+use crate::engine::options::Patience;
+use crate::engine::wait::Contender;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner};
 
-/// What came of asking for several at once.
-pub(crate) enum Together {
+/// The answer to a request for several at once.
+pub(crate) enum AllOrNone {
     /// All of them, in the order asked.
-    Held(Vec<Stint>),
-    /// None: this one is somebody else's.
+    Held(Vec<Hold>),
+    /// None: another caller has this one.
     Busy(usize),
 }
 
-/// Takes all of these locks of one client, or none. They are distinct. Who has patience leaves a lock to
-/// those who stand in line for it.
+/// Takes all of these locks of one client, or none. They are distinct. A caller with patience leaves a lock to
+/// the waiters that stand in line for it.
 ///
 /// # Cancel safety
 /// What Redis may have granted to a dropped future is given back in the background.
@@ -33,14 +34,14 @@ pub(crate) async fn acquire_all(
     engine: &Arc<Engine>,
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,
-) -> Result<Together> {
+) -> Result<AllOrNone> {
     // A connection that has just broken is back in no time.
     let _ = engine.connected().await;
     let mut contenders = Vec::with_capacity(wanted.len());
     for (at, (keys, _)) in wanted.iter().enumerate() {
         match Contender::at_once(engine, keys).await? {
             Some(contender) => contenders.push(contender),
-            None => return Ok(Together::Busy(at)),
+            None => return Ok(AllOrNone::Busy(at)),
         }
     }
     let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience));
@@ -52,7 +53,7 @@ pub(crate) async fn acquire_all(
         Ok(AttemptAll::Granted(grants)) => grants,
         Ok(AttemptAll::Busy(at)) => {
             contenders[at].entry().refuse();
-            return Ok(Together::Busy(at));
+            return Ok(AllOrNone::Busy(at));
         }
         Ok(AttemptAll::Refused(at, fault)) => {
             return Err(explained(engine, fault, wanted, at).await);
@@ -66,12 +67,12 @@ pub(crate) async fn acquire_all(
             engine.begin(
                 contender.granted(),
                 grant,
-                Holder { owner: None, asked_by, lease: *lease, part: 1 },
+                Holder { owner: None, asked_by, lease: *lease, permits: 1 },
             )
         });
     // Each is begun, whatever becomes of the others: a client that was closed gives back all of them.
     let begun: Vec<_> = begun.collect();
-    Ok(Together::Held(begun.into_iter().collect::<Result<_>>()?))
+    Ok(AllOrNone::Held(begun.into_iter().collect::<Result<_>>()?))
 }
 
 fn asked(
@@ -84,7 +85,7 @@ fn asked(
         id: engine.next_tenure(),
         lease: engine.lease(*lease),
         manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Wait },
-        part: 1,
+        permits: 1,
         within: None,
         place: 0,
         secret: 0,

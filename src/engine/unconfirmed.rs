@@ -2,17 +2,17 @@
 
 use tokio::sync::oneshot;
 
-use crate::engine::Engine;
+use crate::engine::core::Engine;
 use crate::engine::job::{Job, Outcome};
 use crate::wire::Fault;
 
 /// Dropped before it is known to have arrived, it is said in the background.
-pub(crate) struct Unsaid<'a> {
+pub(crate) struct Unconfirmed<'a> {
     engine: &'a Engine,
     job: Option<Job>,
 }
 
-impl<'a> Unsaid<'a> {
+impl<'a> Unconfirmed<'a> {
     pub(crate) fn new(engine: &'a Engine, job: Job) -> Self {
         Self { engine, job: Some(job) }
     }
@@ -22,7 +22,7 @@ impl<'a> Unsaid<'a> {
     }
 
     /// It has arrived.
-    pub(crate) fn said(mut self) {
+    pub(crate) fn confirmed(mut self) {
         self.job = None;
     }
 
@@ -34,7 +34,7 @@ impl<'a> Unsaid<'a> {
     }
 }
 
-impl Drop for Unsaid<'_> {
+impl Drop for Unconfirmed<'_> {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
             self.engine.later(job);

@@ -5,13 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::{Guard, WriteGuard};
+use crate::locks::reentrant_rw_lock::ReentrantRwLock;
+use crate::locks::rw_handle::RwHandle;
 use crate::owner::Owner;
-use crate::reentrant_rw_lock::ReentrantRwLock;
-use crate::rw_handle::RwHandle;
-use crate::write_guard::WriteGuard;
 
 /// A lock that any number of readers hold at once, or one writer alone, in all processes that share
 /// the server.
@@ -21,9 +20,9 @@ use crate::write_guard::WriteGuard;
 /// reads waits for itself. For nested calls of one piece of work there is
 /// [`reentrant`](Self::reentrant); both forms exclude each other.
 ///
-/// Each reader has a lease of its own: a reader that dies ends its own hold and no other's. Everybody
-/// waits in one queue, first come, first served, with one exception: readers that waited while somebody
-/// wrote go before the next writer. So a writer waits only for the readers that came before it, and a
+/// Each reader has a lease of its own: a reader that dies ends its own hold and no other's. All callers
+/// wait in one line, first come, first served, with one exception: readers that waited while a writer
+/// held the lock go before the next writer. So a writer waits only for the readers that came before it, and a
 /// reader for one writer at the most; neither can starve. (In
 /// [`Layout::Redisson`](crate::Layout::Redisson) there is no queue: the quickest gets the lock, and
 /// readers that keep coming can keep a writer out.)
@@ -86,7 +85,7 @@ impl RwLock {
         Self { handle: self.handle.lease(lease) }
     }
 
-    /// Waits until it may read: until nobody writes, and no writer that came earlier waits.
+    /// Waits for a read lock: until no writer holds the lock, and no earlier writer waits.
     ///
     /// # Cancel safety
     /// As [`Lock::lock`](crate::Lock::lock).
@@ -100,7 +99,7 @@ impl RwLock {
         self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Reads if that is possible now, in one attempt.
+    /// Takes a read lock if that is possible now, in one attempt.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
@@ -111,7 +110,7 @@ impl RwLock {
         self.handle.read(None, Patience::None).await
     }
 
-    /// Waits until it may read, but not longer than this.
+    /// Waits for a read lock, but not longer than this.
     ///
     /// # Cancel safety
     /// As [`read`](Self::read).
@@ -122,7 +121,7 @@ impl RwLock {
         self.handle.read(None, Patience::limited(limit)).await
     }
 
-    /// Waits until it may write: until nobody reads or writes, and nobody that came earlier waits.
+    /// Waits for the write lock: until no reader or writer holds the lock, and no earlier caller waits.
     ///
     /// # Cancel safety
     /// As [`Lock::lock`](crate::Lock::lock).
@@ -136,7 +135,7 @@ impl RwLock {
         self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Writes if that is possible now, in one attempt.
+    /// Takes the write lock if that is possible now, in one attempt.
     ///
     /// # Cancel safety
     /// As [`write`](Self::write).
@@ -147,7 +146,7 @@ impl RwLock {
         self.handle.write(None, Patience::None).await
     }
 
-    /// Waits until it may write, but not longer than this.
+    /// Waits for the write lock, but not longer than this.
     ///
     /// # Cancel safety
     /// As [`write`](Self::write).
@@ -158,7 +157,7 @@ impl RwLock {
         self.handle.write(None, Patience::limited(limit)).await
     }
 
-    /// Runs some work while it reads, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// Runs some work under a read lock, and then unlocks: as [`Lock::run`](crate::Lock::run).
     /// The work must not lock this lock again: it would wait for itself.
     ///
     /// # Cancel safety
@@ -173,7 +172,7 @@ impl RwLock {
         self.read().await?.run(work).await
     }
 
-    /// Runs some work while it writes, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// Runs some work under the write lock, and then unlocks: as [`Lock::run`](crate::Lock::run).
     /// The work must not lock this lock again: it would wait for itself.
     ///
     /// # Cancel safety
@@ -188,7 +187,7 @@ impl RwLock {
         self.write().await?.into_guard().run(work).await
     }
 
-    /// Whether anybody reads or writes, at the moment of the server's answer.
+    /// Whether the lock is held, to read or to write, at the time of the server's answer.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -196,10 +195,10 @@ impl RwLock {
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
-    /// Whether anybody writes, at the moment of the server's answer.
+    /// Whether a writer holds the lock, at the time of the server's answer.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -222,7 +221,7 @@ impl RwLock {
         self.handle.ttl().await
     }
 
-    /// Takes the lock away from all who hold it, to read or to write: as
+    /// Takes the lock away from all of its readers and writers: as
     /// [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Cancel safety

@@ -5,8 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Ended, Engine, Stint};
+use tracing::Instrument;
+
+use crate::engine::{self, AcquireOptions, Ended, Engine, Hold};
 use crate::error::{Error, Result};
+use crate::keys::Keys;
 use crate::token::FencingToken;
 
 /// A lock that is held, to read or to write if it is an [`RwLock`](crate::RwLock), or the permits of a
@@ -14,11 +17,11 @@ use crate::token::FencingToken;
 ///
 /// It owns all that it needs and can be sent anywhere. Dropped, it gives the lock back in the
 /// background: it never blocks and never panics, outside of a runtime too. [`unlock`](Self::unlock)
-/// does the same and tells how it went.
+/// does the same and reports the outcome.
 ///
 /// # What a guard cannot promise
-/// A lease is a promise about time. If this process is stopped for longer than its lease, somebody
-/// else has the lock when it wakes, and nothing tells the code in between: check
+/// A lease is a promise about time. If this process is stopped for longer than its lease, another holder may
+/// have the lock when it wakes, and nothing tells the code in between: check
 /// [`is_valid`](Self::is_valid) before what matters, and let the protected resource check the
 /// [`token`](Self::token).
 ///
@@ -29,7 +32,7 @@ use crate::token::FencingToken;
 /// let guard = client.lock("doc:guard").lock().await?;
 /// tokio::select! {
 ///     () = async { /* rewrite the ledger, with guard.token() */ } => guard.unlock().await?,
-///     _ = guard.lost() => eprintln!("stop: somebody else may be writing"),
+///     _ = guard.ended() => eprintln!("stop: somebody else may be writing"),
 /// }
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
@@ -43,10 +46,30 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(engine: Arc<Engine>, stint: Stint) -> Self {
-        let span = tracing::debug_span!("lock.hold", name = &*stint.name(), token = %stint.token);
+    /// Gets the lock, or `None` if it was not free before the patience ran out.
+    pub(crate) async fn acquire(
+        engine: &Arc<Engine>,
+        keys: &Arc<Keys>,
+        options: AcquireOptions,
+    ) -> Result<Option<Self>> {
+        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
+        let hold = engine::acquire(engine, keys, options).instrument(span).await?;
+        Ok(hold.map(|hold| Self::new(Arc::clone(engine), hold)))
+    }
+
+    /// Gets another kind of hold of the same lock, for which there needs to be no room while this one lasts.
+    pub(crate) async fn acquire_within(
+        &self,
+        keys: &Arc<Keys>,
+        options: AcquireOptions,
+    ) -> Result<Option<Self>> {
+        Self::acquire(&self.engine, keys, options.within(Some(&self.hold))).await
+    }
+
+    pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
+        let span = tracing::debug_span!("lock.hold", name = &*hold.name(), token = %hold.token());
         span.in_scope(|| tracing::debug!("granted"));
-        Self { hold: Hold { stint }, engine, left: false, span }
+        Self { hold, engine, left: false, span }
     }
 
     /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, the work is
@@ -55,13 +78,8 @@ impl Guard {
     where
         F: Future<Output = T>,
     {
-        let (lost, work) = (self.lost(), work(self.hold()));
+        let (lost, work) = (self.ended(), work(self.hold()));
         while_held(lost, work, self.unlock()).await
-    }
-
-    /// The hold as the engine knows it.
-    pub(crate) fn stint(&self) -> &Stint {
-        &self.hold.stint
     }
 
     /// A view of this hold that does not keep it.
@@ -69,19 +87,19 @@ impl Guard {
         self.hold.clone()
     }
 
-    /// Gives the lock back, and tells how it went.
+    /// Gives the lock back, and reports the outcome.
     ///
     /// A nested hold only counts down; the last one frees the lock and wakes a waiter.
     ///
     /// # What `Ok` means
     /// The lock was ours until this call, by its lease, and is not ours any more:
     /// - Mostly Redis has found our hold and removed it.
-    /// - If another caller of this client waits for the lock, it may get the hold as it is, without a word
-    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. Whether
-    ///   somebody has removed the key by force is not asked: the next holder is told of that.
-    /// - A reader leaves those of its client that read with it: the last one of them gives the read back. A permit may
-    ///   stay with the client for a moment, for its next caller, while another one is on its way back to Redis. In both
-    ///   cases nothing is asked, and if nobody takes it up, Redis is told in the background.
+    /// - If another caller of this client waits for the lock, it may get the lock without a request
+    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. The client does not
+    ///   ask whether the key was removed by force: the next holder is told of that.
+    /// - Readers of one client share a read lock, and the last one of them gives it back. A permit may
+    ///   stay with the client for a short time, for its next caller, while another permit is on its way back to Redis. In
+    ///   both cases `unlock` sends nothing. If no caller takes the permit up, the client gives it back in the background.
     /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
     ///   first request has removed it. Only the key's removal by force (`DEL`, `force_unlock`, a failover that
     ///   forgot it) since the last answer that reached this client looks the same.
@@ -92,8 +110,8 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched. Also if
-    /// no answer came before the lease was over, and then the lock was gone: it may have been ours to the
-    /// end, but nobody can tell.
+    /// no answer came before the lease was over, and the lock was gone after that: it may have been ours to the
+    /// end, but the client cannot know.
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release
     /// within [`Config::ride_out`](crate::Config::ride_out), or before
     /// [`Client::close`](crate::Client::close) ran out of time beside it: the lease ends the lock at the
@@ -101,12 +119,12 @@ impl Guard {
     /// [`Error::Permission`](crate::Error::Permission) if Redis does not let us any more.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;
-        self.engine.leave(&self.hold.stint).await?;
+        self.engine.leave(&self.hold).await?;
         self.span.in_scope(|| tracing::debug!("released"));
         Ok(())
     }
 
-    /// The number of this turn, for the protected resource to compare. A nested hold has that of
+    /// The number of this hold, for the protected resource to compare. A nested hold has the number of
     /// the outer one.
     #[must_use]
     pub fn token(&self) -> FencingToken {
@@ -137,8 +155,8 @@ impl Guard {
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.hold.lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.hold.ended()
     }
 
     /// Makes the lease at least this long from now. It is never shortened.
@@ -153,7 +171,7 @@ impl Guard {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer; the old
     /// deadline stands.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
-        self.engine.extend(&self.hold.stint, lease).await
+        self.engine.extend(&self.hold, lease).await
     }
 
     /// How many holds its owner has of this lock: more than one only for a
@@ -161,14 +179,14 @@ impl Guard {
     /// reading and writing are counted apart. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
     #[must_use]
     pub fn hold_count(&self) -> u32 {
-        self.hold.stint.holds()
+        self.hold.count()
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.left {
-            self.engine.abandon(&self.hold.stint);
+            self.engine.abandon(&self.hold);
             self.span.in_scope(|| tracing::debug!("dropped"));
         }
     }
@@ -177,56 +195,6 @@ impl Drop for Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.hold.described(f.debug_struct("Guard"))
-    }
-}
-
-/// What the work under a lock may know of it: see [`Lock::run`](crate::Lock::run).
-///
-/// It does not keep the lock.
-#[derive(Clone)]
-pub struct Hold {
-    stint: Stint,
-}
-
-impl Hold {
-    /// As [`Guard::token`].
-    #[must_use]
-    pub fn token(&self) -> FencingToken {
-        self.stint.token
-    }
-
-    /// As [`Guard::is_valid`].
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        !self.remaining().is_zero()
-    }
-
-    /// As [`Guard::remaining`].
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.stint.remaining()
-    }
-
-    /// As [`Guard::lost`].
-    ///
-    /// # Cancel safety
-    /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.stint.end()
-    }
-
-    fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
-        described
-            .field("name", &self.stint.name())
-            .field("token", &self.token())
-            .field("remaining", &self.remaining())
-            .finish()
-    }
-}
-
-impl fmt::Debug for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.described(f.debug_struct("Hold"))
     }
 }
 

@@ -5,11 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
-use crate::keys::Kind;
+use crate::guards::Guard;
+use crate::kinds::Kind;
+use crate::locks::handle::Handle;
 use crate::owner::{Owner, OwnerId};
 
 /// A lock that its owner may take again through any handle of its name, and gives back as often.
@@ -110,7 +110,7 @@ impl ReentrantLock {
     /// # Errors
     /// As there.
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.ttl().await?.is_some())
+        self.handle.is_locked().await
     }
 
     /// As [`Lock::ttl`](crate::Lock::ttl).

@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::engine::Ended;
+use crate::engine::{Ended, Hold};
 use crate::error::Result;
-use crate::guard::{Guard, Hold};
-use crate::parts::{Parts, View};
+use crate::guards::guard::Guard;
+use crate::guards::guard_set::{GuardSet, View};
 use crate::token::FencingToken;
 
 /// A [`MultiLock`](crate::MultiLock) that is held: all of its locks are.
@@ -17,17 +17,17 @@ use crate::token::FencingToken;
 #[must_use = "the locks are given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct MultiGuard {
-    parts: Parts,
+    parts: GuardSet,
 }
 
 impl MultiGuard {
     /// In the order named.
     pub(crate) fn new(guards: Vec<Guard>) -> Self {
         let all = guards.len();
-        Self { parts: Parts::new(guards, all) }
+        Self { parts: GuardSet::new(guards, all) }
     }
 
-    /// Gives all of the locks back at once, and tells how it went.
+    /// Gives all of the locks back at once, and reports the outcome.
     ///
     /// # Cancel safety
     /// As [`Guard::unlock`].
@@ -51,8 +51,8 @@ impl MultiGuard {
         self.parts.extend(lease).await
     }
 
-    /// The number of this turn on each lock, in the order in which they were named; a name that came twice
-    /// has one. Tokens of different locks do not compare: give each protected resource that of its lock.
+    /// The token of each lock, in the order in which they were named. A name that came twice
+    /// has one token. Tokens of different locks do not compare: give each protected resource the token of its lock.
     #[must_use]
     pub fn tokens(&self) -> Vec<FencingToken> {
         tokens(&self.parts.view().parts)
@@ -74,8 +74,8 @@ impl MultiGuard {
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.parts.view().lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.parts.view().ended()
     }
 
     pub(crate) fn hold(&self) -> MultiHold {
@@ -89,7 +89,7 @@ impl fmt::Debug for MultiGuard {
     }
 }
 
-/// What the work under a [`MultiLock`](crate::MultiLock) may know of it. It does not keep the locks.
+/// What work under a [`MultiLock`](crate::MultiLock) can ask about its hold. It does not keep the locks.
 #[derive(Clone)]
 pub struct MultiHold {
     view: View,
@@ -114,12 +114,12 @@ impl MultiHold {
         self.view.remaining()
     }
 
-    /// As [`MultiGuard::lost`].
+    /// As [`MultiGuard::ended`].
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.view.lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.view.ended()
     }
 }
 

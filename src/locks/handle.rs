@@ -1,4 +1,4 @@
-//! What the handle of every exclusive lock is made of: a client, a name, a lease.
+//! The inside of every handle: a client, a name, a lease.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::config::{Layout, checked_lease};
-use crate::engine::{self, Engine, Lease, Patience, Stint, Together, Wish};
+use crate::config::checked_lease;
+use crate::engine::{self, AcquireOptions, AllOrNone, Engine, Hold, Lease, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
-use crate::keys::{ALL, Keys, Kind};
+use crate::guards::Guard;
+use crate::keys::Keys;
+use crate::kinds::Kind;
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
 
-/// A lock by name. What is wrong with its name or lease is said by the first call, so that making
+/// A lock, semaphore or latch by name. The first call reports an invalid name or lease, so that making
 /// a handle needs no error handling.
 #[derive(Clone)]
 pub(crate) struct Handle {
@@ -23,15 +24,14 @@ pub(crate) struct Handle {
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
     /// How much of it is asked for, if it can be divided.
-    part: u32,
+    permits: u32,
 }
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
         let keys = engine.keys(kind, name).map(Arc::new);
-        // Who writes takes all that others could read.
-        let part = if kind == Kind::Write { ALL } else { 1 };
-        Self { engine, keys, lease: Ok(Lease::Watched), part }
+        let permits = kind.row(engine.config.layout).asks_for;
+        Self { engine, keys, lease: Ok(Lease::Watched), permits }
     }
 
     /// The same name, as another kind.
@@ -41,8 +41,8 @@ impl Handle {
     }
 
     /// So much of it at once.
-    pub(crate) fn part(self, part: u32) -> Self {
-        Self { part, ..self }
+    pub(crate) fn permits(self, permits: u32) -> Self {
+        Self { permits, ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -58,42 +58,61 @@ impl Handle {
         self.acquire_within(None, owner, patience).await
     }
 
+    /// As [`acquire`](Self::acquire), where the server has just said that somebody has it.
+    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
+        let (keys, options) = self.asked(None, patience)?;
+        Guard::acquire(&self.engine, &keys, AcquireOptions { known_taken: true, ..options }).await
+    }
+
     /// As [`acquire`](Self::acquire), where the owner holds this already, and so needs no room.
     pub(crate) async fn acquire_within(
         &self,
-        within: Option<Stint>,
+        within: Option<Hold>,
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<Option<Guard>> {
-        let keys = self.keys()?;
-        let (lease, part) = (self.lease.clone()?, self.part);
-        // If the outer hold has just ended, there has to be room.
-        let within = within.filter(|outer| outer.tenure.shelters(outer.turn));
-        let beneath = within.map(|outer| outer.tenure.id);
-        let wish = Wish { owner, lease, patience, part, beneath };
-        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
-        let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
-        Ok(stint.map(|stint| Guard::new(Arc::clone(&self.engine), stint)))
+        let (keys, options) = self.asked(owner, patience)?;
+        Guard::acquire(&self.engine, &keys, options.within(within.as_ref())).await
     }
 
-    /// Waits for what is passed and not held; whether it was open before the patience ran out.
+    /// What a call asks for.
+    pub(crate) fn asked(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<(Arc<Keys>, AcquireOptions)> {
+        let (keys, lease) = (Arc::clone(self.keys()?), self.lease.clone()?);
+        Ok((
+            keys,
+            AcquireOptions {
+                owner,
+                lease,
+                patience,
+                permits: self.permits,
+                within: None,
+                known_taken: false,
+            },
+        ))
+    }
+
+    /// Waits for a latch. Returns whether it was open before the patience ran out.
     pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
         let keys = self.keys()?;
         // How long the latch is there is not how long anybody has it.
         let lease = Lease::Watched;
-        let wish = Wish { owner: None, lease, patience, part: self.part, beneath: None };
+        let options = AcquireOptions { lease, ..self.asked(None, patience)?.1 };
         let span = tracing::debug_span!("latch.wait", name = ?keys.name());
-        let stint = engine::acquire(&self.engine, keys, wish).instrument(span).await?;
-        Ok(stint.is_some())
+        let hold = engine::acquire(&self.engine, keys, options).instrument(span).await?;
+        Ok(hold.is_some())
     }
 
-    /// Has something done to a latch, once.
+    /// Changes a latch, once.
     pub(crate) async fn order(&self, order: Order) -> Result<i64> {
         self.engine.order(self.keys()?, order).await
     }
 
-    /// What this owner has of it, by its own account.
-    pub(crate) fn held_by(&self, owner: OwnerId) -> Result<Option<Stint>> {
+    /// The hold that this owner has, as far as this client knows.
+    pub(crate) fn held_by(&self, owner: OwnerId) -> Result<Option<Hold>> {
         Ok(self.engine.held_by(owner, self.keys()?))
     }
 
@@ -110,10 +129,10 @@ impl Handle {
         let span = tracing::debug_span!("lock.acquire_all", names);
         let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await?;
         Ok(match answer {
-            Together::Busy(at) => Err(at),
-            Together::Held(stints) => {
-                let guard = |stint| Guard::new(Arc::clone(&first.engine), stint);
-                Ok(stints.into_iter().map(guard).collect())
+            AllOrNone::Busy(at) => Err(at),
+            AllOrNone::Held(holds) => {
+                let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);
+                Ok(holds.into_iter().map(guard).collect())
             }
         })
     }
@@ -124,7 +143,7 @@ impl Handle {
         guard.ok_or(Error::Closed)
     }
 
-    /// Does the work while the lock is held, and not a step further.
+    /// Runs the work while the lock is held, and then unlocks.
     pub(crate) async fn run<T, F>(
         &self,
         owner: Option<OwnerId>,
@@ -136,10 +155,19 @@ impl Handle {
         self.lock(owner).await?.run(work).await
     }
 
+    /// How long the lock stays held; `None` if nobody holds it, or if its key has no TTL.
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
+        Ok(self.held_for().await?.flatten())
+    }
+
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        Ok(self.held_for().await?.is_some())
+    }
+
+    async fn held_for(&self) -> Result<Option<Option<Duration>>> {
         let keys = self.keys()?;
         self.settle(keys).await;
-        let asked = async { self.engine.connected().await?.ttl(keys).await };
+        let asked = async { self.engine.connected().await?.held_for(keys).await };
         self.answered(asked.await).await
     }
 
@@ -150,9 +178,9 @@ impl Handle {
         self.answered(asked.await).await
     }
 
-    /// What this client has given back is not counted any more.
+    /// Waits for this client's own releases, so that the answer does not count them.
     async fn settle(&self, keys: &Keys) {
-        if !keys.lies_as_plain() {
+        if !keys.row.lies_as_plain {
             self.engine.settle(keys).await;
         }
     }
@@ -167,13 +195,13 @@ impl Handle {
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
         let keys = self.keys()?;
         let name = keys.name();
-        tracing::warn!(?name, "taken away from whoever holds it");
+        tracing::warn!(?name, "taken by force from its holder");
         let asked = async { self.engine.connected().await?.force_unlock(keys).await };
         self.answered(asked.await).await
     }
 
     /// How long one attempt may take if others do not depend on it: far less than the lease.
-    pub(crate) fn moment(&self) -> Duration {
+    pub(crate) fn attempt_limit(&self) -> Duration {
         let response = self.engine.config.response();
         self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
     }
@@ -191,9 +219,9 @@ impl Handle {
         self.lease.clone().map(|lease| self.engine.lease(lease))
     }
 
-    /// Whether it is shared with Redisson.
-    pub(crate) fn is_redissons(&self) -> bool {
-        self.engine.config.layout == Layout::Redisson
+    /// Whether a latch that is not there counts as open.
+    pub(crate) fn is_open_if_absent(&self) -> bool {
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_open_if_absent)
     }
 
     /// How long a call outlives a server that is gone.
@@ -216,7 +244,7 @@ impl Handle {
     }
 
     pub(crate) fn is_plain(&self) -> bool {
-        self.keys.as_ref().is_ok_and(|keys| keys.is_plain())
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain)
     }
 
     pub(crate) fn kind(&self) -> Option<Kind> {

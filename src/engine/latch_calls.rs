@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::{Engine, PAUSE};
+use crate::engine::core::{Engine, PAUSE};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::wire::{Fault, Order};

@@ -13,10 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::Patience;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, while_held};
-use crate::lock::Lock;
-use crate::multi_guard::{MultiGuard, MultiHold};
-use crate::progress::{Progress, in_time};
+use crate::guards::{Guard, MultiGuard, MultiHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::retry::{Retry, in_time};
 
 /// More locks in one script would hold up the server's other clients.
 const MOST: usize = 1_000;
@@ -29,26 +28,26 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Several locks that are held together: all of them, or none.
 ///
-/// One guard holds all. Each is the [`Lock`] of its name, and excludes whoever locks that name, alone or
+/// One guard holds all. Each is the [`Lock`] of its name, and excludes every other caller that locks that name, alone or
 /// together with others. The order in which they are named does not matter, and one that is named twice
 /// counts once, with the lease that was named first. There may be at most 1,000.
 ///
 /// # Locks of one client
-/// All are taken in one step on the server, so that nobody ever sees a part of them held, and nobody can
-/// block another in a circle. Whoever finds one of them taken waits for that one, as for a [`Lock`], and
-/// **holds nothing meanwhile**. When it has that one, it asks for all others at once; if one of these is
-/// taken now, it gives back what it has and waits for that.
+/// All are taken in one step on the server. So no other caller ever sees a part of them held, and callers cannot
+/// block each other in a circle. A caller that finds one of them taken waits for that one, as for a [`Lock`], and
+/// **holds nothing meanwhile**. When it has that lock, it asks for all others at once. If one of these is
+/// taken now, it gives back the lock that it has and waits for the other one.
 ///
-/// The price is fairness: who wants many names that are much in demand may be overtaken again and again
-/// by those who want one. Name few, or take one lock for all.
+/// The price is fairness: a caller that wants many contended names may be overtaken again and again
+/// by callers that want one. Name few, or take one lock for all.
 ///
 /// # Locks of several clients or kinds
 /// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
-/// [fenced](crate::Client::fenced_lock) ones.) No step on one server can take a lock on another: they are
-/// taken one after the other, in the order of their names, and who waits for one **holds those before
-/// it**. Since everybody takes them in the same order, nobody waits in a circle, as long as all who
-/// compete for one name on several servers list these servers in the same order. If one of the locks
-/// cannot be had, all are given back.
+/// [fenced](crate::Redisson::fenced_lock) ones.) No step on one server can take a lock on another: they are
+/// taken one after the other, in the order of their names, and a caller that waits for one **holds the locks before
+/// it**. Since all callers take them in the same order, they do not wait for each other in a circle, as long as all
+/// that compete for one name on several servers list these servers in the same order. If the caller cannot get one
+/// of the locks, it gives back all.
 ///
 /// Two clients of one server are two parties: the same name through both waits for itself.
 ///
@@ -76,8 +75,8 @@ pub struct MultiLock {
 type Answer = Result<Vec<Guard>, usize>;
 
 impl MultiLock {
-    /// Locks of any clients, each perhaps of another server. What is wrong with the list is said by the
-    /// first call.
+    /// Locks of any clients, each perhaps of another server. The first call reports an invalid
+    /// list.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -112,10 +111,10 @@ impl MultiLock {
     /// Waits for all of the locks.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`]: what has been granted so far is given back in the background.
+    /// As [`Lock::lock`]: the client gives back in the background the locks that it has got so far.
     ///
     /// # Errors
-    /// As [`Lock::lock`], whichever of them it is about; then none is held. [`Error::Config`] if there is
+    /// As [`Lock::lock`], whichever of them it is about; then none is held. [`Error::InvalidLocks`] if there is
     /// no lock in the list, or more than 1,000.
     ///
     /// # Panics
@@ -124,8 +123,8 @@ impl MultiLock {
         self.acquire(Limit::none()).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the locks if all of them are free; `None` if somebody holds any of them. Of one client, that
-    /// is one request, or none if somebody of this client has one of them.
+    /// Takes the locks if all of them are free; `None` if any of them is held. For locks of one client, that
+    /// is one request, or none if another caller of this client has one of them.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
@@ -165,7 +164,8 @@ impl MultiLock {
         self.acquire(Limit::of(limit)).await
     }
 
-    /// Does the work while all of the locks are held, and not a step further: as [`Lock::run`].
+    /// Runs the work while all of the locks are held, and then unlocks. If one of them is lost first, drops the work: as
+    /// [`Lock::run`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the locks back in the background.
@@ -177,11 +177,11 @@ impl MultiLock {
         F: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        let (lost, work) = (guard.lost(), work(guard.hold()));
+        let (lost, work) = (guard.ended(), work(guard.hold()));
         while_held(lost, work, guard.unlock()).await
     }
 
-    /// Whether anybody holds any of them, and so whether they cannot be had now.
+    /// Whether any of them is held, so that they cannot be taken now.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -193,7 +193,7 @@ impl MultiLock {
         any(join_all(self.locks.iter().map(Lock::is_locked)).await)
     }
 
-    /// Takes all of them away from whoever holds them: as [`Lock::force_unlock`]. Whether anybody held any.
+    /// Takes all of them away from their holders: as [`Lock::force_unlock`]. Returns whether any of them was held.
     ///
     /// # Cancel safety
     /// If the future is dropped before it was answered, any of the locks may have been taken away: call it
@@ -210,9 +210,9 @@ impl MultiLock {
 
     fn check(&self) -> Result<()> {
         match self.locks.len() {
-            0 => Err(Error::config("a MultiLock needs at least one lock")),
+            0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
             1..=MOST => self.locks.iter().try_for_each(Lock::check),
-            _ => Err(Error::config(format!("a MultiLock of more than {MOST} locks"))),
+            _ => Err(Error::InvalidLocks { reason: "a MultiLock holds at most 1,000 locks" }),
         }
     }
 
@@ -244,25 +244,25 @@ impl MultiLock {
 
     /// Waits for one that is in the way, and then asks for all others at once.
     async fn in_one_step(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
-        let (locks, mut progress) = (self.sorted(), Progress::default());
+        let (locks, mut retry) = (self.sorted(), Retry::default());
         let (mut first, mut misses) = (None, 0);
         loop {
             let Some(answer) = in_time(limit.until, together(&locks, first.take())).await else {
-                return progress.out_of_time(limit.whole);
+                return retry.out_of_time(limit.whole);
             };
             match answer {
                 Ok(Ok(held)) => return Ok(Some(held)),
                 Ok(Err(busy)) => {
-                    progress.is_held();
+                    retry.is_held();
                     step_aside(&mut misses, limit).await;
-                    let Some(guard) = limit.lock(locks[busy]).await? else { return Ok(None) };
+                    let Some(guard) = limit.taken(locks[busy]).await? else { return Ok(None) };
                     first = Some((busy, guard));
                 }
                 Err(error) => {
-                    let pause = progress.failed(error, locks[0].ride_out());
+                    let pause = retry.failed(error, locks[0].ride_out());
                     match in_time(limit.until, pause).await {
                         Some(waited) => waited?,
-                        None => return progress.out_of_time(limit.whole),
+                        None => return retry.out_of_time(limit.whole),
                     }
                 }
             }
@@ -321,6 +321,15 @@ impl Limit {
             left => lock.try_lock_for(left).await,
         }
     }
+
+    /// As [`lock`](Self::lock), where the server has just said that somebody has it.
+    async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
+        let Some(until) = self.until else { return lock.lock().await.map(Some) };
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Ok(None),
+            left => lock.try_taken_for(left).await,
+        }
+    }
 }
 
 /// Asks for all locks but the one that is held already. That one is given back if another is in the way.
@@ -345,9 +354,9 @@ async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answ
     Ok(lost.map_or(Ok(held), Err))
 }
 
-/// Keeps what is held while another is waited for; done when any of it is lost.
+/// Extends the held locks while the caller waits for another; returns when one of them is lost.
 async fn kept(locks: &[&Lock], held: &[Guard]) {
-    let mut ends: FuturesUnordered<_> = held.iter().map(Guard::lost).collect();
+    let mut ends: FuturesUnordered<_> = held.iter().map(Guard::ended).collect();
     let kept =
         locks.iter().zip(held).filter_map(|(lock, guard)| Some((lock.fixed_lease()?, guard)));
     let kept = kept.map(|(lease, guard)| async move {
@@ -383,7 +392,7 @@ async fn step_aside(misses: &mut u32, limit: Limit) {
     }
 }
 
-/// Yes, if anybody says so; otherwise what the first reported who could not tell.
+/// `true` if any answer is `true`; otherwise the first error.
 fn any(said: Vec<Result<bool>>) -> Result<bool> {
     if said.iter().any(|said| matches!(said, Ok(true))) {
         return Ok(true);

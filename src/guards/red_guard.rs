@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::engine::Ended;
 use crate::error::Result;
-use crate::guard::Guard;
-use crate::parts::{Parts, View};
+use crate::guards::guard::Guard;
+use crate::guards::guard_set::{GuardSet, View};
 
 /// A [`RedLock`](crate::RedLock) that is held: on a majority of its servers, or on more of them.
 ///
@@ -16,15 +16,15 @@ use crate::parts::{Parts, View};
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RedGuard {
-    parts: Parts,
+    parts: GuardSet,
 }
 
 impl RedGuard {
     pub(crate) fn new(guards: Vec<Guard>, majority: usize) -> Self {
-        Self { parts: Parts::new(guards, majority) }
+        Self { parts: GuardSet::new(guards, majority) }
     }
 
-    /// Gives the lock back on all servers at once, and tells how it went.
+    /// Gives the lock back on all servers at once, and reports the outcome.
     ///
     /// # Cancel safety
     /// As [`Guard::unlock`].
@@ -42,7 +42,7 @@ impl RedGuard {
     /// As [`Guard::extend`].
     ///
     /// # Errors
-    /// As [`Guard::extend`], if fewer than a majority agreed.
+    /// As [`Guard::extend`], if fewer than a majority agreed. What is lost already is not made longer anywhere.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.parts.extend(lease).await
     }
@@ -63,8 +63,8 @@ impl RedGuard {
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.parts.view().lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.parts.view().ended()
     }
 
     pub(crate) fn hold(&self) -> RedHold {
@@ -84,7 +84,7 @@ impl fmt::Debug for RedGuard {
     }
 }
 
-/// What the work under a [`RedLock`](crate::RedLock) may know of it. It does not keep the lock.
+/// What work under a [`RedLock`](crate::RedLock) can ask about its hold. It does not keep the lock.
 #[derive(Clone)]
 pub struct RedHold {
     view: View,
@@ -103,12 +103,12 @@ impl RedHold {
         self.view.remaining()
     }
 
-    /// As [`RedGuard::lost`].
+    /// As [`RedGuard::ended`].
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
-    pub fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.view.lost()
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.view.ended()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Guards that are one guard: held as long as enough of them are.
+//! Several guards as one: it is held as long as enough of them are.
 
 use std::fmt;
 use std::future::Future;
@@ -8,24 +8,24 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
-use crate::engine::Ended;
+use crate::engine::{Ended, Hold};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
+use crate::guards::guard::Guard;
 
 /// The guards of one hold.
-pub(crate) struct Parts {
+pub(crate) struct GuardSet {
     guards: Vec<Guard>,
     view: View,
 }
 
-impl Parts {
+impl GuardSet {
     /// So many of them are needed.
     pub(crate) fn new(guards: Vec<Guard>, needed: usize) -> Self {
         let view = View { parts: guards.iter().map(Guard::hold).collect(), needed };
         Self { guards, view }
     }
 
-    /// What may be known of them without keeping them.
+    /// A view of them that does not keep them.
     pub(crate) fn view(&self) -> &View {
         &self.view
     }
@@ -35,13 +35,17 @@ impl Parts {
         agreed(self.guards.into_iter().map(Guard::unlock), self.view.needed).await
     }
 
-    /// Makes the leases of all of them at least this long from now, at once.
+    /// Makes the leases of all of them at least this long from now, at once. If too few are left, the others are of no
+    /// use: a longer lease would only keep them from the next holder.
     pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {
+        if !self.view.is_valid() {
+            return Err(Error::Lost);
+        }
         agreed(self.guards.iter().map(|guard| guard.extend(lease)), self.view.needed).await
     }
 }
 
-/// What may be known of several holds that are one.
+/// A view of several holds that does not keep them.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) parts: Arc<[Hold]>,
@@ -60,8 +64,8 @@ impl View {
         remaining.get(self.needed - 1).copied().unwrap_or(Duration::ZERO)
     }
 
-    pub(crate) fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        let mut ends: FuturesUnordered<_> = self.parts.iter().map(Hold::lost).collect();
+    pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        let mut ends: FuturesUnordered<_> = self.parts.iter().map(Hold::ended).collect();
         let mut spare = ends.len() - self.needed;
         async move {
             // The parts are given back together, but lost one by one.

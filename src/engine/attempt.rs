@@ -1,14 +1,15 @@
-//! A question put to Redis: may this client have the lock, or several?
+//! One request that may take a lock, or several, and the value that gives back what it may have taken.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::Engine;
+use crate::engine::core::Engine;
 use crate::engine::entry::Entry;
+use crate::engine::ghost::Ghost;
+use crate::engine::grant::{Grant, deadline};
 use crate::engine::job::Job;
-use crate::engine::tenure::{Grant, deadline};
-use crate::wire::{Acquire, Acquired, Fault, Landed};
+use crate::wire::{Acquire, Acquired, Answered, Fault};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
@@ -30,7 +31,7 @@ pub(crate) enum Attempt {
 pub(crate) enum AttemptAll {
     /// All of them, in the order asked.
     Granted(Vec<Grant>),
-    /// None: somebody else has this one, or is to have it first.
+    /// None: another caller has this one, or is to have it first.
     Busy(usize),
     /// None, because of this one.
     Refused(usize, Fault),
@@ -38,7 +39,7 @@ pub(crate) enum AttemptAll {
 
 /// An attempt on its way. Dropped without an answer, it gives back what it may have got. Its debt is
 /// counted in the acquire: from before it is sent until the tenure, or the job, has it.
-struct Claim<'a> {
+struct PendingAcquire<'a> {
     engine: &'a Engine,
     acquire: Acquire,
     /// The connection on which it was sent, until it is answered.
@@ -47,15 +48,15 @@ struct Claim<'a> {
     entry: Option<&'a Entry>,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for PendingAcquire<'_> {
     fn drop(&mut self) {
         if let Some(sent_on) = self.open_on {
-            self.engine.later(Job::ghost(&self.acquire, sent_on));
+            self.engine.later(Job::ghost(Ghost::new(&self.acquire, sent_on)));
         }
     }
 }
 
-/// Tries once; with others who try at the same moment, in one request.
+/// Tries once. Callers that try at the same time share one request.
 ///
 /// # Cancel safety
 /// If the future is dropped, what Redis may have granted is given back in the background.
@@ -66,17 +67,17 @@ pub(crate) async fn attempt(
 ) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
     // What is known to be contended is asked for alone.
-    if !acquire.keys.is_plain() || acquire.old.is_some() || acquire.place > 0 {
+    if !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0 {
         return ask(engine, acquire, entry).await;
     }
-    let Some(_in_the_air) = acquires.take_off() else {
-        let Landed { question, answer } = acquires.join(acquire).await?;
+    let Some(_on_its_way) = acquires.send_alone() else {
+        let Answered { question, answer } = acquires.join(acquire).await?;
         // Of several that are asked for together none is put in line, and none is looked at closely.
         if matches!(answer.result, Ok(Acquired::Contended)) {
             return ask(engine, question, entry).await;
         }
         let open_on = Some(answer.sent_on);
-        let mut claim = Claim { engine, acquire: question, open_on, entry: Some(entry) };
+        let mut claim = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
         return claim.settle(answer.result, answer.sent);
     };
     ask(engine, acquire, entry).await
@@ -85,7 +86,7 @@ pub(crate) async fn attempt(
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let mut claim = Claim { engine, acquire, open_on, entry: Some(entry) };
+    let mut claim = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
     let sent = Instant::now();
     let answer = connection.acquire(&claim.acquire).await;
     claim.settle(answer, sent)
@@ -101,11 +102,11 @@ pub(crate) async fn attempt_all(
 ) -> Result<AttemptAll, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let claim = |acquire| Claim { engine, acquire, open_on, entry: None };
+    let claim = |acquire| PendingAcquire { engine, acquire, open_on, entry: None };
     let mut claims: Vec<_> = acquires.into_iter().map(claim).collect();
     let asked: Vec<_> = claims.iter().map(|claim| &claim.acquire).collect();
     let sent = Instant::now();
-    let attempt = match connection.acquire_together(&asked).await? {
+    let attempt = match connection.acquire_all(&asked).await? {
         (_, Ok(Acquired::Granted { number, .. })) => {
             AttemptAll::Granted(granted(&asked, number, sent)?)
         }
@@ -129,7 +130,7 @@ fn granted(acquires: &[&Acquire], first: u64, sent: Instant) -> Result<Vec<Grant
     Ok(acquires.iter().zip(first..).map(grant).collect())
 }
 
-impl Claim<'_> {
+impl PendingAcquire<'_> {
     fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
         let until = deadline(sent, self.acquire.lease);
         let attempt = match answer {
@@ -142,7 +143,7 @@ impl Claim<'_> {
                 let debt = debt.clone();
                 Ok(Attempt::Granted(Grant { id, number, awaited, lease, sent, debt }))
             }
-            // `close` has given up the places of those who waited then; this one came after.
+            // `close` has given up the places of all waiters that it found. This one came after.
             Ok(Acquired::Waits { .. }) if self.engine.debts.is_closed() => {
                 let Acquire { keys, id, debt, .. } = &self.acquire;
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));
@@ -166,7 +167,7 @@ impl Claim<'_> {
     fn hold_back(&mut self) {
         let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
         if let Some(sent_on) = self.open_on.take() {
-            entry.hold_back(Job::ghost(&self.acquire, sent_on));
+            entry.hold_back(Ghost::new(&self.acquire, sent_on));
         }
     }
 }

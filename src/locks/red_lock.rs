@@ -12,10 +12,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result, said};
-use crate::guard::{Guard, while_held};
-use crate::lock::Lock;
-use crate::progress::{Progress, in_time};
-use crate::red_guard::{RedGuard, RedHold};
+use crate::guards::{Guard, RedGuard, RedHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::retry::{Retry, in_time};
 
 /// How long the rest of the servers are given when a majority has answered: as long again as that
 /// took, and at least this. A holder gives all servers back at once, so a waiter that was granted one
@@ -25,7 +24,7 @@ const STRAGGLERS: Duration = Duration::from_millis(5);
 /// How long a call waits for servers that are held before it asks all others again.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
 
-/// One lock on several independent servers: held by whoever holds it on a majority of them.
+/// One lock on several independent servers: a caller has it if it holds it on a majority of them.
 ///
 /// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
 /// Redlock (redis.io, *Distributed locks with Redis*), with these differences:
@@ -40,7 +39,7 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 /// lease is left: a call that had to wait extends the parts that it kept meanwhile, and gives back and
 /// takes anew those that it cannot extend.
 ///
-/// It is not fair: a newcomer may overtake those who wait.
+/// It is not fair: a newcomer may overtake callers that wait.
 ///
 /// # When not to use it
 /// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
@@ -105,8 +104,8 @@ impl Round {
 impl RedLock {
     /// One lock made of the locks of several clients, each of another server.
     ///
-    /// All who compete for it must name the same servers in the same order. What is wrong with the
-    /// list is said by the first call.
+    /// All callers that compete for it must name the same servers in the same order. The first call reports an
+    /// invalid list.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self { locks: locks.into_iter().collect() }
     }
@@ -119,32 +118,32 @@ impl RedLock {
     /// Waits for the lock.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`]: what has been won so far is given back in the background.
+    /// As [`Lock::lock`]: the clients give back in the background the locks that the call has got so far.
     ///
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
-    /// [`Config::ride_out`](crate::Config::ride_out); [`Error::Config`] if there is no lock in the
+    /// [`Config::ride_out`](crate::Config::ride_out); [`Error::InvalidLocks`] if there is no lock in the
     /// list, or two of one client; otherwise as [`Lock::lock`], if so
     /// many servers report it that there is no majority, or the one that is waited for does.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<RedGuard> {
-        self.wait(&mut Progress::default()).await
+        self.wait(&mut Retry::default()).await
     }
 
-    async fn wait(&self, progress: &mut Progress) -> Result<RedGuard> {
+    async fn wait(&self, retry: &mut Retry) -> Result<RedGuard> {
         self.check()?;
         let mut won = BTreeMap::new();
         loop {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
                 Judged::Held(held, kept) => {
-                    progress.is_held();
+                    retry.is_held();
                     self.wait_for(&held, kept).await?
                 }
                 Judged::Failed(error) => {
-                    progress.failed(error, self.ride_out()).await?;
+                    retry.failed(error, self.ride_out()).await?;
                     BTreeMap::new()
                 }
             };
@@ -180,14 +179,15 @@ impl RedLock {
         if limit.is_zero() {
             return self.try_lock().await;
         }
-        let mut progress = Progress::default();
-        match timeout(limit, self.wait(&mut progress)).await {
+        let mut retry = Retry::default();
+        match timeout(limit, self.wait(&mut retry)).await {
             Ok(guard) => guard.map(Some),
-            Err(_) => progress.out_of_time(limit),
+            Err(_) => retry.out_of_time(limit),
         }
     }
 
-    /// Does the work while the lock is held, and not a step further: as [`Lock::run`].
+    /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, drops the work: as
+    /// [`Lock::run`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and leaves the lock in the background.
@@ -199,11 +199,11 @@ impl RedLock {
         F: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        let (lost, work) = (guard.lost(), work(guard.hold()));
+        let (lost, work) = (guard.ended(), work(guard.hold()));
         while_held(lost, work, guard.unlock()).await
     }
 
-    /// Whether a majority of the servers says that somebody holds it.
+    /// Whether a majority of the servers says that it is held.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -223,8 +223,8 @@ impl RedLock {
         }
     }
 
-    /// Takes the lock away on all servers, whoever holds it: as [`Lock::force_unlock`]. Whether it
-    /// was held on any.
+    /// Takes the lock away from its holders on all servers: as [`Lock::force_unlock`]. Returns whether it
+    /// was held on any server.
     ///
     /// # Cancel safety
     /// If the future is dropped before it was answered, the lock may have been taken away on any of the
@@ -251,9 +251,9 @@ impl RedLock {
             self.locks[..at].iter().any(|before| before.is_of_same_client(lock))
         };
         match self.locks.len() {
-            0 => Err(Error::config("a RedLock needs at least one lock")),
+            0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
             _ if self.locks.iter().enumerate().any(twice) => {
-                Err(Error::config("two locks of a RedLock are of the same client"))
+                Err(Error::InvalidLocks { reason: "two locks of a RedLock are of the same client" })
             }
             _ => Ok(()),
         }
@@ -357,7 +357,7 @@ impl RedLock {
             // What the watchdog renews in time need not be extended.
             let enough = if lock.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
             let is_whole = guard.remaining() > enough;
-            let extend = timeout(lock.moment(), guard.extend(lease));
+            let extend = timeout(lock.attempt_limit(), guard.extend(lease));
             (is_whole || matches!(extend.await, Ok(Ok(())))).then_some(*at)
         });
         let fresh: BTreeSet<_> = join_all(extended).await.into_iter().flatten().collect();
@@ -375,7 +375,7 @@ enum Judged {
 }
 
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
-    let limit = lock.moment();
+    let limit = lock.attempt_limit();
     timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::unanswered(limit)))
 }
 

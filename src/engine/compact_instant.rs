@@ -14,15 +14,15 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(|| {
 
 /// A time on this machine's monotonic clock, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct CompactInstant(u64);
 
-impl Moment {
+impl CompactInstant {
     pub(crate) fn instant(self) -> Instant {
         *EPOCH + Duration::from_nanos(self.0)
     }
 }
 
-impl From<Instant> for Moment {
+impl From<Instant> for CompactInstant {
     fn from(instant: Instant) -> Self {
         let since = instant.saturating_duration_since(*EPOCH);
         Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -37,7 +37,7 @@ mod tests {
     fn a_moment_is_the_instant_it_was_made_of() {
         let now = Instant::now();
         let later = now + Duration::from_nanos(1);
-        assert_eq!(Moment::from(now).instant(), now);
-        assert!(Moment::from(now) < Moment::from(later));
+        assert_eq!(CompactInstant::from(now).instant(), now);
+        assert!(CompactInstant::from(now) < CompactInstant::from(later));
     }
 }

@@ -5,37 +5,37 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Patience};
+use crate::engine::{Engine, Hold, Patience};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, Hold};
-use crate::handle::Handle;
-use crate::keys::{ALL, Kind};
+use crate::guards::Guard;
+use crate::kinds::{ALL, Kind};
+use crate::locks::handle::Handle;
 
 /// So many permits, shared by all processes that share the server.
 ///
 /// A permit is leased: the watchdog renews it while its [`Guard`] lives, and if its holder dies it
-/// comes back by itself. Everybody waits in one queue, first come, first served, whoever asks for many
-/// as well as whoever asks for one: as with `tokio::sync::Semaphore`, a large request is not overtaken
-/// by small ones.
+/// comes back by itself. All callers wait in one line, first come, first served, whether they ask for one permit or
+/// for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one.
 ///
 /// The number given to [`Client::semaphore`](crate::Client::semaphore) is what the semaphore begins with: it
-/// counts from the first acquire until nobody holds or waits. While it counts, acquiring with a handle of
+/// counts from the first acquire until no caller holds a permit or waits. While it counts, acquiring with a handle of
 /// another number is an [`Error::Conflict`], since two parts of a program disagree. A number that was set with
 /// [`set_permits`](Self::set_permits) comes before all of them: it counts for every handle in every
-/// process, whatever number that was made with, until it is set again or nobody has used the semaphore
+/// process, whatever number that was made with, until it is set again or no caller has used the semaphore
 /// for thirty days.
 ///
 /// # In Redisson's layout
 /// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients, though there is
-/// one within each: who waits for many holds up those of its client who came later. The number of
-/// permits is set by the first to come, and stays, as Redisson's `trySetPermits` has it: a handle of another
+/// one within each: a caller that waits for many permits holds up the later callers of its client. The first
+/// acquire sets the number of permits, which then stays, as Redisson's `trySetPermits` has it: a handle of another
 /// number follows what is there, and is no conflict. Redisson's key has no TTL, so that a semaphore that
 /// is not needed any more has to be deleted there by hand.
 ///
 /// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no
-///   owners: those of a process that died are gone, and nobody knows how many there are in all.
-///   Ours have leases, in keys of their own: if we die, they come back as soon as anybody of ours asks.
-/// - [`Client::expirable_semaphore`](crate::Client::expirable_semaphore) is its
+///   owners: the permits of a dead process are gone, and Redis does not know how many there are in all.
+///   The permits of parklock have leases, in keys of their own: those of a dead process come back as soon as another
+///   client of parklock asks.
+/// - [`Redisson::expirable_semaphore`](crate::Redisson::expirable_semaphore) is its
 ///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other. Java
 ///   measures leases by the clocks of its own machines: if one is ahead of the server's by more than what
 ///   is left of a lease, it takes away what is held. Each permit is a member of a set, so that to take
@@ -104,7 +104,7 @@ impl Semaphore {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
-        let guard = self.part(permits)?.acquire(None, Patience::Endless).await?;
+        let guard = self.asking_for(permits)?.acquire(None, Patience::Endless).await?;
         guard.ok_or(Error::Closed)
     }
 
@@ -125,9 +125,9 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As there.
+    /// As [`acquire`](Self::acquire).
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
-        self.part(permits)?.acquire(None, Patience::None).await
+        self.asking_for(permits)?.acquire(None, Patience::None).await
     }
 
     /// Waits for a permit, but not longer than this.
@@ -147,19 +147,19 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As there.
+    /// As [`acquire`](Self::acquire).
     pub async fn try_acquire_many_for(
         &self,
         permits: u32,
         limit: Duration,
     ) -> Result<Option<Guard>> {
-        self.part(permits)?.acquire(None, Patience::limited(limit)).await
+        self.asking_for(permits)?.acquire(None, Patience::limited(limit)).await
     }
 
     /// Does some work while it has a permit: as [`Lock::run`](crate::Lock::run).
     ///
     /// # Cancel safety
-    /// As there.
+    /// As [`acquire`](Self::acquire).
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost before the work was
@@ -168,10 +168,10 @@ impl Semaphore {
     where
         F: Future<Output = T>,
     {
-        self.part(1)?.run(None, work).await
+        self.asking_for(1)?.run(None, work).await
     }
 
-    /// How many permits nobody holds, at the moment of the server's answer.
+    /// How many permits are free, at the time of the server's answer.
     ///
     /// [`try_acquire`](Self::try_acquire) may fail even if this is positive: callers that wait in the
     /// queue go first.
@@ -181,25 +181,26 @@ impl Semaphore {
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
-    pub async fn available(&self) -> Result<u32> {
+    pub async fn available_permits(&self) -> Result<u32> {
         let status = self.handle.status().await?;
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
     }
 
     /// Sets the number of permits, for all handles in all processes, and gives the handle that begins with
-    /// it. It works whether or not anybody holds or waits. Fewer than are held are taken from nobody:
+    /// it. It works at any time. If more permits are held than there are now, no holder loses one:
     /// none is given out before enough came back.
     ///
-    /// Whoever waits goes on waiting, unless it is for more than there are now, which is an
+    /// Callers that wait go on waiting. A caller that waits for more permits than there are now gets
+    /// an
     /// [`Error::InvalidPermits`]. The number stays until it is set again. Redis forgets it if nobody has used
     /// the semaphore (acquired, given back, asked) for thirty days, so that nothing stays in Redis for good,
     /// and what runs once a month still finds it; then the handles' numbers count again. It is also forgotten
     /// when the name is used as another kind while nobody holds a permit or waits.
     ///
-    /// In [`Layout::Redisson`](crate::Layout::Redisson) it is never forgotten. Of an `RSemaphore` nobody
-    /// knows how many there are in all: it is changed by the difference to what one of us has last set it
-    /// to within a day, or else to the number of this handle. So several who all set the same number
-    /// change it once; but if Java has changed it in between, theirs is added to ours.
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) it is never forgotten. For an
+    /// `RSemaphore`, Redisson stores only the number of free permits, so this applies the difference: to the number that
+    /// a client of parklock set within the last day, or else to the number of this handle. So several clients that set
+    /// the same number change it once. If Java changes it in between, both changes add up.
     ///
     /// # Cancel safety
     /// If the future is dropped before it was answered, the number may or may not have been changed: call
@@ -215,7 +216,7 @@ impl Semaphore {
         Ok(Self { handle, permits, kind: self.kind })
     }
 
-    /// Takes all permits away from all who hold them; whether anybody did. As
+    /// Takes all permits away from their holders. Returns whether there were any. As
     /// [`Lock::force_unlock`](crate::Lock::force_unlock), but in
     /// [`Layout::Redisson`](crate::Layout::Redisson) only what a lease is known of, and those who lose it
     /// learn of it at their next renewal.
@@ -229,14 +230,14 @@ impl Semaphore {
         self.handle.force_unlock().await
     }
 
-    /// Whether there are so many is for the server to say: somebody may have set their number.
-    fn part(&self, permits: u32) -> Result<Handle> {
+    /// The server checks whether there are so many: another client may have set their number.
+    fn asking_for(&self, permits: u32) -> Result<Handle> {
         checked(self.permits)?;
         if permits == 0 {
             return Err(Error::InvalidPermits { asked: 0, of: self.permits });
         }
         checked(permits)?;
-        Ok(self.handle.clone().part(permits))
+        Ok(self.handle.clone().permits(permits))
     }
 }
 
