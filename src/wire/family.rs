@@ -47,7 +47,7 @@ pub(crate) fn scripts_of(keys: &Keys) -> &'static Scripts {
 /// A script that not every family has.
 ///
 /// # Errors
-/// A fault if this family does not have it: nobody asks that of it, unless this crate has a mistake.
+/// A fault if this family does not have it: it is never asked for, unless this crate has a mistake.
 pub(crate) fn existing(
     script: Option<&'static Script>,
     keys: &Keys,
