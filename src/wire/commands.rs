@@ -52,8 +52,11 @@ impl Terms {
 impl Commands {
     pub(crate) fn new(address: Arc<Address>, terms: Terms) -> (Self, Keeper<impl Duty>) {
         let clock = Arc::new(ServerClock::default());
-        let duty =
-            CommandDuty { clock: Arc::clone(&clock), warned_of_eviction: AtomicBool::new(false) };
+        let duty = CommandDuty {
+            layout: terms.layout,
+            clock: Arc::clone(&clock),
+            warned_of_eviction: AtomicBool::new(false),
+        };
         let (keeper, link) = Keeper::new(address, Arc::new(duty));
         (Self { link, clock, terms: Arc::new(terms) }, keeper)
     }
@@ -172,6 +175,7 @@ impl Connection<'_> {
 }
 
 struct CommandDuty {
+    layout: Layout,
     clock: Arc<ServerClock>,
     warned_of_eviction: AtomicBool,
 }
@@ -183,7 +187,7 @@ impl Duty for CommandDuty {
         let mut pipe = pipe();
         pipe.cmd("HELLO");
         pipe.cmd("INFO").arg("memory");
-        scripts::load(&mut pipe);
+        scripts::load(&mut pipe, self.layout);
         let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
         let answers = answers.map_err(Fault::connecting)?;
         primary(answers.first())?;

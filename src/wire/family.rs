@@ -210,6 +210,9 @@ mod tests {
             let keys = Keys::new(layout, kind, name.to_owned()).unwrap();
             let (row, scripts) = (keys.row, scripts_of(&keys));
             let what = format!("{kind:?} in {layout:?}");
+            let always = [scripts.acquire, scripts.release, scripts.status].map(Some);
+            let called = always.into_iter().chain([scripts.renew, scripts.force_unlock]);
+            assert!(called.flatten().all(|script| script.is_of(layout)), "{what}");
             assert_eq!(scripts.renew.is_some(), !row.is_passed, "{what}");
             assert_eq!(scripts.force_unlock.is_some(), !row.is_passed, "{what}");
             assert_eq!(scripts.latch.is_some(), row.is_passed, "{what}");

@@ -4,9 +4,13 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline};
 
+use crate::config::Layout;
+
 /// A script that the server keeps.
 #[derive(Debug)]
 pub(crate) struct Script {
+    /// What it is made of, in `lua/`.
+    files: &'static [&'static str],
     text: &'static str,
     hash: LazyLock<String>,
 }
@@ -14,11 +18,12 @@ pub(crate) struct Script {
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+,)*) => {
         $(pub(crate) static $name: Script = Script {
+            files: &[$($file),+],
             text: concat!($(include_str!(concat!("../../lua/", $file)),)+),
             hash: LazyLock::new(|| hash(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
         };)*
 
-        /// Every script, to be loaded into a server that is new to us.
+        /// Every script.
         pub(crate) static ALL: &[&Script] = &[$(&$name,)*];
     };
 }
@@ -80,6 +85,15 @@ fn hash(text: &str) -> String {
 }
 
 impl Script {
+    /// Whether clients of this layout call it.
+    pub(crate) fn is_of(&self, layout: Layout) -> bool {
+        let others = match layout {
+            Layout::Native => "redisson/",
+            Layout::Redisson => "line/",
+        };
+        !self.files.iter().any(|file| file.starts_with(others))
+    }
+
     /// The call of a script that the server should know.
     pub(crate) fn by_hash(&self) -> Cmd {
         head("EVALSHA", &self.hash)
@@ -98,9 +112,10 @@ fn head(command: &str, script: &str) -> Cmd {
     cmd
 }
 
-/// Loads every script.
-pub(crate) fn load(pipe: &mut Pipeline) {
-    for script in ALL {
+/// Loads the scripts of a layout into a server that is new to us. Many clients may connect again at the same moment, and
+/// each of them has to be done before its connection times out: so nobody loads what it does not call.
+pub(crate) fn load(pipe: &mut Pipeline, layout: Layout) {
+    for script in ALL.iter().filter(|script| script.is_of(layout)) {
         pipe.cmd("SCRIPT").arg("LOAD").arg(script.text);
     }
 }

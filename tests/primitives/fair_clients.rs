@@ -170,7 +170,7 @@ impl Contest {
     /// The least share of the greatest, in turns and in stints, when all turns have been had.
     async fn judged(self) -> (f64, f64) {
         let started = Instant::now();
-        timeout(LONG, self.tasks.join_all()).await.expect("all turns are had");
+        timeout(LONG * 10, self.tasks.join_all()).await.expect("all turns are had");
         let of = |count: fn(&Share) -> &AtomicUsize| {
             let counts = self.shares.iter().map(|share| count(share).load(Ordering::SeqCst));
             counts.collect::<Vec<_>>()

@@ -36,6 +36,14 @@ fn wait(lock: &MultiLock) -> JoinHandle<Result<MultiGuard, Error>> {
     tokio::spawn(async move { lock.lock().await })
 }
 
+/// It is somebody else's for as long as we look. On a busy machine that may be too short for an answer.
+async fn is_not_to_be_had(multi: &MultiLock) {
+    match in_time(multi.try_lock_for(A_WHILE)).await {
+        Ok(None) | Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(SOON, work).await.expect("it takes less")
 }
@@ -170,7 +178,7 @@ async fn many_who_want_overlapping_names_take_turns_and_never_two_at_once() {
             });
         }
     }
-    timeout(SOON * 6, guests.join_all()).await.expect("nobody blocks nobody");
+    timeout(LONG, guests.join_all()).await.expect("nobody blocks nobody");
     let counted: u64 = NAMES.iter().map(|name| counters.read(name).0).sum();
     assert_eq!(counted, turns.load(Ordering::Relaxed));
     is_free(&server.admin().await).await;
@@ -198,7 +206,7 @@ async fn two_who_name_them_in_opposite_orders_both_go_on() {
     }
     let mut won = Vec::new();
     for rival in rivals {
-        won.push(timeout(SOON * 6, rival).await.expect("nobody blocks nobody").unwrap());
+        won.push(timeout(LONG, rival).await.expect("nobody blocks nobody").unwrap());
     }
     assert_eq!(won.iter().sum::<u64>(), total.load(Ordering::SeqCst), "never two at once");
     assert!(won.iter().all(|won| *won >= ROUNDS / 20), "both go on: {won:?}");
@@ -600,7 +608,7 @@ async fn an_attempt_leaves_no_trace_and_neither_does_a_time_out() {
     assert!(multi.try_lock().await.unwrap().is_none());
     assert!(admin.channels().await.is_empty());
     assert!(multi.try_lock_for(Duration::ZERO).await.unwrap().is_none());
-    assert!(in_time(multi.try_lock_for(A_WHILE)).await.unwrap().is_none());
+    is_not_to_be_had(&multi).await;
     let clean = async || lock_keys(&admin).await == [key("b")] && admin.channels().await.is_empty();
     eventually(SOON, "no place in line and no channel is left", clean).await;
     held.unlock().await.unwrap();
@@ -737,7 +745,7 @@ async fn locks_of_several_servers_are_held_together() {
         assert_eq!(lock_keys(admin).await.len(), held);
     }
     assert!(other.try_lock().await.unwrap().is_none());
-    assert!(in_time(other.try_lock_for(A_WHILE)).await.unwrap().is_none());
+    is_not_to_be_had(&other).await;
     let waiting = wait(&other);
     parked(&two.admins[0], "a", 1).await;
     guard.unlock().await.unwrap();

@@ -49,6 +49,7 @@ async fn in_both(watchdog: Duration, test: impl AsyncFn(Scene)) {
 
 async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
     let config = Config::default().layout(layout).watchdog_timeout(watchdog);
+    let config = if watchdog == LONG { config.waiter_ttl(LONG / 4) } else { config };
     comes_in(url, config).await
 }
 
@@ -122,7 +123,9 @@ fn writing(lock: RwLock) -> JoinHandle<parklock::Result<WriteGuard>> {
 
 /// That an attempt with a short limit got nothing. On a busy machine it may have had no answer either.
 fn got_nothing<T>(tried: parklock::Result<Option<T>>) {
-    let refused = matches!(&tried, Ok(None) | Err(Error::Unavailable { .. }));
+    let unanswered =
+        |error: &Error| matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
+    let refused = tried.as_ref().map_or_else(unanswered, Option::is_none);
     assert!(refused, "{:?}", tried.map(|granted| granted.is_some()));
 }
 
@@ -383,15 +386,23 @@ async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
 #[tokio::test]
 async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
     in_both(QUICK, async |scene| {
-        let asked = Instant::now();
-        let mut worker = worker_of(&scene).await;
-        worker.kill9();
-        let long = scene.somebody().lease(LONG).read().await.unwrap();
-        let writer = writing(scene.somebody_else().await);
-        scene.awaited_by(1).await;
-        assert!(asked.elapsed() < QUICK, "the machine is too slow for this test");
-
-        long.unlock().await.unwrap();
+        let other = scene.somebody_else().await;
+        let (asked, writer) = loop {
+            let asked = Instant::now();
+            let mut worker = worker_of(&scene).await;
+            worker.kill9();
+            let long = scene.somebody().lease(LONG).read().await.unwrap();
+            let writer = writing(other.clone());
+            scene.awaited_by(1).await;
+            let is_in_time = asked.elapsed() < QUICK;
+            long.unlock().await.unwrap();
+            if is_in_time {
+                break (asked, writer);
+            }
+            // The dead one's lease may be over already, and says nothing of this.
+            granted(writer).await.unlock().await.unwrap();
+            scene.awaited_by(0).await;
+        };
 
         let write = timeout(QUICK + AT_ONCE, writer).await.expect("its lease is over");
         assert!(asked.elapsed() + COARSE >= QUICK, "{:?}: too early", asked.elapsed());
@@ -693,7 +704,8 @@ impl Room {
 /// The scenarios `testConcurrency...` of Redisson: whoever comes, in whatever order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_in_beside_a_writer_whoever_comes() {
-    in_both(USUAL, async |scene| {
+    // What a message grants lasts for a fourth of this until it is confirmed: longer than this machine stands still.
+    in_both(LONG, async |scene| {
         let clients = [scene.another_client().await, scene.another_client().await];
         let (room, mut tasks) = (Arc::<Room>::default(), JoinSet::new());
         for n in 0..12 {
