@@ -344,6 +344,14 @@ impl Layout {
         }
     }
 
+    /// The folder of scripts that no client of this layout calls.
+    pub(crate) fn never_calls(self) -> &'static str {
+        match self {
+            Self::Native => "redisson/",
+            Self::Redisson => "line/",
+        }
+    }
+
     /// Whether waiters stand in a line of parklock's.
     pub(crate) fn has_lines(self) -> bool {
         self == Self::Native

@@ -187,7 +187,7 @@ impl Duty for CommandDuty {
         let mut pipe = pipe();
         pipe.cmd("HELLO");
         pipe.cmd("INFO").arg("memory");
-        scripts::load(&mut pipe, self.layout);
+        scripts::load(&mut pipe, self.layout.never_calls());
         let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
         let answers = answers.map_err(Fault::connecting)?;
         primary(answers.first())?;
