@@ -12,7 +12,7 @@ pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 
 /// What went wrong, and what the caller may believe now.
 ///
-/// That somebody else holds a lock is not an error: `try_lock` and `try_lock_for` answer `None`.
+/// A busy lock is not an error: `try_lock` and `try_lock_for` answer `None`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

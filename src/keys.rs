@@ -191,7 +191,7 @@ impl Keys {
         format!("{}:{client}", self.channel).into()
     }
 
-    /// Where a waiter that stands in line for itself is told of its turn.
+    /// Where a waiter that stands in line for itself is told that it is let in.
     pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
         if self.row.waiter_has_channel {
             format!("{}:{waiter}", self.channel).into()

@@ -84,7 +84,7 @@ pub(crate) struct Row {
     pub(crate) escapes: bool,
     /// A name that brings braces is put into braces all the same.
     pub(crate) always_braced: bool,
-    /// A waiter is told of its turn on a channel of its own.
+    /// A waiter is told on a channel of its own that it is let in.
     pub(crate) waiter_has_channel: bool,
 
     // The requests.
@@ -341,6 +341,14 @@ impl Layout {
         match self {
             Self::Native => from,
             Self::Redisson => "0",
+        }
+    }
+
+    /// The folder of scripts that no client of this layout calls.
+    pub(crate) fn never_calls(self) -> &'static str {
+        match self {
+            Self::Native => "redisson/",
+            Self::Redisson => "line/",
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) enum Attempt {
         /// As of [`Self::Held`].
         ttl: Option<Duration>,
     },
-    /// Held by somebody else for so long, and we stand in no line; `None`: the key has no TTL.
+    /// Another holder has it for so long, and this client stands in no line; `None`: the key has no TTL.
     Held(Option<Duration>),
     /// Given back for the others, which go first.
     GaveWay,
@@ -77,8 +77,8 @@ pub(crate) async fn attempt(
             return ask(engine, question, entry).await;
         }
         let open_on = Some(answer.sent_on);
-        let mut claim = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
-        return claim.settle(answer.result, answer.sent);
+        let mut pending = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
+        return pending.settle(answer.result, answer.sent);
     };
     ask(engine, acquire, entry).await
 }
@@ -86,10 +86,10 @@ pub(crate) async fn attempt(
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let mut claim = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
+    let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
     let sent = Instant::now();
-    let answer = connection.acquire(&claim.acquire).await;
-    claim.settle(answer, sent)
+    let answer = connection.acquire(&pending.acquire).await;
+    pending.settle(answer, sent)
 }
 
 /// Tries once to take several plain locks in one step: all of them or none.
@@ -102,9 +102,9 @@ pub(crate) async fn attempt_all(
 ) -> Result<AttemptAll, Fault> {
     let mut connection = engine.commands.connection()?;
     let open_on = Some(connection.generation());
-    let claim = |acquire| PendingAcquire { engine, acquire, open_on, entry: None };
-    let mut claims: Vec<_> = acquires.into_iter().map(claim).collect();
-    let asked: Vec<_> = claims.iter().map(|claim| &claim.acquire).collect();
+    let unanswered = |acquire| PendingAcquire { engine, acquire, open_on, entry: None };
+    let mut pending: Vec<_> = acquires.into_iter().map(unanswered).collect();
+    let asked: Vec<_> = pending.iter().map(|one| &one.acquire).collect();
     let sent = Instant::now();
     let attempt = match connection.acquire_all(&asked).await? {
         (_, Ok(Acquired::Granted { number, .. })) => {
@@ -113,7 +113,7 @@ pub(crate) async fn attempt_all(
         (which, Ok(_)) => AttemptAll::Busy(which),
         (which, Err(fault)) => AttemptAll::Refused(which, fault),
     };
-    claims.iter_mut().for_each(|claim| claim.open_on = None);
+    pending.iter_mut().for_each(|one| one.open_on = None);
     Ok(attempt)
 }
 

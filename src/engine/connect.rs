@@ -165,7 +165,7 @@ async fn gather(requests: Requests, stop: CancellationToken) {
     stop.run_until_cancelled(requests.run()).await;
 }
 
-/// How long a line is kept in which nobody shows a sign of life: one contender of each client looks more often.
+/// How long a line is kept in which no client shows a sign of life: one contender of each client looks more often.
 fn line_ttl(config: &Config) -> Duration {
     config.max_park * 2
 }

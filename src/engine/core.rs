@@ -178,7 +178,7 @@ impl Engine {
         self.commands.connection()
     }
 
-    /// The permit, if nobody of this client has it or waits for it. What this client has given up itself is
+    /// The permit, if no other caller of this client has it or waits for it. What this client has given up itself is
     /// waited for until the server has answered.
     pub(crate) async fn permit_now(&self, visit: &Visit) -> Option<EntryPermit> {
         let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
@@ -257,7 +257,7 @@ impl Engine {
         (SPREAD * u32::try_from(self.table.len()).unwrap_or(u32::MAX)).mul_f64(fastrand::f64())
     }
 
-    /// A sign of life for a contender, and when it was made. Where there is no line, nobody needs one.
+    /// A sign of life for a contender, and when it was made. Without a line, none is needed.
     pub(crate) fn sign(&self, keys: &Keys) -> (u64, Instant) {
         let now = Instant::now();
         if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
@@ -287,7 +287,7 @@ impl Outbox {
         !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
     }
 
-    /// Gives back a tenure that nobody holds, if that is still so.
+    /// Gives back a tenure that no caller holds, if that is still so.
     pub(crate) fn give_back(&self, tenure: &Tenure) {
         if let Some((stay, slot)) = tenure.retire() {
             self.timetable.leave(slot);

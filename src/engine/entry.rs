@@ -3,7 +3,7 @@
 //! 1. `permit` is a semaphore of one. It is with the contender, or with the tenure that it became, or free.
 //! 2. `gate` banks at most one permit, and only the contender takes it. `line` is what the contender knows; it
 //!    outlives a contender that was cancelled, for the next one of this client.
-//! 3. An entry is in the table exactly as long as somebody visits it.
+//! 3. An entry is in the table exactly as long as it has visitors.
 //! 4. Where each caller waits for itself, each has an entry of its own, and its permit at once.
 //! 5. What several callers may hold side by side is held without the permit: each tenure has a seat, which keeps the entry
 //!    in the table, and what is inside is in `shared.rs`.
@@ -45,7 +45,7 @@ pub(crate) struct Table {
 /// One grant by Redis to this client, with what it keeps of its entry.
 pub(crate) type Tenure = tenure::Tenure<Stay>;
 
-/// Gives back a tenure that nobody holds, if that is still so.
+/// Gives back a tenure that no caller holds, if that is still so.
 type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
 
 /// The entries at one channel that are no plain lock's.
@@ -173,7 +173,7 @@ impl Table {
     }
 
     fn leave(&self, entry: &Arc<Entry>) {
-        // Visitors come in under the lock of the table's shard: nobody does while this looks again.
+        // Visitors come in under the lock of the table's shard: none can come while this looks again.
         let unvisited = |there: &Arc<Entry>| {
             Arc::ptr_eq(there, entry) && there.visitors.load(Ordering::Acquire) == 0
         };
@@ -253,9 +253,9 @@ pub(crate) struct Entry {
     held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
     failing: Mutex<Option<CompactInstant>>,
-    /// When somebody was last known to have it.
+    /// When a holder was last known.
     taken: Mutex<Option<CompactInstant>>,
-    /// Its contender waits: somebody else has it, or is to have it first.
+    /// Its contender waits: another client has it, or is to have it first.
     refused: AtomicBool,
     /// Callers in the queue for the permit.
     waiting: AtomicUsize,
@@ -332,7 +332,7 @@ impl Entry {
         self.is_awaited() || self.permit.available_permits() == 0
     }
 
-    /// What rests although nobody is to have it.
+    /// The tenures that rest although no caller is to have them.
     pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
         let shared = self.shared().filter(|_| !self.is_wanted());
         shared.map_or_else(Vec::new, |shared| shared.forgotten())
@@ -416,7 +416,7 @@ impl Entry {
         *self.line() = None;
     }
 
-    /// Nobody contends any more. The owner field that is to be taken out of the line, if there is one.
+    /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
         let line = self.line().take()?;
         line.stands().then(|| line.id())
@@ -445,12 +445,12 @@ impl Entry {
         self.take();
     }
 
-    /// Whether nobody gets the permit any more.
+    /// Whether the permit is no longer given out.
     pub(crate) fn is_closed(&self) -> bool {
         self.permit.is_closed()
     }
 
-    /// Whether somebody of this client is in the queue.
+    /// Whether another caller of this client is in the queue.
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
@@ -482,18 +482,18 @@ impl Entry {
         }
     }
 
-    /// Whether somebody is known to have it, or to have it next: a holder of this client, or one that makes its
+    /// Whether a holder is known, or a caller that is to have it next: a holder of this client, or one that makes its
     /// contender wait.
     pub(crate) fn is_taken(&self) -> bool {
         self.refused.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
     }
 
-    /// Takes note that somebody has it now.
+    /// Takes note that it has a holder now.
     pub(crate) fn take(&self) {
         *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
     }
 
-    /// Whether somebody was known to have it then, or later.
+    /// Whether a holder was known then, or later.
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
         let taken = *self.taken.lock().expect("no panic under this lock");
         taken.is_some_and(|taken| taken >= then.into())
@@ -507,7 +507,7 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// The permit, if nobody of this client has it.
+    /// The permit, if no other caller of this client has it.
     pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
         self.entry.permit.try_acquire().ok().map(|acquired| self.permit_of(acquired))
     }
@@ -615,7 +615,7 @@ impl EntryPermit {
     }
 }
 
-/// A place inside for a tenure that several callers may have one of at the same time.
+/// What a tenure has of an entry that holds several tenures side by side: it keeps the entry in the table.
 pub(crate) struct Seat {
     visit: Visit,
     id: TenureId,
@@ -631,7 +631,7 @@ impl Seat {
         &self.visit
     }
 
-    /// What it stands for is about to be given back. The seat is kept until that was answered.
+    /// The tenure is about to be given back. The seat is kept until Redis has answered.
     pub(crate) fn leaving(&mut self) {
         if let Some(mut shared) = self.visit.entry.shared() {
             shared.leaving(self.id);
@@ -641,7 +641,7 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// What has rested for the sake of this return is not looked after by another one.
+    /// Gives back what rested for the sake of this return: no other return looks after it.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         let ahead = entry.ahead();
@@ -655,9 +655,9 @@ impl Drop for Seat {
     }
 }
 
-/// What a tenure keeps of its entry.
+/// What a tenure keeps of its entry: the permit, or a seat beside others.
 pub(crate) enum Stay {
-    /// Nobody else of this client may have one.
+    /// No other caller of this client may have it.
     Permit(EntryPermit),
     Seat(Seat),
 }

@@ -71,6 +71,6 @@ pub(crate) struct Budget {
     pub(crate) time: Duration,
     /// A tenure with less than this before its deadline is not handed on.
     pub(crate) reserve: Duration,
-    /// Nor is one with more: somebody extended it, and its next holder may die.
+    /// Nor is one with more: a holder extended it, and its next holder may die.
     pub(crate) lease: Duration,
 }

@@ -41,7 +41,7 @@ impl Listener {
             let Some(entry) = self.table.find_waiting(channel, word.id) else { continue };
             match word.what {
                 What::Granted { number, secret } => {
-                    // A grant without a sign of ours may be anybody's message. It wakes, and does no more.
+                    // A grant without a sign of ours may come from any client. It wakes, and does no more.
                     let event = match self.signs.time_of(secret, now, channel) {
                         Some(signed) => Event::Told(PushedGrant { id: word.id, number, signed }),
                         None => Event::Roused,

@@ -31,7 +31,7 @@ pub(crate) struct Releaser {
 }
 
 impl Releaser {
-    /// Runs until the client owes nothing and never will. `stop` tells the others that nobody needs
+    /// Runs until the client owes nothing and never will. `stop` tells the others that they are not needed
     /// them any more.
     pub(crate) async fn run(self, closing: CancellationToken, stop: CancellationToken) {
         let _stop = stop.drop_guard();
@@ -59,7 +59,7 @@ impl Releaser {
         let mut newest = 0;
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may
-            // have come and gone, while others wait for a lock that nobody holds.
+            // have come and gone, while others wait for a lock that no caller holds.
             if let Ok(connection) = commands.connection()
                 && connection.generation() > newest
             {

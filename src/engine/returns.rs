@@ -1,4 +1,4 @@
-//! Which names this client is giving back in the background: nobody has them any more, though Redis has
+//! Which names this client is giving back in the background: no caller has them any more, though Redis has
 //! not said so yet.
 
 use std::collections::{BTreeSet, HashMap};

@@ -3,12 +3,12 @@
 //! Plain state. It does no I/O and knows no tenure: `T` is whatever stands for one.
 //!
 //! 1. A tenure is inside from its grant until its return was answered for the first time.
-//! 2. A tenure that nobody holds rests if another caller of this client is to have it, or while a return of this
+//! 2. A tenure that no caller holds rests if another caller of this client is to have it, or while a return of this
 //!    name is on its way: further ones would only follow it to be asked for again.
 //! 3. What rests is looked after when a return is answered, and when the last caller stops waiting.
 //!    The watchdog gives back what no caller takes up.
-//! 4. Nobody elsewhere is kept waiting by it: a read is open to join, and a permit goes on from hand to hand, only for a
-//!    while after the server said that nobody stands in line. When that is over, one is given back, which lets in whoever
+//! 4. It keeps no other client waiting: a read is open to join, and a permit goes on from hand to hand, only for a
+//!    while after the server said that no waiter stands in line. When that is over, one is given back, which lets in the waiter that
 //!    stands there by then; the others go on until that was answered.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(crate) struct Shared<T> {
     open: Option<TenureId>,
     /// Returns on their way to the server.
     returning: usize,
-    /// When the server last said that nobody stands in line.
+    /// When the server last said that no waiter stands in line.
     nobody_waits: Option<Instant>,
     /// How much the contender has asked for last.
     asked_for: Option<u32>,
@@ -50,7 +50,7 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// The server has granted a tenure. `awaited`: somebody stands in line, or nobody knows.
+    /// The server has granted a tenure. `awaited`: a waiter stands in line, or the client does not know.
     pub(crate) fn enter(&mut self, id: TenureId, tenure: T, awaited: bool, now: Instant) {
         self.inside.insert(id, tenure);
         self.open = (!awaited).then_some(id);
@@ -76,18 +76,18 @@ impl<T: Clone> Shared<T> {
         self.open.and_then(|id| self.find(id))
     }
 
-    /// Nobody joins it any more.
+    /// No caller joins it any more.
     pub(crate) fn close(&mut self, id: TenureId) {
         self.open = self.open.filter(|open| *open != id);
     }
 
-    /// Whether nobody stands in line, as far as is known: the server has said so within this time, or hears from us
+    /// Whether no waiter stands in line, as far as is known: the server has said so within this time, or hears from us
     /// now.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
         self.nobody_waits.is_some_and(|then| now < then + time || self.returning > 0)
     }
 
-    /// Leaves what nobody holds for the next caller of this client. `wanted`: one waits for as much.
+    /// Leaves a tenure without a holder to the next caller of this client. `wanted`: one waits for as much.
     pub(crate) fn rest(&mut self, id: TenureId, permits: u32, wanted: bool) -> bool {
         let rests = wanted || self.returning > 0;
         if rests {
@@ -118,12 +118,12 @@ impl<T: Clone> Shared<T> {
         self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// What rests although nobody waits for it, and no return is on its way that would look after it.
+    /// The tenures that rest although no caller waits for them, and no return is on its way that would look after it.
     pub(crate) fn forgotten(&self) -> Vec<T> {
         if self.returning > 0 { Vec::new() } else { self.spare(0) }
     }
 
-    /// A tenure is about to be given back. Nobody takes it up, or joins it, any more.
+    /// A tenure is about to be given back. No caller takes it up, or joins it, any more.
     pub(crate) fn leaving(&mut self, id: TenureId) {
         self.returning += 1;
         self.close(id);

@@ -4,7 +4,7 @@
 //!    once and for good.
 //! 2. The deadline only moves outwards, and only for an answer: it is the time before the request
 //!    was sent, plus what was asked for, minus drift.
-//! 3. What ends a hold takes its permit out under the lock and drops it after: nobody is woken while
+//! 3. What ends a hold takes its permit out under the lock and drops it after: no task is woken while
 //!    the state is locked.
 //! 4. Reads of one client are holds of one tenure side by side: each leaves for itself, and the last one gives back.
 
@@ -33,7 +33,7 @@ pub(crate) trait Stay: Sized {
     fn is_handed_on(&self) -> bool;
 
     /// Leaves the tenure to the other callers of this client, if one of them is to have it, or may want it before a
-    /// return that is on its way is answered. `allows` is told whether the server's word that nobody stands in line is
+    /// return that is on its way is answered. `allows` is told whether the server's word that no waiter stands in line is
     /// not older than `time`.
     fn rest(
         &self,
@@ -266,7 +266,7 @@ impl<S: Stay> Tenure<S> {
         }
     }
 
-    /// The owner of this hold is about to ask for more within it. Nobody else is to have it from now on, since the server
+    /// The owner of this hold is about to ask for more within it. No other caller may take it over from now on, since the server
     /// lets in beside it what is asked for within. `false` if the hold has ended.
     pub(crate) fn shelters(&self, hand_over: u16) -> bool {
         let mut state = self.state();
@@ -297,7 +297,7 @@ impl<S: Stay> Tenure<S> {
         done
     }
 
-    /// Nobody tells the hold count any more.
+    /// The hold count is no longer told in the background.
     pub(crate) fn stop_telling(&self) {
         self.state().telling = Telling::No;
     }
@@ -405,7 +405,7 @@ impl<S: Stay> Tenure<S> {
         Some(state.holds)
     }
 
-    /// Counts one hold less. With the last one the tenure is handed on if somebody waits for it,
+    /// Counts one hold less. With the last one the tenure is handed on if a caller waits for it,
     /// and released otherwise, if it was not lost before.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
         self.expire();
@@ -532,7 +532,7 @@ impl<S: Stay> Tenure<S> {
         PickUp::Held(state.next_stint())
     }
 
-    /// Ends an idle tenure that nobody waits for; its seat, if it has one, and where it stands in the wheel.
+    /// Ends an idle tenure that no caller waits for; its seat, if it has one, and where it stands in the wheel.
     pub(crate) fn retire(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {

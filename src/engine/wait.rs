@@ -296,7 +296,7 @@ impl<'a> Caller<'a> {
         if entry.has_seats() {
             return match self.share(permit.visit(), 0) {
                 Some(hold) => {
-                    // The line stays for the next one. If there is none, nobody else would give it up.
+                    // The line stays for the next one. If there is none, no other code would give it up.
                     self.engine.look_after(&permit.pass_on());
                     Coming::Held(hold)
                 }
@@ -366,7 +366,7 @@ impl<'a> Caller<'a> {
                         // From here on messages reach us, or the subscription rouses us when they do.
                         ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
                         if matches!(answer, Attempt::GaveWay) {
-                            // Our own message must not end this: everybody else hears it at the same time.
+                            // Our own message must not end this: all other clients hear it at the same time.
                             tokio::time::sleep(SIT_OUT).await;
                         }
                     }
@@ -582,8 +582,8 @@ pub(crate) struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    /// Contends at once, or not at all if somebody of this client is there first. What was left for others
-    /// with the permit still holds the lock in Redis: for us it is somebody else's.
+    /// Contends at once, or not at all if another caller of this client is there first. What was left for others
+    /// with the permit still holds the lock in Redis: for this caller it is another holder's.
     pub(crate) async fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
         let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
         Ok(permit.map(|permit| Self { engine, permit: Some(permit) }))

@@ -107,7 +107,7 @@ impl Watchdog {
                 Due::At(then) => {
                     self.timetable.enter(tenure, then);
                 }
-                // It may still lie in Redis, and would block everybody until its TTL is over.
+                // It may still lie in Redis, and would block all callers until its TTL is over.
                 Due::Sweep | Due::Unclaimed => {
                     self.later(Job::release(tenure, tenure.take_stay()));
                 }

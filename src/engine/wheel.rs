@@ -132,7 +132,7 @@ impl<T> Wheel<T> {
     fn take(&mut self, index: u32) -> Option<T> {
         let node = &mut self.nodes[wide(index)];
         let item = node.item.take()?;
-        // Round again after four billion items: nobody keeps a place that long.
+        // Round again after four billion items: no tenure keeps a slot that long.
         node.entry = node.entry.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let (due, before) = (node.due, node.before);
         let after = std::mem::replace(&mut node.after, self.vacant);

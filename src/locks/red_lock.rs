@@ -51,7 +51,7 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///   one machine. One that comes back without its data must stay away for longer than the longest
 ///   lease, or keep everything on disk (`appendonly yes`, `appendfsync always`); otherwise it can
 ///   give the same lock twice.
-/// - Each turn costs at least two requests to *every* server, and is as slow as a majority of them.
+/// - Each hold costs at least two requests to *every* server, and is as slow as a majority of them.
 ///
 /// Take an odd number of servers, three or five: a fourth makes nothing safer than three.
 ///

@@ -141,7 +141,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     use rustls::crypto::{CryptoProvider, ring};
 
     if CryptoProvider::get_default().is_none() {
-        // It fails if somebody else was quicker: then there is one.
+        // It fails if another task was quicker: then there is one.
         let _ = ring::default_provider().install_default();
     }
     let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });

@@ -62,14 +62,14 @@ pub(crate) struct Acquire {
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// Ours, with this number of the server's. Awaited: somebody stands in line for it now; in Redisson's layout nobody
+    /// Ours, with this number of the server's. Awaited: a waiter stands in line for it now; in Redisson's layout nobody
     /// knows, and it is always false.
     Granted { number: u64, awaited: bool },
     /// Not ours yet: the caller stands in line at this place. `ttl`: the first of the holders has to go by then;
     /// `None`: the key has no TTL. Near: it has to show signs of life, three times per `waiter_ttl`; otherwise it is told
     /// when it comes near.
     Waits { ttl: Option<Duration>, place: u64, near: bool },
-    /// Somebody else's, for so long; `None`: the key has no TTL. Nothing of ours was left behind.
+    /// Another holder has it for so long; `None`: the key has no TTL. Nothing of ours was left behind.
     Held(Option<Duration>),
     /// Held or waited for: [`Connection::acquire`] has to be asked for it alone.
     Contended,
@@ -115,7 +115,7 @@ impl Connection<'_> {
         self.acquired_alone(reply)
     }
 
-    /// Takes of these plain locks those that are free and that nobody waits for. One answer for each: one that is
+    /// Of these plain locks, takes the ones that are free and without a waiter. One answer for each: one that is
     /// refused leaves the others alone.
     pub(crate) async fn acquire_each(
         &mut self,
@@ -295,7 +295,7 @@ impl Connection<'_> {
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
 
-    /// Whether anybody holds the lock, and for how long it is still held; `None`: its key has no TTL.
+    /// Whether the lock is held, and for how long; `None`: its key has no TTL.
     pub(crate) async fn held_for(
         &mut self,
         keys: &Keys,
@@ -354,7 +354,7 @@ impl Connection<'_> {
     fn still_ours(&self, item: &Value) -> Result<bool, Fault> {
         match entry(item) {
             Ok(code) => Ok(code == 1),
-            // Somebody put another value in the place of our lock: it is gone, and not ours to judge.
+            // Another program put another value in the place of our lock: the lock is gone, and the value is left alone.
             Err(Fault::WrongType) => Ok(false),
             Err(fault) => {
                 self.heed(&fault);

@@ -1,8 +1,8 @@
 //! Requests that wait at the same moment travel together.
 //!
-//! 1. A lone request flies at once, on its caller's own task.
-//! 2. While one is in the air the others gather, on the gathering's own task, and fly as they have
-//!    come. While several are in the air they gather until one has answered, until there are enough for
+//! 1. A lone request is sent at once, on its caller's own task.
+//! 2. While one is on its way the others gather, and the gathering's own task sends them in the order in which they
+//!    came. While several are on their way they gather until one is answered, until there are enough for
 //!    a batch of their own, or for one round trip.
 //! 3. What has gathered belongs to the gathering's own task: a caller that is dropped strands
 //!    nobody else, and what was granted to it is told as an orphan.
@@ -21,11 +21,11 @@ use crate::wire::fault::Fault;
 /// Requests in one batch: more gains little, and makes the first wait for the last.
 const MOST: usize = 64;
 
-/// Flights in the air at which the others begin to wait for company. With fewer, client and server
+/// Batches on their way at which further requests begin to wait for company. With fewer, client and server
 /// would take turns to idle.
 const SEVERAL: usize = 3;
 
-/// The longest that anybody waits for company.
+/// The longest that a request waits for company.
 const SLOWEST: Duration = Duration::from_millis(5);
 
 /// An answer, with what its reader has to know of the request.
@@ -49,7 +49,7 @@ pub(crate) trait Batch: Send + Sync {
         questions: &[Self::Question],
     ) -> impl Future<Output = Vec<Answer<Self::Answer>>> + Send;
 
-    /// Nobody waits for this any more.
+    /// No caller waits for this any more.
     fn orphan(&self, answered: Answered<Self>)
     where
         Self: Sized;
@@ -100,7 +100,7 @@ impl<F: Batch> Gathering<F> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The right to fly alone, if nobody is in the air.
+    /// The right to send a request alone, if no batch is on its way.
     pub(crate) fn send_alone(&self) -> Option<OnItsWay<'_, F>> {
         let mut state = self.state();
         let free = state.on_their_way == 0 && state.waiting.is_empty() && !state.closed;
@@ -140,7 +140,7 @@ impl<F: Batch> Gathering<F> {
         ticket
     }
 
-    /// Flies what gathers, for ever. When that ends, nobody is left waiting.
+    /// Flies what gathers, for ever. When that ends, no caller is left waiting.
     pub(crate) async fn run(&self) {
         let _closing = Closing(self);
         let mut batches = FuturesUnordered::new();
@@ -206,7 +206,7 @@ struct Ticket<'a, F: Batch> {
 
 impl<F: Batch> Drop for Ticket<'_, F> {
     fn drop(&mut self) {
-        // Closed first: what is not here now will find nobody, and become an orphan over there.
+        // Closed first: what is not here now will find no receiver, and become an orphan over there.
         self.answered.close();
         if let Ok(answered) = self.answered.try_recv() {
             self.batch.orphan(answered);
@@ -221,7 +221,7 @@ async fn departure(until: Option<Instant>) {
     }
 }
 
-/// A batch in the air, until it is dropped.
+/// A batch on its way, until it is dropped.
 pub(crate) struct OnItsWay<'a, F: Batch> {
     gathering: &'a Gathering<F>,
     since: Instant,
@@ -303,7 +303,7 @@ mod tests {
         airport
     }
 
-    /// So many in the air that the next have to gather.
+    /// So many on their way that the next have to gather.
     fn full_sky(airport: &Airport) -> Vec<OnItsWay<'_, Doubling>> {
         airport.round_trip.store(60_000_000, Ordering::Relaxed);
         airport.state().on_their_way = SEVERAL;

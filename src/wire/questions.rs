@@ -174,7 +174,7 @@ fn only(answer: Each) -> Result<bool, Fault> {
 fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
     match answer.and_then(number) {
         Ok(found) => Ok(found == 1),
-        // Somebody put another value in its place: it is gone, and not ours to judge.
+        // Another program put another value in its place: the lock is gone, and the value is left alone.
         Err(Fault::WrongType | Fault::Conflict(_)) => Ok(false),
         Err(fault) => Err(fault),
     }

@@ -4,8 +4,6 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline};
 
-use crate::config::Layout;
-
 /// A script that the server keeps.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -85,13 +83,9 @@ fn hash(text: &str) -> String {
 }
 
 impl Script {
-    /// Whether clients of this layout call it.
-    pub(crate) fn is_of(&self, layout: Layout) -> bool {
-        let others = match layout {
-            Layout::Native => "redisson/",
-            Layout::Redisson => "line/",
-        };
-        !self.files.iter().any(|file| file.starts_with(others))
+    /// Whether any of it lies in this folder of `lua/`.
+    pub(crate) fn is_in(&self, folder: &str) -> bool {
+        self.files.iter().any(|file| file.starts_with(folder))
     }
 
     /// The call of a script that the server should know.
@@ -112,10 +106,10 @@ fn head(command: &str, script: &str) -> Cmd {
     cmd
 }
 
-/// Loads the scripts of a layout into a server that is new to us. Many clients may connect again at the same moment, and
-/// each of them has to be done before its connection times out: so nobody loads what it does not call.
-pub(crate) fn load(pipe: &mut Pipeline, layout: Layout) {
-    for script in ALL.iter().filter(|script| script.is_of(layout)) {
+/// Loads all scripts but those in a folder that the client never calls. Many clients may connect again at the same time,
+/// and each of them has to finish before its connection times out.
+pub(crate) fn load(pipe: &mut Pipeline, never_called: &str) {
+    for script in ALL.iter().filter(|script| !script.is_in(never_called)) {
         pipe.cmd("SCRIPT").arg("LOAD").arg(script.text);
     }
 }

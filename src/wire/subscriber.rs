@@ -43,7 +43,7 @@ pub(crate) enum Heard<'a> {
     Live,
     /// Nothing comes in for now: there is no connection.
     Deaf,
-    /// Somebody published this.
+    /// A client published this.
     Message(&'a [u8]),
 }
 
@@ -117,7 +117,7 @@ struct Table {
     channels: BTreeMap<Arc<str>, Channel>,
     /// To be subscribed.
     wanted: VecDeque<Arc<str>>,
-    /// Once left by everybody, with the time from which their linger counts, in its order.
+    /// Without subscribers, with the time from which their linger counts, in its order.
     idle: VecDeque<(Instant, Arc<str>)>,
 }
 
@@ -178,7 +178,7 @@ impl Table {
         wanted.filter(|name| self.channels.contains_key(name)).collect()
     }
 
-    /// Forgets the channels that nobody came back to. They may be wanted again before they have
+    /// Forgets the channels that no waiter came back to. They may be wanted again before they have
     /// been left: then they are new ones.
     fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
         let mut expired = Vec::new();
@@ -311,8 +311,8 @@ impl Duty for Channels {
         Ok(())
     }
 
-    async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        // Not PING, which a replica answers too: nobody would tell it of a release in time.
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        // Not PING, which a replica answers too: no message would tell it of a release in time.
         match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
             Value::ServerError(error) => match fault::entry(&error) {
                 // A server that answers is alive, however busy or broken it says it is.
