@@ -56,28 +56,38 @@ local function keep_line()
   if not is_set then redis.call('pexpire', notes, line_ttl) end
 end
 
+-- Whether this sign of life concerns nobody else: nobody can be let in, and somebody has just looked at the front. Who stands
+-- there itself has been told so, unless it came just now.
+local function is_of_no_account(is_relied_on)
+  if not is_recent or used < capacity then return false end
+  return is_relied_on or own.place <= near or redis.call('zcount', line, 0, '(' .. string.format('%.0f', own.place)) >= WINDOW
+end
+
 local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
-  if is_new then
-    let_go()
-    if part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-  end
-  -- Who lines up shows one more sign before it sleeps. Of the callers of a client one will do: they live and die together.
+  let_go()
+  if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
+  -- Who comes to a quick line shows one more sign before it sleeps. Of the callers of a client one will do: they live and
+  -- die together. In a slow line all would show that sign before their turn, which would make it slower.
   local is_relied_on = is_new and had == 0 and own.life.entries == 0
+  local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
+  is_relied_on = is_relied_on and (not head or is_quick(head))
   sign()
   if is_new then line_up() end
   is_relied_on = is_relied_on and is_awake(own.place)
-  if is_relied_on and is_recent and used >= capacity then
-    write_notes() -- nobody can be let in, and nobody has to be looked at
-  else
+  local is_quiet = is_of_no_account(is_relied_on)
+  if not is_quiet then
     asks_again = not is_relied_on
     admit()
     if number_of_asker then return granted(number_of_asker) end
     if refusal then error(refusal, 0) end
-    if manner == 'rest' or not is_relied_on and own.place > near then sleepers = math.max(sleepers, own.place) end
-    settle()
   end
+  if manner == 'rest' or not is_relied_on and own.place > near then
+    sleepers = math.max(sleepers, own.place)
+    note('state', state_note())
+  end
+  if is_quiet then write_notes() else settle() end
   keep_line()
   local again = shortest_lease() or waiter_ttl
   if sign_is_due then again = math.ceil(waiter_ttl / 3) end

@@ -7,6 +7,7 @@ local micros, now -- the server's clock
 local at -- the clock of those who wait, in ms: it is this far behind the server's
 local behind, after_gap, rhythm
 local near, sleepers -- see line.lua
+local last_look -- when somebody looked at the front, in ms
 local is_recent -- somebody has just looked at the front
 
 -- In a stall nobody can give a sign of life, and the first script after it may run before those that wait in the
@@ -22,12 +23,13 @@ local function read_state(note, waiter_ttl)
   micros = time[1] * 1000000 + time[2]
   now = math.floor(micros / 1000)
   behind, after_gap, rhythm, near, sleepers, is_recent = 0, 0, waiter_ttl, 0, 0, false
+  last_look = now
   local looked, was_behind, was_after_gap, was_rhythm, was_near, was_sleepers = (note or ''):match(
     '^last_look=(%d+) behind=(-?%d+) after_gap=([01]) rhythm=(%d+) near=(%d+) sleepers=(%d+)$'
   )
   if looked then
     local gap = now - looked
-    behind, rhythm = tonumber(was_behind), tonumber(was_rhythm)
+    last_look, behind, rhythm = tonumber(looked), tonumber(was_behind), tonumber(was_rhythm)
     near, sleepers = tonumber(was_near), tonumber(was_sleepers)
     if gap > rhythm / 2 then after_gap = 1 end
     if gap < 0 or after_gap == 1 and was_after_gap == '0' then behind = behind + gap end
@@ -39,7 +41,7 @@ end
 local function state_note()
   return string.format(
     'last_look=%.0f behind=%.0f after_gap=%d rhythm=%.0f near=%.0f sleepers=%.0f',
-    now, behind, after_gap, rhythm, near, sleepers
+    last_look, behind, after_gap, rhythm, near, sleepers
   )
 end
 
@@ -48,3 +50,10 @@ end
 local function is_awake(place)
   return place > sleepers and place <= micros and micros - place < rhythm * 1000
 end
+
+-- Whether the line moves so fast that whoever comes to its end now has its turn before it would show a second sign: its
+-- head came a short time ago, to this place.
+local function is_quick(head)
+  return micros - head < rhythm * 1000 / 3
+end
+

@@ -25,7 +25,10 @@ if client then
       redis.pcall('pexpire', KEYS[4], 0)
     else
       redis.pcall('hdel', KEYS[4], head, life)
-      if not is_recent then redis.pcall('hset', KEYS[4], 'state', state_note()) end
+      if not is_recent then
+        last_look = now
+        redis.pcall('hset', KEYS[4], 'state', state_note())
+      end
     end
     local word = string.format('%s %s=%.0f@%s', publisher, head, number, secret)
     redis.pcall('publish', channels .. KEYS[2]:sub(#'lock:' + 1) .. ':' .. client, word)

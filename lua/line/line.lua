@@ -409,6 +409,7 @@ local function settle()
   local waits = somebody_waits or redis.call('exists', line) == 1
   settle_holders(waits)
   if waits then
+    last_look = now
     note('state', state_note())
     write_notes()
     if notes_are_new and redis.call('pttl', notes) == -1 then

@@ -220,14 +220,15 @@ impl<'a> Call<'a> {
         let ends = TTL;
         let is_new = self.server.rank(field).is_none();
         let is_alone = self.server.line.iter().all(|waiter| waiter.field.client != field.client);
-        // It shows one more sign before it sleeps.
-        let is_relied_on = is_new && had == 0 && is_alone;
+        // In a quick line it shows one more sign before it sleeps.
+        let is_quick = self.server.line.first().is_none_or(|head| head.age < TTL / 3);
+        let is_relied_on = is_new && had == 0 && is_alone && is_quick;
         self.server.lives[usize::from(field.client)] = Some(Life { ends, sign });
         if is_new {
             self.line_up(field, had);
         }
         self.asker = Some(field);
-        if !(is_relied_on && self.is_recent && self.server.lock.is_some()) {
+        if !self.is_of_no_account(field, is_relied_on) {
             self.asks_again = !is_relied_on;
             self.admit();
         }
@@ -242,6 +243,14 @@ impl<'a> Call<'a> {
                 Reply::Waits { place, near }
             }
         }
+    }
+
+    /// Whether a sign of life concerns nobody else: nobody can be let in, and the front was looked at just now.
+    fn is_of_no_account(&self, field: Field, is_relied_on: bool) -> bool {
+        let Some(rank) = self.server.rank(field) else { return false };
+        let stands_near = self.server.line[rank].place <= self.server.near;
+        let is_settled = is_relied_on || stands_near || rank >= self.terms.window;
+        is_settled && self.is_recent && self.server.lock.is_some()
     }
 
     /// Gives back what it holds, or its place in the line.
