@@ -5,9 +5,9 @@
 //! came of it as an [`Event`].
 //!
 //! 1. The line stands on the server. A client asks once, and a message tells it that it is let in.
-//! 2. Only a contender near the front shows signs of life. All others sleep. After some signs it rests, and shows them
-//!    more and more seldom: whoever waits for hours for what another client holds costs next to nothing. The server tells
-//!    it when the line moves.
+//! 2. A contender that has lined up shows one more sign of life, and goes on with it if it is near the front. All others
+//!    sleep. After some signs it rests, and shows them more and more seldom: whoever waits for hours for what another client
+//!    holds costs next to nothing. The server tells it when the line moves.
 //! 3. A message is believed if it names this attempt, by its owner field and by a sign of life that only this
 //!    client can have made. Every other message merely wakes: the attempt that follows finds the truth.
 

@@ -27,15 +27,15 @@ macro_rules! scripts {
 }
 
 scripts! {
-    TAKE = "line/take_one.lua" "lock/grant.lua" "line/take.lua",
-    LOCK_ACQUIRE = "line/lock_straight.lua" "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
+    TAKE = "line/take_one.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/take.lua",
+    LOCK_ACQUIRE = "line/lock_straight.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/line_up.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
     LOCK_ACQUIRE_ALL = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
-    LOCK_RELEASE = "line/release_one.lua" "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/release_all.lua",
+    LOCK_RELEASE = "line/release_one.lua" "lock/grant.lua" "line/clock.lua" "line/hand_over.lua" "line/hash.lua" "line/line.lua" "line/release_all.lua",
     LOCK_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
     COUNT = "lock/count.lua",
     RENEW = "lock/renew.lua",
     STATUS = "lock/status.lua",
-    LINE_ACQUIRE = "line/straight.lua" "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
+    LINE_ACQUIRE = "line/straight.lua" "lock/number.lua" "line/put_part_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
     LINE_RELEASE = "line/release_straight.lua" "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/release.lua",
     LINE_RENEW = "line/renew.lua",
     LINE_STATUS = "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/status.lua",
