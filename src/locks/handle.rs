@@ -195,7 +195,7 @@ impl Handle {
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
         let keys = self.keys()?;
         let name = keys.name();
-        tracing::warn!(?name, "taken by force from its holder");
+        tracing::warn!(?name, "taken away from its holder by force");
         let asked = async { self.engine.connected().await?.force_unlock(keys).await };
         self.answered(asked.await).await
     }

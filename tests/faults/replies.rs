@@ -91,7 +91,7 @@ async fn an_unlock_whose_reply_is_lost_is_a_release() {
 #[tokio::test]
 async fn an_unlock_that_was_cut_and_finds_nothing_after_the_lease_is_lost() {
     let scene = Scene::new().await;
-    let client = scene.client(patient().response_timeout(SOON)).await;
+    let client = scene.client(patient().response_timeout(Duration::from_secs(7))).await;
     let guard = client.lock("a").lease(Duration::from_secs(2)).lock().await.unwrap();
     let cut = scene.proxy.script("release").nth(1).cut_before();
     let late = scene.proxy.script("release").nth(2).hold_request();

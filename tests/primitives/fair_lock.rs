@@ -1064,8 +1064,8 @@ async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_
 
     let released = Instant::now();
     assert_eq!(workers[1].ask("go on").await, "done");
-    for at in 5..8 {
-        assert_eq!(workers[at].hear().await, "done");
+    for worker in &mut workers[5..8] {
+        assert_eq!(worker.hear().await, "done");
     }
     let took = released.elapsed();
     println!("a stall, two reconnects and three dead waiters cost {took:?}");

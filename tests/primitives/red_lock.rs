@@ -84,11 +84,11 @@ fn wait(lock: &RedLock) -> JoinHandle<Result<RedGuard, Error>> {
 /// Held on so many servers. On a busy machine one of them may answer too late, and is given back.
 async fn held_on(servers: usize, lock: &RedLock) -> RedGuard {
     loop {
-        let guard = in_time(lock.lock()).await.unwrap();
+        let guard = in_time(lock.lock()).await.expect("the lock");
         if guard.servers() == servers {
             return guard;
         }
-        guard.unlock().await.unwrap();
+        guard.unlock().await.expect("it is ours");
     }
 }
 
@@ -102,7 +102,7 @@ async fn answered(lock: &RedLock) -> Option<RedGuard> {
     loop {
         match lock.try_lock().await {
             Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {}
-            answer => return answer.unwrap(),
+            answer => return answer.expect("an answer"),
         }
     }
 }

@@ -4,14 +4,6 @@
 #[path = "../../../../common/child.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
 mod child;
-#[allow(dead_code, reason = "only the library chooses")]
-mod config {
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Layout {
-        Native,
-        Redisson,
-    }
-}
 mod costs;
 mod dead;
 #[path = "../differential/frame.rs"]
