@@ -1,7 +1,8 @@
 -- What is out of the ordinary, and the other kinds. See asked.lua for KEYS, ARGV and the reply.
 
 local own = read({ field })[1]
-own.place = tonumber((own.part or had > 0) and stands(field) or nil)
+-- Also of newcomers: a line of another type is found here, before anything is written that would have to be undone.
+own.place = tonumber(stands(field) or nil)
 local left = holds(field)
 check_writable(not own.place and not left and had == 0 and old == '')
 
@@ -60,7 +61,9 @@ end
 -- there itself has been told so, unless it came just now.
 local function is_of_no_account(is_relied_on)
   if not is_recent or used < capacity then return false end
-  return is_relied_on or own.place <= near or redis.call('zcount', line, 0, '(' .. string.format('%.0f', own.place)) >= WINDOW
+  if is_relied_on or own.place <= near then return true end
+  local last_of_window = tonumber(places(WINDOW - 1, 1)[2] or nil)
+  return last_of_window and own.place > last_of_window
 end
 
 local function wait()

@@ -479,8 +479,12 @@ impl Board {
 
     /// It was valid to the end, and then the release said that it had been lost before.
     pub fn said_lost(&mut self, owner: &str, token: u64) {
-        let same = |claim: &&mut Claim| claim.owner == owner && claim.token == token;
-        if let Some(claim) = self.over.iter_mut().rev().find(same) {
+        let same = |claim: &&Claim| claim.owner == owner && claim.token == token;
+        let Some(acquired) = self.over.iter().rev().find(same).map(|claim| claim.acquired) else {
+            return;
+        };
+        // A guard of several locks is lost as a whole.
+        for claim in self.over.iter_mut().filter(|c| c.owner == owner && c.acquired == acquired) {
             claim.lost_at = Some(clock::now());
         }
     }
