@@ -1,6 +1,7 @@
 //! What a client knows of one lock: who has its turn, where its contender parks.
 //!
-//! 1. `turn` has one permit. It is with the contender, or with the tenure that it became, or free.
+//! 1. `turn` is with the contender, or with the tenure that it became, or open, or somebody was called (`turn.rs`). What a
+//!    contender does lies in `contest`, so that one that is not polled can be cancelled (`contest.rs`).
 //! 2. `gate` banks at most one permit, and only the contender takes it. `line` is what the contender knows; it
 //!    outlives a contender that was cancelled, for the next one of this client.
 //! 3. An entry is in the table exactly as long as somebody visits it.
@@ -12,23 +13,30 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
 
 use dashmap::DashMap;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Engine;
+use crate::engine::contest::{Contest, Work};
 use crate::engine::job::Job;
 use crate::engine::line::{Event, Line, Next, Rules};
+use crate::engine::lookout::{Age, Lookout, Watched};
 use crate::engine::moment::Moment;
 use crate::engine::returns::Returns;
 use crate::engine::shared::Shared;
+use crate::engine::stint::Stint;
 use crate::engine::tenure::Tenure;
 use crate::engine::timetable::Timetable;
+use crate::engine::turn::{Look, Ticket, Turns};
+use crate::error::Result as Answer;
 use crate::keys::{Keys, Kind, TenureId, ids_of};
 use crate::wire::{Fault, Manner};
 
@@ -38,6 +46,7 @@ pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
     others: DashMap<Box<str>, Spots>,
     closed: AtomicBool,
+    lookout: Arc<Lookout>,
     /// None in a test.
     outbox: Option<Outbox>,
 }
@@ -93,6 +102,19 @@ impl Table {
 
     pub(crate) fn outbox(&self) -> Option<&Outbox> {
         self.outbox.as_ref()
+    }
+
+    pub(crate) fn lookout(&self) -> &Arc<Lookout> {
+        &self.lookout
+    }
+
+    /// A visit of an entry that is visited; `None` if nobody is there any more.
+    pub(crate) fn visit_again(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Visit> {
+        // Without the lock of its shard: an entry that is in the table stays there, and no other one comes back.
+        let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
+        let visited =
+            entry.visitors.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok();
+        visited.then(|| Visit { table: Arc::clone(self), entry: Arc::clone(entry) })
     }
 
     /// The entry of a lock, which its callers share; of a semaphore, those who ask for as much of it.
@@ -180,12 +202,26 @@ impl Table {
     /// Sends every waiter away, now and from now on. All entries: their places in line are to be given up.
     pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
         self.closed.store(true, Ordering::SeqCst);
-        let mut entries: Vec<_> = self.locks.iter().map(|entry| Arc::clone(&entry)).collect();
-        self.others.iter().for_each(|spots| entries.extend(spots.entries.values().cloned()));
-        // The maps hash with random keys. Waiters are woken in one order, or no run of a simulation could be repeated.
-        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        let entries = self.sorted(|_| true);
         entries.iter().for_each(|entry| entry.close());
         entries
+    }
+
+    /// Those of all entries, in one order: the maps hash with random keys, and no run of a simulation could be repeated.
+    fn sorted(&self, is_one: impl Fn(&Arc<Entry>) -> bool) -> Vec<Arc<Entry>> {
+        let plain = self.locks.iter().map(|entry| Arc::clone(&entry));
+        let mut entries: Vec<_> = plain.filter(&is_one).collect();
+        for spots in &self.others {
+            entries.extend(spots.entries.values().filter(|entry| is_one(entry)).cloned());
+        }
+        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        entries
+    }
+
+    /// The entries with a contender that was told something, and has not come yet.
+    pub(crate) fn late(&self) -> Vec<Arc<Entry>> {
+        let late = |entry: &Arc<Entry>| entry.contest.is_late();
+        self.sorted(late)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -266,7 +302,8 @@ impl Eq for ById {}
 /// One lock within one client.
 pub(crate) struct Entry {
     pub(crate) keys: Arc<Keys>,
-    turn: Semaphore,
+    turn: Turns,
+    contest: Contest<Contested>,
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// What is to be given back of the owner fields under which the contender had no answer, once it has one.
@@ -277,29 +314,39 @@ pub(crate) struct Entry {
     taken: Mutex<Option<Moment>>,
     /// Its contender waits: somebody else has it, or is to have it first.
     refused: AtomicBool,
-    /// Callers in the queue for the turn.
-    waiting: AtomicUsize,
     /// What its contender knows.
     line: Mutex<Option<Box<Line>>>,
     visitors: AtomicUsize,
     place: Option<Box<Place>>,
+    /// Whether the lookout looks at it.
+    pub(crate) watched: Watched,
+    /// How long its contender has had no answer.
+    age: Age,
+    /// Who is told when the contender is woken; nobody as long as it is alone.
+    lookout: OnceLock<Arc<Lookout>>,
 }
+
+/// What comes of a contest: a stint, none if there was one attempt only, or an error.
+pub(crate) type Contested = Answer<Option<Stint>>;
 
 impl Entry {
     fn new(keys: Arc<Keys>) -> Self {
         Self {
             keys,
-            turn: Semaphore::new(1),
+            turn: Turns::default(),
+            contest: Contest::default(),
             gate: Gate::new(),
             tenure: Mutex::default(),
             held_back: Mutex::default(),
             failing: Mutex::default(),
             taken: Mutex::default(),
             refused: AtomicBool::new(false),
-            waiting: AtomicUsize::new(0),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
             place: None,
+            watched: Watched::default(),
+            age: Age::default(),
+            lookout: OnceLock::new(),
         }
     }
 
@@ -339,7 +386,7 @@ impl Entry {
     /// The callers of this client that what rests is kept for: those in the queue, and the contender, if the server has
     /// let it wait.
     pub(crate) fn ahead(&self) -> usize {
-        self.waiting.load(Ordering::SeqCst) + usize::from(self.was_refused())
+        self.turn.waiting() + usize::from(self.was_refused())
     }
 
     /// Whether the contender is known to wait for others.
@@ -349,7 +396,7 @@ impl Entry {
 
     /// Whether some caller of this client asks or waits.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.is_awaited() || self.turn.available_permits() == 0
+        self.is_awaited() || !self.turn.is_open()
     }
 
     /// What rests although nobody is to have it.
@@ -466,9 +513,30 @@ impl Entry {
         self.turn.is_closed()
     }
 
-    /// Whether somebody of this client is in the queue.
+    /// Whether somebody of this client is in the queue, and not known to be silent.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+        self.turn.waiting() > 0
+    }
+
+    /// Looks whether whoever was called for the turn has come.
+    pub(crate) fn look_for_called(&self) -> Look {
+        self.turn.look()
+    }
+
+    /// Looks whether the contender has come that was told something. Its work, if it is silent and in somebody's way:
+    /// it is to be dropped.
+    pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
+        match self.contest.look() {
+            // What a message grants to a silent contender lasts for a sign of life. It keeps its place, if it can.
+            Look::Silent if !self.is_awaited() && self.is_parked() => (Look::Well, None),
+            Look::Silent => (Look::Silent, self.contest.take_silent()),
+            look => (look, None),
+        }
+    }
+
+    /// Whether the contender has had an answer to its last request, and waits in line.
+    fn is_parked(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| line.was_refused() && !line.is_open())
     }
 
     /// An attempt failed; since when they all do.
@@ -523,23 +591,10 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// The turn, if nobody of this client has it.
+    /// The turn, if it is open.
     pub(crate) fn try_turn(&self) -> Option<Turn> {
-        self.entry.turn.try_acquire().ok().map(|permit| self.turn_of(permit))
-    }
-
-    /// The turn, first come, first served.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives up the place in the queue.
-    pub(crate) async fn turn(&self) -> Result<Turn, Fault> {
-        let permit = self.entry.turn.acquire().await.map_err(|_| Fault::Closed)?;
-        Ok(self.turn_of(permit))
-    }
-
-    fn turn_of(&self, permit: SemaphorePermit<'_>) -> Turn {
-        permit.forget();
-        Turn(self.clone())
+        let number = self.entry.turn.try_take()?;
+        Some(Turn { visit: self.clone(), number })
     }
 
     /// What its contender does next.
@@ -552,10 +607,78 @@ impl Visit {
         }
     }
 
-    /// Counts a caller into the queue, until the value is dropped.
+    /// A caller that has only come.
+    #[cfg(test)]
     pub(crate) fn wait(&self) -> Waiting {
-        self.entry.waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting(self.clone())
+        self.wait_as(Ticket::default())
+    }
+
+    /// Counts a caller into the queue, until the value is dropped.
+    pub(crate) fn wait_as(&self, ticket: Ticket) -> Waiting {
+        self.entry.turn.wait();
+        Waiting { visit: self.clone(), ticket }
+    }
+
+    /// From now on somebody is told if the contender is woken and not polled.
+    pub(crate) fn have_contender_watched(&self) {
+        self.entry.lookout.get_or_init(|| Arc::clone(&self.table.lookout));
+        self.table.lookout.end(&self.entry.age);
+        // It may have been woken before.
+        self.table.lookout.watch(&self.entry);
+    }
+
+    /// The contender was cancelled.
+    pub(crate) fn forget_contender(&self) {
+        self.table.lookout.end(&self.entry.age);
+    }
+
+    /// Does what needs the turn, which the work has; `None` if it was cancelled because its caller was not polled.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work.
+    pub(crate) async fn contest(&self, work: Work<Contested>) -> Option<Contested> {
+        let number = self.entry.contest.begin(work);
+        if self.entry.lookout.get().is_none() {
+            self.table.lookout.begin(&self.entry.age);
+        }
+        let contesting = Contesting { visit: self, number };
+        poll_fn(|context| contesting.poll(context)).await
+    }
+}
+
+/// The caller's end of a contest.
+struct Contesting<'a> {
+    visit: &'a Visit,
+    number: u64,
+}
+
+impl Contesting<'_> {
+    fn poll(&self, context: &Context<'_>) -> Poll<Option<Contested>> {
+        let entry = &self.visit.entry;
+        let waker = Waker::from(Arc::clone(entry));
+        entry.contest.poll(self.number, &waker, context)
+    }
+}
+
+impl Drop for Contesting<'_> {
+    fn drop(&mut self) {
+        let Visit { table, entry } = self.visit;
+        table.lookout.end(&entry.age);
+        entry.contest.end(self.number);
+    }
+}
+
+/// An entry wakes its contender.
+impl Wake for Entry {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.contest.wake();
+        if let Some(lookout) = self.lookout.get() {
+            lookout.watch(self);
+        }
     }
 }
 
@@ -577,20 +700,29 @@ impl Drop for Visit {
 }
 
 /// The right to contend for a lock, and then to hold it.
-pub(crate) struct Turn(Visit);
+pub(crate) struct Turn {
+    visit: Visit,
+    /// The ticket with which it was taken.
+    number: u64,
+}
 
 impl Turn {
     pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.0.entry
+        &self.visit.entry
     }
 
     pub(crate) fn visit(&self) -> &Visit {
-        &self.0
+        &self.visit
+    }
+
+    /// With which its caller stands before all that came later, should it have to come again.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket::again(self.number)
     }
 
     /// Passes the turn on, and stays to see to it that it arrives.
     pub(crate) fn pass_on(self) -> Visit {
-        self.0.clone()
+        self.visit.clone()
     }
 }
 
@@ -643,17 +775,33 @@ pub(crate) enum Stay {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.entry().turn.add_permits(1);
+        let Visit { table, entry } = &self.visit;
+        if entry.turn.pass_on() {
+            table.lookout.watch(entry);
+        }
     }
 }
 
 /// One caller in the queue.
-pub(crate) struct Waiting(Visit);
+pub(crate) struct Waiting {
+    visit: Visit,
+    ticket: Ticket,
+}
 
 impl Waiting {
+    /// The turn, first come, first served.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up nothing: the place in the queue is this value's.
+    pub(crate) async fn turn(&mut self) -> Result<Turn, Fault> {
+        let Self { visit, ticket } = self;
+        let number = poll_fn(|context| visit.entry.turn.poll(ticket, context)).await?;
+        Ok(Turn { visit: visit.clone(), number })
+    }
+
     /// Leaves the queue; who was the last one in it looks after what was left for it.
     pub(crate) fn leave(self) -> Option<Visit> {
-        let visit = self.0.clone();
+        let visit = self.visit.clone();
         drop(self);
         (!visit.entry.is_awaited()).then_some(visit)
     }
@@ -661,7 +809,10 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.entry.waiting.fetch_sub(1, Ordering::SeqCst);
+        let Visit { table, entry } = &self.visit;
+        if entry.turn.leave(&self.ticket) {
+            table.lookout.watch(entry);
+        }
     }
 }
 
@@ -772,7 +923,7 @@ mod tests {
         let table = Arc::new(Table::default());
         let turn = visit(&table).try_turn().unwrap();
         let queued = visit(&table);
-        let waiter = tokio::spawn(async move { queued.turn().await.map(drop) });
+        let waiter = tokio::spawn(async move { queued.wait().turn().await.map(drop) });
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
         assert!(turn.entry().gate.pass(far()).await.is_err());

@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::config::checked_lease;
-use crate::engine::entry::{Stay, Turn, Visit};
+use crate::engine::entry::{Entry, Stay, Turn, Visit};
 use crate::engine::job::{Job, Outcome};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Ended, Lease, Left, Tenure};
+use crate::engine::turn::Look;
 use crate::engine::unsaid::Unsaid;
 use crate::engine::wait::Patience;
 use crate::engine::{Engine, PAUSE};
@@ -200,6 +201,26 @@ impl Engine {
         // First the turn: who leaves something meanwhile takes whoever has it for a contender that is to have it.
         drop(turn);
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
+    }
+
+    /// Looks whether everybody at an entry has come who was told something; whether to look again. Whoever does not
+    /// come is passed over or cancelled, so that it stops nobody.
+    pub(crate) fn look_at(&self, entry: &Arc<Entry>) -> bool {
+        let Some(visit) = self.table.visit_again(entry) else { return false };
+        let called = entry.look_for_called();
+        if called == Look::Silent {
+            tracing::debug!(name = ?entry.keys.name(), "passed over: called, and not polled");
+            // What was left for those who do not come is left for nobody, if they were the last.
+            self.look_after(&visit);
+        }
+        let (contender, work) = entry.look_for_contender();
+        if work.is_some() {
+            tracing::debug!(name = ?entry.keys.name(), "cancelled: told something, and not polled");
+            visit.forget_contender();
+            // As if its caller had dropped its future. The turn goes on with it.
+            drop(work);
+        }
+        (called, contender) != (Look::Well, Look::Well)
     }
 
     /// Gives an idle tenure back, and then the turn.

@@ -2,12 +2,14 @@
 
 mod backlog;
 mod claim;
+mod contest;
 mod debts;
 mod entry;
 mod hold;
 mod insist;
 mod job;
 mod line;
+mod lookout;
 mod moment;
 mod owned;
 mod releaser;
@@ -18,6 +20,7 @@ mod stint;
 mod tenure;
 mod timetable;
 mod together;
+mod turn;
 mod unsaid;
 mod wait;
 mod watchdog;
@@ -168,10 +171,10 @@ impl Engine {
         tasks.spawn(last_word().after(subscriber_link.run(stop.clone())));
         tasks.spawn(last_word().after(watchdog.run(stop.clone())));
         tasks.spawn(last_word().after(gather(requests.clone(), stop.clone())));
-        tasks.spawn(last_word().after(give_back.run(closing.clone(), stop)));
-        tasks.close();
+        tasks.spawn(last_word().after(give_back.run(closing.clone(), stop.clone())));
+        let (lookout, last_word) = (Arc::clone(table.lookout()), last_word());
 
-        Ok(Arc::new(Self {
+        let engine = Arc::new(Self {
             config,
             database,
             commands,
@@ -193,7 +196,12 @@ impl Engine {
             returns,
             closing,
             tasks,
-        }))
+        });
+        // It must not keep the client alive.
+        let looking = lookout.run(Arc::downgrade(&engine), stop);
+        engine.tasks.spawn(last_word.after(looking));
+        engine.tasks.close();
+        Ok(engine)
     }
 
     /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
@@ -355,6 +363,12 @@ impl Engine {
             Ok(_) => Ok(Counted(&self.waiters)),
             Err(_) => Err(Error::TooManyWaiters { limit }),
         }
+    }
+
+    /// Counts one that has been counted before, and waits on.
+    fn count_again(&self) -> Counted<'_> {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        Counted(&self.waiters)
     }
 }
 

@@ -3,10 +3,13 @@
 //! 1. A caller first waits for the permit of its client's entry. Whoever has it contends in the name of all of them,
 //!    so that a client has one request on its way for each entry.
 //! 2. Listen first, look second, sleep last: what was asked before the channel was subscribed is asked again.
-//! 3. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
+//! 3. What needs the turn is done in a contest (`contest.rs`). If it was cancelled since its caller was not polled, the
+//!    caller queues again, before those who came later.
+//! 4. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
 //!    what only this client and the server know.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -17,7 +20,8 @@ use crate::engine::job::Job;
 use crate::engine::line::{Event, Next, Rules};
 use crate::engine::stint::Stint;
 use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Taken, Tenure};
-use crate::engine::{Counted, Engine, PAUSE, rules};
+use crate::engine::turn::Ticket;
+use crate::engine::{Engine, PAUSE, rules};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Kind, TenureId};
 use crate::owner::OwnerId;
@@ -91,52 +95,65 @@ pub(crate) async fn acquire(
     // Nobody is in the way of who asks within what it holds.
     let visit = engine.visit(keys, wish.part, wish.waits_alone(keys))?;
     let started = Instant::now();
-    let mut caller = Caller {
-        engine,
-        wish,
-        started,
-        asked: false,
-        answered: wish.known_taken,
-        open: false,
-        failing: false,
-    };
+    let mut caller = Caller { engine: Arc::clone(engine), wish, started, known: None };
     match wish.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
-        Patience::For(limit) => caller.wait_for(visit, limit).await,
+        Patience::For(limit) => {
+            // It is told what it knows when the limit cuts it off.
+            caller.known = Some(Arc::new(Known::new(wish.known_taken)));
+            caller.wait_for(visit, limit).await
+        }
     }
 }
 
-/// One caller on its way to the lock.
-struct Caller<'a> {
-    engine: &'a Arc<Engine>,
+/// One caller on its way to the lock. In a contest a clone of it asks.
+#[derive(Clone)]
+struct Caller {
+    engine: Arc<Engine>,
     wish: Wish,
     started: Instant,
+    known: Option<Arc<Known>>,
+}
+
+/// What a caller with a limit knows of its requests.
+struct Known {
     /// Redis was asked, and whether it ever answered.
-    asked: bool,
-    answered: bool,
+    asked: AtomicBool,
+    answered: AtomicBool,
     /// A request of this call was not answered: it may have run.
-    open: bool,
+    open: AtomicBool,
     /// The last attempt failed, for now.
-    failing: bool,
+    failing: AtomicBool,
+}
+
+impl Known {
+    fn new(answered: bool) -> Self {
+        let [asked, open, failing] = [(); 3].map(|()| AtomicBool::new(false));
+        Self { asked, answered: AtomicBool::new(answered), open, failing }
+    }
+}
+
+fn is(known: &AtomicBool) -> bool {
+    known.load(Ordering::Relaxed)
 }
 
 /// What came with the turn.
-enum Coming<'a> {
+enum Coming {
     /// The lock.
     Held(Stint),
     /// The right to contend, and perhaps a tenure to offer.
-    Turn(Turn, Option<Offer<'a>>),
+    Turn(Turn, Option<Offer>),
 }
 
 /// A tenure that has ended and that Redis is to be asked about. Dropped before that was answered,
 /// it is given back.
-struct Offer<'a> {
-    engine: &'a Engine,
+struct Offer {
+    engine: Arc<Engine>,
     tenure: Option<Arc<Tenure>>,
 }
 
-impl Offer<'_> {
+impl Offer {
     fn id(&self) -> Option<TenureId> {
         self.tenure.as_ref().map(|tenure| tenure.id)
     }
@@ -149,7 +166,7 @@ impl Offer<'_> {
     }
 }
 
-impl Drop for Offer<'_> {
+impl Drop for Offer {
     fn drop(&mut self) {
         if let Some(tenure) = &self.tenure {
             self.engine.later(Job::release(tenure, None));
@@ -157,9 +174,9 @@ impl Drop for Offer<'_> {
     }
 }
 
-impl<'a> Caller<'a> {
+impl Caller {
     /// One attempt, and none if somebody of this client is there first.
-    async fn once(&mut self, visit: Visit) -> Result<Option<Stint>> {
+    async fn once(&self, visit: Visit) -> Result<Option<Stint>> {
         let visit = if visit.entry.keys.is_shared() {
             if let Some(stint) = self.share_at_once(&visit) {
                 return Ok(Some(stint));
@@ -170,14 +187,25 @@ impl<'a> Caller<'a> {
         } else {
             visit
         };
-        let Some(turn) = self.engine.turn_now(&visit).await else {
-            return Ok(None);
-        };
-        let (turn, offer) = match self.pick_up(turn) {
-            Coming::Held(stint) => return Ok(Some(stint)),
-            Coming::Turn(turn, offer) => (turn, offer),
-        };
-        let contender = Contender { engine: self.engine, turn: Some(turn) };
+        loop {
+            let Some(turn) = self.engine.turn_now(&visit).await else {
+                return Ok(None);
+            };
+            let (turn, offer) = match self.pick_up(turn) {
+                Coming::Held(stint) => return Ok(Some(stint)),
+                Coming::Turn(turn, offer) => (turn, offer),
+            };
+            // One that was not polled for so long has had no attempt yet.
+            if let Some(attempted) =
+                visit.contest(Box::pin(self.clone().try_once(turn, offer))).await
+            {
+                return attempted;
+            }
+        }
+    }
+
+    async fn try_once(self, turn: Turn, offer: Option<Offer>) -> Result<Option<Stint>> {
+        let contender = Contender { engine: Arc::clone(&self.engine), turn: Some(turn) };
         let entry = contender.entry();
         // A connection that has just broken is back in no time.
         let _ = self.engine.connected().await;
@@ -197,13 +225,14 @@ impl<'a> Caller<'a> {
         }
     }
 
-    async fn wait_for(&mut self, visit: Visit, limit: Duration) -> Result<Option<Stint>> {
+    async fn wait_for(&self, visit: Visit, limit: Duration) -> Result<Option<Stint>> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
             Ok(stint) => stint.map(Some),
             // To say "held by somebody else" would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // To ask about a latch changes nothing.
-                let may_have_run = self.open && visit.entry.keys.kind != Kind::Latch;
+                let is_open = self.known.as_ref().is_some_and(|known| is(&known.open));
+                let may_have_run = is_open && visit.entry.keys.kind != Kind::Latch;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
@@ -214,10 +243,11 @@ impl<'a> Caller<'a> {
     /// behind others of this client knows what they know, also if its own first request is still on its way. What they
     /// knew before it came may have changed since.
     fn is_failing(&self, entry: &Entry) -> bool {
-        if self.answered || self.failing {
-            return self.failing;
+        let Some(known) = &self.known else { return false };
+        if is(&known.answered) || is(&known.failing) {
+            return is(&known.failing);
         }
-        if entry.is_failing() || self.asked {
+        if entry.is_failing() || is(&known.asked) {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
         // What we ourselves are giving back is not somebody else's, unless somebody had it while we waited.
@@ -225,7 +255,7 @@ impl<'a> Caller<'a> {
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
-    async fn wait(&mut self, visit: &Visit) -> Result<Stint> {
+    async fn wait(&self, visit: &Visit) -> Result<Stint> {
         if visit.entry.has_seats() {
             // Before anything is held: who gets it again and again without a word to the server has to let others run.
             tokio::task::coop::consume_budget().await;
@@ -233,7 +263,7 @@ impl<'a> Caller<'a> {
                 return Ok(stint);
             }
         }
-        let (turn, counted) = match visit.try_turn() {
+        let (mut turn, mut counted) = match visit.try_turn() {
             Some(turn) => (turn, None),
             None => {
                 if self.asks_beside(&visit.entry)
@@ -241,29 +271,38 @@ impl<'a> Caller<'a> {
                 {
                     return Ok(stint);
                 }
-                let (turn, counted) = self.queue(visit).await?;
-                (turn, Some(counted))
+                let counted = self.engine.count_waiter()?;
+                (self.queue(visit, Ticket::default()).await?, Some(counted))
             }
         };
-        match self.pick_up(turn) {
-            Coming::Held(stint) => Ok(stint),
+        loop {
+            let (ticket, (turn_now, offer)) = match self.pick_up(turn) {
+                Coming::Held(stint) => return Ok(stint),
+                Coming::Turn(turn, offer) => (turn.ticket(), (turn, offer)),
+            };
             // Boxed, since all the others in the queue have room for it too.
-            Coming::Turn(turn, offer) => Box::pin(self.contend(turn, offer, counted)).await,
+            let work = Box::pin(self.clone().contend(turn_now, offer, counted.is_some()));
+            if let Some(contended) = visit.contest(work).await {
+                return contended?.ok_or_else(|| Fault::Closed.into_error(""));
+            }
+            // It was not polled, and others have gone on. It has waited before, so that no limit sends it away.
+            counted.get_or_insert_with(|| self.engine.count_again());
+            turn = self.queue(visit, ticket).await?;
         }
     }
 
     /// Waits for the turn, within this client. It stays counted among those who wait: given up and taken again, its
     /// place could go to a newcomer in between, and it would be one too many although it has waited all the time.
-    async fn queue(&self, visit: &Visit) -> Result<(Turn, Counted<'a>)> {
-        let counted = self.engine.count_waiter()?;
-        let queued = Queued { engine: self.engine, waiting: Some(visit.wait()) };
+    async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<Turn> {
+        let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
             visit.entry.take();
             tenure.warn_of_deadlock(OwnerId::current());
         }
-        let turn = visit.turn().await.map_err(|fault| fault.into_error(""))?;
+        visit.have_contender_watched();
+        let turn = queued.turn().await.map_err(|fault| fault.into_error(""))?;
         queued.arrived();
-        Ok((turn, counted))
+        Ok(turn)
     }
 
     /// Takes what another caller of this client has left, or reads with it; `None` if there is nothing of the kind, or
@@ -314,7 +353,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks once, beside the contender.
-    async fn ask_beside(&mut self, visit: &Visit) -> Result<Option<Stint>> {
+    async fn ask_beside(&self, visit: &Visit) -> Result<Option<Stint>> {
         let entry = &visit.entry;
         let asked = (self.engine.next_tenure(), 0, 0);
         let attempted = match self.request(entry, asked, Manner::Once, None) {
@@ -332,7 +371,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Takes up what the last holder of this client has left, if it has left anything.
-    fn pick_up(&self, turn: Turn) -> Coming<'a> {
+    fn pick_up(&self, turn: Turn) -> Coming {
         let entry = turn.entry();
         if entry.has_seats() {
             return match self.share(turn.visit(), 0) {
@@ -362,7 +401,7 @@ impl<'a> Caller<'a> {
             PickUp::Nothing(turn) => Coming::Turn(turn, None),
             PickUp::Ended(turn, place) => {
                 self.engine.timetable.leave(place);
-                let offer = Offer { engine: self.engine, tenure: Some(tenure) };
+                let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
                 Coming::Turn(turn, Some(offer))
             }
         }
@@ -370,12 +409,13 @@ impl<'a> Caller<'a> {
 
     /// Contends for the lock with the other clients.
     async fn contend(
-        &mut self,
+        self,
         turn: Turn,
-        mut offer: Option<Offer<'_>>,
-        mut counted: Option<Counted<'a>>,
-    ) -> Result<Stint> {
-        let contender = Contender { engine: self.engine, turn: Some(turn) };
+        mut offer: Option<Offer>,
+        is_counted: bool,
+    ) -> Result<Option<Stint>> {
+        let contender = Contender { engine: Arc::clone(&self.engine), turn: Some(turn) };
+        let mut counted = None;
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
@@ -384,7 +424,7 @@ impl<'a> Caller<'a> {
         }
         loop {
             if let Some(stint) = self.share(contender.visit(), 0) {
-                return Ok(stint);
+                return Ok(Some(stint));
             }
             self.make_room(&entry);
             let listening = ears.as_ref().is_none_or(Ears::hear);
@@ -393,19 +433,25 @@ impl<'a> Caller<'a> {
                     let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
                     self.engine.commands.granted(grant.number);
                     let rules = entry.rules_of_line(rules);
-                    return self.take(contender.granted(), grant.until_confirmed(rules, debt));
+                    let grant = grant.until_confirmed(rules, debt);
+                    return self.take(contender.granted(), grant).map(Some);
                 }
                 Next::Park(until) => {
-                    count(self.engine, &mut counted)?;
-                    ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
+                    if !is_counted && counted.is_none() {
+                        counted = Some(self.engine.count_waiter()?);
+                    }
+                    ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
                 Next::Ask => match self.ask(&entry, offer.take()).await {
-                    Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
+                    Ok(Attempt::Granted(grant)) => {
+                        return self.begin(contender.granted(), grant).map(Some);
+                    }
                     Ok(answer) => {
                         entry.refuse();
+                        contender.visit().have_contender_watched();
                         // From here on messages reach us, or the subscription rouses us when they do.
-                        ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
+                        ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                         if matches!(answer, Attempt::GaveWay) {
                             // Our own message must not end this: everybody else hears it at the same time.
                             tokio::time::sleep(SIT_OUT).await;
@@ -438,8 +484,8 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks once, in the contender's name, and takes note of the answer.
-    async fn ask(&mut self, entry: &Entry, offer: Option<Offer<'_>>) -> Result<Attempt, Fault> {
-        let (id, place, manner) = entry.ask(self.engine, self.rules());
+    async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
+        let (id, place, manner) = entry.ask(&self.engine, self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);
         let acquire = self.request(entry, (id, place, secret), manner, old)?;
@@ -490,15 +536,18 @@ impl<'a> Caller<'a> {
     }
 
     async fn attempt(
-        &mut self,
+        &self,
         entry: &Entry,
         acquire: Acquire,
-        offer: Option<Offer<'_>>,
+        offer: Option<Offer>,
     ) -> Result<Attempt, Fault> {
-        self.asked = true;
+        let known = self.known.as_deref();
         // Also if the future is dropped in between.
-        let open = std::mem::replace(&mut self.open, true);
-        let attempted = attempt(self.engine, acquire, entry).await;
+        let was_open = known.is_some_and(|known| {
+            known.asked.store(true, Ordering::Relaxed);
+            known.open.swap(true, Ordering::Relaxed)
+        });
+        let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
         {
@@ -506,7 +555,11 @@ impl<'a> Caller<'a> {
         }
         match &attempted {
             Ok(_) => {
-                (self.answered, self.failing, self.open) = (true, false, false);
+                if let Some(known) = known {
+                    known.answered.store(true, Ordering::Relaxed);
+                    known.failing.store(false, Ordering::Relaxed);
+                    known.open.store(false, Ordering::Relaxed);
+                }
                 entry.answered();
                 self.engine.give_back_former(entry);
                 if let Some(offer) = offer {
@@ -514,9 +567,11 @@ impl<'a> Caller<'a> {
                 }
             }
             Err(fault) => {
-                self.open = open || fault.is_open();
+                if let Some(known) = known {
+                    known.open.store(was_open || fault.is_open(), Ordering::Relaxed);
+                    known.failing.fetch_or(fault.is_passing(), Ordering::Relaxed);
+                }
                 if fault.is_passing() {
-                    self.failing = true;
                     entry.failed(Instant::now());
                 }
             }
@@ -567,14 +622,6 @@ fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     }
 }
 
-/// Counts the contender among those who wait, once it does.
-fn count<'a>(engine: &'a Engine, counted: &mut Option<Counted<'a>>) -> Result<()> {
-    if counted.is_none() {
-        *counted = Some(engine.count_waiter()?);
-    }
-    Ok(())
-}
-
 /// What a contender listens to.
 struct Ears {
     seats: Vec<Seat>,
@@ -598,6 +645,10 @@ struct Queued<'a> {
 }
 
 impl Queued<'_> {
+    async fn turn(&mut self) -> Result<Turn, Fault> {
+        self.waiting.as_mut().expect("it has not arrived yet").turn().await
+    }
+
     fn arrived(mut self) {
         self.waiting = None;
     }
@@ -614,17 +665,17 @@ impl Drop for Queued<'_> {
 /// The caller of this client that contends. Dropped before it was granted anything, it passes the
 /// turn on, and looks after our client's place in the lock's line: that is for whoever of us
 /// contends next.
-pub(crate) struct Contender<'a> {
-    engine: &'a Arc<Engine>,
+pub(crate) struct Contender {
+    engine: Arc<Engine>,
     turn: Option<Turn>,
 }
 
-impl<'a> Contender<'a> {
+impl Contender {
     /// Contends at once, or not at all if somebody of this client is there first. What was left for others
     /// with the turn still holds the lock in Redis: for us it is somebody else's.
-    pub(crate) async fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
+    pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
         let turn = engine.turn_now(&engine.visit(keys, 1, false)?).await;
-        Ok(turn.map(|turn| Self { engine, turn: Some(turn) }))
+        Ok(turn.map(|turn| Self { engine: Arc::clone(engine), turn: Some(turn) }))
     }
 
     pub(crate) fn entry(&self) -> Arc<Entry> {
@@ -646,10 +697,10 @@ impl<'a> Contender<'a> {
     }
 }
 
-impl Drop for Contender<'_> {
+impl Drop for Contender {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        turn.entry().stop_asking(self.engine);
+        turn.entry().stop_asking(&self.engine);
         turn.entry().stop_contending();
         // Only when the turn has gone on is it certain whether anybody comes for it.
         self.engine.look_after(&turn.pass_on());
