@@ -354,6 +354,13 @@ impl Caller {
 
     /// Asks once, beside the contender.
     async fn ask_beside(&self, visit: &Visit) -> Result<Option<Stint>> {
+        // It has no turn. Its answer is not to wait for a caller that is not polled all the same.
+        let beside = self.engine.visit(&visit.entry.keys, self.wish.part, true)?;
+        let work = Box::pin(self.clone().try_beside(visit.clone()));
+        beside.contest(work).await.unwrap_or(Ok(None))
+    }
+
+    async fn try_beside(self, visit: Visit) -> Result<Option<Stint>> {
         let entry = &visit.entry;
         let asked = (self.engine.next_tenure(), 0, 0);
         let attempted = match self.request(entry, asked, Manner::Once, None) {

@@ -326,7 +326,12 @@ impl Crowd {
 
     async fn visit(&self, guard: Guard) {
         let before = self.inside.fetch_add(1, Ordering::SeqCst);
-        assert!(before == 0 || self.kind == Read, "two are inside");
+        let most = match self.kind {
+            Read => usize::MAX,
+            Semaphore(permits) => permits as usize,
+            _ => 1,
+        };
+        assert!(before < most, "{before} others are inside");
         sleep(A_WHILE / 4).await;
         self.inside.fetch_sub(1, Ordering::SeqCst);
         guard.unlock().await.expect("it is ours");
@@ -353,10 +358,17 @@ async fn all_is_free(admin: &Admin, layout: Layout) {
 async fn nobody_is_stopped_by(
     scene: impl AsyncFn(&Crowd, Client, Client) -> (String, Vec<Asleep>),
 ) {
+    nobody_of(&ONE_BY_ONE, scene).await;
+}
+
+async fn nobody_of(
+    kinds: &[Kind],
+    scene: impl AsyncFn(&Crowd, Client, Client) -> (String, Vec<Asleep>),
+) {
     let server = Server::start().await;
     let admin = server.admin().await;
     for layout in LAYOUTS {
-        for kind in ONE_BY_ONE {
+        for &kind in kinds {
             for wakes in [true, false] {
                 let (ours, theirs) = two_clients(&server, layout).await;
                 let crowd = Crowd::of(kind);
@@ -435,6 +447,19 @@ async fn a_call_that_does_not_wait_and_is_not_polled_stops_nobody() {
         sleep(A_WHILE).await;
         let what = "a call that does not wait".to_owned();
         all_come(&what, vec![crowd.caller(&ours), crowd.caller(&theirs)]).await;
+        (what, asleep)
+    })
+    .await;
+}
+
+/// P9: so it is for callers of one client that have asked beside each other.
+#[tokio::test]
+async fn permits_that_nobody_takes_up_stop_nobody() {
+    nobody_of(&[Semaphore(2), Semaphore(3)], async |crowd, ours, theirs| {
+        let asleep: Vec<_> = (0..3).map(|_| Asleep::asks(crowd.kind, &ours).polled()).collect();
+        sleep(A_WHILE).await;
+        let what = "permits that nobody takes up".to_owned();
+        all_come(&what, vec![crowd.caller(&theirs), crowd.caller(&ours)]).await;
         (what, asleep)
     })
     .await;

@@ -160,6 +160,7 @@ impl Home {
             since: clock::now(),
             order: board::with(|board| board.next_id()),
             parked: false,
+            polled: clock::now(),
             lapsed: false,
             part: wanted.part,
             of: wanted.of,
