@@ -147,8 +147,8 @@ impl Config {
         self
     }
 
-    /// How long a caller that was handed a lock may leave its future unpolled before the lock goes
-    /// on without it. Default 1 s, or a quarter of the watchdog timeout if that is less. At least 50 ms.
+    /// How long a caller may leave its future unpolled after it was handed a lock, or was told that its turn has come,
+    /// before others go on without it. When it is polled again, it waits again. Default 1 s, or a quarter of the watchdog timeout if that is less. At least 50 ms.
     ///
     /// In the queue of a fair lock, a read-write lock or a semaphore, it is how long the place of a
     /// waiter is kept that gives no sign of life. Each waiter gives three in this time, and each is one

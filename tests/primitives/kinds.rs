@@ -341,7 +341,9 @@ impl Crowd {
 async fn all_come(what: &str, callers: Vec<JoinHandle<()>>) {
     for caller in callers {
         let came = timeout(SOON, caller).await;
-        came.unwrap_or_else(|_| panic!("{what}: stopped by a caller that is not polled")).unwrap();
+        let ended =
+            came.unwrap_or_else(|_| panic!("{what}: stopped by a caller that is not polled"));
+        ended.expect("it has the lock, and gives it back");
     }
 }
 
