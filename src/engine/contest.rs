@@ -36,6 +36,15 @@ pub(crate) struct Contest<T> {
     caller: AtomicWaker,
 }
 
+/// A caller's part in a contest.
+pub(crate) enum Part<T> {
+    /// Its work has not been polled.
+    New(Work<T>),
+    /// Its work has this number.
+    Begun(u64),
+    Over,
+}
+
 struct State<T> {
     number: u64,
     /// None while it is polled, and when there is none.
@@ -55,52 +64,51 @@ impl<T> Contest<T> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The work of whoever has the turn now; its number. Nobody else's lies here: it had the turn, and dropped it last.
-    pub(crate) fn begin(&self, work: Work<T>) -> u64 {
-        let mut state = self.state();
-        state.number += 1;
-        let number = state.number;
-        let before = state.work.replace(work);
-        drop(state);
-        drop(before);
-        number
-    }
-
-    /// Polls the work of this number, which wakes this waker; `None` if it was dropped because its caller was silent.
+    /// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
+    ///
+    /// Work that is done at its first poll never lies here.
     pub(crate) fn poll(
         &self,
-        number: u64,
+        part: &mut Part<T>,
         waker: &Waker,
         context: &Context<'_>,
     ) -> Poll<Option<T>> {
-        let Some(mut work) = self.take(number) else { return Poll::Ready(None) };
+        let (number, work) = match std::mem::replace(part, Part::Over) {
+            Part::New(work) => (None, Some(work)),
+            Part::Begun(number) => (Some(number), self.take(number)),
+            Part::Over => (None, None),
+        };
+        let Some(mut work) = work else { return Poll::Ready(None) };
         self.caller.register(context.waker());
         // Before the work is polled: what wakes it meanwhile is for the next poll.
         self.woken.store(false, Ordering::SeqCst);
         if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
             return Poll::Ready(Some(done));
         }
-        let mut state = self.state();
-        if state.number == number {
-            state.work = Some(work);
-            return Poll::Pending;
-        }
-        // Pending work has the turn, and nobody else has begun any.
-        drop(state);
-        debug_assert!(false, "two contend for one entry");
-        Poll::Ready(None)
+        *part = Part::Begun(self.put(number, work));
+        Poll::Pending
     }
 
     fn take(&self, number: u64) -> Option<Work<T>> {
         let mut state = self.state();
-        state.looks = 0;
         if state.number == number { state.work.take() } else { None }
     }
 
-    /// The caller of this number has gone: its work is cancelled, if that still lies here.
-    pub(crate) fn end(&self, number: u64) {
-        // Whoever drops it passes the turn on, and the next one may begin at once: not under the lock.
-        drop(self.take(number));
+    /// Nobody else's work lies here: pending work has the turn, and whoever had it before has dropped its own.
+    fn put(&self, number: Option<u64>, work: Work<T>) -> u64 {
+        let mut state = self.state();
+        debug_assert!(state.work.is_none(), "two contend for one entry");
+        state.number = number.unwrap_or(state.number + 1);
+        (state.work, state.looks) = (Some(work), 0);
+        state.number
+    }
+
+    /// A caller has gone: its work is cancelled, if that still lies here.
+    pub(crate) fn end(&self, part: &mut Part<T>) {
+        if let Part::Begun(number) = std::mem::replace(part, Part::Over) {
+            // Whoever drops it passes the turn on, and the next one may begin at once: not under the lock.
+            drop(self.take(number));
+        }
     }
 
     /// Something has happened to the work.
@@ -139,8 +147,8 @@ mod tests {
 
     use super::*;
 
-    fn poll(contest: &Contest<u8>, number: u64) -> Poll<Option<u8>> {
-        contest.poll(number, Waker::noop(), &Context::from_waker(Waker::noop()))
+    fn poll(contest: &Contest<u8>, part: &mut Part<u8>) -> Poll<Option<u8>> {
+        contest.poll(part, Waker::noop(), &Context::from_waker(Waker::noop()))
     }
 
     fn looks(contest: &Contest<u8>) -> Vec<Look> {
@@ -161,38 +169,39 @@ mod tests {
     #[test]
     fn work_is_polled_to_its_end() {
         let contest = Contest::default();
-        let number = contest.begin(Box::pin(ready(7)));
-        assert_eq!(poll(&contest, number), Poll::Ready(Some(7)));
-        assert_eq!(poll(&contest, number), Poll::Ready(None));
+        let mut part = Part::New(Box::pin(ready(7_u8)) as Work<u8>);
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(7)));
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(None));
     }
 
     #[test]
     fn work_that_was_woken_and_is_not_polled_is_dropped() {
         let (contest, (work, seen)) = (Contest::default(), endless());
-        let number = contest.begin(work);
-        assert_eq!(poll(&contest, number), Poll::Pending);
+        let mut part = Part::New(work);
+        assert_eq!(poll(&contest, &mut part), Poll::Pending);
         assert_eq!(looks(&contest), [Look::Well; 4], "nothing has happened to it");
         contest.wake();
         assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
         drop(contest.take_silent().unwrap());
         assert_eq!(Arc::strong_count(&seen), 1);
-        assert_eq!(poll(&contest, number), Poll::Ready(None), "it finds that it was cancelled");
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(None), "it finds that it was cancelled");
     }
 
     #[test]
     fn work_that_is_polled_in_time_is_not_dropped() {
         let (contest, (work, seen)) = (Contest::default(), endless());
-        let number = contest.begin(work);
+        let mut part = Part::New(work);
+        assert_eq!(poll(&contest, &mut part), Poll::Pending);
         for _ in 0..3 {
             contest.wake();
             assert_eq!([(); 3].map(|()| contest.look()), [Look::Late; 3]);
-            assert_eq!(poll(&contest, number), Poll::Pending);
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
         }
         contest.wake();
         assert_eq!(looks(&contest).last(), Some(&Look::Silent));
-        assert_eq!(poll(&contest, number), Poll::Pending, "between the look and the drop");
+        assert_eq!(poll(&contest, &mut part), Poll::Pending, "between the look and the drop");
         assert!(contest.take_silent().is_none());
-        contest.end(number);
+        contest.end(&mut part);
         assert_eq!(Arc::strong_count(&seen), 1);
     }
 
@@ -201,29 +210,37 @@ mod tests {
     fn work_is_not_dropped_while_it_is_polled() {
         let contest = Arc::new(Contest::default());
         let looks_on = Arc::clone(&contest);
-        let number = contest.begin(Box::pin(poll_fn(move |_| {
+        let mut part = Part::New(Box::pin(poll_fn(move |_| {
             looks_on.wake();
             for _ in 0..2 * LOOKS {
                 assert_eq!(looks_on.look(), Look::Well);
                 assert!(looks_on.take_silent().is_none());
             }
-            Poll::Ready(1)
-        })));
-        assert_eq!(poll(&contest, number), Poll::Ready(Some(1)));
+            Poll::Ready(1_u8)
+        })) as Work<u8>);
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(1)));
     }
 
     #[test]
     fn a_caller_that_was_cancelled_touches_nothing_of_the_next_one() {
-        let (contest, first) = (Contest::default(), endless().0);
-        let former = contest.begin(first);
-        contest.wake();
-        looks(&contest);
-        drop(contest.take_silent());
-        let (work, seen) = endless();
-        let number = contest.begin(work);
-        assert_eq!(poll(&contest, former), Poll::Ready(None));
-        contest.end(former);
-        assert_eq!(Arc::strong_count(&seen), 2);
-        assert_eq!(poll(&contest, number), Poll::Pending);
+        for comes in [true, false] {
+            let (contest, first) = (Contest::default(), endless().0);
+            let mut former = Part::New(first);
+            assert_eq!(poll(&contest, &mut former), Poll::Pending);
+            contest.wake();
+            looks(&contest);
+            drop(contest.take_silent());
+            let (work, seen) = endless();
+            let mut part = Part::New(work);
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            if comes {
+                assert_eq!(poll(&contest, &mut former), Poll::Ready(None));
+            }
+            contest.end(&mut former);
+            assert_eq!(Arc::strong_count(&seen), 2);
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            contest.end(&mut part);
+            assert_eq!(Arc::strong_count(&seen), 1);
+        }
     }
 }

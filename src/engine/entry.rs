@@ -25,7 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Engine;
-use crate::engine::contest::{Contest, Work};
+use crate::engine::contest::{Contest, Part, Work};
 use crate::engine::job::Job;
 use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::lookout::{Age, Lookout, Watched};
@@ -637,11 +637,11 @@ impl Visit {
     /// # Cancel safety
     /// Dropping the future drops the work.
     pub(crate) async fn contest(&self, work: Work<Contested>) -> Option<Contested> {
-        let number = self.entry.contest.begin(work);
         if self.entry.lookout.get().is_none() {
             self.table.lookout.begin(&self.entry.age);
         }
-        let contesting = Contesting { visit: self, number };
+        let waker = Waker::from(Arc::clone(&self.entry));
+        let mut contesting = Contesting { visit: self, waker, part: Part::New(work) };
         poll_fn(|context| contesting.poll(context)).await
     }
 }
@@ -649,14 +649,14 @@ impl Visit {
 /// The caller's end of a contest.
 struct Contesting<'a> {
     visit: &'a Visit,
-    number: u64,
+    /// That of the work.
+    waker: Waker,
+    part: Part<Contested>,
 }
 
 impl Contesting<'_> {
-    fn poll(&self, context: &Context<'_>) -> Poll<Option<Contested>> {
-        let entry = &self.visit.entry;
-        let waker = Waker::from(Arc::clone(entry));
-        entry.contest.poll(self.number, &waker, context)
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Contested>> {
+        self.visit.entry.contest.poll(&mut self.part, &self.waker, context)
     }
 }
 
@@ -664,7 +664,7 @@ impl Drop for Contesting<'_> {
     fn drop(&mut self) {
         let Visit { table, entry } = self.visit;
         table.lookout.end(&entry.age);
-        entry.contest.end(self.number);
+        entry.contest.end(&mut self.part);
     }
 }
 

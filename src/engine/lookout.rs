@@ -56,7 +56,10 @@ impl Fresh {
     }
 
     fn end(&self, age: &Age) {
-        self.forget(age.0.swap(0, Ordering::SeqCst));
+        // It has one long since, mostly: this is on the way of each hand-over.
+        if age.0.load(Ordering::SeqCst) > 0 {
+            self.forget(age.0.swap(0, Ordering::SeqCst));
+        }
     }
 
     fn forget(&self, age: usize) {
