@@ -3,16 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::{Config, Layout};
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::keys::Kind;
-use crate::latch::CountDownLatch;
-use crate::lock::Lock;
-use crate::multi_lock::MultiLock;
-use crate::reentrant_lock::ReentrantLock;
-use crate::rw_lock::RwLock;
-use crate::semaphore::Semaphore;
+use crate::kinds::Kind;
+use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
 
 /// A client of one Redis server: the source of all locks.
 ///
@@ -20,8 +15,8 @@ use crate::semaphore::Semaphore;
 /// the runtime on which it connected. Clones are cheap and share everything. Connect once per
 /// process and clone.
 ///
-/// If that runtime ends, the client is closed. Handles and guards keep the client alive; when the
-/// last of them is dropped, what is being given back is given back, and its tasks end.
+/// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the
+/// last of them is dropped, the client finishes the releases that are on their way, and its tasks end.
 #[derive(Clone)]
 pub struct Client {
     engine: Arc<Engine>,
@@ -47,7 +42,7 @@ impl Client {
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) if the URL cannot be understood,
     /// [`Error::Permission`](crate::Error::Permission) if the server refuses the password, and
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if it is not there, or not a primary,
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the server is not there, or is not a primary,
     /// within [`Config::connect_timeout`].
     ///
     /// # Panics
@@ -84,49 +79,36 @@ impl Client {
 
     /// A lock that one guard holds at a time. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
     pub fn lock(&self, name: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.engine), Kind::Lock, name.into())
     }
 
     /// A lock that is granted first come, first served, across all clients and tasks.
     ///
-    /// [`lock`](Self::lock) is fair enough for most: it serves the callers of a client in their order,
-    /// and the clients in turn. This one asks the server for the order of all, and never hands the lock
-    /// from task to task without it: each turn costs requests, where a plain lock needs none.
+    /// [`lock`](Self::lock) is fair enough for most programs: it serves the callers of a client in their order,
+    /// and the clients in turn. A fair lock keeps one order of all callers of all clients on the server. It never
+    /// goes from task to task without the server: each hold costs requests, where a plain lock often needs none.
     ///
-    /// A waiter has a place in the queue, and renews it three times per
-    /// [`Config::claim_timeout`](crate::Config::claim_timeout). One that stops is skipped, and is back at
-    /// its place when it asks again. A release grants the lock to the head of the queue in the same step, and
-    /// tells it.
+    /// A waiter near the front of the line renews its place three times per
+    /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). A waiter that stops is skipped, and gets
+    /// its place back when it asks again. A release grants the lock to the head of the line in the same step, and
+    /// tells that waiter.
     ///
-    /// While the server stands still, nobody can renew a place, and none ends: a pause, a long script or a
-    /// restart with its data does not change the order. A waiter that goes without an answer keeps its place
-    /// if the server has told it before; while it is silent for longer than a place lasts, others are
-    /// served. After a restart a client may need more than a second to connect again, so that places have to
-    /// last longer than that.
+    /// While the server stands still, no waiter can renew its place, and no place expires: a pause, a long script or a
+    /// restart that keeps the data does not change the order. A waiter whose request goes unanswered keeps the place
+    /// that the server told it before. While it is silent for longer than a place lasts, the server serves others.
+    /// After a restart a client may need more than a second to connect again: choose a longer `waiter_ttl` if the
+    /// order has to survive that.
     ///
-    /// In [`Layout::Redisson`](crate::Layout::Redisson) the queue is Redisson's, with its rules: a
-    /// waiter of Java that died holds up the others for minutes, one of ours for seconds.
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) the line is Redisson's, with its rules: a dead waiter
+    /// of Java holds up the others for minutes, a dead waiter of parklock for seconds.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call. One name
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one. One name
     /// is one kind: a lock and a fair lock of the same name are an
     /// [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout, they exclude each other).
     pub fn fair_lock(&self, name: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.engine), Kind::Fair, name.into())
-    }
-
-    /// Redisson's fenced lock: in [`Layout::Redisson`](crate::Layout::Redisson), its tokens are counted
-    /// together with those of a Java fleet, in a counter for each name that stays for ever.
-    ///
-    /// In [`Layout::Native`](crate::Layout::Native) every lock has a token, and this is
-    /// [`lock`](Self::lock).
-    pub fn fenced_lock(&self, name: impl Into<String>) -> Lock {
-        let kind = match self.engine.config.layout {
-            Layout::Native => Kind::Lock,
-            Layout::Redisson => Kind::Fenced,
-        };
-        Lock::new(Arc::clone(&self.engine), kind, name.into())
     }
 
     /// A lock that many may hold to read, or one to write. Making the handle does no I/O.
@@ -134,40 +116,35 @@ impl Client {
     /// Each guard is its own owner, as with [`lock`](Self::lock). [`RwLock::reentrant`] and
     /// [`RwLock::owned_by`] make a handle whose owner may lock again.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
     pub fn rw_lock(&self, name: impl Into<String>) -> RwLock {
         RwLock::new(Arc::clone(&self.engine), name.into())
     }
 
     /// So many permits, for which many may compete. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it, or with the number, is said by the
-    /// first call.
+    /// The name is 1 byte to 1 KiB of UTF-8. The first call reports an invalid name or number.
     pub fn semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
         Semaphore::new(Arc::clone(&self.engine), name.into(), permits)
     }
 
-    /// As [`semaphore`](Self::semaphore); in [`Layout::Redisson`](crate::Layout::Redisson) its permits
-    /// are those of Redisson's `RPermitExpirableSemaphore` instead of its `RSemaphore`.
-    pub fn expirable_semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
-        match self.engine.config.layout {
-            Layout::Native => self.semaphore(name, permits),
-            Layout::Redisson => {
-                Semaphore::expirable(Arc::clone(&self.engine), name.into(), permits)
-            }
-        }
+    /// Handles that exist only so that programs in Java and in Rust can share them. They matter in
+    /// [`Layout::Redisson`](crate::Layout::Redisson) alone.
+    #[must_use = "it makes handles, and does nothing else"]
+    pub fn redisson(&self) -> Redisson {
+        Redisson::new(Arc::clone(&self.engine))
     }
 
     /// A number that is counted down to zero, and that others wait for. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
     pub fn count_down_latch(&self, name: impl Into<String>) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.engine), name.into())
     }
 
     /// A lock that its owner may take again. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; what is wrong with it is said by the first call.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
     pub fn reentrant_lock(&self, name: impl Into<String>) -> ReentrantLock {
         ReentrantLock::new(Arc::clone(&self.engine), name.into())
     }
@@ -182,14 +159,14 @@ impl Client {
 
     /// Closes the client, for all of its clones.
     ///
-    /// Waiters end with [`Error::Closed`](crate::Error::Closed). What is held is given back and its
-    /// guards report lost: none calls itself valid after this. Then everything is waited for that may have
-    /// taken something in Redis or is giving something back: unlocks on their way, which end as always,
-    /// dropped guards, calls that were cancelled before they were answered. So when this returns, nothing
-    /// of this client is held, and its background tasks have ended.
+    /// Waiters end with [`Error::Closed`](crate::Error::Closed). The client gives back all that it holds. Its
+    /// guards report a loss: none calls itself valid after this. Then `close` waits for every request that may have
+    /// taken a lock, and for every release: unlocks on their way (they end as always), dropped guards, and calls that
+    /// were cancelled before Redis answered them. So when `close` returns, this client holds nothing, and its background
+    /// tasks have ended.
     ///
-    /// It takes one response timeout at the most ([`Config::response_timeout`]). What the server has not
-    /// confirmed by then is left to its lease.
+    /// It takes one response timeout at the most ([`Config::response_timeout`]). A lock whose
+    /// release the server has not confirmed by then is left to its lease.
     ///
     /// [`Config::response_timeout`]: crate::Config::response_timeout
     ///

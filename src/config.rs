@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// What a lease may be, and what an extension may ask for.
+/// The range of a lease, and of an extension.
 pub(crate) const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
@@ -19,14 +19,14 @@ pub(crate) fn longest_lease() -> Duration {
 /// Shorter, the watchdog's steps of some milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 
-/// A waiter in a queue gives three signs of life in it, and each of them is a round trip, with some
-/// milliseconds by which waiters keep apart. Shorter, they would do nothing but ask.
-const SHORTEST_CLAIM: Duration = Duration::from_millis(50);
+/// A waiter gives three signs of life in this time. Each of them is a round trip, and waiters keep some
+/// milliseconds apart. If it were shorter, waiters would do nothing but ask.
+const SHORTEST_LIFE: Duration = Duration::from_millis(50);
 
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
 
-/// Turns within one grant: a fencing token has ten bits for them.
-const MOST_TURNS: u32 = 1023;
+/// Hand-overs within one grant: a fencing token has ten bits for them.
+const MOST_HAND_OVERS: u32 = 1023;
 
 /// # Errors
 /// [`Error::InvalidLease`] if the lease is not between 10 ms and 24 h.
@@ -54,7 +54,8 @@ pub struct Config {
     response_timeout: Option<Duration>,
     ride_out: Option<Duration>,
     pub(crate) max_park: Duration,
-    claim_timeout: Option<Duration>,
+    waiter_ttl: Option<Duration>,
+    pickup_timeout: Option<Duration>,
     pub(crate) subscription_linger: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_hold: Option<Duration>,
@@ -72,7 +73,8 @@ impl Default for Config {
             response_timeout: None,
             ride_out: None,
             max_park: Duration::from_secs(10),
-            claim_timeout: None,
+            waiter_ttl: None,
+            pickup_timeout: None,
             subscription_linger: Duration::from_secs(5),
             max_waiters: 100_000,
             max_hold: None,
@@ -136,7 +138,7 @@ impl Config {
         self
     }
 
-    /// The longest that a waiter parks before it looks again, whatever the holder's TTL says.
+    /// The longest that a waiter parks before it asks again, even if the holder's TTL is longer.
     /// Default 10 s.
     ///
     /// It bounds the delay if an unlock message is lost. The price is one request per client and
@@ -147,17 +149,24 @@ impl Config {
         self
     }
 
-    /// How long a caller may leave its future unpolled after it was handed a lock, or was told that its turn has come,
-    /// before others go on without it. When it is polled again, it waits again. Default 1 s, or a quarter of the watchdog timeout if that is less. At least 50 ms.
+    /// How long a waiter near the front of a line counts as alive without a sign of life. Default 1 s, or a
+    /// quarter of the watchdog timeout if that is less. At least 50 ms.
     ///
-    /// In the queue of a fair lock, a read-write lock or a semaphore, it is how long the place of a
-    /// waiter is kept that gives no sign of life. Each waiter gives three in this time, and each is one
-    /// request: at 50 ms, 60 requests a second. So it has to be longer than three round trips, or waiters
-    /// lose their places. Shorter skips the dead sooner, and costs more requests. The time in which
-    /// the server stands still does not count: see [`Client::fair_lock`](crate::Client::fair_lock).
+    /// A waiter near the front gives three signs of life in this time, and each is one request: at 50 ms, 60 requests a
+    /// second. So it has to be longer than three round trips, or waiters lose their places. A shorter time skips
+    /// the dead sooner, and costs more requests. The time in which the server stands still does not count: see
+    /// [`Client::fair_lock`](crate::Client::fair_lock).
     #[must_use]
-    pub fn claim_timeout(mut self, time: Duration) -> Self {
-        self.claim_timeout = Some(time);
+    pub fn waiter_ttl(mut self, time: Duration) -> Self {
+        self.waiter_ttl = Some(time);
+        self
+    }
+
+    /// How long a caller may leave its future unpolled after it was handed a lock, was granted one, or was told that its
+    /// turn has come. Then others go on without it, and it waits again when it is polled again. Default: as [`waiter_ttl`](Self::waiter_ttl). At least 1 ms.
+    #[must_use]
+    pub fn pickup_timeout(mut self, time: Duration) -> Self {
+        self.pickup_timeout = Some(time);
         self
     }
 
@@ -183,8 +192,8 @@ impl Config {
     ///
     /// Past this time the lock is no longer renewed and is lost with its running lease, also if its holder
     /// takes it again and again. It ends a guard that was forgotten; it also ends work that merely takes
-    /// longer. What a caller asks for itself, by [`Guard::extend`](crate::Guard::extend) or a fixed lease, is
-    /// given all the same.
+    /// longer. A caller still gets what it asks for itself, by
+    /// [`Guard::extend`](crate::Guard::extend) or a fixed lease.
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.max_hold = Some(time);
@@ -204,10 +213,14 @@ impl Config {
             .unwrap_or_else(|| Duration::from_secs(2).min(self.watchdog_timeout / 4))
     }
 
-    pub(crate) fn claim(&self) -> Duration {
-        self.claim_timeout.unwrap_or_else(|| {
-            (self.watchdog_timeout / 4).clamp(SHORTEST_CLAIM, Duration::from_secs(1))
+    pub(crate) fn life(&self) -> Duration {
+        self.waiter_ttl.unwrap_or_else(|| {
+            (self.watchdog_timeout / 4).clamp(SHORTEST_LIFE, Duration::from_secs(1))
         })
+    }
+
+    pub(crate) fn pickup(&self) -> Duration {
+        self.pickup_timeout.unwrap_or_else(|| self.life())
     }
 
     pub(crate) fn riding_out(&self) -> Duration {
@@ -235,19 +248,25 @@ impl Config {
             (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
             (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),
             (
-                self.hand_off.max_consecutive <= MOST_TURNS,
-                "hand_off.max_consecutive must be at most 1,023, the turns that a token can count",
+                self.hand_off.max_consecutive <= MOST_HAND_OVERS,
+                "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
             ),
             (
-                self.claim() <= self.watchdog_timeout / 2,
-                "claim_timeout must be at most half of watchdog_timeout, \
-                 or a lock could run out between two callers",
+                self.life() <= self.watchdog_timeout / 2,
+                "waiter_ttl must be at most half of watchdog_timeout, \
+                 or a lock that a message granted could run out before it is confirmed",
             ),
             (
-                self.claim() >= SHORTEST_CLAIM,
-                "claim_timeout must be at least 50 ms, \
+                self.life() >= SHORTEST_LIFE,
+                "waiter_ttl must be at least 50 ms, \
                  or the three signs of life of a waiter in it would have no time for a round trip",
             ),
+            (
+                self.pickup() <= self.watchdog_timeout / 2,
+                "pickup_timeout must be at most half of watchdog_timeout, \
+                 or a lock could run out between two callers",
+            ),
+            (self.pickup() >= SHORTEST_ANSWER, "pickup_timeout must be at least 1 ms"),
             (self.max_waiters > 0, "max_waiters must be at least 1"),
             (
                 self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
@@ -277,7 +296,7 @@ pub enum Layout {
 /// How long a client may pass a lock around among its own callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// Turns in a row, at most 1,023; 0 gives every turn back to Redis. Default 256.
+    /// Hand-overs in a row, at most 1,023; with 0 every holder gives the lock back to Redis. Default 256.
     ///
     /// More is faster and makes the other clients wait longer.
     pub max_consecutive: u32,
@@ -317,9 +336,12 @@ mod tests {
         assert!(refusal(config().watchdog_timeout(Duration::ZERO)).contains("watchdog_timeout"));
         assert!(refusal(config().max_hold(second)).contains("max_hold"));
         assert!(refusal(config().max_waiters(0)).contains("max_waiters"));
-        assert!(refusal(config().claim_timeout(second * 20)).contains("claim_timeout"));
-        assert!(refusal(config().claim_timeout(Duration::ZERO)).contains("at least 50 ms"));
-        assert!(config().claim_timeout(SHORTEST_CLAIM).check().is_ok());
+        assert!(refusal(config().waiter_ttl(second * 20)).contains("waiter_ttl"));
+        assert!(refusal(config().waiter_ttl(Duration::ZERO)).contains("at least 50 ms"));
+        assert!(config().waiter_ttl(SHORTEST_LIFE).check().is_ok());
+        assert!(refusal(config().pickup_timeout(second * 20)).contains("pickup_timeout"));
+        assert!(refusal(config().pickup_timeout(Duration::ZERO)).contains("at least 1 ms"));
+        assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
         assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
         assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));
         let endless = HandOff { max_consecutive: 1024, ..HandOff::default() };

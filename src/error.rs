@@ -1,4 +1,4 @@
-//! What can go wrong, said in terms of what the caller may believe now.
+//! Errors, each of which says what the caller may believe now.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,46 +10,46 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The error below one of ours, kept for [`std::error::Error::source`].
 pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 
-/// What went wrong, and with it what may be believed now.
+/// What went wrong, and what the caller may believe now.
 ///
-/// That somebody else holds a lock is not an error: `try_lock` and `try_lock_for` answer `None`.
+/// A busy lock is not an error: `try_lock` and `try_lock_for` answer `None`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The lock was ours and is not any more: its lease ran out, or it was taken away.
     ///
-    /// Work done since may have run beside another holder's, unless the protected resource compares
-    /// [`FencingToken`](crate::FencingToken)s. Nothing of the next holder was touched.
+    /// Work that the caller did since then may have run beside the work of another holder, unless the protected
+    /// resource compares [`FencingToken`](crate::FencingToken)s. The next holder's lock was not touched.
     #[error("the lock was lost")]
     Lost,
 
     /// Redis did not answer: the request may have run.
     ///
-    /// The lock is not ours, and what the request may have left is being cleaned up; at the latest
-    /// its lease ends it.
+    /// The caller does not have the lock. If the request took it after all, the client gives it back in the
+    /// background; at the latest, its lease ends it.
     #[error("redis did not answer, the request may have run and is being cleaned up: {source}")]
     Indeterminate {
-        /// What was seen of the failure.
+        /// The failure below this error.
         source: Source,
     },
 
-    /// Redis is gone, or refuses for now (loading, out of memory, a replica, ...). Nothing was
-    /// changed; a later try may help.
+    /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The request changed
+    /// nothing; a later try may succeed.
     #[error("redis is not available: {source}")]
     Unavailable {
-        /// What was seen of the failure.
+        /// The failure below this error.
         source: Source,
     },
 
-    /// Redis refuses us: wrong password, or the user may not run a command or touch a key. This
-    /// does not mend itself.
+    /// Redis refuses: the password is wrong, or the user may not run a command or touch a key. A later try does not
+    /// help.
     #[error("redis denies permission: {source}")]
     Permission {
         /// What the server said.
         source: Source,
     },
 
-    /// A key that we need holds something that is not ours. It was left as it is.
+    /// A key of this name holds a value of another kind. It was left as it is.
     #[error("the key {key:?} holds a {kind}, not what was asked for")]
     Conflict {
         /// The key in Redis.
@@ -65,7 +65,7 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A lease, or an extension of one, that is not between 10 ms and 24 h.
+    /// The lease, or its extension, is not between 10 ms and 24 h.
     #[error("invalid lease of {lease:?}: it must be between 10 ms and 24 h")]
     InvalidLease {
         /// The lease that was asked for.
@@ -81,15 +81,15 @@ pub enum Error {
         of: u32,
     },
 
-    /// A latch cannot count so far.
+    /// The count is 2^53 or more, which a latch cannot hold.
     #[error("invalid count of {count}: it must be less than 2^53")]
     InvalidCount {
         /// The count that was asked for.
         count: u64,
     },
 
-    /// The latch is not there: nobody has set it, or it was deleted, or its time is over. Whether it was
-    /// ever counted down to zero is not known.
+    /// The latch does not exist: it was never set, or somebody deleted it, or its lease is over. Redis does not know
+    /// whether it was ever counted down to zero.
     #[error("the latch is not set, or not any more")]
     Unset,
 
@@ -98,7 +98,14 @@ pub enum Error {
     #[error("a read lock cannot be upgraded to a write lock: release it first")]
     Upgrade,
 
-    /// A setting that cannot work, or a URL that cannot be understood.
+    /// A [`MultiLock`](crate::MultiLock) or a [`RedLock`](crate::RedLock) cannot be made of this list of locks.
+    #[error("invalid list of locks: {reason}")]
+    InvalidLocks {
+        /// What is wrong with the list.
+        reason: &'static str,
+    },
+
+    /// A setting cannot work, or a URL cannot be understood.
     #[error("invalid configuration: {reason}")]
     Config {
         /// The setting or relation that does not hold.

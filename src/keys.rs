@@ -5,30 +5,17 @@ use std::fmt;
 
 use crate::config::Layout;
 use crate::error::{Error, Result};
+use crate::kinds::{
+    KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
+};
 
 /// The longest name that a user may give a lock, in bytes.
 const LONGEST_NAME: usize = 1024;
 
-/// The counter behind all fencing tokens, the one key that never expires. In the native layout no
-/// lock can have this key, since theirs have braces.
-pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
-
-const CHANNEL: &str = "lock_channel:";
-const REDISSON_CHANNEL: &str = "redisson_lock__channel:";
-const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
-const REDISSON_SEMAPHORE_CHANNEL: &str = "redisson_sc:";
-const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
-
-/// What our own keys beside a lock begin with. In Redisson's layout a name is a key, so that no name may
-/// begin like this.
-const PERMITS: &str = "lock_permits:{";
-const REQUESTS: &str = "lock_requests:{";
-const NOTES: &str = "lock_notes:{";
-
 /// The [`Keys::id`]s of the locks that a channel may be of. Redisson's locks `a` and `{a}` share one.
 pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     let named = channel.strip_prefix(REDISSON_CHANNEL);
-    let tag = channel.strip_prefix(CHANNEL).map(tag_in).or(named);
+    let tag = channel.strip_prefix(NATIVE_CHANNEL).map(tag_in).or(named);
     let bare =
         named.and_then(|name| name.strip_prefix('{')).and_then(|name| name.strip_suffix('}'));
     tag.into_iter().chain(bare)
@@ -41,33 +28,15 @@ fn tag_in(channel: &str) -> &str {
     tag.find('}').map_or(tag, |brace| &tag[..=brace])
 }
 
-/// What a name is the name of: one name, one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    Lock,
-    /// Redisson's lock with a counter of its own.
-    Fenced,
-    Fair,
-    Read,
-    Write,
-    Semaphore {
-        permits: u32,
-    },
-    /// Redisson's semaphore whose permits have names.
-    Expirable {
-        permits: u32,
-    },
-    Latch,
-}
-
 /// Where one lock lies in Redis. Handles and held locks each have one, so it keeps no more text
 /// than it must.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// Where a release is told. It ends with the name, as each layout writes it.
     pub(crate) channel: Box<str>,
-    pub(crate) layout: Layout,
     pub(crate) kind: Kind,
+    /// What is true of its kind in its layout.
+    pub(crate) row: &'static Row,
     /// In the channel, the name stands in braces that are not its own.
     pub(crate) braced: bool,
 }
@@ -123,26 +92,21 @@ impl Keys {
         check(layout, &name)?;
         // Redisson's rule: a name that brings a brace is taken to bring its own hash tag, but not by
         // its latches.
-        let braced = layout == Layout::Native || kind == Kind::Latch || !name.contains('{');
-        let name = if layout == Layout::Native { escaped(&name) } else { name };
-        let prefix = prefix(layout, kind);
-        // Keys belong to a database, channels to the whole server: without its number, a release would wake those
-        // who wait for the same name in another database. Redisson's channels do not have it.
-        let database = match (layout, database) {
-            (Layout::Native, 1..) => format!("{database}:"),
-            _ => String::new(),
-        };
+        let row = kind.row(layout);
+        let braced = row.always_braced || !name.contains('{');
+        let name = if row.escapes { escaped(&name) } else { name };
+        // Keys belong to a database, channels to the whole server. Without its number, a release would wake the
+        // waiters of the same name in another database. Redisson's channels do not have it.
+        let database =
+            if row.escapes && database > 0 { format!("{database}:") } else { String::new() };
         let tag = if braced { format!("{{{name}}}") } else { name };
-        let channel = format!("{prefix}{database}{tag}");
-        Ok(Self { channel: channel.into(), layout, kind, braced })
+        let channel = format!("{}{database}{tag}", row.channel);
+        Ok(Self { channel: channel.into(), kind, row, braced })
     }
 
     /// What the user calls the lock.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        match self.layout {
-            Layout::Native => unescaped(self.written()),
-            Layout::Redisson => self.written().into(),
-        }
+        if self.row.escapes { unescaped(self.written()) } else { self.written().into() }
     }
 
     /// The name as it stands in the channel.
@@ -153,39 +117,35 @@ impl Keys {
 
     /// The name as it stands in the channel, with its braces.
     fn tag(&self) -> &str {
-        match self.layout {
-            Layout::Native => tag_in(&self.channel),
-            Layout::Redisson => &self.channel[prefix(self.layout, self.kind).len()..],
+        if self.row.escapes {
+            tag_in(&self.channel)
+        } else {
+            &self.channel[self.row.channel.len()..]
         }
     }
 
-    /// The key that says who holds it, or how much of it is left.
+    fn key(&self, format: KeyFormat) -> Key<'_> {
+        match format {
+            KeyFormat::Tagged(before, after) => Key(before, self.tag(), after),
+            KeyFormat::Bare => Key("", self.written(), ""),
+            KeyFormat::Own(prefix) => self.own(prefix),
+            KeyFormat::Shared(key) => Key(key, "", ""),
+        }
+    }
+
+    /// The key of the holders, or of how much is left.
     pub(crate) fn lock(&self) -> Key<'_> {
-        match self.layout {
-            Layout::Native => Key("lock:", self.tag(), ""),
-            Layout::Redisson => Key("", self.written(), ""),
-        }
+        self.key(self.row.keys.lock.0)
     }
 
-    /// Those who wait, in their order; in Redisson's layout also the leases of those who hold a part. Of a latch, what
-    /// was done to it. Redisson's plain locks have none.
+    /// The key of the waiters: see [`KeyFormats::line`](crate::kinds::KeyFormats::line).
     pub(crate) fn line(&self) -> Key<'_> {
-        match (self.layout, self.kind) {
-            (Layout::Native, _) => Key("lock_queue:", self.tag(), ""),
-            (Layout::Redisson, Kind::Fair) => Key("redisson_lock_queue:", self.tag(), ""),
-            (Layout::Redisson, Kind::Expirable { .. }) => Key("", self.tag(), ":timeout"),
-            (Layout::Redisson, Kind::Latch) => self.own(REQUESTS),
-            (Layout::Redisson, _) => self.own(PERMITS),
-        }
+        self.key(self.row.keys.line.0)
     }
 
-    /// What else has to be known of those who wait and hold.
+    /// The key of further notes about waiters and holders.
     pub(crate) fn notes(&self) -> Key<'_> {
-        match (self.layout, self.kind) {
-            (Layout::Redisson, Kind::Fair) => Key("redisson_lock_timeout:", self.tag(), ""),
-            (Layout::Redisson, Kind::Read | Kind::Write) => Key("", self.tag(), ""),
-            (Layout::Native | Layout::Redisson, _) => self.own(NOTES),
-        }
+        self.key(self.row.keys.notes.0)
     }
 
     /// A key that only parklock uses. Each name has its own, in the slot of a cluster in which the lock lies.
@@ -204,36 +164,20 @@ impl Keys {
 
     /// The counter of the tokens.
     pub(crate) fn tokens(&self) -> Key<'_> {
-        match self.kind {
-            Kind::Fenced => Key("redisson_lock_token:", self.tag(), ""),
-            _ => Key(TOKEN_COUNTER, "", ""),
-        }
+        self.key(self.row.keys.tokens)
     }
 
     /// Every key, and the type that it has.
     pub(crate) fn types(&self) -> [(Key<'_>, &'static str); 4] {
-        let (lock, line, notes) = match (self.layout, self.kind) {
-            (Layout::Redisson, Kind::Lock | Kind::Fenced) => {
-                let lock = (self.lock(), "hash");
-                return [lock, lock, lock, (self.tokens(), "string")];
-            }
-            (Layout::Native, Kind::Lock | Kind::Fenced) => ("hash", "zset", "hash"),
-            (Layout::Native, Kind::Latch) => ("string", "zset", "hash"),
-            (Layout::Native, _) => ("zset", "zset", "hash"),
-            (Layout::Redisson, Kind::Fair) => ("hash", "list", "zset"),
-            (Layout::Redisson, Kind::Read | Kind::Write) => ("hash", "zset", "hash"),
-            (Layout::Redisson, _) => ("string", "zset", "hash"),
-        };
-        let (lock, line, notes) = ((self.lock(), lock), (self.line(), line), (self.notes(), notes));
+        let keys = &self.row.keys;
+        let [lock, line, notes] =
+            [keys.lock, keys.line, keys.notes].map(|(format, kind)| (self.key(format), kind));
         [lock, line, notes, (self.tokens(), "string")]
     }
 
     /// What tells a plain lock from all others of a client.
     pub(crate) fn id(&self) -> &str {
-        match self.layout {
-            Layout::Native => self.tag(),
-            Layout::Redisson => self.written(),
-        }
+        if self.row.escapes { self.tag() } else { self.written() }
     }
 
     /// What the channels of all locks of this database begin with: what follows `lock:` in a native key follows here too.
@@ -247,107 +191,29 @@ impl Keys {
         format!("{}:{client}", self.channel).into()
     }
 
-    /// Where a waiter that stands in line for itself is told of its turn.
+    /// Where a waiter that stands in line for itself is told that it is let in.
     pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
-        match (self.layout, self.kind) {
-            (Layout::Redisson, Kind::Fair) => format!("{}:{waiter}", self.channel).into(),
-            _ => self.channel.clone(),
+        if self.row.waiter_has_channel {
+            format!("{}:{waiter}", self.channel).into()
+        } else {
+            self.channel.clone()
         }
     }
 
-    /// Whether each caller waits for itself: the server knows the order of all. Otherwise one caller
-    /// of a client waits for all of them.
-    pub(crate) fn waits_alone(&self) -> bool {
-        self.kind == Kind::Fair
-    }
-
-    /// Whether what one caller leaves goes to the next one of its client without a word to the server, though only one
-    /// may have it at a time.
-    pub(crate) fn is_handed_on(&self) -> bool {
-        matches!(self.kind, Kind::Lock | Kind::Write)
-    }
-
-    /// Whether callers of one client hold it side by side, and share what it knows of it.
+    /// Whether callers of one client hold it side by side, in one entry.
     pub(crate) fn is_held_together(&self) -> bool {
-        self.is_shared() && self.kind != Kind::Latch
+        self.row.is_shared && !self.row.is_passed
     }
 
     /// What tells the lines of one client apart: how much of a semaphore is asked for. Where the server has no line for it,
     /// there is one queue in the client, so that small requests do not overtake a large one.
-    pub(crate) fn class(&self, part: u32) -> u32 {
-        if self.has_line() && self.is_held_together() { part } else { 0 }
-    }
-
-    /// Whether several may hold it at once.
-    pub(crate) fn is_shared(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Read | Kind::Semaphore { .. } | Kind::Expirable { .. } | Kind::Latch
-        )
-    }
-
-    /// Whether it is a plain lock: a client finds its entry by name, re-entrant holders among them, sends
-    /// what is asked of several in one request, and hands it from task to task.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.kind == Kind::Lock
-    }
-
-    /// Whether it lies in Redis as a plain lock does, so that the scripts of a plain lock serve it.
-    pub(crate) fn lies_as_plain(&self) -> bool {
-        matches!(self.kind, Kind::Lock | Kind::Fenced)
+    pub(crate) fn class(&self, permits: u32) -> u32 {
+        if self.row.has_line && self.is_held_together() { permits } else { 0 }
     }
 
     /// Whether a contender asks under the same owner field until it is let in.
     pub(crate) fn asks_again(&self) -> bool {
-        self.has_line() || self.waits_alone()
-    }
-
-    /// Whether those who wait stand in a line of parklock's.
-    pub(crate) fn has_line(&self) -> bool {
-        self.layout.has_lines() && !matches!(self.kind, Kind::Fenced | Kind::Latch)
-    }
-
-    /// How much of it there is, and what its kind is called.
-    pub(crate) fn capacity(&self) -> (&'static str, u32) {
-        match self.kind {
-            Kind::Lock | Kind::Fenced => ("lock", 1),
-            Kind::Fair => ("fair", 1),
-            Kind::Read | Kind::Write => ("rw", ALL),
-            Kind::Semaphore { permits } => ("semaphore", permits),
-            Kind::Expirable { permits } => ("expirable", permits),
-            Kind::Latch => ("latch", 0),
-        }
-    }
-}
-
-/// What a writer takes: so many readers there never are.
-pub(crate) const ALL: u32 = 1 << 30;
-
-fn prefix(layout: Layout, kind: Kind) -> &'static str {
-    match (layout, kind) {
-        (Layout::Native, _) => CHANNEL,
-        (Layout::Redisson, Kind::Lock | Kind::Fenced | Kind::Fair) => REDISSON_CHANNEL,
-        (Layout::Redisson, Kind::Read | Kind::Write) => REDISSON_RW_CHANNEL,
-        (Layout::Redisson, Kind::Semaphore { .. } | Kind::Expirable { .. }) => {
-            REDISSON_SEMAPHORE_CHANNEL
-        }
-        (Layout::Redisson, Kind::Latch) => REDISSON_LATCH_CHANNEL,
-    }
-}
-
-impl Layout {
-    /// What a release publishes: who it was, so that nobody takes his own message for another's.
-    /// Redisson's subscribers parse a number and fail on anything else.
-    pub(crate) fn message(self, from: &str) -> &str {
-        match self {
-            Self::Native => from,
-            Self::Redisson => "0",
-        }
-    }
-
-    /// Whether those who wait stand in line.
-    pub(crate) fn has_lines(self) -> bool {
-        self == Self::Native
+        self.row.has_line || self.row.waits_alone
     }
 }
 
@@ -366,8 +232,7 @@ fn check(layout: Layout, name: &str) -> Result<()> {
 }
 
 fn is_own(name: &str) -> bool {
-    let prefixes = [PERMITS, REQUESTS, NOTES].map(|prefix| prefix.trim_end_matches('{'));
-    prefixes.iter().any(|prefix| name.starts_with(prefix))
+    OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix.trim_end_matches('{')))
 }
 
 /// The name as a hash tag: Redis ends a tag at the first brace, so that no name may bring its own.
@@ -419,11 +284,13 @@ mod tests {
 
     #[test]
     fn the_line_lies_beside_the_lock() {
-        let line = |layout, name: &str| {
-            Keys::new(layout, Kind::Lock, name.to_owned()).unwrap().line().to_string()
+        let line = |layout, kind, name: &str| {
+            Keys::new(layout, kind, name.to_owned()).unwrap().line().to_string()
         };
-        assert_eq!(line(Layout::Native, "a{"), "lock_queue:{a%7B}");
-        assert_eq!(line(Layout::Redisson, "a"), "lock_permits:{a}");
+        let semaphore = Kind::Semaphore { permits: 1 };
+        assert_eq!(line(Layout::Native, Kind::Lock, "a{"), "lock_queue:{a%7B}");
+        assert_eq!(line(Layout::Redisson, semaphore, "a"), "lock_permits:{a}");
+        assert_eq!(line(Layout::Redisson, Kind::Lock, "a"), "a", "it has no line");
     }
 
     #[test]

@@ -46,23 +46,9 @@
 
 mod client;
 
-mod latch;
-mod lock;
-mod multi_lock;
-mod red_lock;
-mod reentrant_lock;
-mod reentrant_rw_lock;
-mod rw_lock;
-mod semaphore;
+mod locks;
 
-mod guard;
-mod handle;
-mod multi_guard;
-mod parts;
-mod progress;
-mod red_guard;
-mod rw_handle;
-mod write_guard;
+mod guards;
 
 mod engine;
 mod wire;
@@ -70,6 +56,7 @@ mod wire;
 mod config;
 mod error;
 mod keys;
+mod kinds;
 mod owner;
 #[cfg(feature = "tls")]
 mod tls;
@@ -95,21 +82,14 @@ struct Readme;
 
 pub use client::Client;
 pub use config::{Config, HandOff, Layout};
-pub use engine::Ended;
+pub use engine::{Ended, Hold};
 pub use error::{Error, Result};
-pub use guard::{Guard, Hold};
-pub use latch::CountDownLatch;
-pub use lock::Lock;
-pub use multi_guard::{MultiGuard, MultiHold};
-pub use multi_lock::MultiLock;
+pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};
+pub use locks::{
+    CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock, RwLock,
+    Semaphore,
+};
 pub use owner::Owner;
-pub use red_guard::{RedGuard, RedHold};
-pub use red_lock::RedLock;
-pub use reentrant_lock::ReentrantLock;
-pub use reentrant_rw_lock::ReentrantRwLock;
-pub use rw_lock::RwLock;
-pub use semaphore::Semaphore;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use token::FencingToken;
-pub use write_guard::WriteGuard;

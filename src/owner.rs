@@ -1,9 +1,9 @@
-//! Who may re-enter a lock.
+//! Owners, which may lock a re-entrant lock again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 
-/// An explicit owner of a [`ReentrantLock`](crate::ReentrantLock): whoever has it, may re-enter.
+/// An explicit owner of a [`ReentrantLock`](crate::ReentrantLock): every call in its name may nest.
 ///
 /// Without one, the owner is the current Tokio task. That is wrong where one task polls several
 /// futures side by side (`join!`, `select!`, `FuturesUnordered`), since they would all be one owner,

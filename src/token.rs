@@ -1,14 +1,14 @@
-//! Fencing tokens: a number that grows with every turn.
+//! Fencing tokens: a number that grows with every hold.
 
 use std::fmt;
 
-/// Turns that one grant by Redis can be handed through without a new number from the server.
-const TURNS_PER_GRANT: u64 = 1 << 10;
+/// Holds that one grant by Redis can be handed through without a new number from the server.
+const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 
-/// A number that grows with every turn on a lock, for the protected resource to check.
+/// A number that grows with every hold of a lock, for the protected resource to check.
 ///
-/// A lease can run out while its holder sleeps through it. What protects a resource then is that
-/// the resource remembers the greatest token it has seen, and refuses a smaller one. The idea is
+/// A lease can run out while its holder sleeps. To be protected then, the resource
+/// remembers the greatest token it has seen, and refuses a smaller one. The idea is
 /// Martin Kleppmann's (*How to do distributed locking*, 2016).
 ///
 /// Tokens grow strictly from one holder of a lock to the next, also when the server lost its
@@ -33,10 +33,10 @@ const TURNS_PER_GRANT: u64 = 1 << 10;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of a turn within a grant. A grant is below 2^53, so that the product fits.
-    pub(crate) fn new(grant: u64, turn: u16) -> Self {
-        debug_assert!(u64::from(turn) < TURNS_PER_GRANT);
-        Self(grant * TURNS_PER_GRANT + u64::from(turn))
+    /// The token of a hold within a grant, after so many hand-overs. A grant is below 2^53, so that the product fits.
+    pub(crate) fn new(grant: u64, hand_over: u16) -> Self {
+        debug_assert!(u64::from(hand_over) < HAND_OVERS_PER_GRANT);
+        Self(grant * HAND_OVERS_PER_GRANT + u64::from(hand_over))
     }
 
     /// The token of a lock whose counter Redisson counts too: its number is the same in both.

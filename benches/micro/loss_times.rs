@@ -1,4 +1,4 @@
-//! How long it takes from a loss to `lost()`, for each class of loss: `cargo bench -p micro --bench loss_times -- 30`.
+//! How long it takes from a loss to `ended()`, for each class of loss: `cargo bench -p micro --bench loss_times -- 30`.
 //!
 //! The number is the watchdog timeout in seconds. Each class has a server and a client of its own, holds thirty locks
 //! that were taken at moments spread over one renewal period, and loses all of them at once. All classes run at the same
@@ -124,7 +124,7 @@ impl Scene {
     }
 }
 
-/// For each lock: how long it took from the cause to `lost()`, and how long after the deadline that was.
+/// For each lock: how long it took from the cause to `ended()`, and how long after the deadline that was.
 async fn measured(class: &Loss, lease: Duration) -> Vec<(Duration, f64)> {
     let scene = Scene::set(class, lease).await;
     sleep(lease / 3).await;
@@ -132,7 +132,7 @@ async fn measured(class: &Loss, lease: Duration) -> Vec<(Duration, f64)> {
     let caused = Instant::now();
     let deadlines: Vec<_> = scene.guards.iter().map(|guard| caused + guard.remaining()).collect();
     let losses = scene.guards.iter().map(|guard| {
-        let lost = guard.lost();
+        let lost = guard.ended();
         tokio::spawn(async move {
             lost.await;
             Instant::now()

@@ -64,7 +64,7 @@ pub fn config() -> Config {
         .watchdog_timeout(LEASE)
         .max_park(MAX_PARK)
         .connect_timeout(Duration::from_millis(500))
-        .claim_timeout(Duration::from_millis(100))
+        .waiter_ttl(Duration::from_millis(100))
         .subscription_linger(Duration::from_millis(400))
 }
 

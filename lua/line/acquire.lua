@@ -1,34 +1,7 @@
--- Take a lock or a part of it, or wait for it in line: also the sign of life of somebody who waits.
---
--- KEYS   see head.lua
--- ARGV   ..., owner field, the part wanted, lease in ms, manner ('wait': in line if it cannot be had now | 'rest': as
---        'wait', and it shows the next sign of life only when it is told that the line has moved | 'once': now or
---        never), the owner field within whose hold it needs no room ('': nobody's), its place as it was answered before
---        (0: it never was), a secret that a grant by message repeats, so that whoever waits knows that it is no other's
---        message, an owner field that is given back first ('': none), how long a line is kept without a sign, in ms
--- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if somebody is in line now
---        0, TTL in ms, place, near   in line; the first of the holders has to go by then (-1: the key has no TTL). Near: 1
---                                if it has to show signs of life
---        grant                   the same, and nobody is in line: alone, since the server takes long to look through a table
---        0, TTL in ms            not taken, and not in line
---        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
---        an error of PERMITS: there is not so much in all
---
--- Run again for the same owner field, it finds its own work: in line it keeps its place, and what it was given meanwhile
--- it has for the whole lease. Who was put out, or comes under another owner field since an answer was lost, says its
--- place and has it again.
-
-local field, part, lease, manner, within = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
-local had, secret, old, line_ttl = tonumber(ARGV[12]), ARGV[13], ARGV[14], tonumber(ARGV[15])
-
-if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
-if not part or part < 1 then return redis.error_reply('ERR part out of range') end
-if not had or had < 0 then return redis.error_reply('ERR place out of range') end
-if not (secret or ''):match('^%d+$') then return redis.error_reply('ERR secret out of range') end
-if not line_ttl or line_ttl < 1 then return redis.error_reply('ERR line_ttl out of range') end
+-- What is out of the ordinary, and the other kinds. See asked.lua for KEYS, ARGV and the reply.
 
 local own = read({ field })[1]
-own.place = tonumber(stands(field) or nil)
+own.place = tonumber((own.part or had > 0) and stands(field) or nil)
 local left = holds(field)
 check_writable(not own.place and not left and had == 0 and old == '')
 
@@ -48,12 +21,14 @@ local function take(ms, is_there)
 end
 
 local function sign()
-  own.life.ends, own.life.secret, rhythm = at + waiter_ttl, secret, waiter_ttl
+  -- Others come by themselves in their own time, which may be another than ours.
+  if rhythm ~= waiter_ttl then sleepers, rhythm = math.max(sleepers, micros), waiter_ttl end
+  own.life.ends, own.life.secret = at + waiter_ttl, secret
   if not own.place then own.life.entries = own.life.entries + 1 end
   note_life(own.client)
   wants[field] = string.format(manner == 'rest' and '%.0f %.0f r' or '%.0f %.0f', part, lease)
   note(field, wants[field])
-  note('kind', kind .. ' ' .. capacity)
+  if noted_kind ~= kind .. ' ' .. capacity then note('kind', kind .. ' ' .. capacity) end
   -- Those who read wait for a writer: when it leaves, they come before the next one.
   if kind == 'rw' and used >= capacity and not written then
     written = '1'
@@ -81,21 +56,42 @@ local function keep_line()
   if not is_set then redis.call('pexpire', notes, line_ttl) end
 end
 
+-- Whether this sign of life concerns nobody else: nobody can be let in, and somebody has just looked at the front. Who stands
+-- there itself has been told so, unless it came just now.
+local function is_of_no_account(is_relied_on)
+  if not is_recent or used < capacity then return false end
+  return is_relied_on or own.place <= near or redis.call('zcount', line, 0, '(' .. string.format('%.0f', own.place)) >= WINDOW
+end
+
 local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
-  if is_new then
-    let_go()
-    if part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-  end
+  let_go()
+  if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
+  -- Who comes to a quick line shows one more sign before it sleeps. Of the callers of a client one will do: they live and
+  -- die together. In a slow line all would show that sign before their turn, which would make it slower.
+  local is_relied_on = is_new and had == 0 and own.life.entries == 0
+  local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
+  is_relied_on = is_relied_on and (not head or is_quick(head))
   sign()
   if is_new then line_up() end
-  admit()
-  if number_of_asker then return granted(number_of_asker) end
-  if refusal then error(refusal, 0) end
-  settle()
+  is_relied_on = is_relied_on and is_awake(own.place)
+  local is_quiet = is_of_no_account(is_relied_on)
+  if not is_quiet then
+    asks_again = not is_relied_on
+    admit()
+    if number_of_asker then return granted(number_of_asker) end
+    if refusal then error(refusal, 0) end
+  end
+  if manner == 'rest' or not is_relied_on and own.place > near then
+    sleepers = math.max(sleepers, own.place)
+    note('state', state_note())
+  end
+  if is_quiet then write_notes() else settle() end
   keep_line()
-  return { HELD, shortest_lease() or waiter_ttl, own.place, own.place <= near and 1 or 0 }
+  local again = shortest_lease() or waiter_ttl
+  if sign_is_due then again = math.ceil(waiter_ttl / 3) end
+  return { HELD, again, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
 end
 
 -- What is free once the line was let in is free for whoever does not wait, unless somebody alive waits in front.

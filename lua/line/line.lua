@@ -8,9 +8,10 @@
 --         life:<client>        when the client counts as dead unless it gives a sign, the secret of its last sign, and how
 --                              many of its owner fields are in line
 --         asked:<owner field>  when it was first and last told to give a sign at once, and whether anybody heard it
---         near                 the place up to which everybody was told to show signs of life
+--         state                see clock.lua, and two places:
+--                              near: everybody up to it was told to show signs of life;
+--                              sleepers: nobody behind it was answered that it may sleep, or rests
 --         written, reading     see readers_first()
---         clock                see clock.lua
 --         kind, set            kind and capacity; that somebody has set the capacity
 
 -- How long a capacity that was set is remembered since it was last used, in ms: thirty days, so that what runs once a
@@ -20,14 +21,16 @@ local REMEMBERED = 2592000000
 local READERS = 9007199254740992 -- 2^53
 
 local from, waiter_ttl -- who publishes; for how long after a sign of life a client counts as alive
-local near, reading, written
+local reading, written
 local lives, wants -- what is known by now: client -> its life, owner field -> what it wants
 local moved -- somebody has left the line
 local changed, changes -- the names of the notes that change, in order; name -> the new value, false if it goes
 local mail, addressees -- client -> the words for it; the clients, in order
 local asker, asks_for, number_of_asker, refusal -- who runs this, for how long it asks, and what came of it
+local asks_again -- it has to be answered whether it is near the front
 local entering -- those who are let in, but not written down yet
-local notes_are_new, somebody_waits
+local noted_kind, notes_are_new, somebody_waits
+local sign_is_due -- there is room for somebody silent, who keeps it until a sign comes or waiter_ttl is over
 
 -- Notes are written together at the end.
 local function note(name, value)
@@ -61,13 +64,12 @@ end
 -- Reads what is known of this name. Nothing was written yet.
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
-  number_of_asker, refusal, entering, somebody_waits, moved = nil, nil, {}, false, false
-  local noted = redis.call('hmget', notes, 'clock', 'near', 'reading', 'written', 'kind', 'set')
-  read_clock(noted[1], waiter_ttl)
-  near, reading, written = tonumber(noted[2] or 0), tonumber(noted[3] or nil), noted[4]
-  is_set = noted[6] ~= false
-  notes_are_new = not (noted[1] or noted[5])
-  return open_holders(noted[5])
+  number_of_asker, refusal, entering, somebody_waits, moved, sign_is_due = nil, nil, {}, false, false, false
+  local noted = redis.call('hmget', notes, 'state', 'kind', 'set', 'reading', 'written')
+  read_state(noted[1], waiter_ttl)
+  noted_kind, is_set, reading, written = noted[2], noted[3] ~= false, tonumber(noted[4] or nil), noted[5]
+  notes_are_new = not (noted[1] or noted_kind)
+  return open_holders(noted_kind)
 end
 
 -- The life of a client, as it is noted. One of which nothing is known is silent.
@@ -109,10 +111,14 @@ local function read(fields)
   return entries
 end
 
--- So many from the front, without the first few.
+-- So many from the front, without the first few: owner fields and places in turn.
+local function places(skipped, count)
+  return redis.call('zrange', line, 0, '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
+end
+
+-- The same, with what the notes say of them.
 local function front(skipped, count)
-  local found = redis.call('zrange', line, 0, '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
-  local fields = {}
+  local found, fields = places(skipped, count), {}
   for i = 1, #found, 2 do
     fields[#fields + 1] = found[i]
   end
@@ -297,7 +303,7 @@ local function readers_first(work)
 end
 
 -- Tells those at the front, so many that WINDOW of them are awake: they live, or were told and somebody heard it. Who is
--- new here shows signs of life from now on. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
+-- new here shows signs of life from now on, and is told so if it may be asleep. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
 -- since a message can be lost, and is told again until then. All of them are told at once, so that the dead cost that
 -- time together. Where nobody listens, the next one is told too: somebody has to be awake who makes the next call.
 local function watch(entries, are_all, work)
@@ -312,7 +318,7 @@ local function watch(entries, are_all, work)
         dead[#dead + 1] = entry
       elseif entry.field == asker or entry.rests and nothing_new then
         awake = awake + 1
-      elseif lives_on(entry) and entry.place <= near and not entry.rests then
+      elseif lives_on(entry) and not entry.rests and (entry.place <= near or is_awake(entry.place)) then
         awake = awake + 1
       elseif lives_on(entry) then
         say(entry.client, entry.field .. '?')
@@ -323,10 +329,7 @@ local function watch(entries, are_all, work)
         ask(entry)
         told[#told + 1] = entry
       end
-      if entry.place > near then
-        near = entry.place
-        note('near', string.format('%.0f', near))
-      end
+      near = math.max(near, entry.place)
     end
     leave_all(dead)
     work, seen = work - #entries, seen + #entries - #dead
@@ -343,53 +346,55 @@ local function watch(entries, are_all, work)
   end
 end
 
--- Lets in whoever may now, in their order. The head of the line gets what is free if its client lives. If it is silent,
--- nobody passes it until it gives a sign or was asked for one waiter_ttl ago.
-local function admit()
-  let_go()
-  local readers_come, work = readers_first(BOUND)
-  local count = WINDOW + 1
-  local entries, first, dead = front(0, count), 1, {}
-  local are_all = #entries < count
+-- Lets in those at the front, in their order, as long as there is room. How much work is left.
+local function let_in(readers_come, work)
+  local entries, first, count, are_all, dead = {}, 1, 1, false, {}
   local function write()
     leave_all(dead)
     dead = {}
     return write_grants()
   end
-  while entries[first] do
+  while used < capacity do
     local head = entries[first]
-    if not head.part or is_dead(head) then
+    if not head then
+      if are_all or not write() then break end
+      entries, first = front(0, count), 1
+      -- If there is room for more of them, there may be room for many.
+      are_all, count = #entries < count, math.min(BOUND, 4 * count)
+    elseif not head.part or is_dead(head) then
       dead[#dead + 1] = head
+      work, first = work - 1, first + 1
     else
-      if not lives_on(head) or head.part > capacity - used then break end
-      if readers_come and head.part == capacity then break end
+      if head.part > capacity - used then break end
+      sign_is_due = not lives_on(head) or readers_come and head.part == capacity
+      if sign_is_due then break end
       -- Enough for one call. The next one is told to make another.
       if work <= 0 then
         say(head.client, head.field .. '!')
         break
       end
       grant(head)
-    end
-    work, first = work - 1, first + 1
-    if not entries[first] and not are_all then
-      if not write() then break end
-      -- There is room for many.
-      count = BOUND
-      entries, first = front(0, count), 1
-      are_all = #entries < count
+      work, first = work - 1, first + 1
     end
   end
-  local window, are_window = {}, are_all
-  if not write() then
-    window = front(0, WINDOW)
-  else
-    for i = first, math.min(#entries, first + WINDOW - 1) do
-      window[#window + 1] = entries[i]
+  write()
+  return work
+end
+
+-- Lets in whoever may now. The head of the line gets what is free if its client lives. If it is silent, nobody passes it
+-- until it gives a sign or was asked for one waiter_ttl ago.
+local function admit()
+  let_go()
+  local readers_come, work = readers_first(BOUND)
+  local head = tonumber(places(0, 1)[2])
+  if head then
+    work = let_in(readers_come, work)
+    -- In a line that moves fast nobody is told to sleep, and nobody has to be woken.
+    if asks_again or not is_awake(head) then
+      local window = front(0, WINDOW)
+      watch(window, #window < WINDOW, math.max(work, WINDOW))
     end
-    are_window = are_all and #entries - first < WINDOW
-    if #window < WINDOW and not are_all then window = front(0, WINDOW) end
   end
-  watch(window, are_window, math.max(work, WINDOW))
   send()
 end
 
@@ -398,13 +403,14 @@ local function remember_capacity()
   redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
 end
 
--- Writes down what has changed. (A key goes by an expiry of now: the right to delete is for those who use force.) Without anybody in line, the notes say no more than a capacity that was set. Whether
--- somebody waits now.
+-- Writes down what has changed. Without anybody in line, the notes say no more than a capacity that was set. (A key goes by
+-- an expiry of now: the right to delete is for those who use force.) Whether somebody waits now.
 local function settle()
   local waits = somebody_waits or redis.call('exists', line) == 1
   settle_holders(waits)
   if waits then
-    note('clock', clock_note())
+    last_look = now
+    note('state', state_note())
     write_notes()
     if notes_are_new and redis.call('pttl', notes) == -1 then
       redis.call('pexpire', notes, math.max(redis.call('pttl', line), 5 * waiter_ttl))

@@ -1,4 +1,4 @@
--- What release_one.lua left: several locks, or one that is waited for.
+-- What the others left: several locks, or one that is waited for.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
@@ -6,7 +6,7 @@ if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_tt
 local function release(i, field)
   lock, line, notes = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
   channel = channels .. lock:sub(#'lock:' + 1)
-  local gone = redis.call('hdel', lock, field)
+  local gone = given_back or redis.call('hdel', lock, field)
   if not is_waited_for and redis.call('exists', line) == 0 then
     -- A lock that is not ours any more may have gone without a release, and perhaps the line with it: it was deleted, or a
     -- replica that had never heard of it took over. Nobody has told those who waited, and they would sleep for long.

@@ -1,6 +1,6 @@
-//! What the releaser has to do, and when: plain state, which asks nobody and has no clock of its own.
+//! What the releaser has to do, and when. It is plain state, with no I/O and no clock.
 //!
-//! 1. A job waits for its time, is ready in its lane, or is with whoever asks the server.
+//! 1. A job waits for its time, is ready in its lane, or is part of a request to the server.
 //! 2. Each lane goes on by itself: a release never waits for a hold count.
 //! 3. A job is asked for until the server answers it, or Redis itself has freed the lock.
 
@@ -8,33 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
-use crate::engine::job::{Job, Outcome};
-
-/// Jobs that are done by the same request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Releases,
-    Counts,
-}
-
-impl Lane {
-    /// Jobs in one request.
-    fn batch(self) -> usize {
-        match self {
-            Self::Releases => 128,
-            Self::Counts => 1,
-        }
-    }
-
-    /// Requests on their way at once. With one, client and server would take turns to idle; with
-    /// many, little would travel together.
-    fn several(self) -> usize {
-        match self {
-            Self::Releases => 3,
-            Self::Counts => 64,
-        }
-    }
-}
+use crate::engine::job::{Job, Lane, Outcome};
 
 /// One request: what is asked, until [`Backlog::answered`].
 pub(crate) struct Ask {
@@ -43,7 +17,7 @@ pub(crate) struct Ask {
 }
 
 /// What came of a request.
-pub(crate) struct Answered {
+pub(crate) struct Answers {
     pub(crate) lane: Lane,
     pub(crate) jobs: Vec<(Job, Outcome)>,
     /// The connection on which it was sent.
@@ -103,8 +77,8 @@ impl Backlog {
         Some(Ask { lane, jobs: queue.ready.drain(..most).collect() })
     }
 
-    pub(crate) fn answered(&mut self, answered: Answered, now: Instant) {
-        let Answered { lane, jobs, generation } = answered;
+    pub(crate) fn answered(&mut self, answered: Answers, now: Instant) {
+        let Answers { lane, jobs, generation } = answered;
         self.queue(lane).asked -= 1;
         for (mut job, outcome) in jobs {
             if job.is_settled_by(&outcome, generation, now) {
@@ -134,7 +108,8 @@ mod tests {
 
     use super::*;
     use crate::engine::debts::Debts;
-    use crate::engine::tenure::{Tenure, begun};
+    use crate::engine::entry::Tenure;
+    use crate::engine::tenure::tests::{NO_BUDGET, begun};
     use crate::error::said;
     use crate::wire::Fault;
 
@@ -154,7 +129,7 @@ mod tests {
 
     fn release() -> Job {
         let tenure = tenure();
-        tenure.leave(0, crate::engine::tenure::NO_BUDGET);
+        tenure.leave(0, NO_BUDGET);
         Job::release(&tenure, None)
     }
 
@@ -166,7 +141,7 @@ mod tests {
     fn answer(backlog: &mut Backlog, ask: Ask, outcome: &Outcome, now: Instant) {
         let Ask { lane, jobs } = ask;
         let jobs = jobs.into_iter().map(|job| (job, outcome.clone())).collect();
-        backlog.answered(Answered { lane, jobs, generation: 1 }, now);
+        backlog.answered(Answers { lane, jobs, generation: 1 }, now);
     }
 
     #[tokio::test]

@@ -1,12 +1,12 @@
-//! The work of the caller that has the turn, kept where the client can end it: in the entry of the lock.
+//! The work of the caller that has the permit, kept where the client can end it: in the entry of the lock.
 //!
-//! A contender whose future is not polled keeps the turn, an answer that it does not read, a grant that it does not
-//! take. So its future is in two parts. The outer one is the caller's. The inner one does all that needs the turn,
+//! A contender whose future is not polled keeps the permit, an answer that it does not read, a grant that it does not
+//! take. So its future is in two parts. The outer one is the caller's. The inner one does all that needs the permit,
 //! and lies here; the outer one polls it.
 //!
 //! 1. What lies here can be dropped by the lookout, and that is all that ever happens to a silent contender: it
 //!    is cancelled, as if its caller had dropped it. Whatever a cancelled contender gives back, this one gives back:
-//!    the turn, its place in line, what its request may have been granted.
+//!    the permit, its place in line, what its request may have been granted.
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops it during a poll, and
 //!    nobody polls it after it was dropped: a tenure begins within a poll, hence before the work is dropped or never.
 //! 3. A number tells the work of one contender from that of the next. A caller that comes too late finds another
@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
 
-use crate::engine::turn::{LOOKS, Look};
+use crate::engine::permit::{LOOKS, Look};
 
 /// What a contender does.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -94,7 +94,7 @@ impl<T> Contest<T> {
         if state.number == number { state.work.take() } else { None }
     }
 
-    /// Nobody else's work lies here: pending work has the turn, and whoever had it before has dropped its own.
+    /// Nobody else's work lies here: pending work has the permit, and whoever had it before has dropped its own.
     fn put(&self, number: Option<u64>, work: Work<T>) -> u64 {
         let mut state = self.state();
         debug_assert!(state.work.is_none(), "two contend for one entry");
@@ -106,7 +106,7 @@ impl<T> Contest<T> {
     /// A caller has gone: its work is cancelled, if that still lies here.
     pub(crate) fn end(&self, part: &mut Part<T>) {
         if let Part::Begun(number) = std::mem::replace(part, Part::Over) {
-            // Whoever drops it passes the turn on, and the next one may begin at once: not under the lock.
+            // Whoever drops it passes the permit on, and the next one may begin at once: not under the lock.
             drop(self.take(number));
         }
     }

@@ -1,15 +1,15 @@
-//! What a client knows of one lock: who has its turn, where its contender parks.
+//! The state of one lock within one client: its permit, the gate of its contender, its tenures.
 //!
-//! 1. `turn` is with the contender, or with the tenure that it became, or open, or somebody was called (`turn.rs`). What a
-//!    contender does lies in `contest`, so that one that is not polled can be cancelled (`contest.rs`).
+//! 1. `permit` is with the contender, or with the tenure that it became, or open, or a caller was called (`permit.rs`).
+//!    What a contender does lies in `contest`, so that one that is not polled can be cancelled (`contest.rs`).
 //! 2. `gate` banks at most one permit, and only the contender takes it. `line` is what the contender knows; it
 //!    outlives a contender that was cancelled, for the next one of this client.
-//! 3. An entry is in the table exactly as long as somebody visits it.
-//! 4. Where each caller waits for itself, each has an entry of its own, and its turn at once.
-//! 5. What several callers may hold side by side is held without the turn: each tenure has a seat, which keeps the entry
+//! 3. An entry is in the table exactly as long as it has visitors.
+//! 4. Where each caller waits for itself, each has an entry of its own, and its permit at once.
+//! 5. What several callers may hold side by side is held without the permit: each tenure has a seat, which keeps the entry
 //!    in the table, and what is inside is in `shared.rs`.
-//! 6. A tenure that is idle (handed on, and not yet taken up) is always looked for after the turn
-//!    was taken, and given back by whoever finds that nobody waits for it any more.
+//! 6. A tenure that is idle (handed on, and not yet taken up) is always looked for after the permit
+//!    was taken. The caller that finds that no caller waits for it any more gives it back.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -18,76 +18,57 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use dashmap::DashMap;
-use tokio::sync::Semaphore;
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::engine::Engine;
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::contest::{Contest, Part, Work};
-use crate::engine::job::Job;
+use crate::engine::gate::Gate;
+use crate::engine::ghost::Ghost;
+use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::lookout::{Age, Lookout, Watched};
-use crate::engine::moment::Moment;
-use crate::engine::returns::Returns;
+use crate::engine::permit::{Look, Permit, Ticket};
 use crate::engine::shared::Shared;
-use crate::engine::stint::Stint;
-use crate::engine::tenure::Tenure;
-use crate::engine::timetable::Timetable;
-use crate::engine::turn::{Look, Ticket, Turns};
+use crate::engine::tenure;
 use crate::error::Result as Answer;
-use crate::keys::{Keys, Kind, TenureId, ids_of};
+use crate::keys::{Keys, TenureId, ids_of};
+use crate::kinds::Kind;
 use crate::wire::{Fault, Manner};
 
 /// The entries of a client: those of plain locks by lock, all others by their channel.
 #[derive(Default)]
 pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
-    others: DashMap<Box<str>, Spots>,
+    others: DashMap<Box<str>, Siblings>,
     closed: AtomicBool,
-    lookout: Arc<Lookout>,
+    lookout: Arc<Lookout<Entry>>,
     /// None in a test.
-    outbox: Option<Outbox>,
+    give_back: Option<GiveBack>,
 }
 
-/// Where what nobody needs any more is left to be given back.
-pub(crate) struct Outbox {
-    pub(crate) releaser: UnboundedSender<Job>,
-    pub(crate) returns: Arc<Returns>,
-    pub(crate) timetable: Arc<Timetable>,
-}
+/// One grant by Redis to this client, with what it keeps of its entry.
+pub(crate) type Tenure = tenure::Tenure<Stay>;
 
-impl Outbox {
-    /// Leaves a job; `false` if the client is closed, and nobody does it.
-    pub(crate) fn put(&self, mut job: Job) -> bool {
-        !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
-    }
-
-    /// Gives back a tenure that nobody holds, if that is still so.
-    fn give_back(&self, tenure: &Tenure) {
-        if let Some((stay, place)) = tenure.retire() {
-            self.timetable.leave(place);
-            // Without the task that gives back, the lease does it.
-            self.put(Job::release(tenure, stay));
-        }
-    }
-}
+/// Gives back a tenure that no caller holds, if that is still so.
+type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
 
 /// The entries at one channel that are no plain lock's.
 #[derive(Default)]
-struct Spots {
-    entries: BTreeMap<Spot, Arc<Entry>>,
+struct Siblings {
+    entries: BTreeMap<EntryKey, Arc<Entry>>,
     /// The one far contender that asks now and then, for all of them.
-    watcher: Option<Spot>,
+    watcher: Option<EntryKey>,
 }
 
-impl Spots {
+impl Siblings {
     /// Wakes the next far contender to be the watcher, if this one was.
-    fn stop_watching(&mut self, spot: Spot) {
-        if self.watcher == Some(spot) {
+    fn stop_watching(&mut self, key: EntryKey) {
+        if self.watcher == Some(key) {
             self.watcher = None;
-            let next = self.entries.iter().find(|(other, entry)| **other != spot && entry.is_far());
+            let next = self.entries.iter().find(|(other, entry)| **other != key && entry.is_far());
             if let Some((_, entry)) = next {
                 entry.gate.open();
             }
@@ -96,19 +77,16 @@ impl Spots {
 }
 
 impl Table {
-    pub(crate) fn new(outbox: Outbox) -> Self {
-        Self { outbox: Some(outbox), ..Self::default() }
+    /// A table that gives back like this what no caller needs any more.
+    pub(crate) fn new(give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
+        Self { give_back: Some(Box::new(give_back)), ..Self::default() }
     }
 
-    pub(crate) fn outbox(&self) -> Option<&Outbox> {
-        self.outbox.as_ref()
-    }
-
-    pub(crate) fn lookout(&self) -> &Arc<Lookout> {
+    pub(crate) fn lookout(&self) -> &Arc<Lookout<Entry>> {
         &self.lookout
     }
 
-    /// A visit of an entry that is visited; `None` if nobody is there any more.
+    /// A visit of an entry that is visited; `None` if no caller is there any more.
     pub(crate) fn visit_again(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Visit> {
         // Without the lock of its shard: an entry that is in the table stays there, and no other one comes back.
         let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
@@ -117,14 +95,14 @@ impl Table {
         visited.then(|| Visit { table: Arc::clone(self), entry: Arc::clone(entry) })
     }
 
-    /// The entry of a lock, which its callers share; of a semaphore, those who ask for as much of it.
+    /// The entry of a lock, which its callers share. The callers of a semaphore share one if they ask for as many permits.
     ///
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
-    pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, part: u32) -> Result<Visit, Fault> {
-        if !keys.is_plain() {
-            let spot = Spot::Shared(keys.kind, keys.braced, keys.class(part));
-            return self.at(keys, keys.channel.clone(), spot);
+    pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit, Fault> {
+        if !keys.row.is_plain {
+            let key = EntryKey::Shared(keys.kind, keys.braced, keys.class(permits));
+            return self.at(keys, keys.channel.clone(), key);
         }
         self.open(self.entered(keys))
     }
@@ -133,32 +111,32 @@ impl Table {
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
-    pub(crate) fn place(
+    pub(crate) fn enter_alone(
         self: &Arc<Self>,
         keys: &Arc<Keys>,
         channel: Box<str>,
         id: TenureId,
     ) -> Result<Visit, Fault> {
-        self.at(keys, channel, Spot::Place(id))
+        self.at(keys, channel, EntryKey::Alone(id))
     }
 
     fn at(
         self: &Arc<Self>,
         keys: &Arc<Keys>,
         channel: Box<str>,
-        spot: Spot,
+        key: EntryKey,
     ) -> Result<Visit, Fault> {
-        let mut spots = self.others.entry(channel.clone()).or_default();
-        let made = || Arc::new(Entry::at(Arc::clone(keys), channel, spot));
-        let entry = Arc::clone(spots.entries.entry(spot).or_insert_with(made));
+        let mut siblings = self.others.entry(channel.clone()).or_default();
+        let made = || Arc::new(Entry::at(Arc::clone(keys), channel, key));
+        let entry = Arc::clone(siblings.entries.entry(key).or_insert_with(made));
         entry.visitors.fetch_add(1, Ordering::Relaxed);
-        drop(spots);
+        drop(siblings);
         self.open(entry)
     }
 
     fn open(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Visit, Fault> {
         let visit = Visit { table: Arc::clone(self), entry };
-        // After the entry stands in the table: whoever closes it meanwhile will find it there.
+        // After the entry stands in the table: a `close` that runs at the same time finds it there.
         if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
     }
 
@@ -184,17 +162,17 @@ impl Table {
         if let Some(entry) = ids_of(channel).filter_map(|id| self.find(id)).find(is_it) {
             return Some(entry);
         }
-        let spots = self.others.get(channel)?;
+        let siblings = self.others.get(channel)?;
         // Nearly every caller has the owner field of its entry. One whose request was not answered has another.
-        let first = spots.entries.get(&Spot::Place(id)).filter(|entry| is_it(entry));
-        first.or_else(|| spots.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
+        let first = siblings.entries.get(&EntryKey::Alone(id)).filter(|entry| is_it(entry));
+        first.or_else(|| siblings.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
     }
 
     /// All that hear a channel.
     pub(crate) fn all_of(&self, channel: &str) -> Vec<Arc<Entry>> {
         let mut entries: Vec<_> = ids_of(channel).filter_map(|id| self.find(id)).collect();
-        if let Some(spots) = self.others.get(channel) {
-            entries.extend(spots.entries.values().map(Arc::clone));
+        if let Some(siblings) = self.others.get(channel) {
+            entries.extend(siblings.entries.values().map(Arc::clone));
         }
         entries
     }
@@ -211,8 +189,8 @@ impl Table {
     fn sorted(&self, is_one: impl Fn(&Arc<Entry>) -> bool) -> Vec<Arc<Entry>> {
         let plain = self.locks.iter().map(|entry| Arc::clone(&entry));
         let mut entries: Vec<_> = plain.filter(&is_one).collect();
-        for spots in &self.others {
-            entries.extend(spots.entries.values().filter(|entry| is_one(entry)).cloned());
+        for siblings in &self.others {
+            entries.extend(siblings.entries.values().filter(|entry| is_one(entry)).cloned());
         }
         entries.sort_by(|a, b| a.order().cmp(&b.order()));
         entries
@@ -220,8 +198,7 @@ impl Table {
 
     /// The entries with a contender that was told something, and has not come yet.
     pub(crate) fn late(&self) -> Vec<Arc<Entry>> {
-        let late = |entry: &Arc<Entry>| entry.contest.is_late();
-        self.sorted(late)
+        self.sorted(|entry| entry.contest.is_late())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -229,49 +206,49 @@ impl Table {
     }
 
     fn leave(&self, entry: &Arc<Entry>) {
-        // Visitors come in under the lock of the table's shard: nobody does while this looks again.
+        // Visitors come in under the lock of the table's shard: none can come while this looks again.
         let unvisited = |there: &Arc<Entry>| {
             Arc::ptr_eq(there, entry) && there.visitors.load(Ordering::Acquire) == 0
         };
-        let Some(place) = &entry.place else {
+        let Some(listed) = &entry.listed else {
             self.locks.remove_if(entry.keys.id(), |_, there| unvisited(there));
             return;
         };
-        self.others.remove_if_mut(&*place.channel, |_, spots| {
-            if spots.entries.get(&place.spot).is_some_and(unvisited) {
-                spots.stop_watching(place.spot);
-                spots.entries.remove(&place.spot);
+        self.others.remove_if_mut(&*listed.channel, |_, siblings| {
+            if siblings.entries.get(&listed.key).is_some_and(unvisited) {
+                siblings.stop_watching(listed.key);
+                siblings.entries.remove(&listed.key);
             }
-            spots.entries.is_empty()
+            siblings.entries.is_empty()
         });
     }
 
     /// Whether it is up to this contender to ask now and then for all of this client that are far from the front
     /// of the same line. A message that was lost is found out by that.
     fn is_watched_by(&self, entry: &Entry, is_far: bool) -> bool {
-        let Some(place) = &entry.place else { return true };
-        let Some(mut spots) = self.others.get_mut(&*place.channel) else { return true };
+        let Some(listed) = &entry.listed else { return true };
+        let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
         if !is_far {
-            spots.stop_watching(place.spot);
+            siblings.stop_watching(listed.key);
             return true;
         }
-        *spots.watcher.get_or_insert(place.spot) == place.spot
+        *siblings.watcher.get_or_insert(listed.key) == listed.key
     }
 }
 
 /// Which of the entries at one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Spot {
+enum EntryKey {
     /// That of a kind, for the name with or without braces of its own, and for so much of it.
     Shared(Kind, bool, u32),
     /// That of one caller.
-    Place(TenureId),
+    Alone(TenureId),
 }
 
 /// Where an entry stands that is not a plain lock's.
-struct Place {
+struct Listed {
     channel: Box<str>,
-    spot: Spot,
+    key: EntryKey,
     /// What is inside together.
     shared: Mutex<Shared<Arc<Tenure>>>,
 }
@@ -302,38 +279,38 @@ impl Eq for ById {}
 /// One lock within one client.
 pub(crate) struct Entry {
     pub(crate) keys: Arc<Keys>,
-    turn: Turns,
+    permit: Permit,
     contest: Contest<Contested>,
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// What is to be given back of the owner fields under which the contender had no answer, once it has one.
-    held_back: Mutex<Vec<Job>>,
+    held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
-    failing: Mutex<Option<Moment>>,
-    /// When somebody was last known to have it.
-    taken: Mutex<Option<Moment>>,
-    /// Its contender waits: somebody else has it, or is to have it first.
+    failing: Mutex<Option<CompactInstant>>,
+    /// When a holder was last known.
+    taken: Mutex<Option<CompactInstant>>,
+    /// Its contender waits: another client has it, or is to have it first.
     refused: AtomicBool,
     /// What its contender knows.
     line: Mutex<Option<Box<Line>>>,
     visitors: AtomicUsize,
-    place: Option<Box<Place>>,
+    listed: Option<Box<Listed>>,
     /// Whether the lookout looks at it.
     pub(crate) watched: Watched,
     /// How long its contender has had no answer.
     age: Age,
-    /// Who is told when the contender is woken; nobody as long as it is alone.
-    lookout: OnceLock<Arc<Lookout>>,
+    /// Who is told when the contender is woken; none as long as it is alone.
+    lookout: OnceLock<Arc<Lookout<Entry>>>,
 }
 
-/// What comes of a contest: a stint, none if there was one attempt only, or an error.
-pub(crate) type Contested = Answer<Option<Stint>>;
+/// What comes of a contest: the tenure with its number of hand-overs, none if there was one attempt only, or an error.
+pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
     fn new(keys: Arc<Keys>) -> Self {
         Self {
             keys,
-            turn: Turns::default(),
+            permit: Permit::default(),
             contest: Contest::default(),
             gate: Gate::new(),
             tenure: Mutex::default(),
@@ -343,27 +320,27 @@ impl Entry {
             refused: AtomicBool::new(false),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
-            place: None,
+            listed: None,
             watched: Watched::default(),
             age: Age::default(),
             lookout: OnceLock::new(),
         }
     }
 
-    fn at(keys: Arc<Keys>, channel: Box<str>, spot: Spot) -> Self {
-        let place = Place { channel, spot, shared: Mutex::default() };
-        Self { place: Some(Box::new(place)), ..Self::new(keys) }
+    fn at(keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
+        let listed = Listed { channel, key, shared: Mutex::default() };
+        Self { listed: Some(Box::new(listed)), ..Self::new(keys) }
     }
 
     /// Where all that concerns it is told.
     pub(crate) fn channel(&self) -> &str {
-        self.place.as_ref().map_or(&self.keys.channel, |place| &place.channel)
+        self.listed.as_ref().map_or(&self.keys.channel, |listed| &listed.channel)
     }
 
     /// What its contender listens to: that, and what concerns this client alone.
     pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
         let mut channels = vec![Box::from(self.channel())];
-        channels.extend(self.keys.has_line().then(|| self.keys.client_channel(client)));
+        channels.extend(self.keys.row.has_line.then(|| self.keys.client_channel(client)));
         channels
     }
 
@@ -373,20 +350,20 @@ impl Entry {
 
     /// What is inside together; `None` of a plain lock.
     pub(crate) fn shared(&self) -> Option<MutexGuard<'_, Shared<Arc<Tenure>>>> {
-        let place = self.place.as_ref()?;
-        Some(place.shared.lock().expect("no panic under this lock"))
+        let listed = self.listed.as_ref()?;
+        Some(listed.shared.lock().expect("no panic under this lock"))
     }
 
-    /// Whether each tenure has a seat here, and none has the turn.
+    /// Whether each tenure has a seat here, and none has the permit.
     pub(crate) fn has_seats(&self) -> bool {
-        let is_shared = |place: &Place| matches!(place.spot, Spot::Shared(..));
-        self.keys.is_held_together() && self.place.as_deref().is_some_and(is_shared)
+        let is_shared = |listed: &Listed| matches!(listed.key, EntryKey::Shared(..));
+        self.keys.is_held_together() && self.listed.as_deref().is_some_and(is_shared)
     }
 
     /// The callers of this client that what rests is kept for: those in the queue, and the contender, if the server has
     /// let it wait.
     pub(crate) fn ahead(&self) -> usize {
-        self.turn.waiting() + usize::from(self.was_refused())
+        self.permit.waiting() + usize::from(self.was_refused())
     }
 
     /// Whether the contender is known to wait for others.
@@ -396,10 +373,10 @@ impl Entry {
 
     /// Whether some caller of this client asks or waits.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.is_awaited() || !self.turn.is_open()
+        self.is_awaited() || !self.permit.is_open()
     }
 
-    /// What rests although nobody is to have it.
+    /// The tenures that rest although no caller is to have them.
     pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
         let shared = self.shared().filter(|_| !self.is_wanted());
         shared.map_or_else(Vec::new, |shared| shared.forgotten())
@@ -425,22 +402,26 @@ impl Entry {
     }
 
     /// The contender is about to ask: under this owner field, for this place.
-    pub(crate) fn ask(&self, engine: &Engine, rules: Rules) -> (TenureId, u64, Manner) {
+    pub(crate) fn ask(
+        &self,
+        next_id: impl Fn() -> TenureId,
+        rules: Rules,
+    ) -> (TenureId, u64, Manner) {
         let now = Instant::now();
         let mut line = self.line();
-        let line = line.get_or_insert_with(|| Box::new(Line::new(self.new_id(engine), now)));
+        let line = line.get_or_insert_with(|| Box::new(Line::new(self.new_id(&next_id), now)));
         if line.is_open() {
-            line.rename(engine.next_tenure(), now);
+            line.rename(next_id(), now);
         }
         line.step(now, Event::Asked, rules);
         (line.id(), line.place(), if line.rests() { Manner::Rest } else { Manner::Wait })
     }
 
     /// A caller with an entry of its own is known by the name of the entry, until that may be in use.
-    fn new_id(&self, engine: &Engine) -> TenureId {
-        match self.place.as_deref() {
-            Some(Place { spot: Spot::Place(id), .. }) => *id,
-            _ => engine.next_tenure(),
+    fn new_id(&self, next_id: impl Fn() -> TenureId) -> TenureId {
+        match self.listed.as_deref() {
+            Some(Listed { key: EntryKey::Alone(id), .. }) => *id,
+            _ => next_id(),
         }
     }
 
@@ -449,12 +430,12 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.place() > 0)
     }
 
-    /// Keeps a job until [`take_held_back`](Self::take_held_back): whoever ends the wait has to take it.
-    pub(crate) fn hold_back(&self, job: Job) {
-        self.held_back.lock().expect("no panic under this lock").push(job);
+    /// Keeps a ghost until [`take_held_back`](Self::take_held_back): the caller that ends the wait has to take it.
+    pub(crate) fn hold_back(&self, ghost: Ghost) {
+        self.held_back.lock().expect("no panic under this lock").push(ghost);
     }
 
-    pub(crate) fn take_held_back(&self) -> Vec<Job> {
+    pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
         std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
     }
 
@@ -468,9 +449,9 @@ impl Entry {
     }
 
     /// The contender goes, and a request of its may still run. The next contender keeps the place.
-    pub(crate) fn stop_asking(&self, engine: &Engine) {
+    pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
         if let Some(line) = self.line().as_mut().filter(|line| line.is_open()) {
-            line.rename(engine.next_tenure(), Instant::now());
+            line.rename(next_id(), Instant::now());
         }
     }
 
@@ -479,19 +460,19 @@ impl Entry {
         *self.line() = None;
     }
 
-    /// Nobody contends any more. The owner field that is to be taken out of the line, if there is one.
+    /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
         let line = self.line().take()?;
         line.stands().then(|| line.id())
     }
 
     /// What tells it from all others, and puts them into one order.
-    fn order(&self) -> (&str, &str, Option<Spot>) {
-        (self.channel(), self.keys.id(), self.place.as_ref().map(|place| place.spot))
+    fn order(&self) -> (&str, &str, Option<EntryKey>) {
+        (self.channel(), self.keys.id(), self.listed.as_ref().map(|listed| listed.key))
     }
 
     fn close(&self) {
-        self.turn.close();
+        self.permit.close();
         self.gate.close();
     }
 
@@ -500,7 +481,7 @@ impl Entry {
         self.tenure.lock().expect("no panic under this lock").clone()
     }
 
-    /// Shows a tenure to those who nest in it, and to the next in the queue.
+    /// Shows a tenure to its owner, which may nest in it, and to the next caller in the queue.
     pub(crate) fn show(&self, tenure: &Arc<Tenure>) {
         let shown = Some(Arc::clone(tenure));
         let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
@@ -508,22 +489,22 @@ impl Entry {
         self.take();
     }
 
-    /// Whether nobody gets the turn any more.
+    /// Whether the permit is no longer given out.
     pub(crate) fn is_closed(&self) -> bool {
-        self.turn.is_closed()
+        self.permit.is_closed()
     }
 
-    /// Whether somebody of this client is in the queue, and not known to be silent.
+    /// Whether another caller of this client is in the queue, and not known to be silent.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.turn.waiting() > 0
+        self.permit.waiting() > 0
     }
 
-    /// Looks whether whoever was called for the turn has come.
+    /// Looks whether the caller has come that was called.
     pub(crate) fn look_for_called(&self) -> Look {
-        self.turn.look()
+        self.permit.look()
     }
 
-    /// Looks whether the contender has come that was told something. Its work, if it is silent and in somebody's way:
+    /// Looks whether the contender has come that was told something. Its work, if it is silent and in another's way:
     /// it is to be dropped.
     pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
         match self.contest.look() {
@@ -566,18 +547,18 @@ impl Entry {
         }
     }
 
-    /// Whether somebody is known to have it, or to have it next: a holder of this client, or one that makes its
+    /// Whether a holder is known, or a caller that is to have it next: a holder of this client, or one that makes its
     /// contender wait.
     pub(crate) fn is_taken(&self) -> bool {
         self.refused.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
     }
 
-    /// Takes note that somebody has it now.
+    /// Takes note that it has a holder now.
     pub(crate) fn take(&self) {
         *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
     }
 
-    /// Whether somebody was known to have it then, or later.
+    /// Whether a holder was known then, or later.
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
         let taken = *self.taken.lock().expect("no panic under this lock");
         taken.is_some_and(|taken| taken >= then.into())
@@ -591,10 +572,10 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// The turn, if it is open.
-    pub(crate) fn try_turn(&self) -> Option<Turn> {
-        let number = self.entry.turn.try_take()?;
-        Some(Turn { visit: self.clone(), number })
+    /// The permit, if it is open.
+    pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
+        let number = self.entry.permit.try_take()?;
+        Some(EntryPermit { visit: self.clone(), number })
     }
 
     /// What its contender does next.
@@ -607,6 +588,23 @@ impl Visit {
         }
     }
 
+    /// Begins a tenure that needs no permit.
+    pub(crate) fn begin_beside(
+        &self,
+        grant: Grant,
+        holder: Holder,
+        renew_at: Instant,
+    ) -> Arc<Tenure> {
+        let (id, is_open) = (grant.id, holder.lease == Lease::Watched && !grant.awaited);
+        let seat = Stay::Seat(Seat::new(self.clone(), id));
+        let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
+        match self.entry.shared() {
+            Some(mut shared) => shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now()),
+            None => self.entry.show(&tenure),
+        }
+        tenure
+    }
+
     /// A caller that has only come.
     #[cfg(test)]
     pub(crate) fn wait(&self) -> Waiting {
@@ -615,7 +613,7 @@ impl Visit {
 
     /// Counts a caller into the queue, until the value is dropped.
     pub(crate) fn wait_as(&self, ticket: Ticket) -> Waiting {
-        self.entry.turn.wait();
+        self.entry.permit.wait();
         Waiting { visit: self.clone(), ticket }
     }
 
@@ -624,7 +622,7 @@ impl Visit {
         self.entry.lookout.get_or_init(|| Arc::clone(&self.table.lookout));
         self.table.lookout.end(&self.entry.age);
         // It may have been woken before.
-        self.table.lookout.watch(&self.entry);
+        self.table.lookout.watch(&self.entry.watched, &self.entry);
     }
 
     /// The contender was cancelled.
@@ -632,7 +630,7 @@ impl Visit {
         self.table.lookout.end(&self.entry.age);
     }
 
-    /// Does what needs the turn, which the work has; `None` if it was cancelled because its caller was not polled.
+    /// Does what needs the permit, which the work has; `None` if it was cancelled because its caller was not polled.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work.
@@ -677,7 +675,7 @@ impl Wake for Entry {
     fn wake_by_ref(self: &Arc<Self>) {
         self.contest.wake();
         if let Some(lookout) = self.lookout.get() {
-            lookout.watch(self);
+            lookout.watch(&self.watched, self);
         }
     }
 }
@@ -700,13 +698,13 @@ impl Drop for Visit {
 }
 
 /// The right to contend for a lock, and then to hold it.
-pub(crate) struct Turn {
+pub(crate) struct EntryPermit {
     visit: Visit,
     /// The ticket with which it was taken.
     number: u64,
 }
 
-impl Turn {
+impl EntryPermit {
     pub(crate) fn entry(&self) -> &Arc<Entry> {
         &self.visit.entry
     }
@@ -720,13 +718,33 @@ impl Turn {
         Ticket::again(self.number)
     }
 
-    /// Passes the turn on, and stays to see to it that it arrives.
+    /// Begins a tenure.
+    pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
+        if self.entry().has_seats() {
+            // The next of this client may ask at once, or join: the permit goes on when the tenure can be found.
+            return self.visit().begin_beside(grant, holder, renew_at);
+        }
+        // Until all is known of it: the tenure of a latch gives up its permit at once.
+        let (visit, sent) = (self.visit().clone(), grant.sent);
+        let entry = &visit.entry;
+        let tenure =
+            tenure::Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
+        if tenure.is_over()
+            && let Some(mut shared) = entry.shared()
+        {
+            shared.passed(sent);
+        }
+        entry.show(&tenure);
+        tenure
+    }
+
+    /// Passes the permit on, and stays to see to it that it arrives.
     pub(crate) fn pass_on(self) -> Visit {
         self.visit.clone()
     }
 }
 
-/// A place inside for a tenure that several callers may have one of at the same time.
+/// What a tenure has of an entry that holds several tenures side by side: it keeps the entry in the table.
 pub(crate) struct Seat {
     visit: Visit,
     id: TenureId,
@@ -742,7 +760,7 @@ impl Seat {
         &self.visit
     }
 
-    /// What it stands for is about to be given back. The seat is kept until that was answered.
+    /// The tenure is about to be given back. The seat is kept until Redis has answered.
     pub(crate) fn leaving(&mut self) {
         if let Some(mut shared) = self.visit.entry.shared() {
             shared.leaving(self.id);
@@ -752,7 +770,7 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// What has rested for the sake of this return is not looked after by another one.
+    /// Gives back what rested for the sake of this return: no other return looks after it.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         let ahead = entry.ahead();
@@ -761,23 +779,69 @@ impl Drop for Seat {
         let spare = if self.returned { shared.spare(ahead) } else { Vec::new() };
         drop(shared);
         drop(own);
-        let Some(outbox) = self.visit.table.outbox() else { return };
-        spare.iter().for_each(|tenure| outbox.give_back(tenure));
+        let Some(give_back) = &self.visit.table.give_back else { return };
+        spare.iter().for_each(|tenure| give_back(tenure));
     }
 }
 
-/// What a tenure keeps of its entry.
+/// What a tenure keeps of its entry: the permit, or a seat beside others.
 pub(crate) enum Stay {
-    /// Nobody else of this client may have one.
-    Turn(Turn),
+    /// No other caller of this client may have it.
+    Permit(EntryPermit),
     Seat(Seat),
 }
 
-impl Drop for Turn {
+impl Stay {
+    /// Passes the permit on, and stays to see to it that it arrives.
+    pub(crate) fn pass_on(self) -> Visit {
+        match self {
+            Self::Permit(permit) => permit.pass_on(),
+            Self::Seat(seat) => seat.visit().clone(),
+        }
+    }
+}
+
+impl From<EntryPermit> for Stay {
+    fn from(permit: EntryPermit) -> Self {
+        Self::Permit(permit)
+    }
+}
+
+impl tenure::Stay for Stay {
+    type Visit = Visit;
+
+    fn is_handed_on(&self) -> bool {
+        matches!(self, Self::Permit(permit) if permit.entry().is_awaited())
+    }
+
+    fn rest(
+        &self,
+        permits: u32,
+        now: Instant,
+        time: Duration,
+        allows: impl FnOnce(bool) -> bool,
+    ) -> Option<Visit> {
+        let Self::Seat(seat) = self else { return None };
+        let entry = &seat.visit.entry;
+        let mut shared = entry.shared()?;
+        // Under this lock: a caller that stops waiting looks at what rests afterwards, and so cannot miss this one.
+        let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));
+        let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
+        rests.then(|| seat.visit.clone())
+    }
+
+    fn leaving(&mut self) {
+        if let Self::Seat(seat) = self {
+            seat.leaving();
+        }
+    }
+}
+
+impl Drop for EntryPermit {
     fn drop(&mut self) {
         let Visit { table, entry } = &self.visit;
-        if entry.turn.pass_on() {
-            table.lookout.watch(entry);
+        if entry.permit.pass_on() {
+            table.lookout.watch(&entry.watched, entry);
         }
     }
 }
@@ -789,17 +853,17 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// The turn, first come, first served.
+    /// The permit, first come, first served.
     ///
     /// # Cancel safety
     /// Dropping the future gives up nothing: the place in the queue is this value's.
-    pub(crate) async fn turn(&mut self) -> Result<Turn, Fault> {
+    pub(crate) async fn permit(&mut self) -> Result<EntryPermit, Fault> {
         let Self { visit, ticket } = self;
-        let number = poll_fn(|context| visit.entry.turn.poll(ticket, context)).await?;
-        Ok(Turn { visit: visit.clone(), number })
+        let number = poll_fn(|context| visit.entry.permit.poll(ticket, context)).await?;
+        Ok(EntryPermit { visit: visit.clone(), number })
     }
 
-    /// Leaves the queue; who was the last one in it looks after what was left for it.
+    /// Leaves the queue. The last caller to leave gets the visit back, and has to look after what was left for the queue.
     pub(crate) fn leave(self) -> Option<Visit> {
         let visit = self.visit.clone();
         drop(self);
@@ -810,55 +874,17 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let Visit { table, entry } = &self.visit;
-        if entry.turn.leave(&self.ticket) {
-            table.lookout.watch(entry);
+        if entry.permit.leave(&self.ticket) {
+            table.lookout.watch(&entry.watched, entry);
         }
-    }
-}
-
-/// Where the contender parks until it is told something.
-pub(crate) struct Gate {
-    permits: Semaphore,
-}
-
-impl Gate {
-    fn new() -> Self {
-        Self { permits: Semaphore::new(0) }
-    }
-
-    /// Lets the contender through, the next one if there is none. Two who open at once may bank two: the
-    /// contender then looks once more than it needs to.
-    pub(crate) fn open(&self) {
-        if self.permits.available_permits() == 0 {
-            self.permits.add_permits(1);
-        }
-    }
-
-    /// Parks until the gate is opened, or the time is over.
-    ///
-    /// # Cancel safety
-    /// An opening that a dropped future has not seen stays banked for the next contender.
-    pub(crate) async fn pass(&self, until: Instant) -> Result<(), Fault> {
-        match timeout_at(until, self.permits.acquire()).await {
-            Ok(Ok(permit)) => permit.forget(),
-            Ok(Err(_)) => return Err(Fault::Closed),
-            Err(_) => {}
-        }
-        Ok(())
-    }
-
-    fn close(&self) {
-        self.permits.close();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::Layout;
-    use crate::keys::Kind;
+    use crate::kinds::Kind;
 
     fn keys(name: &str) -> Arc<Keys> {
         Arc::new(Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap())
@@ -894,7 +920,7 @@ mod tests {
                 let keys = Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap());
                 let visit = table.visit(&keys, 1).unwrap();
                 let found = table.find(keys.id()).is_some_and(|e| Arc::ptr_eq(&e, &visit.entry));
-                assert_eq!(found, keys.is_plain(), "{kind:?} in {layout:?}");
+                assert_eq!(found, keys.row.is_plain, "{kind:?} in {layout:?}");
             }
         }
     }
@@ -902,10 +928,10 @@ mod tests {
     #[test]
     fn a_turn_is_one_visitors_until_it_is_dropped() {
         let table = Arc::new(Table::default());
-        let turn = visit(&table).try_turn().unwrap();
-        assert!(visit(&table).try_turn().is_none());
-        drop(turn);
-        assert!(visit(&table).try_turn().is_some());
+        let permit = visit(&table).try_permit().unwrap();
+        assert!(visit(&table).try_permit().is_none());
+        drop(permit);
+        assert!(visit(&table).try_permit().is_some());
         assert_eq!(table.len(), 0);
     }
 
@@ -921,25 +947,14 @@ mod tests {
     #[tokio::test]
     async fn a_closed_table_sends_waiters_away_and_takes_no_more() {
         let table = Arc::new(Table::default());
-        let turn = visit(&table).try_turn().unwrap();
+        let permit = visit(&table).try_permit().unwrap();
         let queued = visit(&table);
-        let waiter = tokio::spawn(async move { queued.wait().turn().await.map(drop) });
+        let waiter = tokio::spawn(async move { queued.wait().permit().await.map(drop) });
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
-        assert!(turn.entry().gate.pass(far()).await.is_err());
+        assert!(permit.entry().gate.pass(far()).await.is_err());
         assert!(table.visit(&keys("a"), 1).is_err());
-        drop(turn);
+        drop(permit);
         assert_eq!(table.len(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_gate_banks_one_opening() {
-        let (gate, start) = (Gate::new(), Instant::now());
-        gate.open();
-        gate.open();
-        gate.pass(far()).await.unwrap();
-        assert_eq!(Instant::now(), start);
-        gate.pass(far()).await.unwrap();
-        assert!(Instant::now() > start);
     }
 }

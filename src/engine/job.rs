@@ -6,13 +6,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::engine::backlog::Lane;
 use crate::engine::debts::Debt;
-use crate::engine::entry::Stay;
+use crate::engine::entry::{Stay, Tenure};
+use crate::engine::ghost::Ghost;
 use crate::engine::returns::{Returning, Returns};
-use crate::engine::tenure::Tenure;
 use crate::keys::{Keys, TenureId};
-use crate::wire::{Acquire, Fault, Release};
+use crate::wire::{Fault, Release};
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -33,7 +32,7 @@ pub(crate) struct Job {
     may_have_run: bool,
     /// Goes to the next caller with the first answer, or with the first failure.
     stay: Option<Stay>,
-    /// Ends with the turn.
+    /// Ends with the permit.
     returning: Option<Returning>,
     told: Option<oneshot::Sender<Outcome>>,
     pause: Duration,
@@ -41,12 +40,38 @@ pub(crate) struct Job {
 }
 
 pub(crate) enum What {
-    /// The lock is given back, whoever of us had it.
+    /// The lock is given back.
     Release,
     /// As a release; the acquire may have been sent on this connection, and may still be on its way.
     Ghost { sent_on: u64 },
     /// The hold count in Redis is that of the tenure.
     Count(Arc<Tenure>),
+}
+
+/// Jobs that are done by the same request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Releases,
+    Counts,
+}
+
+impl Lane {
+    /// Jobs in one request.
+    pub(crate) fn batch(self) -> usize {
+        match self {
+            Self::Releases => 128,
+            Self::Counts => 1,
+        }
+    }
+
+    /// Requests on their way at once. With one, client and server would take turns to idle; with
+    /// many, little would travel together.
+    pub(crate) fn several(self) -> usize {
+        match self {
+            Self::Releases => 3,
+            Self::Counts => 64,
+        }
+    }
 }
 
 impl Job {
@@ -66,7 +91,7 @@ impl Job {
         }
     }
 
-    /// Gives back a tenure that has ended, and then its turn or its seat. An unanswered renewal may have let the
+    /// Gives back a tenure that has ended, and then its permit or its seat. An unanswered renewal may have let the
     /// server keep it for longer than we believe.
     pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
         let until = Instant::now() + tenure.at_least(tenure.lease);
@@ -74,17 +99,16 @@ impl Job {
         Self { stay, deadline: tenure.deadline(), ..job }
     }
 
-    /// Tells those who wait for a lock that was lost without a release: a release that finds nothing does so. The
-    /// waiters of other kinds look by themselves three times within `claim_timeout`.
+    /// Tells the waiters of a lock that it was lost without a release: a release that finds nothing does so. The
+    /// waiters of other kinds look by themselves three times within `waiter_ttl`.
     pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
-        tenure.keys.lies_as_plain().then(|| Self::release(tenure, None))
+        tenure.keys.row.lies_as_plain.then(|| Self::release(tenure, None))
     }
 
     /// Clears away what an unanswered acquire may have done, or may do yet.
-    pub(crate) fn ghost(acquire: &Acquire, sent_on: u64) -> Self {
-        let Acquire { keys, id, lease, debt, .. } = acquire;
-        let until = Instant::now() + *lease;
-        Self::new(keys, *id, What::Ghost { sent_on }, until, Some(debt.clone()))
+    pub(crate) fn ghost(ghost: Ghost) -> Self {
+        let Ghost { keys, id, sent_on, until, debt } = ghost;
+        Self::new(&keys, id, What::Ghost { sent_on }, until, Some(debt))
     }
 
     /// Gives up a contender's place in the line, and what it may have been granted.
@@ -145,14 +169,14 @@ impl Job {
         if let What::Count(tenure) = &self.what {
             tenure.stop_telling();
         }
-        // In this order: whoever waits for the return to end finds the turn free.
+        // In this order: a caller that waits for the return to end finds the permit free.
         drop(self.stay);
         drop(self.returning);
         if let Some(told) = self.told {
-            // Whoever finds nothing after a request that was not answered, finds what that has done; but
-            // not when the key may have expired: then nobody knows, and the lease was over unconfirmed.
+            // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
+            // have expired, the client cannot know that: the lease was over before the release was confirmed.
             let done = self.may_have_run && now < self.deadline;
-            // A failure means that nobody waits for it any more.
+            // A failure means that no caller waits for it any more.
             let _ = told.send(outcome.map(|found| found || done));
         }
         drop(self.debt);

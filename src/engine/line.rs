@@ -4,10 +4,10 @@
 //! millisecond. `wait.rs` alone drives it: it asks [`Line::next`] what to do, does it, and reports what
 //! came of it as an [`Event`].
 //!
-//! 1. The line stands on the server. A client asks once, and is told by message when its turn has come.
-//! 2. Only a contender near the front shows signs of life. All others sleep. After some signs it rests, and shows them
-//!    more and more seldom: whoever waits for hours for what another client holds costs next to nothing. The server tells
-//!    it when the line moves.
+//! 1. The line stands on the server. A client asks once, and a message tells it that it is let in.
+//! 2. A contender that has lined up shows one more sign of life, and goes on with it if it is near the front. All others
+//!    sleep. After some signs it rests, and shows them more and more seldom: whoever waits for hours for what another client
+//!    holds costs next to nothing. The server tells it when the line moves.
 //! 3. A message is believed if it names this attempt, by its owner field and by a sign of life that only this
 //!    client can have made. Every other message merely wakes: the attempt that follows finds the truth.
 
@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
-use crate::engine::tenure::{Grant, deadline};
+use crate::engine::grant::{Grant, deadline};
 use crate::keys::TenureId;
 
-/// How often a contender asks while its channel is not subscribed, and nobody can tell it anything.
+/// How often a contender asks while its channel is not subscribed, so that no message reaches it.
 const DEAF: Duration = Duration::from_millis(250);
 
 /// So many signs of life a contender near the front shows before it rests: they last for one `waiter_ttl`.
@@ -37,7 +37,7 @@ pub(crate) struct Rules {
     pub(crate) pushed_lease: Duration,
     /// The longest that a client sleeps without asking.
     pub(crate) max_park: Duration,
-    /// The server tells those who rest. Redisson's line does not know them.
+    /// The server tells contenders that rest when the line moves. Redisson's line does not know of them.
     pub(crate) rests: bool,
 }
 
@@ -72,17 +72,17 @@ pub(crate) enum Event {
     /// The server answered a request of this time: the contender stands in the line, at this place. After so long the
     /// first of the holders has to have gone.
     Waits { place: u64, near: bool, sent: Instant, again: Option<Duration> },
-    /// The server answered: somebody else has it, and there is no line. Worth asking again after so long.
+    /// The server answered: another holder has it, and there is no line. Worth asking again after so long.
     Held { again: Duration, sent: Instant },
     /// The server refused the request, and nothing was changed.
     Refused,
-    /// Nobody knows whether the request ran or will run.
+    /// The request may have run, or may run yet.
     Unanswered,
     /// The server has let the contender in.
     Told(PushedGrant),
     /// The contender is near the front. `at_once`: the server has not heard of its client for too long.
     Near { at_once: bool },
-    /// Something happened at this name that concerns those near the front.
+    /// Something happened at this name that concerns contenders near the front.
     Stirred,
     /// Something may have been missed: the channel was subscribed just now, or lost.
     Roused,
@@ -163,7 +163,7 @@ impl Line {
         self.open
     }
 
-    /// Whether somebody has to see to it that this contender is not forgotten.
+    /// Whether another contender has to ask for this one now and then.
     pub(crate) fn is_far(&self) -> bool {
         self.stands && !self.near
     }
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(play.parks_for(), ENDLESS);
     }
 
-    /// In a line that moves fast, whoever comes near has its turn long before its sign of life is old.
+    /// In a line that moves fast, a contender near the front is let in long before its sign of life is old.
     #[test]
     fn a_contender_that_comes_near_asks_only_when_its_sign_of_life_is_old() {
         let mut play = Play::waiting(false);
@@ -564,7 +564,7 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
-    /// Without a line, a message to everybody is all that is ever heard of a release.
+    /// Without a line, a message to all clients is all that is ever heard of a release.
     #[test]
     fn what_is_told_to_all_before_the_answer_is_not_missed() {
         let mut play = Play::new();

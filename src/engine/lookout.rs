@@ -10,21 +10,15 @@
 //! 4. To find a caller silent that is only slow does no harm: it is cancelled, and comes again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
-use crate::engine::Engine;
-use crate::engine::entry::Entry;
-use crate::engine::turn::LOOKS;
-
-/// The entries of a client at which somebody was told something.
-#[derive(Default)]
-pub(crate) struct Lookout {
-    watched: Mutex<Vec<Arc<Entry>>>,
+/// The entries `E` of a client at which a caller was told something.
+pub(crate) struct Lookout<E> {
+    watched: Mutex<Vec<Arc<E>>>,
     fresh: Fresh,
     asleep: AtomicBool,
     first: Notify,
@@ -84,10 +78,27 @@ impl Fresh {
 #[derive(Default)]
 pub(crate) struct Watched(AtomicBool);
 
-impl Lookout {
+impl<E> Default for Lookout<E> {
+    fn default() -> Self {
+        Self {
+            watched: Mutex::default(),
+            fresh: Fresh::default(),
+            asleep: AtomicBool::new(false),
+            first: Notify::new(),
+        }
+    }
+}
+
+impl Watched {
+    /// It is about to be looked at: what it is told from now on is for the next look.
+    pub(crate) fn end(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl<E> Lookout<E> {
     /// Has an entry looked at. This is on the way of each hand-over: an entry that is watched already costs no lock.
-    pub(crate) fn watch(&self, entry: &Arc<Entry>) {
-        let Watched(watched) = &entry.watched;
+    pub(crate) fn watch(&self, Watched(watched): &Watched, entry: &Arc<E>) {
         if watched.load(Ordering::SeqCst) || watched.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -132,31 +143,13 @@ impl Lookout {
         watched.is_empty() && self.fresh.is_empty()
     }
 
-    fn take(&self) -> Vec<Arc<Entry>> {
-        std::mem::take(&mut *self.watched.lock().expect("no panic under this lock"))
-    }
-
-    /// Looks until the client has gone.
-    pub(crate) async fn run(self: Arc<Self>, engine: Weak<Engine>, stop: CancellationToken) {
-        stop.run_until_cancelled(self.look(engine)).await;
-    }
-
-    async fn look(&self, engine: Weak<Engine>) {
-        while let Some(pause) = engine.upgrade().map(|engine| engine.rhythm.claim / LOOKS) {
-            self.sleep().await;
-            sleep(pause.max(Duration::from_millis(1))).await;
-            let Some(engine) = engine.upgrade() else { return };
-            if self.fresh.look() {
-                engine.table.late().iter().for_each(|entry| self.watch(entry));
-            }
-            for entry in self.take() {
-                // First it is not watched, then it is looked at: what it is told meanwhile is for the next look.
-                entry.watched.0.store(false, Ordering::SeqCst);
-                if engine.look_at(&entry) {
-                    self.watch(&entry);
-                }
-            }
-        }
+    /// Sleeps until there is something to look at, and then so long; all that is watched by then, and whether a first
+    /// request takes long.
+    pub(crate) async fn next(&self, pause: Duration) -> (Vec<Arc<E>>, bool) {
+        self.sleep().await;
+        sleep(pause).await;
+        let takes_long = self.fresh.look();
+        (std::mem::take(&mut *self.watched.lock().expect("no panic under this lock")), takes_long)
     }
 }
 

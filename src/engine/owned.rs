@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::engine::tenure::Tenure;
-use crate::keys::{Keys, Kind};
+use crate::engine::entry::Tenure;
+use crate::keys::Keys;
+use crate::kinds::Kind;
 use crate::owner::OwnerId;
 
 /// The tenures of each owner, by name. Those that are over are swept out now and then.
@@ -36,7 +37,7 @@ impl Owned {
         let state = self.0.lock().expect("no panic under this lock");
         let tenures = state.tenures.get(&key(owner, keys))?;
         // One that was handed on is live, and another owner's.
-        let is_held = |tenure: &Arc<Tenure>| tenure.stint_of(owner).is_some();
+        let is_held = |tenure: &Arc<Tenure>| tenure.hold_of(owner).is_some();
         tenures.iter().filter_map(live).find(is_held)
     }
 }

@@ -1,6 +1,6 @@
-//! The releaser: gives back in the background what nobody waits for any more.
+//! The releaser: the task that gives locks back in the background.
 //!
-//! 1. Whoever may have got a lock from Redis and cannot keep it leaves a job here.
+//! 1. Code that may have got a lock from Redis and cannot keep it leaves a job here.
 //! 2. A job is repeated until the server answers it, or Redis itself has freed the lock.
 //! 3. An acquire that was never answered may run late. If it was sent on an older connection than
 //!    its release, "not found" is no answer: it may come yet.
@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::backlog::{Answered, Ask, Backlog, Lane};
+use crate::engine::backlog::{Answers, Ask, Backlog};
 use crate::engine::debts::Debts;
-use crate::engine::job::{Job, Outcome, What};
-use crate::engine::tenure::Tenure;
+use crate::engine::entry::Tenure;
+use crate::engine::job::{Job, Lane, Outcome, What};
 use crate::wire::{Commands, Fault};
 
 /// The task that gives back.
@@ -31,7 +31,7 @@ pub(crate) struct Releaser {
 }
 
 impl Releaser {
-    /// Runs until the client owes nothing and never will. `stop` tells the others that nobody needs
+    /// Runs until the client owes nothing and never will. `stop` tells the others that they are not needed
     /// them any more.
     pub(crate) async fn run(self, closing: CancellationToken, stop: CancellationToken) {
         let _stop = stop.drop_guard();
@@ -45,7 +45,7 @@ impl Releaser {
             () = self.serve() => {}
             () = out_of_time => {
                 let open = debts.len();
-                tracing::warn!(open, "closed before redis confirmed all: the leases do the rest");
+                tracing::warn!(open, "closed before redis confirmed every release: the leases end those locks");
             }
         }
     }
@@ -59,7 +59,7 @@ impl Releaser {
         let mut newest = 0;
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may
-            // have come and gone, while others wait for a lock that nobody holds.
+            // have come and gone, while others wait for a lock that no caller holds.
             if let Ok(connection) = commands.connection()
                 && connection.generation() > newest
             {
@@ -98,12 +98,12 @@ struct Asker {
 }
 
 impl Asker {
-    async fn ask(&self, Ask { lane, jobs }: Ask) -> Answered {
+    async fn ask(&self, Ask { lane, jobs }: Ask) -> Answers {
         let (generation, outcomes) = match lane {
             Lane::Releases => self.release(&jobs).await,
             Lane::Counts => (0, self.count_all(&jobs).await),
         };
-        Answered { lane, jobs: jobs.into_iter().zip(outcomes).collect(), generation }
+        Answers { lane, jobs: jobs.into_iter().zip(outcomes).collect(), generation }
     }
 
     /// The connection on which it was asked, and the outcome for each job.

@@ -1,4 +1,4 @@
-//! Which names this client is giving back in the background: nobody has them any more, though Redis has
+//! Which names this client is giving back in the background: no caller has them any more, though Redis has
 //! not said so yet.
 
 use std::collections::{BTreeSet, HashMap};
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::config::Layout;
-    use crate::keys::Kind;
+    use crate::kinds::Kind;
 
     fn keys(name: &str) -> Keys {
         Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap()

@@ -1,14 +1,14 @@
 //! What several callers of one client hold side by side: reads, and permits of a semaphore.
 //!
-//! Plain state. It asks nobody and knows no tenure: `T` is whatever stands for one.
+//! Plain state. It does no I/O and knows no tenure: `T` is whatever stands for one.
 //!
 //! 1. A tenure is inside from its grant until its return was answered for the first time.
-//! 2. A tenure that nobody holds rests if another caller of this client is to have it, or while a return of this
+//! 2. A tenure that no caller holds rests if another caller of this client is to have it, or while a return of this
 //!    name is on its way: further ones would only follow it to be asked for again.
-//! 3. Whoever lets the others go on looks after what rests: a landed return, the last caller that waits.
-//!    The watchdog gives back what nobody takes up.
-//! 4. Nobody elsewhere is kept waiting by it: a read is open to join, and a permit goes on from hand to hand, only for a
-//!    while after the server said that nobody stands in line. When that is over, one is given back, which lets in whoever
+//! 3. What rests is looked after when a return is answered, and when the last caller stops waiting.
+//!    The watchdog gives back what no caller takes up.
+//! 4. It keeps no other client waiting: a read is open to join, and a permit goes on from hand to hand, only for a
+//!    while after the server said that no waiter stands in line. When that is over, one is given back, which lets in the waiter that
 //!    stands there by then; the others go on until that was answered.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(crate) struct Shared<T> {
     open: Option<TenureId>,
     /// Returns on their way to the server.
     returning: usize,
-    /// When the server last said that nobody stands in line.
+    /// When the server last said that no waiter stands in line.
     nobody_waits: Option<Instant>,
     /// How much the contender has asked for last.
     asked_for: Option<u32>,
@@ -50,21 +50,21 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// The server has granted a tenure. `awaited`: somebody stands in line, or nobody knows.
+    /// The server has granted a tenure. `awaited`: a waiter stands in line, or the client does not know.
     pub(crate) fn enter(&mut self, id: TenureId, tenure: T, awaited: bool, now: Instant) {
         self.inside.insert(id, tenure);
         self.open = (!awaited).then_some(id);
         self.nobody_waits = (!awaited).then_some(now);
     }
 
-    /// The server has refused: whoever waits elsewhere comes first.
+    /// The server has refused: waiters of other clients come first.
     pub(crate) fn refused(&mut self) {
         (self.open, self.nobody_waits) = (None, None);
     }
 
     /// Whether the contender before this one asked for something else, so that the answer to it says nothing.
-    pub(crate) fn asks_for(&mut self, part: u32) -> bool {
-        self.asked_for.replace(part).is_some_and(|before| before != part)
+    pub(crate) fn asks_for(&mut self, permits: u32) -> bool {
+        self.asked_for.replace(permits).is_some_and(|before| before != permits)
     }
 
     pub(crate) fn find(&self, id: TenureId) -> Option<T> {
@@ -76,54 +76,54 @@ impl<T: Clone> Shared<T> {
         self.open.and_then(|id| self.find(id))
     }
 
-    /// Nobody joins it any more.
+    /// No caller joins it any more.
     pub(crate) fn close(&mut self, id: TenureId) {
         self.open = self.open.filter(|open| *open != id);
     }
 
-    /// Whether nobody stands in line, as far as is known: the server has said so within this time, or hears from us
+    /// Whether no waiter stands in line, as far as is known: the server has said so within this time, or hears from us
     /// now.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
         self.nobody_waits.is_some_and(|then| now < then + time || self.returning > 0)
     }
 
-    /// Leaves what nobody holds for the next caller of this client. `wanted`: one waits for as much.
-    pub(crate) fn rest(&mut self, id: TenureId, part: u32, wanted: bool) -> bool {
+    /// Leaves a tenure without a holder to the next caller of this client. `wanted`: one waits for as much.
+    pub(crate) fn rest(&mut self, id: TenureId, permits: u32, wanted: bool) -> bool {
         let rests = wanted || self.returning > 0;
         if rests {
-            self.resting.push((id, part));
+            self.resting.push((id, permits));
         }
         rests
     }
 
     /// Takes the youngest that rests and is worth as much, if there are more than are kept for others.
-    pub(crate) fn take(&mut self, part: u32, kept: usize) -> Option<T> {
+    pub(crate) fn take(&mut self, permits: u32, kept: usize) -> Option<T> {
         if self.resting.len() <= kept {
             return None;
         }
-        let at = self.resting.iter().rposition(|(_, resting)| *resting == part)?;
+        let at = self.resting.iter().rposition(|(_, resting)| *resting == permits)?;
         let (id, _) = self.resting.remove(at);
         self.find(id)
     }
 
     /// What rests and is worth something else than what is waited for: it stays in the way of that.
-    pub(crate) fn unlike(&self, part: u32) -> Vec<T> {
-        let unlike = self.resting.iter().filter(|(_, resting)| *resting != part);
+    pub(crate) fn unlike(&self, permits: u32) -> Vec<T> {
+        let unlike = self.resting.iter().filter(|(_, resting)| *resting != permits);
         unlike.filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// All that rests but what is kept for those who wait.
+    /// All that rests, except for what is kept for waiting callers.
     pub(crate) fn spare(&self, kept: usize) -> Vec<T> {
         let spare = self.resting.len().saturating_sub(kept);
         self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// What rests although nobody waits for it, and no return is on its way that would look after it.
+    /// The tenures that rest although no caller waits for them, and no return is on its way that would look after it.
     pub(crate) fn forgotten(&self) -> Vec<T> {
         if self.returning > 0 { Vec::new() } else { self.spare(0) }
     }
 
-    /// A tenure is about to be given back. Nobody takes it up, or joins it, any more.
+    /// A tenure is about to be given back. No caller takes it up, or joins it, any more.
     pub(crate) fn leaving(&mut self, id: TenureId) {
         self.returning += 1;
         self.close(id);
@@ -145,43 +145,43 @@ impl<T: Clone> Shared<T> {
         self.passed = self.passed.max(Some(sent));
     }
 
-    /// Whether a latch was found open after this moment.
-    pub(crate) fn has_passed_since(&self, moment: Instant) -> bool {
-        self.passed.is_some_and(|sent| sent >= moment)
+    /// Whether a latch was found open after this at.
+    pub(crate) fn has_passed_since(&self, at: Instant) -> bool {
+        self.passed.is_some_and(|sent| sent >= at)
     }
 }
 
-/// Who of those that have joined one tenure still holds it, by the number of the stint.
+/// Which of the holds of one tenure have not ended, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
-    /// A bit for each stint.
+    /// A bit for each hold.
     inside: Vec<u64>,
 }
 
 impl Company {
-    pub(crate) fn enter(&mut self, stint: u16) {
-        let (word, bit) = place(stint);
+    pub(crate) fn enter(&mut self, hold: u16) {
+        let (word, bit) = place(hold);
         if self.inside.len() <= word {
             self.inside.resize(word + 1, 0);
         }
         self.inside[word] |= bit;
     }
 
-    pub(crate) fn leave(&mut self, stint: u16) {
-        let (word, bit) = place(stint);
+    pub(crate) fn leave(&mut self, hold: u16) {
+        let (word, bit) = place(hold);
         if let Some(there) = self.inside.get_mut(word) {
             *there &= !bit;
         }
     }
 
-    pub(crate) fn has(&self, stint: u16) -> bool {
-        let (word, bit) = place(stint);
+    pub(crate) fn has(&self, hold: u16) -> bool {
+        let (word, bit) = place(hold);
         self.inside.get(word).is_some_and(|there| there & bit != 0)
     }
 }
 
-fn place(stint: u16) -> (usize, u64) {
-    (usize::from(stint / 64), 1 << (stint % 64))
+fn place(hold: u16) -> (usize, u64) {
+    (usize::from(hold / 64), 1 << (hold % 64))
 }
 
 #[cfg(test)]
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn only_what_is_worth_as_much_is_taken_and_not_what_is_kept_for_others() {
         let mut shared = inside(3);
-        for (id, part) in [(0, 1), (1, 2), (2, 1)] {
-            assert!(shared.rest(TenureId(id), part, true));
+        for (id, permits) in [(0, 1), (1, 2), (2, 1)] {
+            assert!(shared.rest(TenureId(id), permits, true));
         }
         assert_eq!(shared.take(3, 0), None);
         assert_eq!(shared.take(1, 3), None);
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn what_one_was_answered_says_nothing_to_a_contender_for_something_else() {
         let mut shared = inside(0);
-        let asked = [3, 3, 1, 3].map(|part| shared.asks_for(part));
+        let asked = [3, 3, 1, 3].map(|permits| shared.asks_for(permits));
         assert_eq!(asked, [false, false, true, true]);
     }
 
@@ -283,14 +283,14 @@ mod tests {
     #[test]
     fn each_of_those_who_joined_leaves_for_itself() {
         let mut company = Company::default();
-        for stint in [0, 63, 64, 1023] {
-            assert!(!company.has(stint));
-            company.enter(stint);
-            assert!(company.has(stint));
+        for hold in [0, 63, 64, 1023] {
+            assert!(!company.has(hold));
+            company.enter(hold);
+            assert!(company.has(hold));
         }
         company.leave(64);
         company.leave(65);
-        let inside = [0, 63, 64, 65, 1023].map(|stint| company.has(stint));
+        let inside = [0, 63, 64, 65, 1023].map(|hold| company.has(hold));
         assert_eq!(inside, [true, true, false, false, true]);
     }
 }

@@ -1,7 +1,7 @@
 //! Signs of life: what only this client can have made, and when it made it.
 //!
-//! The server says a sign of life back in the grant that it makes for it. Whoever may publish on a
-//! channel can write such a message too. So a sign carries a part that nobody else can compute: a keyed hash
+//! The server says a sign of life back in the grant that it makes for it. A user that may publish on a
+//! channel can write such a message too. So a sign carries a part that only this client can compute: a keyed hash
 //! ([`SipHash`](https://www.aumasson.jp/siphash/)) of the rest, of 40 bits. The rest is the time: a grant is believed
 //! from before the sign was sent, and no table of signs is needed to know when that was.
 

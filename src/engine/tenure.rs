@@ -1,12 +1,12 @@
-//! One grant by Redis to this client: who holds it, until when it may be believed, how it ends.
+//! One grant by Redis to this client: its holder, its deadline, its end.
 //!
 //! 1. A tenure is held, or idle between two holders of this client; then it is released or lost,
 //!    once and for good.
 //! 2. The deadline only moves outwards, and only for an answer: it is the time before the request
 //!    was sent, plus what was asked for, minus drift.
-//! 3. What ends a stint takes its turn out under the lock and drops it after: nobody is woken while
+//! 3. What ends a hold takes its permit out under the lock and drops it after: no task is woken while
 //!    the state is locked.
-//! 4. Reads of one client are stints of one tenure side by side: each leaves for itself, and the last one gives back.
+//! 4. Reads of one client are holds of one tenure side by side: each leaves for itself, and the last one gives back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,129 +14,86 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
-use crate::engine::entry::{Seat, Stay, Turn, Visit};
-use crate::engine::moment::Moment;
+use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, deadline};
 use crate::engine::shared::Company;
-use crate::engine::stint::Stint;
-use crate::engine::wheel::Place;
-use crate::keys::{Keys, Kind, TenureId};
+use crate::engine::wheel::TimerSlot;
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
-/// How a hold ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// It was given back.
-    Released,
-    /// Its lease ran out, or the lock was taken away.
-    Lost,
-}
+/// What a tenure keeps of its client's entry while it may be held. The entry is above this file: a tenure knows no more
+/// of it than this.
+pub(crate) trait Stay: Sized {
+    /// What keeps the entry in the table.
+    type Visit;
 
-/// How long a tenure is to live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lease {
-    /// As long as it is held: the watchdog renews it.
-    Watched,
-    /// So long, unless it is extended.
-    Fixed(Duration),
-}
+    /// Whether the next caller in the queue gets the tenure, and this with it.
+    fn is_handed_on(&self) -> bool;
 
-/// The part of a lease that the holder must not count on: two machines' clocks may run apart by
-/// one in a hundred, and Redis rounds to milliseconds. The allowance is that of the Redlock
-/// algorithm (redis.io, *Distributed locks with Redis*).
-fn drift(lease: Duration) -> Duration {
-    lease / 100 + Duration::from_millis(2)
-}
+    /// Leaves the tenure to the other callers of this client, if one of them is to have it, or may want it before a
+    /// return that is on its way is answered. `allows` is told whether the server's word that no waiter stands in line is
+    /// not older than `time`.
+    fn rest(
+        &self,
+        permits: u32,
+        now: Instant,
+        time: Duration,
+        allows: impl FnOnce(bool) -> bool,
+    ) -> Option<Self::Visit>;
 
-/// Until when an answer to a request sent at `sent` may be believed.
-pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
-    sent + lease.saturating_sub(drift(lease))
-}
-
-/// What Redis granted.
-#[derive(Debug, Clone)]
-pub(crate) struct Grant {
-    pub(crate) id: TenureId,
-    /// The server's number for it.
-    pub(crate) number: u64,
-    /// Somebody stands in line for it, or nobody knows.
-    pub(crate) awaited: bool,
-    pub(crate) lease: Duration,
-    /// Before the request was sent.
-    pub(crate) sent: Instant,
-    pub(crate) debt: Debt,
-}
-
-/// Who holds, and for how long.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Holder {
-    /// Who may re-enter; nobody, for a plain lock.
-    pub(crate) owner: Option<OwnerId>,
-    /// The task or thread that asked.
-    pub(crate) asked_by: OwnerId,
-    pub(crate) lease: Lease,
-    /// How much of it, if it can be divided.
-    pub(crate) part: u32,
-}
-
-/// How far a tenure may be handed on before Redis is asked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
-    pub(crate) turns: u32,
-    pub(crate) time: Duration,
-    /// A tenure with less than this before its deadline is not handed on.
-    pub(crate) reserve: Duration,
-    /// Nor is one with more: somebody extended it, and its next holder may die.
-    pub(crate) lease: Duration,
+    /// The tenure is about to be given back.
+    fn leaving(&mut self);
 }
 
 /// One grant by Redis to this client.
-pub(crate) struct Tenure {
+pub(crate) struct Tenure<S> {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     /// The lease with which it began.
     pub(crate) lease: Duration,
     number: u64,
-    granted: Moment,
-    state: Mutex<State>,
-    /// A stint has ended, or the deadline has moved.
+    granted: CompactInstant,
+    state: Mutex<State<S>>,
+    /// A hold has ended, or the deadline has moved.
     changed: Notify,
 }
 
-struct State {
+struct State<S> {
     ended: Option<Ended>,
-    /// Who may re-enter; nobody, for a plain lock.
+    /// The owner that may nest; `None`: the guard is the owner.
     owner: Option<OwnerId>,
     /// The task or thread that asked for it.
     asked_by: OwnerId,
     /// Holders so far, before this one.
-    turns: u16,
+    hand_overs: u16,
     /// 0: idle.
     holds: u32,
-    /// Who of several still holds it, once a second one has joined.
+    /// The holds that have not ended, once a second one has joined.
     company: Option<Box<Company>>,
     /// How much it is, if it can be divided.
-    part: u32,
-    /// Its owner may have asked for more within it: the server has then let that in beside it, and it is nobody else's.
+    permits: u32,
+    /// Its owner may have asked for more within it. The server has then let that in beside it, so that no other caller may
+    /// take this tenure over.
     is_shelter: bool,
     /// When this holder began; idle, when the last one left.
-    since: Moment,
-    deadline: Moment,
+    since: CompactInstant,
+    deadline: CompactInstant,
     /// The most that we have asked for: Redis may keep the lock until then, and a little longer.
-    expiry: Moment,
+    expiry: CompactInstant,
     watched: bool,
     /// It was renewed for `max_hold`, and is not renewed again.
     overdue: bool,
-    /// Redis has granted it for no longer than a waiter's place: it is renewed until that is more.
+    /// Redis has granted it for no longer than a waiter's sign of life: it is renewed until that is more.
     unconfirmed: bool,
-    renew_at: Moment,
-    /// Somebody else spoke of the lock: it is to be looked at, whether it is renewed or not.
+    renew_at: CompactInstant,
+    /// A message of another client may concern the lock: the watchdog has to check it.
     doubted: bool,
-    stay: Option<Stay>,
-    place: Option<Place>,
+    stay: Option<S>,
+    slot: Option<TimerSlot>,
     /// When the watchdog will look.
-    look_at: Moment,
+    look_at: CompactInstant,
     /// While the server may have the lock: also when its lease has run out, and it is to be swept.
     debt: Option<Debt>,
     /// Whether the hold count is about to be told in the background.
@@ -153,38 +110,38 @@ enum Telling {
     Again,
 }
 
-/// What a holder finds when it leaves.
-pub(crate) enum Left {
+/// The outcome for a holder that leaves.
+pub(crate) enum Left<S: Stay> {
     /// Other holds remain, of the same owner.
     Nested,
-    /// Others hold it who have joined.
+    /// Other holds remain, of callers that have joined.
     Others,
-    /// It was the last one, and the next holder waits: the tenure is idle until it takes the turn.
-    HandedOn(Turn),
+    /// It was the last one, and the next holder waits: the tenure is idle until it takes the permit.
+    HandedOn(S),
     /// It was the last one, and another caller of this client may take the idle tenure up.
-    Rests(Visit),
-    /// It was the last one: the lock is to be given back, and the turn passed on with it.
-    Last(Option<Stay>, Option<Place>),
+    Rests(S::Visit),
+    /// It was the last one: the lock is to be given back, and the permit passed on with it.
+    Last(Option<S>, Option<TimerSlot>),
     /// The lock was lost before.
     Lost,
 }
 
-/// What the next in the queue finds.
-pub(crate) enum PickUp {
-    /// An idle tenure that it holds from now on.
-    Held(Stint),
+/// The outcome for the next caller in the queue.
+pub(crate) enum PickUp<T> {
+    /// An idle tenure that it holds from now on, after so many hand-overs.
+    Held(u16),
     /// An idle tenure that Redis must be asked about first. It has ended, and is to be given back.
-    Ended(Turn, Option<Place>),
-    Nothing(Turn),
+    Ended(T, Option<TimerSlot>),
+    Nothing(T),
 }
 
-/// What a caller finds that takes up a tenure without the turn.
-pub(crate) enum Taken {
-    /// It holds it from now on.
-    Held(Stint),
+/// The outcome for a caller that takes up a tenure without the permit.
+pub(crate) enum Taken<S> {
+    /// It holds it from now on, after so many hand-overs.
+    Held(u16),
     /// Redis must be asked first. It has ended, and is to be given back.
-    Ended(Option<Stay>, Option<Place>),
-    /// Somebody else has it, or it is over.
+    Ended(Option<S>, Option<TimerSlot>),
+    /// Another caller has it, or it is over.
     Nothing,
 }
 
@@ -196,52 +153,29 @@ pub(crate) enum Due {
     At(Instant),
     /// It is lost: what Redis may still have of it is to be swept away.
     Sweep,
-    /// Nobody took it up: it has ended, and is to be given back.
+    /// No caller took it up in time: it has ended, and is to be given back.
     Unclaimed,
     Ended,
 }
 
-impl Tenure {
-    /// Begins a tenure with its first stint.
-    pub(crate) fn begin(turn: Turn, grant: Grant, holder: Holder, renew_at: Instant) -> Stint {
-        if turn.entry().has_seats() {
-            // The next of this client may ask at once, or join: the turn goes on when the tenure can be found.
-            return Self::begin_beside(turn.visit().clone(), grant, holder, renew_at);
-        }
-        Self::begin_with(turn.visit().clone(), Some(Stay::Turn(turn)), grant, holder, renew_at)
-    }
-
-    /// Begins a tenure that needs no turn.
-    pub(crate) fn begin_beside(
-        visit: Visit,
+impl<S: Stay> Tenure<S> {
+    /// Begins a tenure with its first hold. A latch is passed, not held: its tenure is over at once.
+    pub(crate) fn begin(
+        keys: &Arc<Keys>,
+        stay: S,
         grant: Grant,
         holder: Holder,
         renew_at: Instant,
-    ) -> Stint {
-        let seat = Seat::new(visit.clone(), grant.id);
-        Self::begin_with(visit, Some(Stay::Seat(seat)), grant, holder, renew_at)
-    }
-
-    fn begin_with(
-        visit: Visit,
-        stay: Option<Stay>,
-        grant: Grant,
-        holder: Holder,
-        renew_at: Instant,
-    ) -> Stint {
-        let entry = &visit.entry;
-        let (now, is_open) = (Instant::now(), holder.lease == Lease::Watched && !grant.awaited);
-        let has_seat = matches!(stay, Some(Stay::Seat(_)));
-        // A latch is passed, not held.
-        let held = entry.keys.kind != Kind::Latch;
+    ) -> Arc<Self> {
+        let (now, held) = (Instant::now(), !keys.row.is_passed);
         let state = State {
             ended: (!held).then_some(Ended::Released),
             owner: holder.owner,
             asked_by: holder.asked_by,
-            turns: 0,
+            hand_overs: 0,
             holds: u32::from(held),
             company: None,
-            part: holder.part,
+            permits: holder.permits,
             is_shelter: false,
             since: now.into(),
             deadline: deadline(grant.sent, grant.lease).into(),
@@ -251,58 +185,47 @@ impl Tenure {
             unconfirmed: false,
             renew_at: renew_at.into(),
             doubted: false,
-            stay: stay.filter(|_| held),
-            place: None,
+            stay: held.then_some(stay),
+            slot: None,
             look_at: now.into(),
             debt: held.then_some(grant.debt),
             telling: Telling::No,
             warned_of_deadlock: false,
         };
-        let tenure = Arc::new(Self {
-            keys: Arc::clone(&entry.keys),
+        Arc::new(Self {
+            keys: Arc::clone(keys),
             id: grant.id,
             lease: grant.lease,
             number: grant.number,
             granted: now.into(),
             state: Mutex::new(state),
             changed: Notify::new(),
-        });
-        let mut shared = entry.shared();
-        match &mut shared {
-            Some(shared) if has_seat => {
-                shared.enter(tenure.id, Arc::clone(&tenure), !is_open, now);
-                return Stint::new(tenure, 0);
-            }
-            Some(shared) if !held => shared.passed(grant.sent),
-            _ => {}
-        }
-        drop(shared);
-        entry.show(&tenure);
-        Stint::new(tenure, 0)
+        })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    pub(crate) fn token(&self, turn: u16) -> FencingToken {
-        match self.keys.kind {
-            Kind::Fenced => FencingToken::of_redisson(self.number),
-            _ => FencingToken::new(self.number, turn),
+    pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
+        if self.keys.row.token_is_number {
+            FencingToken::of_redisson(self.number)
+        } else {
+            FencingToken::new(self.number, hand_over)
         }
     }
 
-    /// How the stint of this number ended.
-    pub(crate) fn ended(&self, turn: u16) -> Option<Ended> {
-        self.state().ended(turn)
+    /// How the hold of this number ended.
+    pub(crate) fn ended(&self, hand_over: u16) -> Option<Ended> {
+        self.state().ended(hand_over)
     }
 
-    /// How the tenure ended, whoever holds it.
+    /// Whether the tenure has ended, for all of its holds.
     pub(crate) fn is_over(&self) -> bool {
         self.state().ended.is_some()
     }
 
-    /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's place.
+    /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's sign of life.
     pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
         let mut state = self.state();
         state.expiry = state.expiry.max((Instant::now() + lease).into());
@@ -311,9 +234,9 @@ impl Tenure {
     }
 
     /// Compares clocks: right even if no task of ours has run for a while.
-    pub(crate) fn remaining(&self, turn: u16) -> Duration {
+    pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
         let state = self.state();
-        match state.ended(turn) {
+        match state.ended(hand_over) {
             None => state.deadline.instant().saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
@@ -323,31 +246,31 @@ impl Tenure {
         self.state().deadline.instant()
     }
 
-    /// The number of the stint that this owner has now.
-    pub(crate) fn stint_of(&self, owner: OwnerId) -> Option<u16> {
+    /// The number of the hold that this owner has now.
+    pub(crate) fn hold_of(&self, owner: OwnerId) -> Option<u16> {
         let state = self.state();
-        let held = state.ended(state.turns).is_none();
-        (held && state.owner == Some(owner)).then_some(state.turns)
+        let held = state.ended(state.hand_overs).is_none();
+        (held && state.owner == Some(owner)).then_some(state.hand_overs)
     }
 
     pub(crate) fn holds(&self) -> u32 {
         self.state().holds
     }
 
-    /// The holds of a stint: those of its owner, and one of who has joined.
-    pub(crate) fn holds_of(&self, turn: u16) -> u32 {
+    /// How often a hold counts: as often as its owner has nested, and once for a caller that has joined.
+    pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         let state = self.state();
         match &state.company {
-            Some(company) => u32::from(company.has(turn)),
+            Some(company) => u32::from(company.has(hand_over)),
             None => state.holds,
         }
     }
 
-    /// The owner of this stint is about to ask for more within it. Nobody else is to have it from now on, since the server
-    /// lets in beside it what is asked for within. `false` if the stint has ended.
-    pub(crate) fn shelters(&self, turn: u16) -> bool {
+    /// The owner of this hold is about to ask for more within it. No other caller may take it over from now on, since the server
+    /// lets in beside it what is asked for within. `false` if the hold has ended.
+    pub(crate) fn shelters(&self, hand_over: u16) -> bool {
         let mut state = self.state();
-        let is_held = state.ended(turn).is_none();
+        let is_held = state.ended(hand_over).is_none();
         state.is_shelter |= is_held;
         is_held
     }
@@ -374,7 +297,7 @@ impl Tenure {
         done
     }
 
-    /// Nobody tells the hold count any more.
+    /// The hold count is no longer told in the background.
     pub(crate) fn stop_telling(&self) {
         self.state().telling = Telling::No;
     }
@@ -384,26 +307,26 @@ impl Tenure {
         self.state().debt.clone()
     }
 
-    /// Hands its debt over to whoever gives it back.
+    /// Hands its debt over to the job that gives it back.
     pub(crate) fn take_debt(&self) -> Option<Debt> {
         self.state().debt.take()
     }
 
     /// Takes note of where the tenure stands in the wheel; `false` if it is over and well.
-    pub(crate) fn placed(&self, place: Place, look_at: Instant) -> bool {
+    pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
         let mut state = self.state();
-        state.place = Some(place);
+        state.slot = Some(slot);
         state.look_at = look_at.into();
         state.ended.is_none() || state.is_unswept()
     }
 
-    pub(crate) fn place(&self) -> Option<Place> {
-        self.state().place
+    pub(crate) fn slot(&self) -> Option<TimerSlot> {
+        self.state().slot
     }
 
     /// Whether the watchdog looks by then.
-    pub(crate) fn is_looked_at_by(&self, moment: Instant) -> bool {
-        self.state().look_at <= moment.into()
+    pub(crate) fn is_looked_at_by(&self, at: Instant) -> bool {
+        self.state().look_at <= at.into()
     }
 
     /// From now on the watchdog renews it, unless it has done so for `max_hold`; whether that is new.
@@ -413,13 +336,13 @@ impl Tenure {
     }
 
     /// When the watchdog has to look next, if nothing happens.
-    pub(crate) fn next_look(&self, claim: Duration) -> Instant {
-        self.state().next_look(claim)
+    pub(crate) fn next_look(&self, pickup: Duration) -> Instant {
+        self.state().next_look(pickup)
     }
 
     /// Has the tenure renewed then.
-    pub(crate) fn renew_at(&self, moment: Instant) {
-        self.state().renew_at = moment.into();
+    pub(crate) fn renew_at(&self, at: Instant) {
+        self.state().renew_at = at.into();
     }
 
     /// Has the tenure looked at, whatever else is planned.
@@ -472,19 +395,19 @@ impl Tenure {
         true
     }
 
-    /// Counts one more hold of a stint, and says how many it has now; `None` if it has ended.
-    pub(crate) fn enter(&self, turn: u16) -> Option<u32> {
+    /// Counts one more hold of a hold, and says how many it has now; `None` if it has ended.
+    pub(crate) fn enter(&self, hand_over: u16) -> Option<u32> {
         let mut state = self.state();
-        if state.ended(turn).is_some() {
+        if state.ended(hand_over).is_some() {
             return None;
         }
         state.holds += 1;
         Some(state.holds)
     }
 
-    /// Counts one hold less. With the last one the tenure is handed on if somebody waits for it,
+    /// Counts one hold less. With the last one the tenure is handed on if a caller waits for it,
     /// and released otherwise, if it was not lost before.
-    pub(crate) fn leave(&self, turn: u16, budget: Budget) -> Left {
+    pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -493,7 +416,7 @@ impl Tenure {
         }
         state.holds -= 1;
         if let Some(company) = &mut state.company {
-            company.leave(turn);
+            company.leave(hand_over);
         }
         let left = match state.stay.take() {
             stay if state.holds > 0 => {
@@ -503,20 +426,23 @@ impl Tenure {
                 }
                 Left::Others
             }
-            Some(Stay::Turn(turn)) if self.is_handed_on(&state, &turn) => {
+            Some(stay) if self.is_handed_on(&state, &stay) => {
                 state.since = now.into();
-                Left::HandedOn(turn)
-            }
-            Some(Stay::Seat(seat)) if self.rests(&state, &seat, budget, now) => {
-                state.since = now.into();
-                let visit = seat.visit().clone();
-                state.stay = Some(Stay::Seat(seat));
-                Left::Rests(visit)
+                Left::HandedOn(stay)
             }
             stay => {
+                let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
-                let (stay, place) = state.release();
-                Left::Last(stay, place)
+                match rests {
+                    Some(visit) => {
+                        state.since = now.into();
+                        Left::Rests(visit)
+                    }
+                    None => {
+                        let (stay, slot) = state.release();
+                        Left::Last(stay, slot)
+                    }
+                }
             }
         };
         drop(state);
@@ -524,24 +450,19 @@ impl Tenure {
         left
     }
 
-    fn is_handed_on(&self, state: &State, turn: &Turn) -> bool {
-        self.keys.is_handed_on() && !state.is_shelter && turn.entry().is_awaited()
+    fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
+        self.keys.row.is_handed_on && !state.is_shelter && stay.is_handed_on()
     }
 
-    /// Leaves it to other callers of this client, if one is to have it, or may want it before a return that is on its
-    /// way is answered.
-    fn rests(&self, state: &State, seat: &Seat, budget: Budget, now: Instant) -> bool {
-        let entry = &seat.visit().entry;
-        let Some(mut shared) = entry.shared() else { return false };
-        // Under the lock of what is inside: whoever stops wanting it looks there afterwards.
-        let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, budget.time));
-        state.owner.is_none()
-            && state.watched
-            && state.allows(self.budget(budget), self.held(now, is_fresh), now)
-            && shared.rest(self.id, state.part, is_wanted)
+    fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
+        if state.owner.is_some() || !state.watched {
+            return None;
+        }
+        let allows = |is_fresh| state.allows(self.budget(budget), self.held(now, is_fresh), now);
+        stay.rest(state.permits, now, budget.time, allows)
     }
 
-    /// For how long its client has gone by what the server said of those who stand in line.
+    /// For how long its client has relied on the server's word that no waiter stands in line.
     fn held(&self, now: Instant, is_fresh: bool) -> Duration {
         if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
     }
@@ -552,12 +473,7 @@ impl Tenure {
     }
 
     /// A caller takes up what rests.
-    pub(crate) fn take_up(
-        self: &Arc<Self>,
-        holder: Holder,
-        budget: Budget,
-        is_fresh: bool,
-    ) -> Taken {
+    pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken<S> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -565,16 +481,17 @@ impl Tenure {
             return Taken::Nothing;
         }
         if !state.allows(self.budget(budget), self.held(now, is_fresh), now) {
-            let (stay, place) = state.release();
-            return Taken::Ended(stay, place);
+            let (stay, slot) = state.release();
+            return Taken::Ended(stay, slot);
         }
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.since = now.into();
-        Taken::Held(self.next_stint(&mut state))
+        Taken::Held(state.next_stint())
     }
 
-    /// A reader of the same client reads with those who do already; `None` if Redis has to be asked.
-    pub(crate) fn join(self: &Arc<Self>, budget: Budget) -> Option<Stint> {
+    /// A caller joins the read of another caller of its client, after so many hand-overs; `None` if Redis has to be
+    /// asked.
+    pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
@@ -584,45 +501,39 @@ impl Tenure {
         }
         if state.company.is_none() {
             let mut company = Company::default();
-            company.enter(state.turns);
+            company.enter(state.hand_overs);
             state.company = Some(Box::new(company));
         }
-        Some(self.next_stint(&mut state))
-    }
-
-    fn next_stint(self: &Arc<Self>, state: &mut State) -> Stint {
-        state.turns += 1;
-        state.holds += 1;
-        let turn = state.turns;
-        if let Some(company) = &mut state.company {
-            company.enter(turn);
-        }
-        state.warned_of_deadlock = false;
-        Stint::new(Arc::clone(self), turn)
+        Some(state.next_stint())
     }
 
     /// The next in the queue takes up an idle tenure: as its own, if the budget allows, or to ask
     /// Redis about it.
-    pub(crate) fn pick_up(self: &Arc<Self>, turn: Turn, holder: Holder, budget: Budget) -> PickUp {
+    pub(crate) fn pick_up<T: Into<S>>(
+        &self,
+        permit: T,
+        holder: Holder,
+        budget: Budget,
+    ) -> PickUp<T> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {
-            return PickUp::Nothing(turn);
+            return PickUp::Nothing(permit);
         }
         let is_allowed = holder.lease == Lease::Watched
             && state.allows(self.budget(budget), self.held(now, false), now);
         if !is_allowed {
-            return PickUp::Ended(turn, state.release().1);
+            return PickUp::Ended(permit, state.release().1);
         }
         state.since = now.into();
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
-        state.stay = Some(Stay::Turn(turn));
-        PickUp::Held(self.next_stint(&mut state))
+        state.stay = Some(permit.into());
+        PickUp::Held(state.next_stint())
     }
 
-    /// Ends an idle tenure that nobody waits for; its seat, if it has one, and where it stands in the wheel.
-    pub(crate) fn retire(&self) -> Option<(Option<Stay>, Option<Place>)> {
+    /// Ends an idle tenure that no caller waits for; its seat, if it has one, and where it stands in the wheel.
+    pub(crate) fn retire(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {
             return None;
@@ -631,7 +542,7 @@ impl Tenure {
     }
 
     /// The seat of a tenure that has ended and is to be given back.
-    pub(crate) fn take_stay(&self) -> Option<Stay> {
+    pub(crate) fn take_stay(&self) -> Option<S> {
         self.state().stay.take()
     }
 
@@ -658,7 +569,8 @@ impl Tenure {
             return;
         }
         state.ended = Some(Ended::Lost);
-        let (stay, token, held) = (state.stay.take(), self.token(state.turns), state.holds > 0);
+        let (stay, token, held) =
+            (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
         drop(state);
         if held {
             tracing::error!(name = ?self.keys.name(), %token, why, "lock lost");
@@ -667,9 +579,9 @@ impl Tenure {
         drop(stay);
     }
 
-    /// The client is closed: the guards are told, and the turn comes along to be given back with
+    /// The client is closed: the guards are told, and the permit comes along to be given back with
     /// the lock. `None` if there is nothing to give back.
-    pub(crate) fn close(&self) -> Option<Option<Stay>> {
+    pub(crate) fn close(&self) -> Option<Option<S>> {
         let mut state = self.state();
         if state.is_unswept() {
             return Some(None);
@@ -685,7 +597,7 @@ impl Tenure {
     }
 
     /// What is to be done about the tenure now that the wheel has come to it.
-    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, claim: Duration) -> Due {
+    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, pickup: Duration) -> Due {
         self.expire();
         let mut state = self.state();
         match state.ended {
@@ -693,7 +605,7 @@ impl Tenure {
             Some(_) => return Due::Ended,
             None => {}
         }
-        if state.holds == 0 && now >= state.since.instant() + claim {
+        if state.holds == 0 && now >= state.since.instant() + pickup {
             (state.stay, _) = state.release();
             return Due::Unclaimed;
         }
@@ -702,17 +614,17 @@ impl Tenure {
             drop(state);
             let name = self.keys.name();
             tracing::warn!(?name, "held for max_hold: no longer renewed");
-            return self.due(now, max_hold, claim);
+            return self.due(now, max_hold, pickup);
         }
         let renew = state.is_renewed() && state.renew_at <= now.into();
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
-            Due::At(state.next_look(claim))
+            Due::At(state.next_look(pickup))
         }
     }
 
-    /// Warns once if the task that waits now is the one that asked for this stint.
+    /// Warns once if the task that waits now is the one that asked for this hold.
     pub(crate) fn warn_of_deadlock(&self, waiting: OwnerId) {
         let mut state = self.state();
         if state.ended.is_some() || state.holds == 0 || state.asked_by != waiting {
@@ -729,8 +641,8 @@ impl Tenure {
         }
     }
 
-    /// Resolves when a stint ends, at the deadline at the latest.
-    pub(crate) async fn end(self: Arc<Self>, turn: u16) -> Ended {
+    /// Resolves when a hold ends, at the deadline at the latest.
+    pub(crate) async fn end(self: Arc<Self>, hand_over: u16) -> Ended {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -738,7 +650,7 @@ impl Tenure {
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
-                (state.ended(turn), state.deadline.instant())
+                (state.ended(hand_over), state.deadline.instant())
             };
             if let Some(ended) = ended {
                 return ended;
@@ -751,14 +663,25 @@ impl Tenure {
     }
 }
 
-impl State {
-    fn ended(&self, turn: u16) -> Option<Ended> {
-        // Whatever became of the tenure later: who has left it, had given it back.
+impl<S: Stay> State<S> {
+    fn ended(&self, hand_over: u16) -> Option<Ended> {
+        // A holder that has left had given its hold back, whatever became of the tenure later.
         let left = match &self.company {
-            Some(company) => !company.has(turn),
-            None => self.turns != turn || self.holds == 0,
+            Some(company) => !company.has(hand_over),
+            None => self.hand_overs != hand_over || self.holds == 0,
         };
         if left { Some(Ended::Released) } else { self.ended }
+    }
+
+    /// Begins the next hold, and counts it.
+    fn next_stint(&mut self) -> u16 {
+        self.hand_overs += 1;
+        self.holds += 1;
+        if let Some(company) = &mut self.company {
+            company.enter(self.hand_overs);
+        }
+        self.warned_of_deadlock = false;
+        self.hand_overs
     }
 
     /// Whether the server may still have a lock that we gave up for lost.
@@ -766,14 +689,14 @@ impl State {
         self.ended == Some(Ended::Lost) && self.debt.is_some()
     }
 
-    fn next_look(&self, claim: Duration) -> Instant {
+    fn next_look(&self, pickup: Duration) -> Instant {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
         }
         let renewal =
             if self.is_renewed() { self.renew_at.min(self.deadline) } else { self.deadline };
         let renewal = renewal.instant();
-        if self.holds == 0 { renewal.min(self.since.instant() + claim) } else { renewal }
+        if self.holds == 0 { renewal.min(self.since.instant() + pickup) } else { renewal }
     }
 
     fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
@@ -784,55 +707,54 @@ impl State {
         self.watched || self.unconfirmed
     }
 
-    /// Gives it up: its turn or its seat, which knows of it, and where it stands in the wheel.
-    fn release(&mut self) -> (Option<Stay>, Option<Place>) {
+    /// Gives it up: its permit or its seat, which knows of it, and where it stands in the wheel.
+    fn release(&mut self) -> (Option<S>, Option<TimerSlot>) {
         self.ended = Some(Ended::Released);
         let mut stay = self.stay.take();
-        if let Some(Stay::Seat(seat)) = &mut stay {
-            seat.leaving();
+        if let Some(stay) = &mut stay {
+            stay.leaving();
         }
-        (stay, self.place.take())
+        (stay, self.slot.take())
     }
 
     /// Whether the next holder may have it before Redis is asked.
     fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
         self.watched
-            && u32::from(self.turns) < budget.turns
+            && u32::from(self.hand_overs) < budget.hand_overs
             && held < budget.time
-            && Moment::from(now + budget.reserve) < self.deadline
-            && self.deadline <= Moment::from(now + budget.lease)
+            && CompactInstant::from(now + budget.reserve) < self.deadline
+            && self.deadline <= CompactInstant::from(now + budget.lease)
     }
 }
 
-/// Nothing is handed on.
 #[cfg(test)]
-pub(crate) const NO_BUDGET: Budget =
-    Budget { turns: 0, time: Duration::ZERO, reserve: Duration::ZERO, lease: Duration::MAX };
-
-/// A tenure that has just begun, and the table that its turn comes from.
-#[cfg(test)]
-pub(crate) fn begun() -> (Arc<crate::engine::entry::Table>, Stint) {
-    tests::stint(Lease::Watched, Instant::now() + Duration::from_secs(10))
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{Table, Waiting};
+    use crate::engine::entry::{EntryPermit, Stay, Table, Waiting};
+    use crate::engine::hold::Hold;
+    use crate::kinds::Kind;
+
+    /// Nothing is handed on.
+    pub(crate) const NO_BUDGET: Budget = Budget {
+        hand_overs: 0,
+        time: Duration::ZERO,
+        reserve: Duration::ZERO,
+        lease: Duration::MAX,
+    };
 
     const LEASE: Duration = Duration::from_secs(10);
     const BUDGET: Budget =
-        Budget { turns: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
+        Budget { hand_overs: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
 
     fn holder(lease: Lease) -> Holder {
-        Holder { owner: None, asked_by: OwnerId::current(), lease, part: 1 }
+        Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 }
     }
 
-    fn turn(table: &Arc<Table>) -> Turn {
+    fn permit(table: &Arc<Table>) -> EntryPermit {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
-        table.visit(&keys, 1).unwrap().try_turn().unwrap()
+        table.visit(&keys, 1).unwrap().try_permit().unwrap()
     }
 
     fn waiting(table: &Arc<Table>) -> Waiting {
@@ -840,27 +762,38 @@ mod tests {
         table.visit(&keys, 1).unwrap().wait()
     }
 
-    fn handed_on(stint: &Stint) -> Turn {
-        match stint.tenure.leave(stint.turn, BUDGET) {
-            Left::HandedOn(turn) => turn,
+    /// A tenure that has just begun, and the table that its permit comes from.
+    pub(crate) fn begun() -> (Arc<Table>, Hold) {
+        hold(Lease::Watched, Instant::now() + LEASE)
+    }
+
+    /// Another hold of the same tenure.
+    fn of_same(hold: &Hold, hand_over: u16) -> Hold {
+        Hold::new(Arc::clone(&hold.tenure), hand_over)
+    }
+
+    fn handed_on(hold: &Hold) -> EntryPermit {
+        match hold.tenure.leave(hold.hand_over, BUDGET) {
+            Left::HandedOn(Stay::Permit(permit)) => permit,
             _ => panic!("not handed on"),
         }
     }
 
     /// A tenure with this deadline.
-    pub(super) fn stint(lease: Lease, deadline: Instant) -> (Arc<Table>, Stint) {
+    fn hold(lease: Lease, deadline: Instant) -> (Arc<Table>, Hold) {
         let table = Arc::new(Table::default());
         let now = Instant::now();
         let debt = Debts::default().tidying();
         let grant =
             Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
-        let stint = Tenure::begin(turn(&table), grant, holder(lease), now);
-        stint.tenure.state().deadline = deadline.into();
-        (table, stint)
+        let tenure = permit(&table).begin(grant, holder(lease), now);
+        let hold = Hold::new(tenure, 0);
+        hold.tenure.state().deadline = deadline.into();
+        (table, hold)
     }
 
-    fn due(stint: &Stint, max_hold: Option<Duration>) -> Due {
-        stint.tenure.due(Instant::now(), max_hold, LEASE)
+    fn due(hold: &Hold, max_hold: Option<Duration>) -> Due {
+        hold.tenure.due(Instant::now(), max_hold, LEASE)
     }
 
     #[test]
@@ -873,109 +806,109 @@ mod tests {
     #[test]
     fn the_deadline_only_moves_outwards() {
         let now = Instant::now();
-        let (_table, stint) = stint(Lease::Watched, now + LEASE);
-        assert!(stint.tenure.prolong(now, LEASE / 2));
-        assert_eq!(stint.tenure.deadline(), now + LEASE);
-        assert!(stint.tenure.prolong(now, LEASE * 2));
-        assert_eq!(stint.tenure.deadline(), deadline(now, LEASE * 2));
+        let (_table, hold) = hold(Lease::Watched, now + LEASE);
+        assert!(hold.tenure.prolong(now, LEASE / 2));
+        assert_eq!(hold.tenure.deadline(), now + LEASE);
+        assert!(hold.tenure.prolong(now, LEASE * 2));
+        assert_eq!(hold.tenure.deadline(), deadline(now, LEASE * 2));
     }
 
     #[test]
     fn an_answer_after_the_deadline_brings_nothing_back() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now());
-        assert!(!stint.tenure.prolong(Instant::now(), LEASE));
-        assert_eq!(stint.ended(), Some(Ended::Lost));
+        let (_table, hold) = hold(Lease::Watched, Instant::now());
+        assert!(!hold.tenure.prolong(Instant::now(), LEASE));
+        assert_eq!(hold.outcome(), Some(Ended::Lost));
     }
 
     #[test]
     fn a_renewal_never_asks_for_less_than_was_asked_for_before() {
-        let (_table, stint) = stint(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         for _ in 0..1000 {
-            let (asked, sent) = (stint.tenure.renewal(LEASE * 3), Instant::now());
+            let (asked, sent) = (hold.tenure.renewal(LEASE * 3), Instant::now());
             assert!(asked > LEASE / 2 && asked <= LEASE, "{asked:?}");
-            assert!(stint.tenure.prolong(sent, asked));
+            assert!(hold.tenure.prolong(sent, asked));
         }
     }
 
     #[test]
     fn a_doubted_tenure_is_looked_at_whatever_its_lease() {
-        let (_table, stint) = stint(Lease::Fixed(LEASE), Instant::now() + LEASE);
-        stint.tenure.doubt();
-        assert_eq!(due(&stint, None), Due::Renew);
-        assert!(matches!(due(&stint, None), Due::At(_)));
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew);
+        assert!(matches!(due(&hold, None), Due::At(_)));
     }
 
     #[test]
     fn a_tenure_past_its_deadline_is_invalid_before_any_task_has_said_so() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now());
-        assert!(!stint.tenure.is_over());
-        assert_eq!(stint.remaining(), Duration::ZERO);
+        let (_table, hold) = hold(Lease::Watched, Instant::now());
+        assert!(!hold.tenure.is_over());
+        assert_eq!(hold.remaining(), Duration::ZERO);
     }
 
     #[test]
     fn a_lost_tenure_gives_up_its_turn_and_is_swept_once() {
-        let (table, stint) = stint(Lease::Watched, Instant::now());
-        assert_eq!(due(&stint, None), Due::Sweep);
-        assert!(stint.tenure.take_debt().is_some());
-        assert_eq!(due(&stint, None), Due::Ended);
-        assert_eq!(table.len(), 0, "the turn keeps the entry");
-        assert!(matches!(stint.tenure.leave(0, BUDGET), Left::Lost));
-        assert_eq!(stint.ended(), Some(Ended::Lost));
+        let (table, hold) = hold(Lease::Watched, Instant::now());
+        assert_eq!(due(&hold, None), Due::Sweep);
+        assert!(hold.tenure.take_debt().is_some());
+        assert_eq!(due(&hold, None), Due::Ended);
+        assert_eq!(table.len(), 0, "the permit keeps the entry");
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
+        assert_eq!(hold.outcome(), Some(Ended::Lost));
     }
 
     #[test]
     fn a_hold_count_is_told_by_one_word_at_a_time_until_it_is_the_latest() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        assert_eq!(stint.tenure.enter(0), Some(2));
-        assert!(stint.tenure.will_tell());
-        assert!(!stint.tenure.told(1), "there are two");
-        assert!(!stint.tenure.will_tell(), "the same word will do");
-        assert!(!stint.tenure.told(2), "another word may arrive after this one");
-        assert!(stint.tenure.told(2));
-        assert!(stint.tenure.will_tell());
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        assert_eq!(hold.tenure.enter(0), Some(2));
+        assert!(hold.tenure.will_tell());
+        assert!(!hold.tenure.told(1), "there are two");
+        assert!(!hold.tenure.will_tell(), "the same word will do");
+        assert!(!hold.tenure.told(2), "another word may arrive after this one");
+        assert!(hold.tenure.told(2));
+        assert!(hold.tenure.will_tell());
     }
 
     #[test]
     fn the_debt_of_a_tenure_is_handed_over_once_and_ends_with_a_loss() {
-        let (_table, released) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (_table, released) = hold(Lease::Watched, Instant::now() + LEASE);
         assert!(matches!(released.tenure.leave(0, BUDGET), Left::Last(..)));
         assert!(released.tenure.close().is_none(), "it is being given back");
         assert!(released.tenure.take_debt().is_some());
         assert!(released.tenure.take_debt().is_none());
 
-        let (_table, gone) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (_table, gone) = hold(Lease::Watched, Instant::now() + LEASE);
         gone.tenure.lose("the server has it no more");
         assert!(gone.tenure.debt().is_none());
 
-        let (_table, over) = stint(Lease::Watched, Instant::now());
+        let (_table, over) = hold(Lease::Watched, Instant::now());
         assert!(matches!(over.tenure.leave(0, BUDGET), Left::Lost));
         assert!(over.tenure.close().is_some(), "the server may still have it");
     }
 
     #[test]
     fn a_tenure_ends_once() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(stint.tenure.leave(0, BUDGET), Left::Last(Some(_), None)));
-        stint.tenure.lose("too late");
-        assert_eq!(stint.ended(), Some(Ended::Released));
-        assert_eq!(due(&stint, None), Due::Ended);
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(Some(_), None)));
+        hold.tenure.lose("too late");
+        assert_eq!(hold.outcome(), Some(Ended::Released));
+        assert_eq!(due(&hold, None), Due::Ended);
     }
 
     #[test]
     fn only_a_watched_tenure_is_renewed_and_not_beyond_max_hold() {
         let far = Instant::now() + LEASE;
-        let (_table, fixed) = stint(Lease::Fixed(LEASE), far);
+        let (_table, fixed) = hold(Lease::Fixed(LEASE), far);
         assert_eq!(due(&fixed, None), Due::At(far));
-        let (_table, watched) = stint(Lease::Watched, far);
+        let (_table, watched) = hold(Lease::Watched, far);
         assert_eq!(due(&watched, Some(LEASE)), Due::Renew);
         assert_eq!(due(&watched, Some(Duration::ZERO)), Due::At(far));
     }
 
     #[test]
     fn a_nested_hold_gets_no_more_after_max_hold_though_the_watchdog_has_not_looked() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let (more, fixed) = (LEASE * 2, Lease::Fixed(LEASE * 2));
-        let nested = |lease, max_hold| stint.tenure.for_nested(lease, more, Some(max_hold));
+        let nested = |lease, max_hold| hold.tenure.for_nested(lease, more, Some(max_hold));
         assert_eq!(nested(Lease::Watched, LEASE), more);
         assert!(nested(Lease::Watched, Duration::ZERO) <= LEASE);
         assert_eq!(nested(fixed, Duration::ZERO), more);
@@ -983,21 +916,22 @@ mod tests {
 
     #[test]
     fn a_tenure_is_handed_on_within_its_budget_each_turn_with_a_greater_token() {
-        let (table, mut last) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (table, mut last) = hold(Lease::Watched, Instant::now() + LEASE);
         let next = waiting(&table);
-        for _ in 0..BUDGET.turns {
-            let turn = handed_on(&last);
-            assert_eq!(last.ended(), Some(Ended::Released));
-            let PickUp::Held(next) = last.tenure.pick_up(turn, holder(Lease::Watched), BUDGET)
+        for _ in 0..BUDGET.hand_overs {
+            let permit = handed_on(&last);
+            assert_eq!(last.outcome(), Some(Ended::Released));
+            let PickUp::Held(next) = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
             else {
                 panic!("not picked up")
             };
-            assert!(next.token > last.token);
-            assert_eq!(next.ended(), None);
+            let next = of_same(&last, next);
+            assert!(next.token() > last.token());
+            assert_eq!(next.outcome(), None);
             last = next;
         }
-        let turn = handed_on(&last);
-        let spent = last.tenure.pick_up(turn, holder(Lease::Watched), BUDGET);
+        let permit = handed_on(&last);
+        let spent = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
         assert!(matches!(spent, PickUp::Ended(..)));
         drop((spent, next));
         assert_eq!(table.len(), 0);
@@ -1012,49 +946,49 @@ mod tests {
             (Lease::Watched, Lease::Watched, soon),
             (Lease::Watched, Lease::Watched, soon + LEASE * 2),
         ] {
-            let (table, stint) = stint(from, deadline);
+            let (table, hold) = hold(from, deadline);
             let _next = waiting(&table);
-            let turn = handed_on(&stint);
-            assert!(matches!(stint.tenure.pick_up(turn, holder(to), BUDGET), PickUp::Ended(..)));
+            let permit = handed_on(&hold);
+            assert!(matches!(hold.tenure.pick_up(permit, holder(to), BUDGET), PickUp::Ended(..)));
         }
     }
 
     #[test]
     fn an_idle_tenure_that_nobody_takes_up_in_time_ends() {
-        let (table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        stint.tenure.renew_at(Instant::now() + LEASE);
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        hold.tenure.renew_at(Instant::now() + LEASE);
         let _next = waiting(&table);
-        let turn = handed_on(&stint);
-        assert!(matches!(due(&stint, None), Due::At(_)));
+        let permit = handed_on(&hold);
+        assert!(matches!(due(&hold, None), Due::At(_)));
         let now = Instant::now();
-        assert_eq!(stint.tenure.due(now, None, Duration::ZERO), Due::Unclaimed);
-        let late = stint.tenure.pick_up(turn, holder(Lease::Watched), BUDGET);
+        assert_eq!(hold.tenure.due(now, None, Duration::ZERO), Due::Unclaimed);
+        let late = hold.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
         assert!(matches!(late, PickUp::Nothing(_)));
     }
 
     /// A read that others may join, and the table that its seat is in.
-    fn read() -> (Arc<Table>, Stint) {
+    fn read() -> (Arc<Table>, Hold) {
         let table = Arc::new(Table::default());
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());
-        let turn = table.visit(&keys, 1).unwrap().try_turn().unwrap();
+        let permit = table.visit(&keys, 1).unwrap().try_permit().unwrap();
         let (sent, debt) = (Instant::now(), Debts::default().tidying());
         let grant = Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent, debt };
-        (table, Tenure::begin(turn, grant, holder(Lease::Watched), sent))
+        (table, Hold::new(permit.begin(grant, holder(Lease::Watched), sent), 0))
     }
 
     #[test]
     fn those_who_join_are_stints_of_their_own_and_the_last_one_gives_back() {
         let (table, first) = read();
-        let second = first.tenure.join(BUDGET).unwrap();
-        let third = first.tenure.join(BUDGET).unwrap();
-        assert!(first.token < second.token && second.token < third.token);
+        let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
+        let third = of_same(&first, first.tenure.join(BUDGET).unwrap());
+        assert!(first.token() < second.token() && second.token() < third.token());
         assert!(first.tenure.join(BUDGET).is_none(), "the budget is spent");
-        assert!(matches!(second.tenure.leave(second.turn, BUDGET), Left::Others));
-        let ends = [&first, &second, &third].map(Stint::ended);
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Others));
+        let ends = [&first, &second, &third].map(Hold::outcome);
         assert_eq!(ends, [None, Some(Ended::Released), None]);
-        assert_eq!([&first, &second, &third].map(Stint::holds), [1, 0, 1]);
-        assert!(matches!(first.tenure.leave(first.turn, BUDGET), Left::Others));
-        let last = third.tenure.leave(third.turn, BUDGET);
+        assert_eq!([&first, &second, &third].map(Hold::count), [1, 0, 1]);
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
+        let last = third.tenure.leave(third.hand_over, BUDGET);
         assert!(matches!(last, Left::Last(Some(Stay::Seat(_)), _)));
         assert!(first.tenure.join(BUDGET).is_none());
         drop(last);
@@ -1064,12 +998,12 @@ mod tests {
     #[test]
     fn a_loss_is_told_to_those_who_still_read() {
         let (_table, first) = read();
-        let second = first.tenure.join(BUDGET).unwrap();
-        assert!(matches!(first.tenure.leave(first.turn, BUDGET), Left::Others));
+        let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
         first.tenure.lose("taken away");
-        assert_eq!((first.ended(), second.ended()), (Some(Ended::Released), Some(Ended::Lost)));
+        assert_eq!((first.outcome(), second.outcome()), (Some(Ended::Released), Some(Ended::Lost)));
         assert!(first.tenure.join(BUDGET).is_none());
-        assert!(matches!(second.tenure.leave(second.turn, BUDGET), Left::Lost));
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Lost));
     }
 
     #[test]
@@ -1077,29 +1011,29 @@ mod tests {
         for (owner, lease) in
             [(Some(OwnerId::current()), Lease::Watched), (None, Lease::Fixed(LEASE))]
         {
-            let (_table, stint) = read();
-            stint.tenure.state().owner = owner;
-            stint.tenure.state().watched = lease == Lease::Watched;
-            assert!(stint.tenure.join(BUDGET).is_none());
+            let (_table, hold) = read();
+            hold.tenure.state().owner = owner;
+            hold.tenure.state().watched = lease == Lease::Watched;
+            assert!(hold.tenure.join(BUDGET).is_none());
         }
     }
 
     #[test]
     fn what_rests_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
-        let (table, mut stint) = read();
-        let keys = Arc::clone(&stint.tenure.keys);
+        let (table, mut hold) = read();
+        let keys = Arc::clone(&hold.tenure.keys);
         let next = table.visit(&keys, 1).unwrap().wait();
-        for _ in 0..BUDGET.turns {
-            assert!(matches!(stint.tenure.leave(stint.turn, BUDGET), Left::Rests(_)));
-            let Taken::Held(again) = stint.tenure.take_up(holder(Lease::Watched), BUDGET, false)
+        for _ in 0..BUDGET.hand_overs {
+            assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Rests(_)));
+            let Taken::Held(again) = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false)
             else {
                 panic!("not taken up")
             };
-            let twice = stint.tenure.take_up(holder(Lease::Watched), BUDGET, false);
+            let twice = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false);
             assert!(matches!(twice, Taken::Nothing));
-            stint = again;
+            hold = of_same(&hold, again);
         }
-        let spent = stint.tenure.leave(stint.turn, BUDGET);
+        let spent = hold.tenure.leave(hold.hand_over, BUDGET);
         assert!(matches!(spent, Left::Last(Some(_), _)));
         drop((spent, next));
         assert_eq!(table.len(), 0);
@@ -1107,32 +1041,34 @@ mod tests {
 
     #[test]
     fn a_tenure_within_which_more_was_asked_for_is_not_handed_on() {
-        let (table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let _next = waiting(&table);
-        assert!(stint.tenure.shelters(stint.turn));
-        assert!(matches!(stint.tenure.leave(stint.turn, BUDGET), Left::Last(..)));
-        assert!(!stint.tenure.shelters(stint.turn), "it is over");
+        assert!(hold.tenure.shelters(hold.hand_over));
+        assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
+        assert!(!hold.tenure.shelters(hold.hand_over), "it is over");
     }
 
     #[test]
     fn a_loss_after_the_hand_over_is_not_the_former_holders() {
-        let (table, first) = stint(Lease::Watched, Instant::now() + LEASE);
+        let (table, first) = hold(Lease::Watched, Instant::now() + LEASE);
         let _next = waiting(&table);
-        let turn = handed_on(&first);
-        let PickUp::Held(next) = first.tenure.pick_up(turn, holder(Lease::Watched), BUDGET) else {
+        let permit = handed_on(&first);
+        let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
+        else {
             panic!("not picked up")
         };
+        let next = of_same(&first, next);
         first.tenure.lose("taken away");
-        assert_eq!(first.ended(), Some(Ended::Released));
-        assert_eq!(next.ended(), Some(Ended::Lost));
+        assert_eq!(first.outcome(), Some(Ended::Released));
+        assert_eq!(next.outcome(), Some(Ended::Lost));
     }
 
     #[tokio::test]
     async fn the_end_is_told_to_all_who_wait_for_it() {
-        let (_table, stint) = stint(Lease::Watched, Instant::now() + LEASE);
-        let ends = [(); 3].map(|()| tokio::spawn(stint.end()));
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let ends = [(); 3].map(|()| tokio::spawn(hold.ended()));
         tokio::task::yield_now().await;
-        stint.tenure.lose("taken away");
+        hold.tenure.lose("taken away");
         for end in ends {
             assert_eq!(end.await.unwrap(), Ended::Lost);
         }
@@ -1141,8 +1077,8 @@ mod tests {
     #[tokio::test]
     async fn the_end_comes_by_the_deadline_though_nobody_says_so() {
         let deadline = Instant::now() + Duration::from_millis(20);
-        let (_table, stint) = stint(Lease::Watched, deadline);
-        assert_eq!(stint.end().await, Ended::Lost);
+        let (_table, hold) = hold(Lease::Watched, deadline);
+        assert_eq!(hold.ended().await, Ended::Lost);
         assert!(Instant::now() >= deadline);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::tenure::Tenure;
-use crate::engine::wheel::{Place, Wheel};
+use crate::engine::entry::Tenure;
+use crate::engine::wheel::{TimerSlot, Wheel};
 
 /// What the wheel cannot tell apart.
 const TICK_MS: u64 = 8;
@@ -47,13 +47,13 @@ impl Timetable {
         if plan.closed {
             return false;
         }
-        // Places change under this lock only: a tenure never stands in the wheel twice.
-        if let Some(before) = tenure.place() {
+        // Slots change under this lock only: a tenure never stands in the wheel twice.
+        if let Some(before) = tenure.slot() {
             plan.wheel.leave(before);
         }
-        let place = plan.wheel.enter(tick, Arc::clone(tenure));
-        if !tenure.placed(place, due) {
-            plan.wheel.leave(place);
+        let slot = plan.wheel.enter(tick, Arc::clone(tenure));
+        if !tenure.scheduled(slot, due) {
+            plan.wheel.leave(slot);
             return true;
         }
         let oversleeps = plan.asleep_until.is_none_or(|until| tick < until);
@@ -65,8 +65,8 @@ impl Timetable {
     }
 
     /// The watchdog need not look any more.
-    pub(crate) fn leave(&self, place: Option<Place>) {
-        let left = place.and_then(|place| self.plan().wheel.leave(place));
+    pub(crate) fn leave(&self, slot: Option<TimerSlot>) {
+        let left = slot.and_then(|slot| self.plan().wheel.leave(slot));
         drop(left);
     }
 
@@ -76,7 +76,7 @@ impl Timetable {
         self.enter(tenure, Instant::now());
     }
 
-    /// Waits for the next tenures that are due. Whoever asks has seen to those before.
+    /// Waits for the next tenures that are due. The watchdog asks when it has dealt with the ones before.
     ///
     /// # Cancel safety
     /// Nothing is taken out before the future is ready.
@@ -115,14 +115,14 @@ impl Timetable {
         plan.asleep_until.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
     }
 
-    /// The tick at which a moment has passed.
-    fn tick(&self, moment: Instant) -> u64 {
-        self.passed(moment) + 1
+    /// The tick at which a at has passed.
+    fn tick(&self, at: Instant) -> u64 {
+        self.passed(at) + 1
     }
 
-    /// The last tick that has passed at a moment.
-    fn passed(&self, moment: Instant) -> u64 {
-        let since = moment.saturating_duration_since(self.started);
+    /// The last tick that has passed at a at.
+    fn passed(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.started);
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX) / TICK_MS
     }
 }
@@ -137,7 +137,7 @@ async fn sleep_until(wake: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::tenure::begun;
+    use crate::engine::tenure::tests::begun;
 
     const A_WHILE: Duration = Duration::from_millis(50);
 

@@ -1,10 +1,10 @@
 //! How a caller waits: the driver of [`Line`], with futures, gates and links.
 //!
-//! 1. A caller first waits for the permit of its client's entry. Whoever has it contends in the name of all of them,
+//! 1. A caller first waits for the permit of its client's entry. The caller that has it contends for all of them,
 //!    so that a client has one request on its way for each entry.
 //! 2. Listen first, look second, sleep last: what was asked before the channel was subscribed is asked again.
-//! 3. What needs the turn is done in a contest (`contest.rs`). If it was cancelled since its caller was not polled, the
-//!    caller queues again, before those who came later.
+//! 3. What needs the permit is done in a contest (`contest.rs`). If it was cancelled since its caller was not polled, the
+//!    caller queues again, before those that came later.
 //! 4. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
 //!    what only this client and the server know.
 
@@ -14,67 +14,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::claim::{Attempt, attempt};
-use crate::engine::entry::{Entry, Turn, Visit, Waiting};
+use crate::engine::attempt::{Attempt, attempt};
+use crate::engine::core::{Engine, PAUSE, rules};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Tenure, Visit, Waiting};
+use crate::engine::grant::{Grant, Holder};
+use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::line::{Event, Next, Rules};
-use crate::engine::stint::Stint;
-use crate::engine::tenure::{Grant, Holder, Lease, PickUp, Taken, Tenure};
-use crate::engine::turn::Ticket;
-use crate::engine::{Engine, PAUSE, rules};
+use crate::engine::options::{AcquireOptions, Patience};
+use crate::engine::permit::Ticket;
+use crate::engine::tenure::{PickUp, Taken};
 use crate::error::{Error, Result};
-use crate::keys::{Keys, Kind, TenureId};
+use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
-use crate::wire::{Acquire, Fault, Manner, Seat};
+use crate::wire::{Acquire, Fault, Manner, Subscription};
 
 /// Without a line, how long a client that offered its lock sits out.
 const SIT_OUT: Duration = Duration::from_millis(1);
-
-/// How long a caller is willing to wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
-    /// As long as it takes.
-    Endless,
-    /// Not at all: one attempt.
-    None,
-    /// So long.
-    For(Duration),
-}
-
-impl Patience {
-    /// A limit of nothing is one attempt.
-    pub(crate) fn limited(limit: Duration) -> Self {
-        if limit.is_zero() { Self::None } else { Self::For(limit) }
-    }
-}
-
-/// What a caller asks for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
-    /// Who may re-enter with what is granted; nobody, for a plain lock.
-    pub(crate) owner: Option<OwnerId>,
-    pub(crate) lease: Lease,
-    pub(crate) patience: Patience,
-    /// How much of it, if it can be divided.
-    pub(crate) part: u32,
-    /// The tenure within which its owner asks, if there needs to be no room for it.
-    pub(crate) beneath: Option<TenureId>,
-    /// The server has just said that somebody has it: an attempt that the limit cuts off makes nobody unsure of that.
-    pub(crate) known_taken: bool,
-}
-
-impl Wish {
-    /// Whether what another caller of this client has left, or still reads with, will do.
-    fn is_like_others(&self) -> bool {
-        self.lease == Lease::Watched && self.owner.is_none() && self.beneath.is_none()
-    }
-
-    /// Whether it waits by itself: the server puts it in line beside the others of its client.
-    fn waits_alone(&self, keys: &Keys) -> bool {
-        let is_unlike = keys.has_line() && keys.is_held_together() && !self.is_like_others();
-        self.beneath.is_some() || is_unlike
-    }
-}
 
 /// Gets the lock for the caller; `None` if its patience ran out first.
 ///
@@ -84,24 +40,24 @@ impl Wish {
 pub(crate) async fn acquire(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
-    wish: Wish,
-) -> Result<Option<Stint>> {
-    if let Some(owner) = wish.owner
-        && let Some(stint) = engine.held_by(owner, keys)
-        && Box::pin(engine.nest(&stint, wish.lease, wish.patience)).await?
+    options: AcquireOptions,
+) -> Result<Option<Hold>> {
+    if let Some(owner) = options.owner
+        && let Some(hold) = engine.held_by(owner, keys)
+        && Box::pin(engine.nest(&hold, options.lease, options.patience)).await?
     {
-        return Ok(Some(stint));
+        return Ok(Some(hold));
     }
-    // Nobody is in the way of who asks within what it holds.
-    let visit = engine.visit(keys, wish.part, wish.waits_alone(keys))?;
+    // A nested request does not queue behind the other callers of this client: they may be waiting for its owner.
+    let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
     let started = Instant::now();
-    let mut caller = Caller { engine: Arc::clone(engine), wish, started, known: None };
-    match wish.patience {
+    let mut caller = Caller { engine: Arc::clone(engine), options, started, known: None };
+    match options.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
         Patience::For(limit) => {
             // It is told what it knows when the limit cuts it off.
-            caller.known = Some(Arc::new(Known::new(wish.known_taken)));
+            caller.known = Some(Arc::new(Known::new(options.known_taken)));
             caller.wait_for(visit, limit).await
         }
     }
@@ -111,7 +67,7 @@ pub(crate) async fn acquire(
 #[derive(Clone)]
 struct Caller {
     engine: Arc<Engine>,
-    wish: Wish,
+    options: AcquireOptions,
     started: Instant,
     known: Option<Arc<Known>>,
 }
@@ -138,12 +94,12 @@ fn is(known: &AtomicBool) -> bool {
     known.load(Ordering::Relaxed)
 }
 
-/// What came with the turn.
+/// What came with the permit.
 enum Coming {
     /// The lock.
-    Held(Stint),
+    Held(Hold),
     /// The right to contend, and perhaps a tenure to offer.
-    Turn(Turn, Option<Offer>),
+    Permit(EntryPermit, Option<Offer>),
 }
 
 /// A tenure that has ended and that Redis is to be asked about. Dropped before that was answered,
@@ -175,37 +131,35 @@ impl Drop for Offer {
 }
 
 impl Caller {
-    /// One attempt, and none if somebody of this client is there first.
-    async fn once(&self, visit: Visit) -> Result<Option<Stint>> {
-        let visit = if visit.entry.keys.is_shared() {
-            if let Some(stint) = self.share_at_once(&visit) {
-                return Ok(Some(stint));
+    /// One attempt, and none if another caller of this client is there first.
+    async fn once(&self, visit: Visit) -> Result<Option<Hold>> {
+        let visit = if visit.entry.keys.row.is_shared {
+            if let Some(hold) = self.share_at_once(&visit) {
+                return Ok(Some(hold));
             }
-            // What rests is for those who wait. One reader is not in the way of another, nor of those who wait.
+            // Tenures that rest are for callers that wait. One reader does not delay another, nor a caller that waits.
             self.engine.settle(&visit.entry.keys).await;
-            self.engine.visit(&visit.entry.keys, self.wish.part, true)?
+            self.engine.visit(&visit.entry.keys, self.options.permits, true)?
         } else {
             visit
         };
         loop {
-            let Some(turn) = self.engine.turn_now(&visit).await else {
+            let Some(permit) = self.engine.permit_now(&visit).await else {
                 return Ok(None);
             };
-            let (turn, offer) = match self.pick_up(turn) {
-                Coming::Held(stint) => return Ok(Some(stint)),
-                Coming::Turn(turn, offer) => (turn, offer),
+            let (permit, offer) = match self.pick_up(permit) {
+                Coming::Held(hold) => return Ok(Some(hold)),
+                Coming::Permit(permit, offer) => (permit, offer),
             };
             // One that was not polled for so long has had no attempt yet.
-            if let Some(attempted) =
-                visit.contest(Box::pin(self.clone().try_once(turn, offer))).await
-            {
+            if let Some(attempted) = contest(&visit, self.clone().try_once(permit, offer)).await {
                 return attempted;
             }
         }
     }
 
-    async fn try_once(self, turn: Turn, offer: Option<Offer>) -> Result<Option<Stint>> {
-        let contender = Contender { engine: Arc::clone(&self.engine), turn: Some(turn) };
+    async fn try_once(self, permit: EntryPermit, offer: Option<Offer>) -> Result<Option<Hold>> {
+        let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let entry = contender.entry();
         // A connection that has just broken is back in no time.
         let _ = self.engine.connected().await;
@@ -225,22 +179,22 @@ impl Caller {
         }
     }
 
-    async fn wait_for(&self, visit: Visit, limit: Duration) -> Result<Option<Stint>> {
+    async fn wait_for(&self, visit: Visit, limit: Duration) -> Result<Option<Hold>> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
-            Ok(stint) => stint.map(Some),
-            // To say "held by somebody else" would be a guess.
+            Ok(hold) => hold.map(Some),
+            // To say "held by another caller" would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // To ask about a latch changes nothing.
                 let is_open = self.known.as_ref().is_some_and(|known| is(&known.open));
-                let may_have_run = is_open && visit.entry.keys.kind != Kind::Latch;
+                let may_have_run = is_open && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
         }
     }
 
-    /// Whether nobody knows how it stands. A caller that Redis has answered knows it by itself. One that has waited
-    /// behind others of this client knows what they know, also if its own first request is still on its way. What they
+    /// Whether this caller cannot know if the lock is held. A caller that Redis has answered knows it. A caller that has
+    /// waited behind others of this client knows what they know, also if its own first request is still on its way. What they
     /// knew before it came may have changed since.
     fn is_failing(&self, entry: &Entry) -> bool {
         let Some(known) = &self.known else { return false };
@@ -250,95 +204,98 @@ impl Caller {
         if entry.is_failing() || is(&known.asked) {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
-        // What we ourselves are giving back is not somebody else's, unless somebody had it while we waited.
+        // What this client is giving back is not another holder's, unless another one had it while this caller waited.
         let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
-    async fn wait(&self, visit: &Visit) -> Result<Stint> {
+    async fn wait(&self, visit: &Visit) -> Result<Hold> {
         if visit.entry.has_seats() {
             // Before anything is held: who gets it again and again without a word to the server has to let others run.
             tokio::task::coop::consume_budget().await;
-            if let Some(stint) = self.share_at_once(visit) {
-                return Ok(stint);
+            if let Some(hold) = self.share_at_once(visit) {
+                return Ok(hold);
             }
         }
-        let (mut turn, mut counted) = match visit.try_turn() {
-            Some(turn) => (turn, None),
+        let (mut permit, mut counted) = match visit.try_permit() {
+            Some(permit) => (permit, None),
             None => {
                 if self.asks_beside(&visit.entry)
-                    && let Some(stint) = Box::pin(self.ask_beside(visit)).await?
+                    && let Some(hold) = Box::pin(self.ask_beside(visit)).await?
                 {
-                    return Ok(stint);
+                    return Ok(hold);
                 }
                 let counted = self.engine.count_waiter()?;
                 (self.queue(visit, Ticket::default()).await?, Some(counted))
             }
         };
         loop {
-            let (ticket, (turn_now, offer)) = match self.pick_up(turn) {
-                Coming::Held(stint) => return Ok(stint),
-                Coming::Turn(turn, offer) => (turn.ticket(), (turn, offer)),
+            let (permit_taken, offer) = match self.pick_up(permit) {
+                Coming::Held(hold) => return Ok(hold),
+                Coming::Permit(permit, offer) => (permit, offer),
             };
             // Boxed, since all the others in the queue have room for it too.
-            let work = Box::pin(self.clone().contend(turn_now, offer, counted.is_some()));
-            if let Some(contended) = visit.contest(work).await {
+            let ticket = permit_taken.ticket();
+            let work = self.clone().contend(permit_taken, offer, counted.is_some());
+            if let Some(contended) = contest(visit, work).await {
                 return contended?.ok_or_else(|| Fault::Closed.into_error(""));
             }
             // It was not polled, and others have gone on. It has waited before, so that no limit sends it away.
             counted.get_or_insert_with(|| self.engine.count_again());
-            turn = self.queue(visit, ticket).await?;
+            permit = self.queue(visit, ticket).await?;
         }
     }
 
-    /// Waits for the turn, within this client. It stays counted among those who wait: given up and taken again, its
+    /// Waits for the permit, within this client. It stays counted among those who wait: given up and taken again, its
     /// place could go to a newcomer in between, and it would be one too many although it has waited all the time.
-    async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<Turn> {
+    async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
         let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
             visit.entry.take();
             tenure.warn_of_deadlock(OwnerId::current());
         }
         visit.have_contender_watched();
-        let turn = queued.turn().await.map_err(|fault| fault.into_error(""))?;
+        let permit = queued.permit().await.map_err(|fault| fault.into_error(""))?;
         queued.arrived();
-        Ok(turn)
+        Ok(permit)
     }
 
-    /// Takes what another caller of this client has left, or reads with it; `None` if there is nothing of the kind, or
-    /// if it is for those who wait.
-    fn share_at_once(&self, visit: &Visit) -> Option<Stint> {
+    /// Takes what another caller of this client has left, or reads with it; `None` if there is no such tenure, or
+    /// if it is kept for callers that wait.
+    fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
-        if entry.keys.kind == Kind::Read {
-            // A reader takes nothing from those who wait, unless they wait for a writer.
+        if entry.keys.row.is_joined {
+            // A reader takes nothing from callers that wait, unless a writer makes them wait.
             return if entry.was_refused() { None } else { self.share(visit, 0) };
         }
         self.share(visit, entry.ahead())
     }
 
     /// As [`share_at_once`](Self::share_at_once), if more rests than is kept for others.
-    fn share(&self, visit: &Visit, kept: usize) -> Option<Stint> {
-        if !visit.entry.has_seats() || !self.wish.is_like_others() {
+    fn share(&self, visit: &Visit, kept: usize) -> Option<Hold> {
+        if !visit.entry.has_seats() || !self.options.is_like_others() {
             return None;
         }
-        let (part, budget) = (self.wish.part, self.engine.budget);
+        let (permits, budget) = (self.options.permits, self.engine.budget);
         loop {
             let mut shared = visit.entry.shared()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
-            let Some(tenure) = shared.take(part, kept) else {
-                let open = shared.open().filter(|_| visit.entry.keys.kind == Kind::Read);
+            let Some(tenure) = shared.take(permits, kept) else {
+                let open = shared.open().filter(|_| visit.entry.keys.row.is_joined);
                 drop(shared);
-                return open?.join(budget);
+                let open = open?;
+                let hand_over = open.join(budget)?;
+                return Some(Hold::new(open, hand_over));
             };
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {
-                Taken::Held(stint) => {
+                Taken::Held(hand_over) => {
                     visit.entry.take();
-                    return Some(stint);
+                    return Some(Hold::new(tenure, hand_over));
                 }
                 Taken::Nothing => {}
-                Taken::Ended(stay, place) => {
-                    self.engine.timetable.leave(place);
+                Taken::Ended(stay, slot) => {
+                    self.engine.timetable.leave(slot);
                     self.engine.later(Job::release(&tenure, stay));
                 }
             }
@@ -348,19 +305,18 @@ impl Caller {
     /// Whether to ask while another caller of this client does: until it is known that there is not room for all.
     fn asks_beside(&self, entry: &Entry) -> bool {
         // Readers wait for each other's answer: it will do for all of them.
-        let will_join = entry.keys.kind == Kind::Read && self.wish.is_like_others();
+        let will_join = entry.keys.row.is_joined && self.options.is_like_others();
         entry.has_seats() && !will_join && entry.ahead() == 0
     }
 
     /// Asks once, beside the contender.
-    async fn ask_beside(&self, visit: &Visit) -> Result<Option<Stint>> {
-        // It has no turn. Its answer is not to wait for a caller that is not polled all the same.
-        let beside = self.engine.visit(&visit.entry.keys, self.wish.part, true)?;
-        let work = Box::pin(self.clone().try_beside(visit.clone()));
-        beside.contest(work).await.unwrap_or(Ok(None))
+    async fn ask_beside(&self, visit: &Visit) -> Result<Option<Hold>> {
+        // It has no permit. Its answer is not to wait for a caller that is not polled all the same.
+        let beside = self.engine.visit(&visit.entry.keys, self.options.permits, true)?;
+        contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
     }
 
-    async fn try_beside(self, visit: Visit) -> Result<Option<Stint>> {
+    async fn try_beside(self, visit: Visit) -> Result<Option<Hold>> {
         let entry = &visit.entry;
         let asked = (self.engine.next_tenure(), 0, 0);
         let attempted = match self.request(entry, asked, Manner::Once, None) {
@@ -369,7 +325,7 @@ impl Caller {
         };
         match attempted {
             Ok(Attempt::Granted(grant)) => {
-                self.engine.begin_beside(visit.clone(), grant, self.holder()).map(Some)
+                self.engine.begin_beside(&visit, grant, self.holder()).map(Some)
             }
             // The contender rides it out.
             Err(fault) if !fault.is_passing() => Err(self.explained(entry, fault).await),
@@ -378,38 +334,38 @@ impl Caller {
     }
 
     /// Takes up what the last holder of this client has left, if it has left anything.
-    fn pick_up(&self, turn: Turn) -> Coming {
-        let entry = turn.entry();
+    fn pick_up(&self, permit: EntryPermit) -> Coming {
+        let entry = permit.entry();
         if entry.has_seats() {
-            return match self.share(turn.visit(), 0) {
-                Some(stint) => {
-                    // The line stays for the next one. If there is none, nobody else would give it up.
-                    self.engine.look_after(&turn.pass_on());
-                    Coming::Held(stint)
+            return match self.share(permit.visit(), 0) {
+                Some(hold) => {
+                    // The line stays for the next one. If there is none, no other code would give it up.
+                    self.engine.look_after(&permit.pass_on());
+                    Coming::Held(hold)
                 }
-                None => Coming::Turn(turn, None),
+                None => Coming::Permit(permit, None),
             };
         }
         let Some(tenure) = entry.tenure() else {
-            return Coming::Turn(turn, None);
+            return Coming::Permit(permit, None);
         };
         let passed =
             |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
-        if entry.keys.kind == Kind::Latch && passed(entry) {
-            return Coming::Held(Stint::new(tenure, 0));
+        if entry.keys.row.is_passed && passed(entry) {
+            return Coming::Held(Hold::new(tenure, 0));
         }
-        match tenure.pick_up(turn, self.holder(), self.engine.budget) {
-            PickUp::Held(stint) => {
-                if let (Some(owner), false) = (self.wish.owner, stint.tenure.keys.is_plain()) {
-                    self.engine.owned.enter(owner, &stint.tenure);
+        match tenure.pick_up(permit, self.holder(), self.engine.budget) {
+            PickUp::Held(hand_over) => {
+                if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
+                    self.engine.owned.enter(owner, &tenure);
                 }
-                Coming::Held(stint)
+                Coming::Held(Hold::new(tenure, hand_over))
             }
-            PickUp::Nothing(turn) => Coming::Turn(turn, None),
-            PickUp::Ended(turn, place) => {
-                self.engine.timetable.leave(place);
+            PickUp::Nothing(permit) => Coming::Permit(permit, None),
+            PickUp::Ended(permit, slot) => {
+                self.engine.timetable.leave(slot);
                 let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
-                Coming::Turn(turn, Some(offer))
+                Coming::Permit(permit, Some(offer))
             }
         }
     }
@@ -417,21 +373,21 @@ impl Caller {
     /// Contends for the lock with the other clients.
     async fn contend(
         self,
-        turn: Turn,
+        permit: EntryPermit,
         mut offer: Option<Offer>,
         is_counted: bool,
-    ) -> Result<Option<Stint>> {
-        let contender = Contender { engine: Arc::clone(&self.engine), turn: Some(turn) };
+    ) -> Result<Option<Hold>> {
+        let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let mut counted = None;
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
-        if entry.shared().is_some_and(|mut shared| shared.asks_for(self.wish.part)) {
+        if entry.shared().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
             entry.step(Event::Roused, rules);
         }
         loop {
-            if let Some(stint) = self.share(contender.visit(), 0) {
-                return Ok(Some(stint));
+            if let Some(hold) = self.share(contender.visit(), 0) {
+                return Ok(Some(hold));
             }
             self.make_room(&entry);
             let listening = ears.as_ref().is_none_or(Ears::hear);
@@ -472,27 +428,28 @@ impl Caller {
 
     /// Gives back what rests for others and stays in the way of this contender, which is first.
     fn make_room(&self, entry: &Entry) {
-        let unlike = entry.shared().map_or_else(Vec::new, |shared| shared.unlike(self.wish.part));
+        let unlike =
+            entry.shared().map_or_else(Vec::new, |shared| shared.unlike(self.options.permits));
         unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
     /// Takes what a message has granted. The server has granted it for as long as our sign of life lasts, so that
     /// the watchdog has to confirm it, if it is held for longer than a third of that.
-    fn take(&self, turn: Turn, grant: Grant) -> Result<Stint> {
+    fn take(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
         let confirm_at = grant.sent + grant.lease / 3;
-        let stint = self.begin(turn, grant)?;
-        stint.tenure.is_to_last(self.engine.lease(self.wish.lease), confirm_at);
-        self.engine.timetable.enter(&stint.tenure, confirm_at);
-        Ok(stint)
+        let hold = self.begin(permit, grant)?;
+        hold.tenure.is_to_last(self.engine.lease(self.options.lease), confirm_at);
+        self.engine.timetable.enter(&hold.tenure, confirm_at);
+        Ok(hold)
     }
 
     fn rules(&self) -> Rules {
-        rules(&self.engine.config, self.engine.lease(self.wish.lease))
+        rules(&self.engine.config, self.engine.lease(self.options.lease))
     }
 
     /// Asks once, in the contender's name, and takes note of the answer.
     async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
-        let (id, place, manner) = entry.ask(&self.engine, self.rules());
+        let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);
         let acquire = self.request(entry, (id, place, secret), manner, old)?;
@@ -531,10 +488,10 @@ impl Caller {
         Ok(Acquire {
             keys: Arc::clone(&entry.keys),
             id,
-            lease: self.engine.lease(self.wish.lease),
+            lease: self.engine.lease(self.options.lease),
             manner,
-            part: self.wish.part,
-            within: self.wish.beneath,
+            permits: self.options.permits,
+            within: self.options.within,
             place,
             secret,
             old,
@@ -612,14 +569,25 @@ impl Caller {
         self.engine.commands.explained(fault, &entry.keys).await
     }
 
-    fn begin(&self, turn: Turn, grant: Grant) -> Result<Stint> {
-        self.engine.begin(turn, grant, self.holder())
+    fn begin(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
+        self.engine.begin(permit, grant, self.holder())
     }
 
     fn holder(&self) -> Holder {
-        let Wish { owner, lease, part, .. } = self.wish;
-        Holder { owner, asked_by: OwnerId::current(), lease, part }
+        let AcquireOptions { owner, lease, permits, .. } = self.options;
+        Holder { owner, asked_by: OwnerId::current(), lease, permits }
     }
+}
+
+/// Does what needs the permit, or must not wait for a caller that is not polled; `None` if it was cancelled for that.
+async fn contest(
+    visit: &Visit,
+    work: impl Future<Output = Result<Option<Hold>>> + Send + 'static,
+) -> Option<Result<Option<Hold>>> {
+    // An entry knows tenures, and no holds.
+    let work = async move { Ok(work.await?.map(|hold| (hold.tenure, hold.hand_over))) };
+    let contested: Contested = visit.contest(Box::pin(work)).await?;
+    Some(contested.map(|held| held.map(|(tenure, hand_over)| Hold::new(tenure, hand_over))))
 }
 
 fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
@@ -631,17 +599,19 @@ fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
 
 /// What a contender listens to.
 struct Ears {
-    seats: Vec<Seat>,
+    subscriptions: Vec<Subscription>,
 }
 
 impl Ears {
     fn open(engine: &Engine, entry: &Entry) -> Self {
         let channels = entry.channels(&engine.client);
-        Self { seats: channels.iter().map(|channel| engine.subscriber.join(channel)).collect() }
+        Self {
+            subscriptions: channels.iter().map(|channel| engine.subscriber.join(channel)).collect(),
+        }
     }
 
     fn hear(&self) -> bool {
-        self.seats.iter().all(Seat::is_live)
+        self.subscriptions.iter().all(Subscription::is_live)
     }
 }
 
@@ -652,8 +622,8 @@ struct Queued<'a> {
 }
 
 impl Queued<'_> {
-    async fn turn(&mut self) -> Result<Turn, Fault> {
-        self.waiting.as_mut().expect("it has not arrived yet").turn().await
+    async fn permit(&mut self) -> Result<EntryPermit, Fault> {
+        self.waiting.as_mut().expect("it has not arrived yet").permit().await
     }
 
     fn arrived(mut self) {
@@ -670,19 +640,19 @@ impl Drop for Queued<'_> {
 }
 
 /// The caller of this client that contends. Dropped before it was granted anything, it passes the
-/// turn on, and looks after our client's place in the lock's line: that is for whoever of us
+/// permit on, and looks after our client's place in the lock's line: that is for the caller of this client that
 /// contends next.
 pub(crate) struct Contender {
     engine: Arc<Engine>,
-    turn: Option<Turn>,
+    permit: Option<EntryPermit>,
 }
 
 impl Contender {
-    /// Contends at once, or not at all if somebody of this client is there first. What was left for others
-    /// with the turn still holds the lock in Redis: for us it is somebody else's.
+    /// Contends at once, or not at all if another caller of this client is there first. What was left for others
+    /// with the permit still holds the lock in Redis: for this caller it is another holder's.
     pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let turn = engine.turn_now(&engine.visit(keys, 1, false)?).await;
-        Ok(turn.map(|turn| Self { engine: Arc::clone(engine), turn: Some(turn) }))
+        let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
+        Ok(permit.map(|permit| Self { engine: Arc::clone(engine), permit: Some(permit) }))
     }
 
     pub(crate) fn entry(&self) -> Arc<Entry> {
@@ -690,26 +660,26 @@ impl Contender {
     }
 
     fn visit(&self) -> &Visit {
-        self.turn.as_ref().expect("it has not been granted yet").visit()
+        self.permit.as_ref().expect("it has not been granted yet").visit()
     }
 
     /// The server has taken it out of the line.
-    pub(crate) fn granted(mut self) -> Turn {
-        let turn = self.turn.take().expect("it is granted once");
-        turn.entry().forget_line();
-        turn.entry().stop_contending();
-        turn.entry().take();
-        self.engine.give_back_former(turn.entry());
-        turn
+    pub(crate) fn granted(mut self) -> EntryPermit {
+        let permit = self.permit.take().expect("it is granted once");
+        permit.entry().forget_line();
+        permit.entry().stop_contending();
+        permit.entry().take();
+        self.engine.give_back_former(permit.entry());
+        permit
     }
 }
 
 impl Drop for Contender {
     fn drop(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
-        turn.entry().stop_asking(&self.engine);
-        turn.entry().stop_contending();
-        // Only when the turn has gone on is it certain whether anybody comes for it.
-        self.engine.look_after(&turn.pass_on());
+        let Some(permit) = self.permit.take() else { return };
+        permit.entry().stop_asking(|| self.engine.next_tenure());
+        permit.entry().stop_contending();
+        // Only after the permit has gone on is it certain whether another caller takes it.
+        self.engine.look_after(&permit.pass_on());
     }
 }

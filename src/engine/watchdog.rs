@@ -13,8 +13,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::entry::Tenure;
 use crate::engine::job::Job;
-use crate::engine::tenure::{Due, Tenure};
+use crate::engine::tenure::Due;
 use crate::engine::timetable::Timetable;
 use crate::wire::{Commands, Fault, Renewal};
 
@@ -30,7 +31,7 @@ pub(crate) struct Rhythm {
     pub(crate) timeout: Duration,
     pub(crate) max_hold: Option<Duration>,
     /// How long a tenure may be idle.
-    pub(crate) claim: Duration,
+    pub(crate) pickup: Duration,
 }
 
 impl Rhythm {
@@ -95,9 +96,9 @@ impl Watchdog {
     /// Those that are to be renewed. The others are seen to.
     fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
         let now = Instant::now();
-        let Rhythm { max_hold, claim, .. } = self.rhythm;
+        let Rhythm { max_hold, pickup, .. } = self.rhythm;
         due.retain(|tenure| {
-            match tenure.due(now, max_hold, claim) {
+            match tenure.due(now, max_hold, pickup) {
                 Due::Renew => {
                     // Until it is answered, it must not be out of sight, nor asked for again.
                     tenure.renew_at(tenure.deadline());
@@ -106,7 +107,7 @@ impl Watchdog {
                 Due::At(then) => {
                     self.timetable.enter(tenure, then);
                 }
-                // It may still lie in Redis, and would block everybody until its TTL is over.
+                // It may still lie in Redis, and would block all callers until its TTL is over.
                 Due::Sweep | Due::Unclaimed => {
                     self.later(Job::release(tenure, tenure.take_stay()));
                 }
@@ -169,7 +170,7 @@ impl Watchdog {
             }
             Ok(false) => {
                 tenure.lose("the server has it no more");
-                self.timetable.leave(tenure.place());
+                self.timetable.leave(tenure.slot());
                 if let Some(job) = Job::tell_of_loss(tenure) {
                     self.later(job);
                 }
@@ -189,7 +190,7 @@ impl Watchdog {
 
     /// `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
-        self.timetable.enter(tenure, tenure.next_look(self.rhythm.claim))
+        self.timetable.enter(tenure, tenure.next_look(self.rhythm.pickup))
     }
 }
 
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     const RHYTHM: Rhythm =
-        Rhythm { timeout: Duration::from_secs(30), max_hold: None, claim: Duration::from_secs(1) };
+        Rhythm { timeout: Duration::from_secs(30), max_hold: None, pickup: Duration::from_secs(1) };
 
     #[test]
     fn renewals_are_a_period_apart_at_the_most_and_fall_into_step() {

@@ -12,7 +12,7 @@ const SLOTS: usize = 1024;
 
 /// Where an item stands in the wheel. Used once: leaving with it makes it void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TimerSlot {
     index: u32,
     /// Tells the items apart that have stood at this index one after the other.
     entry: NonZeroU32,
@@ -57,7 +57,7 @@ impl<T> Wheel<T> {
     }
 
     /// Enters an item for a tick; for one that has passed, the next tick.
-    pub(crate) fn enter(&mut self, due: u64, item: T) -> Place {
+    pub(crate) fn enter(&mut self, due: u64, item: T) -> TimerSlot {
         let due = due.max(self.now + 1);
         let index = self.occupy();
         let first = std::mem::replace(&mut self.slots[slot(due)], index);
@@ -69,13 +69,13 @@ impl<T> Wheel<T> {
             second.before = index;
         }
         self.len += 1;
-        Place { index, entry }
+        TimerSlot { index, entry }
     }
 
     /// Takes an item out before it is due; `None` if it has left already.
-    pub(crate) fn leave(&mut self, place: Place) -> Option<T> {
-        let node = self.nodes.get(wide(place.index))?;
-        if node.entry == place.entry { self.take(place.index) } else { None }
+    pub(crate) fn leave(&mut self, slot: TimerSlot) -> Option<T> {
+        let node = self.nodes.get(wide(slot.index))?;
+        if node.entry == slot.entry { self.take(slot.index) } else { None }
     }
 
     /// Hands out all that is due up to this tick.
@@ -132,7 +132,7 @@ impl<T> Wheel<T> {
     fn take(&mut self, index: u32) -> Option<T> {
         let node = &mut self.nodes[wide(index)];
         let item = node.item.take()?;
-        // Round again after four billion items: nobody keeps a place that long.
+        // Round again after four billion items: no tenure keeps a slot that long.
         node.entry = node.entry.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let (due, before) = (node.due, node.before);
         let after = std::mem::replace(&mut node.after, self.vacant);

@@ -74,7 +74,7 @@ impl Address {
 
     /// An address that is reached over streams of the simulation's.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(dial: crate::wire::Dial, config: &Config) -> Result<Self> {
+    pub(crate) fn over(dial: crate::wire::dial::Dial, config: &Config) -> Result<Self> {
         Ok(Self { dialler: Dialler(Some(dial)), ..Self::new("redis://simulated", config)? })
     }
 
@@ -141,7 +141,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     use rustls::crypto::{CryptoProvider, ring};
 
     if CryptoProvider::get_default().is_none() {
-        // It fails if somebody else was quicker: then there is one.
+        // It fails if another task was quicker: then there is one.
         let _ = ring::default_provider().install_default();
     }
     let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });

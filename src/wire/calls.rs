@@ -8,16 +8,13 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::config::Layout;
-use crate::keys::{Keys, Kind, TOKEN_COUNTER, TenureId};
+use crate::keys::{Keys, TenureId};
+use crate::kinds::TOKEN_COUNTER;
 use crate::wire::commands::Connection;
+use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::Fault;
 use crate::wire::replies::{entry, items, number, strange};
-use crate::wire::scripts::{
-    COUNT, LOCK_ACQUIRE_ALL, LOCK_RELEASE, REDISSON_FENCED_ACQUIRE, REDISSON_LOCK_ACQUIRE,
-    REDISSON_LOCK_ACQUIRE_ALL, REDISSON_LOCK_FORCE_UNLOCK, REDISSON_LOCK_RELEASE, RENEW, STATUS,
-    TAKE,
-};
+use crate::wire::scripts::{COUNT, RENEW};
 
 /// What is done if the lock cannot be had now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +45,8 @@ pub(crate) struct Acquire {
     pub(crate) id: TenureId,
     pub(crate) lease: Duration,
     pub(crate) manner: Manner,
-    /// How much of it, if it can be divided.
-    pub(crate) part: u32,
+    /// How many permits.
+    pub(crate) permits: u32,
     /// The tenure within which its owner asks, if there needs to be no room for it.
     pub(crate) within: Option<TenureId>,
     /// The place in line that the caller was answered before; 0: none. It has it again under another name too.
@@ -65,14 +62,14 @@ pub(crate) struct Acquire {
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// Ours, with this number of the server's. Awaited: somebody stands in line for it now; in Redisson's layout nobody
+    /// Ours, with this number of the server's. Awaited: a waiter stands in line for it now; in Redisson's layout nobody
     /// knows, and it is always false.
     Granted { number: u64, awaited: bool },
     /// Not ours yet: the caller stands in line at this place. `ttl`: the first of the holders has to go by then;
     /// `None`: the key has no TTL. Near: it has to show signs of life, three times per `waiter_ttl`; otherwise it is told
     /// when it comes near.
     Waits { ttl: Option<Duration>, place: u64, near: bool },
-    /// Somebody else's, for so long; `None`: the key has no TTL. Nothing of ours was left behind.
+    /// Another holder has it for so long; `None`: the key has no TTL. Nothing of ours was left behind.
     Held(Option<Duration>),
     /// Held or waited for: [`Connection::acquire`] has to be asked for it alone.
     Contended,
@@ -97,7 +94,7 @@ impl Connection<'_> {
     /// Asks for one lock of any kind.
     pub(crate) async fn acquire(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
         let Acquire { keys, old, .. } = acquire;
-        if keys.layout == Layout::Native {
+        if keys.row.exchanges {
             return self.enter(acquire).await;
         }
         // Redisson's layout has no call that gives back and takes in one step.
@@ -107,20 +104,20 @@ impl Connection<'_> {
                 answer?;
             }
         }
-        // Who waits elsewhere has just been woken: it may come first.
+        // A waiter of another client has just been woken: it may come first.
         if old.is_some() {
             return Ok(Acquired::Contended);
         }
-        if !keys.lies_as_plain() {
+        if !keys.row.lies_as_plain {
             return self.enter(acquire).await;
         }
         let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
         self.acquired_alone(reply)
     }
 
-    /// Takes of these plain locks those that are free and that nobody waits for. One answer for each: one that is
+    /// Of these plain locks, takes the ones that are free and without a waiter. One answer for each: one that is
     /// refused leaves the others alone.
-    pub(crate) async fn acquire_all(
+    pub(crate) async fn acquire_each(
         &mut self,
         acquires: &[Acquire],
     ) -> Result<Vec<Result<Acquired, Fault>>, Fault> {
@@ -136,14 +133,15 @@ impl Connection<'_> {
     }
 
     async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
-        let Keys { layout, kind, .. } = *acquires[0].keys;
+        let first = &acquires[0].keys;
+        let has_line = first.row.has_line;
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            let keys_of_each = if layout.has_lines() { 2 } else { 1 };
-            cmd.arg(1 + acquires.len() * keys_of_each).arg(acquires[0].keys.tokens());
+            let keys_of_each = if has_line { 2 } else { 1 };
+            cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
             for Acquire { keys, .. } in acquires {
                 cmd.arg(keys.lock());
-                if layout.has_lines() {
+                if has_line {
                     cmd.arg(keys.line());
                 }
             }
@@ -152,44 +150,40 @@ impl Connection<'_> {
                 cmd.arg(id.of(&terms.client)).arg(millis(*lease));
             }
         };
-        let script = match (layout, kind) {
-            (Layout::Native, _) => &TAKE,
-            (Layout::Redisson, Kind::Fenced) => &REDISSON_FENCED_ACQUIRE,
-            (Layout::Redisson, _) => &REDISSON_LOCK_ACQUIRE,
-        };
+        let script = existing(scripts_of(first).acquire_each, first)?;
         self.call(script, fill).await
     }
 
     /// Takes all of these plain locks, or none. The answer, and which of them it is about: a grant is that
     /// of the first, and each of the others has one more.
-    pub(crate) async fn acquire_together(
+    pub(crate) async fn acquire_all(
         &mut self,
         acquires: &[&Acquire],
     ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
-        let layout = acquires[0].keys.layout;
+        let first = &acquires[0].keys;
+        let has_line = first.row.has_line;
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
         let fill = |cmd: &mut Cmd| {
-            let keys_of_each = if layout.has_lines() { 3 } else { 1 };
-            cmd.arg(1 + acquires.len() * keys_of_each).arg(acquires[0].keys.tokens());
+            let keys_of_each = if has_line { 3 } else { 1 };
+            cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
             for Acquire { keys, .. } in acquires {
                 cmd.arg(keys.lock());
-                if layout.has_lines() {
+                if has_line {
                     cmd.arg(keys.line()).arg(keys.notes());
                 }
             }
             cmd.arg(floor);
-            if layout.has_lines() {
+            if has_line {
                 cmd.arg(terms.message()).arg(millis(terms.waiter_ttl));
             }
             for Acquire { keys, id, lease, .. } in acquires {
                 cmd.arg(id.of(&terms.client)).arg(millis(*lease));
-                if layout.has_lines() {
+                if has_line {
                     cmd.arg(&*keys.channel);
                 }
             }
         };
-        let native = layout.has_lines();
-        let script = if native { &LOCK_ACQUIRE_ALL } else { &REDISSON_LOCK_ACQUIRE_ALL };
+        let script = existing(scripts_of(first).acquire_all, first)?;
         let reply = items(self.call(script, fill).await?)?;
         let [code, Value::Int(which), value] = reply.as_slice() else {
             return Err(strange(&reply));
@@ -210,7 +204,7 @@ impl Connection<'_> {
         &mut self,
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        if releases.iter().all(|release| release.keys.lies_as_plain()) {
+        if releases.iter().all(|release| release.keys.row.lies_as_plain) {
             self.release_plain(releases).await
         } else {
             Ok(self.leave_each(releases).await)
@@ -222,10 +216,13 @@ impl Connection<'_> {
         releases: &[impl Borrow<Release> + Sync],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let (floor, terms) = (self.floor(Instant::now()), self.terms());
-        let native = terms.layout.has_lines();
         let releases = || releases.iter().map(Borrow::borrow);
+        let Some(first) = releases().next().map(|first| &first.keys) else {
+            return Ok(Vec::new());
+        };
+        let has_line = first.row.has_line;
         let fill = |cmd: &mut Cmd| {
-            if !native {
+            if !has_line {
                 cmd.arg(releases().len());
                 releases().for_each(|release| _ = cmd.arg(release.keys.lock()));
                 cmd.arg(terms.message());
@@ -235,18 +232,17 @@ impl Connection<'_> {
                     cmd.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
                 }
                 let (from, ttl) = (terms.message(), millis(terms.waiter_ttl));
-                let channels = releases().next().map_or("", |first| first.keys.channel_prefix());
+                let channels = first.channel_prefix();
                 cmd.arg(format!("{floor} {ttl} {from} {channels}"));
             }
             for Release { keys, id } in releases() {
                 cmd.arg(id.of(&terms.client));
-                if !native {
+                if !has_line {
                     cmd.arg(&*keys.channel);
                 }
             }
         };
-        let script = if native { &LOCK_RELEASE } else { &REDISSON_LOCK_RELEASE };
-        let reply = self.call(script, fill).await?;
+        let reply = self.call(scripts_of(first).release, fill).await?;
         self.each(reply, releases().len())
     }
 
@@ -255,7 +251,7 @@ impl Connection<'_> {
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        if renewals.iter().all(|renewal| renewal.keys.lies_as_plain()) {
+        if renewals.iter().all(|renewal| renewal.keys.row.lies_as_plain) {
             self.renew_plain(renewals).await
         } else {
             Ok(self.renew_each(renewals).await)
@@ -289,7 +285,7 @@ impl Connection<'_> {
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
-        if !keys.lies_as_plain() {
+        if !keys.row.lies_as_plain {
             return self.renew_one(Renewal { keys, id, ttl: lease }).await;
         }
         let terms = self.terms();
@@ -299,32 +295,33 @@ impl Connection<'_> {
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
 
-    /// How long the lock is still held, by whomever; a key without a TTL: for ever.
-    pub(crate) async fn ttl(&mut self, keys: &Keys) -> Result<Option<Duration>, Fault> {
+    /// Whether the lock is held, and for how long; `None`: its key has no TTL.
+    pub(crate) async fn held_for(
+        &mut self,
+        keys: &Keys,
+    ) -> Result<Option<Option<Duration>>, Fault> {
         let fill = |cmd: &mut Cmd| {
             cmd.arg(1).arg(keys.lock());
         };
-        let ttl = if keys.lies_as_plain() {
-            number(self.call(&STATUS, fill).await?)?
+        let ttl = if keys.row.lies_as_plain {
+            number(self.call(scripts_of(keys).status, fill).await?)?
         } else {
             self.status(keys).await?.ttl
         };
-        Ok(match ttl {
-            -2 => None,
-            ttl => Some(held_for(ttl).unwrap_or(Duration::MAX)),
-        })
+        Ok((ttl != -2).then(|| held_for(ttl)))
     }
 
     /// Whether there was anything to take away.
     pub(crate) async fn force_unlock(&mut self, keys: &Keys) -> Result<bool, Fault> {
-        if keys.layout == Layout::Native || !keys.lies_as_plain() {
+        if keys.row.exchanges || !keys.row.lies_as_plain {
             return Ok(self.force_out(keys).await? > 0);
         }
         let terms = self.terms();
         let fill = |cmd: &mut Cmd| {
             cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(terms.message());
         };
-        Ok(number(self.call(&REDISSON_LOCK_FORCE_UNLOCK, fill).await?)? == 1)
+        let script = existing(scripts_of(keys).force_unlock, keys)?;
+        Ok(number(self.call(script, fill).await?)? == 1)
     }
 
     /// The answer to a question about one lock. Of one that was free, it is a number and nothing else.
@@ -357,7 +354,7 @@ impl Connection<'_> {
     fn still_ours(&self, item: &Value) -> Result<bool, Fault> {
         match entry(item) {
             Ok(code) => Ok(code == 1),
-            // Somebody put another value in the place of our lock: it is gone, and not ours to judge.
+            // Another program put another value in the place of our lock: the lock is gone, and the value is left alone.
             Err(Fault::WrongType) => Ok(false),
             Err(fault) => {
                 self.heed(&fault);

@@ -1,9 +1,9 @@
 //! Requests that wait at the same moment travel together.
 //!
-//! 1. A lone request flies at once, on its caller's own task.
-//! 2. While one is in the air the others gather, on the gathering's own task, and fly as they have
-//!    come. While several are in the air they gather until one has landed, until there are enough for
-//!    a flight of their own, or for one round trip.
+//! 1. A lone request is sent at once, on its caller's own task.
+//! 2. While one is on its way the others gather, and the gathering's own task sends them in the order in which they
+//!    came. While several are on their way they gather until one is answered, until there are enough for
+//!    a batch of their own, or for one round trip.
 //! 3. What has gathered belongs to the gathering's own task: a caller that is dropped strands
 //!    nobody else, and what was granted to it is told as an orphan.
 
@@ -18,14 +18,14 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::wire::fault::Fault;
 
-/// Requests in one flight: more gains little, and makes the first wait for the last.
+/// Requests in one batch: more gains little, and makes the first wait for the last.
 const MOST: usize = 64;
 
-/// Flights in the air at which the others begin to wait for company. With fewer, client and server
+/// Batches on their way at which further requests begin to wait for company. With fewer, client and server
 /// would take turns to idle.
 const SEVERAL: usize = 3;
 
-/// The longest that anybody waits for company.
+/// The longest that a request waits for company.
 const SLOWEST: Duration = Duration::from_millis(5);
 
 /// An answer, with what its reader has to know of the request.
@@ -39,57 +39,57 @@ pub(crate) struct Answer<A> {
 }
 
 /// What can fly together.
-pub(crate) trait Flight: Send + Sync {
+pub(crate) trait Batch: Send + Sync {
     type Question: Send + Sync;
     type Answer: Send;
 
     /// Asks for all of them in one request.
-    fn fly(
+    fn send(
         &self,
         questions: &[Self::Question],
     ) -> impl Future<Output = Vec<Answer<Self::Answer>>> + Send;
 
-    /// Nobody waits for this any more.
-    fn orphan(&self, landed: Landed<Self>)
+    /// No caller waits for this any more.
+    fn orphan(&self, answered: Answered<Self>)
     where
         Self: Sized;
 }
 
 /// A question that was asked, and its answer.
-pub(crate) struct Landed<F: Flight> {
+pub(crate) struct Answered<F: Batch> {
     pub(crate) question: F::Question,
     pub(crate) answer: Answer<F::Answer>,
 }
 
 /// The requests of one kind.
-pub(crate) struct Gathering<F: Flight> {
-    flight: F,
+pub(crate) struct Gathering<F: Batch> {
+    batch: F,
     state: Mutex<State<F>>,
-    /// There may be enough for a flight.
+    /// There may be enough for a batch.
     changed: Notify,
     /// A smoothed round trip, in microseconds.
     round_trip: AtomicU64,
 }
 
-struct State<F: Flight> {
+struct State<F: Batch> {
     closed: bool,
-    in_the_air: usize,
-    waiting: Vec<Passenger<F>>,
-    /// When the first of those who wait came.
+    on_their_way: usize,
+    waiting: Vec<Waiting<F>>,
+    /// When the first waiting caller came.
     since: Instant,
 }
 
-struct Passenger<F: Flight> {
+struct Waiting<F: Batch> {
     question: F::Question,
-    told: oneshot::Sender<Landed<F>>,
+    told: oneshot::Sender<Answered<F>>,
 }
 
-impl<F: Flight> Gathering<F> {
-    pub(crate) fn new(flight: F) -> Self {
+impl<F: Batch> Gathering<F> {
+    pub(crate) fn new(batch: F) -> Self {
         let state =
-            State { closed: false, in_the_air: 0, waiting: Vec::new(), since: Instant::now() };
+            State { closed: false, on_their_way: 0, waiting: Vec::new(), since: Instant::now() };
         Self {
-            flight,
+            batch,
             state: Mutex::new(state),
             changed: Notify::new(),
             round_trip: AtomicU64::new(0),
@@ -100,29 +100,29 @@ impl<F: Flight> Gathering<F> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The right to fly alone, if nobody is in the air.
-    pub(crate) fn take_off(&self) -> Option<InTheAir<'_, F>> {
+    /// The right to send a request alone, if no batch is on its way.
+    pub(crate) fn send_alone(&self) -> Option<OnItsWay<'_, F>> {
         let mut state = self.state();
-        let free = state.in_the_air == 0 && state.waiting.is_empty() && !state.closed;
+        let free = state.on_their_way == 0 && state.waiting.is_empty() && !state.closed;
         if free {
-            state.in_the_air = 1;
+            state.on_their_way = 1;
         }
         drop(state);
-        free.then(|| InTheAir { gathering: self, since: Instant::now() })
+        free.then(|| OnItsWay { gathering: self, since: Instant::now() })
     }
 
-    /// Waits for the next flight, and for its answer.
+    /// Waits for the next batch, and for its answer.
     ///
     /// # Cancel safety
     /// A question that has not flown yet never will; the answer of one that has is an orphan.
-    pub(crate) async fn join(&self, question: F::Question) -> Result<Landed<F>, Fault> {
+    pub(crate) async fn join(&self, question: F::Question) -> Result<Answered<F>, Fault> {
         let mut ticket = self.queue(question);
-        (&mut ticket.landed).await.map_err(|_| Fault::Closed)
+        (&mut ticket.answered).await.map_err(|_| Fault::Closed)
     }
 
     fn queue(&self, question: F::Question) -> Ticket<'_, F> {
-        let (told, landed) = oneshot::channel();
-        let ticket = Ticket { flight: &self.flight, landed };
+        let (told, answered) = oneshot::channel();
+        let ticket = Ticket { batch: &self.batch, answered };
         let mut state = self.state();
         if state.closed {
             // The sender goes with the question: the answer is that there is none.
@@ -131,7 +131,7 @@ impl<F: Flight> Gathering<F> {
         if state.waiting.is_empty() {
             state.since = Instant::now();
         }
-        state.waiting.push(Passenger { question, told });
+        state.waiting.push(Waiting { question, told });
         let news = matches!(state.waiting.len(), 1 | MOST);
         drop(state);
         if news {
@@ -140,25 +140,25 @@ impl<F: Flight> Gathering<F> {
         ticket
     }
 
-    /// Flies what gathers, for ever. When that ends, nobody is left waiting.
+    /// Flies what gathers, for ever. When that ends, no caller is left waiting.
     pub(crate) async fn run(&self) {
         let _closing = Closing(self);
-        let mut flights = FuturesUnordered::new();
+        let mut batches = FuturesUnordered::new();
         loop {
             tokio::select! {
-                (passengers, in_the_air) = self.boarding() => {
-                    flights.push(carry(&self.flight, passengers, in_the_air));
+                (waiting_for, on_their_way) = self.boarding() => {
+                    batches.push(carry(&self.batch, waiting_for, on_their_way));
                 }
-                Some(()) = flights.next() => {}
+                Some(()) = batches.next() => {}
             }
         }
     }
 
-    async fn boarding(&self) -> (Vec<Passenger<F>>, InTheAir<'_, F>) {
+    async fn boarding(&self) -> (Vec<Waiting<F>>, OnItsWay<'_, F>) {
         loop {
             let until = match self.board(Instant::now()) {
-                Ok(passengers) => {
-                    return (passengers, InTheAir { gathering: self, since: Instant::now() });
+                Ok(waiting_for) => {
+                    return (waiting_for, OnItsWay { gathering: self, since: Instant::now() });
                 }
                 Err(until) => until,
             };
@@ -169,26 +169,26 @@ impl<F: Flight> Gathering<F> {
         }
     }
 
-    /// Those who fly now, or when they will at the latest.
-    fn board(&self, now: Instant) -> Result<Vec<Passenger<F>>, Option<Instant>> {
+    /// The callers whose batch goes out now, or the latest time at which it will.
+    fn board(&self, now: Instant) -> Result<Vec<Waiting<F>>, Option<Instant>> {
         let mut state = self.state();
         if state.waiting.is_empty() {
             return Err(None);
         }
         let until = state.since + Duration::from_micros(self.round_trip.load(Ordering::Relaxed));
-        if state.in_the_air >= SEVERAL && state.waiting.len() < MOST && now < until {
+        if state.on_their_way >= SEVERAL && state.waiting.len() < MOST && now < until {
             return Err(Some(until));
         }
-        state.in_the_air += 1;
+        state.on_their_way += 1;
         state.since = now;
         let most = state.waiting.len().min(MOST);
         Ok(state.waiting.drain(..most).collect())
     }
 }
 
-struct Closing<'a, F: Flight>(&'a Gathering<F>);
+struct Closing<'a, F: Batch>(&'a Gathering<F>);
 
-impl<F: Flight> Drop for Closing<'_, F> {
+impl<F: Batch> Drop for Closing<'_, F> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
@@ -199,17 +199,17 @@ impl<F: Flight> Drop for Closing<'_, F> {
 }
 
 /// The wait for an answer. Dropped, it does not leave one behind that has just come.
-struct Ticket<'a, F: Flight> {
-    flight: &'a F,
-    landed: oneshot::Receiver<Landed<F>>,
+struct Ticket<'a, F: Batch> {
+    batch: &'a F,
+    answered: oneshot::Receiver<Answered<F>>,
 }
 
-impl<F: Flight> Drop for Ticket<'_, F> {
+impl<F: Batch> Drop for Ticket<'_, F> {
     fn drop(&mut self) {
-        // Closed first: what is not here now will find nobody, and become an orphan over there.
-        self.landed.close();
-        if let Ok(landed) = self.landed.try_recv() {
-            self.flight.orphan(landed);
+        // Closed first: what is not here now will find no receiver, and become an orphan over there.
+        self.answered.close();
+        if let Ok(answered) = self.answered.try_recv() {
+            self.batch.orphan(answered);
         }
     }
 }
@@ -221,13 +221,13 @@ async fn departure(until: Option<Instant>) {
     }
 }
 
-/// A flight in the air, until it is dropped.
-pub(crate) struct InTheAir<'a, F: Flight> {
+/// A batch on its way, until it is dropped.
+pub(crate) struct OnItsWay<'a, F: Batch> {
     gathering: &'a Gathering<F>,
     since: Instant,
 }
 
-impl<F: Flight> Drop for InTheAir<'_, F> {
+impl<F: Batch> Drop for OnItsWay<'_, F> {
     fn drop(&mut self) {
         // A caller that is not polled, or a server that does not answer, is no round trip.
         let took = self.since.elapsed().min(SLOWEST).as_micros() as u64;
@@ -236,7 +236,7 @@ impl<F: Flight> Drop for InTheAir<'_, F> {
         // An eighth of the new to seven of the old, as TCP does (RFC 6298).
         smoothed.store(before - before / 8 + took / 8, Ordering::Relaxed);
         let mut state = self.gathering.state();
-        state.in_the_air -= 1;
+        state.on_their_way -= 1;
         let awaited = !state.waiting.is_empty();
         drop(state);
         if awaited {
@@ -245,19 +245,19 @@ impl<F: Flight> Drop for InTheAir<'_, F> {
     }
 }
 
-async fn carry<F: Flight>(flight: &F, passengers: Vec<Passenger<F>>, air: InTheAir<'_, F>) {
-    // Who has gone while it waited needs no answer, and must not be granted anything.
-    let staying = passengers.into_iter().filter(|passenger| !passenger.told.is_closed());
+async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Waiting<F>>, air: OnItsWay<'_, F>) {
+    // A caller that has gone while it waited needs no answer, and must not be granted anything.
+    let staying = waiting_for.into_iter().filter(|caller| !caller.told.is_closed());
     let (questions, told): (Vec<_>, Vec<_>) =
-        staying.map(|passenger| (passenger.question, passenger.told)).unzip();
+        staying.map(|caller| (caller.question, caller.told)).unzip();
     if questions.is_empty() {
         return;
     }
-    let answers = flight.fly(&questions).await;
+    let answers = batch.send(&questions).await;
     drop(air);
     for ((question, told), answer) in questions.into_iter().zip(told).zip(answers) {
-        if let Err(landed) = told.send(Landed { question, answer }) {
-            flight.orphan(landed);
+        if let Err(answered) = told.send(Answered { question, answer }) {
+            batch.orphan(answered);
         }
     }
 }
@@ -272,25 +272,25 @@ mod tests {
     /// Answers each number with its double, and counts what it is asked.
     #[derive(Default)]
     struct Doubling {
-        flights: Mutex<Vec<usize>>,
+        batches: Mutex<Vec<usize>>,
         orphans: Mutex<Vec<u64>>,
         held: tokio::sync::Mutex<()>,
     }
 
-    impl Flight for Doubling {
+    impl Batch for Doubling {
         type Question = u64;
         type Answer = u64;
 
-        async fn fly(&self, questions: &[u64]) -> Vec<Answer<u64>> {
-            self.flights.lock().unwrap().push(questions.len());
+        async fn send(&self, questions: &[u64]) -> Vec<Answer<u64>> {
+            self.batches.lock().unwrap().push(questions.len());
             let _released = self.held.lock().await;
             let answer =
                 |question| Answer { sent: Instant::now(), sent_on: 1, result: Ok(question) };
             questions.iter().map(|question| answer(question * 2)).collect()
         }
 
-        fn orphan(&self, landed: Landed<Self>) {
-            self.orphans.lock().unwrap().push(landed.question);
+        fn orphan(&self, answered: Answered<Self>) {
+            self.orphans.lock().unwrap().push(answered.question);
         }
     }
 
@@ -303,11 +303,11 @@ mod tests {
         airport
     }
 
-    /// So many in the air that the next have to gather.
-    fn full_sky(airport: &Airport) -> Vec<InTheAir<'_, Doubling>> {
+    /// So many on their way that the next have to gather.
+    fn full_sky(airport: &Airport) -> Vec<OnItsWay<'_, Doubling>> {
         airport.round_trip.store(60_000_000, Ordering::Relaxed);
-        airport.state().in_the_air = SEVERAL;
-        (0..SEVERAL).map(|_| InTheAir { gathering: airport, since: Instant::now() }).collect()
+        airport.state().on_their_way = SEVERAL;
+        (0..SEVERAL).map(|_| OnItsWay { gathering: airport, since: Instant::now() }).collect()
     }
 
     fn ask(airport: &Airport, question: u64) -> tokio::task::JoinHandle<u64> {
@@ -324,13 +324,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_flies_alone_only_if_nobody_is_in_the_air() {
+    async fn one_flies_alone_only_if_nobody_is_on_its_way() {
         let airport = airport();
-        let first = airport.take_off();
+        let first = airport.send_alone();
         assert!(first.is_some());
-        assert!(airport.take_off().is_none());
+        assert!(airport.send_alone().is_none());
         drop(first);
-        assert!(airport.take_off().is_some());
+        assert!(airport.send_alone().is_some());
     }
 
     #[tokio::test]
@@ -345,7 +345,7 @@ mod tests {
         running.abort();
         assert!(matches!(waiting.await.unwrap(), Err(Fault::Closed)));
         assert!(matches!(airport.join(2).await.map(drop), Err(Fault::Closed)));
-        assert!(airport.take_off().is_none());
+        assert!(airport.send_alone().is_none());
     }
 
     #[tokio::test]
@@ -354,12 +354,12 @@ mod tests {
         let others = full_sky(&airport);
         let asked: Vec<_> = (0..10).map(|question| ask(&airport, question)).collect();
         settle().await;
-        assert!(airport.flight.flights.lock().unwrap().is_empty());
+        assert!(airport.batch.batches.lock().unwrap().is_empty());
         drop(others);
         for (question, asked) in (0..).zip(asked) {
             assert_eq!(asked.await.unwrap(), question * 2);
         }
-        assert_eq!(*airport.flight.flights.lock().unwrap(), [10]);
+        assert_eq!(*airport.batch.batches.lock().unwrap(), [10]);
     }
 
     #[tokio::test]
@@ -370,7 +370,7 @@ mod tests {
         for asked in asked {
             asked.await.unwrap();
         }
-        assert_eq!(*airport.flight.flights.lock().unwrap(), [MOST]);
+        assert_eq!(*airport.batch.batches.lock().unwrap(), [MOST]);
     }
 
     #[tokio::test]
@@ -383,20 +383,20 @@ mod tests {
         assert!(gone.await.unwrap_err().is_cancelled());
         drop(others);
         assert_eq!(stays.await.unwrap(), 4);
-        assert_eq!(*airport.flight.flights.lock().unwrap(), [1]);
+        assert_eq!(*airport.batch.batches.lock().unwrap(), [1]);
     }
 
     #[tokio::test]
     async fn an_answer_that_nobody_waits_for_is_an_orphan() {
         let airport = airport();
-        let held = airport.flight.held.lock().await;
+        let held = airport.batch.held.lock().await;
         let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));
         settle().await;
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
         drop(held);
         assert_eq!(stays.await.unwrap(), 4);
-        assert_eq!(*airport.flight.orphans.lock().unwrap(), [1]);
+        assert_eq!(*airport.batch.orphans.lock().unwrap(), [1]);
     }
 
     #[tokio::test]
@@ -406,8 +406,8 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         assert!(asked.as_mut().poll(&mut context).is_pending());
         settle().await;
-        assert_eq!(*airport.flight.flights.lock().unwrap(), [1]);
+        assert_eq!(*airport.batch.batches.lock().unwrap(), [1]);
         drop(asked);
-        assert_eq!(*airport.flight.orphans.lock().unwrap(), [1]);
+        assert_eq!(*airport.batch.orphans.lock().unwrap(), [1]);
     }
 }

@@ -32,10 +32,10 @@ pub(crate) struct Commands {
 /// What every script of a client is told.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// Our name, in the lines of those who wait and in the messages that we publish.
+    /// This client's name, in lines and in the messages that it publishes.
     pub(crate) client: String,
     pub(crate) layout: Layout,
-    /// How long a line is kept without a sign of life from anybody in it. Most of those in a line are silent, and look
+    /// How long a line is kept without a sign of life from any client in it. Most clients in a line are silent, and look
     /// by themselves more often than this.
     pub(crate) line_ttl: Duration,
     /// For how long after its last sign a client in line counts as alive.
@@ -52,8 +52,11 @@ impl Terms {
 impl Commands {
     pub(crate) fn new(address: Arc<Address>, terms: Terms) -> (Self, Keeper<impl Duty>) {
         let clock = Arc::new(ServerClock::default());
-        let duty =
-            CommandDuty { clock: Arc::clone(&clock), warned_of_eviction: AtomicBool::new(false) };
+        let duty = CommandDuty {
+            layout: terms.layout,
+            clock: Arc::clone(&clock),
+            warned_of_eviction: AtomicBool::new(false),
+        };
         let (keeper, link) = Keeper::new(address, Arc::new(duty));
         (Self { link, clock, terms: Arc::new(terms) }, keeper)
     }
@@ -172,6 +175,7 @@ impl Connection<'_> {
 }
 
 struct CommandDuty {
+    layout: Layout,
     clock: Arc<ServerClock>,
     warned_of_eviction: AtomicBool,
 }
@@ -183,7 +187,7 @@ impl Duty for CommandDuty {
         let mut pipe = pipe();
         pipe.cmd("HELLO");
         pipe.cmd("INFO").arg("memory");
-        scripts::load(&mut pipe);
+        scripts::load(&mut pipe, self.layout.never_calls());
         let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
         let answers = answers.map_err(Fault::connecting)?;
         primary(answers.first())?;
@@ -200,7 +204,7 @@ impl Duty for CommandDuty {
         Ok(())
     }
 
-    async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         match self.read_clock(conn).await {
             // A server that answers is alive, however busy or broken it says it is.
             Ok(_) | Err(Fault::Refused(_)) => Ok(()),
@@ -262,7 +266,7 @@ fn said_as(value: &Value, word: &str) -> bool {
     }
 }
 
-/// A user who may not load scripts can still call them if somebody else has loaded them.
+/// A user who may not load scripts can still call them if another user has loaded them.
 fn loaded(answer: &Value) -> Result<(), Fault> {
     match answer {
         Value::ServerError(error) => match fault::entry(error) {

@@ -1,257 +1,225 @@
-//! The scripts of each kind that is not a plain lock: the same questions, asked of other keys.
+//! The scripts of each family of kinds: see [`Row`](crate::kinds::Row).
 
-use futures_util::future::{join, join_all};
-use redis::{Cmd, Value};
-use tokio::time::Instant;
-
-use crate::config::Layout;
-use crate::keys::{Keys, Kind, TenureId};
-use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
-use crate::wire::commands::Connection;
+use crate::error::said;
+use crate::keys::Keys;
+use crate::kinds::Family;
 use crate::wire::fault::Fault;
-use crate::wire::replies::{number, numbers, strange};
 use crate::wire::scripts::{self, Script};
 
-/// What can be asked of a kind.
-struct Family {
-    acquire: &'static Script,
-    release: &'static Script,
-    renew: &'static Script,
-    status: &'static Script,
-    force_unlock: &'static Script,
-    resize: &'static Script,
+/// What can be asked of a family. `None`: that is never asked of it.
+pub(crate) struct Scripts {
+    pub(crate) acquire: &'static Script,
+    /// Of several names, takes those that are free.
+    pub(crate) acquire_each: Option<&'static Script>,
+    /// Of several names, takes all or none.
+    pub(crate) acquire_all: Option<&'static Script>,
+    pub(crate) release: &'static Script,
+    pub(crate) renew: Option<&'static Script>,
+    pub(crate) status: &'static Script,
+    pub(crate) force_unlock: Option<&'static Script>,
+    pub(crate) resize: Option<&'static Script>,
+    pub(crate) latch: Option<LatchScripts>,
+}
+
+/// What else a latch is told.
+pub(crate) struct LatchScripts {
+    pub(crate) set: &'static Script,
+    pub(crate) count_down: &'static Script,
+    pub(crate) delete: &'static Script,
+}
+
+/// The scripts that serve a name.
+pub(crate) fn scripts_of(keys: &Keys) -> &'static Scripts {
+    match keys.row.family {
+        Family::Lock => &LOCK,
+        Family::Line => &LINE,
+        Family::Latch => &LATCH,
+        Family::RedissonLock => &REDISSON_LOCK,
+        Family::RedissonFenced => &REDISSON_FENCED,
+        Family::RedissonFair => &REDISSON_FAIR,
+        Family::RedissonRead => &REDISSON_READ,
+        Family::RedissonWrite => &REDISSON_WRITE,
+        Family::RedissonSemaphore => &REDISSON_SEMAPHORE,
+        Family::RedissonLatch => &REDISSON_LATCH,
+    }
+}
+
+/// A script that not every family has.
+///
+/// # Errors
+/// A fault if this family does not have it: it is never asked for, unless this crate has a mistake.
+pub(crate) fn existing(
+    script: Option<&'static Script>,
+    keys: &Keys,
+) -> Result<&'static Script, Fault> {
+    script.ok_or_else(|| Fault::Unanswered(said(format!("a {} has no such script", keys.row.word))))
 }
 
 /// Fair locks, read-write locks and semaphores.
-static LINE: Family = Family {
+static LINE: Scripts = Scripts {
     acquire: &scripts::LINE_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
     release: &scripts::LINE_RELEASE,
-    renew: &scripts::LINE_RENEW,
+    renew: Some(&scripts::LINE_RENEW),
     status: &scripts::LINE_STATUS,
-    force_unlock: &scripts::LINE_FORCE_UNLOCK,
-    resize: &scripts::LINE_RESIZE,
+    force_unlock: Some(&scripts::LINE_FORCE_UNLOCK),
+    resize: Some(&scripts::LINE_RESIZE),
+    latch: None,
 };
 
-/// Plain locks: what is asked of several of them at once has typed calls of its own.
-static LOCK: Family =
-    Family { acquire: &scripts::LOCK_ACQUIRE, force_unlock: &scripts::LOCK_FORCE_UNLOCK, ..LINE };
-
-static REDISSON_FAIR: Family = Family {
-    acquire: &scripts::REDISSON_FAIR_ACQUIRE,
-    release: &scripts::REDISSON_FAIR_RELEASE,
-    renew: &scripts::REDISSON_FAIR_RENEW,
-    status: &scripts::REDISSON_FAIR_STATUS,
-    force_unlock: &scripts::REDISSON_FAIR_FORCE_UNLOCK,
-    resize: &scripts::LINE_RESIZE,
+/// Plain locks, of which several are asked for, kept and given back in one request.
+static LOCK: Scripts = Scripts {
+    acquire: &scripts::LOCK_ACQUIRE,
+    acquire_each: Some(&scripts::TAKE),
+    acquire_all: Some(&scripts::LOCK_ACQUIRE_ALL),
+    release: &scripts::LOCK_RELEASE,
+    renew: Some(&scripts::RENEW),
+    status: &scripts::STATUS,
+    force_unlock: Some(&scripts::LOCK_FORCE_UNLOCK),
+    resize: None,
+    latch: None,
 };
 
-static REDISSON_READ: Family = Family {
-    acquire: &scripts::REDISSON_READ_ACQUIRE,
-    release: &scripts::REDISSON_READ_RELEASE,
-    renew: &scripts::REDISSON_READ_RENEW,
-    status: &scripts::REDISSON_RW_STATUS,
-    force_unlock: &scripts::REDISSON_RW_FORCE_UNLOCK,
-    resize: &scripts::LINE_RESIZE,
-};
-
-static REDISSON_WRITE: Family = Family {
-    acquire: &scripts::REDISSON_WRITE_ACQUIRE,
-    release: &scripts::REDISSON_WRITE_RELEASE,
-    renew: &scripts::REDISSON_WRITE_RENEW,
-    ..REDISSON_READ
-};
-
-static REDISSON_SEMAPHORE: Family = Family {
-    acquire: &scripts::REDISSON_SEMAPHORE_ACQUIRE,
-    release: &scripts::REDISSON_SEMAPHORE_RELEASE,
-    renew: &scripts::REDISSON_SEMAPHORE_RENEW,
-    status: &scripts::REDISSON_SEMAPHORE_STATUS,
-    force_unlock: &scripts::REDISSON_SEMAPHORE_FORCE_UNLOCK,
-    resize: &scripts::REDISSON_SEMAPHORE_RESIZE,
-};
-
-static LATCH: Family = Family {
+static LATCH: Scripts = Scripts {
     acquire: &scripts::LATCH_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
     release: &scripts::LATCH_RELEASE,
-    renew: &scripts::LATCH_RELEASE,
+    renew: None,
     status: &scripts::LATCH_STATUS,
-    force_unlock: &scripts::LATCH_RELEASE,
-    resize: &scripts::LATCH_RELEASE,
+    force_unlock: None,
+    resize: None,
+    latch: Some(LatchScripts {
+        set: &scripts::LATCH_SET,
+        count_down: &scripts::LATCH_COUNT_DOWN,
+        delete: &scripts::LATCH_DELETE,
+    }),
 };
 
-static REDISSON_LATCH: Family = Family {
+static REDISSON_LOCK: Scripts = Scripts {
+    acquire: &scripts::REDISSON_LOCK_ACQUIRE,
+    acquire_each: Some(&scripts::REDISSON_LOCK_ACQUIRE),
+    acquire_all: Some(&scripts::REDISSON_LOCK_ACQUIRE_ALL),
+    release: &scripts::REDISSON_LOCK_RELEASE,
+    renew: Some(&scripts::RENEW),
+    status: &scripts::STATUS,
+    force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
+    resize: None,
+    latch: None,
+};
+
+static REDISSON_FENCED: Scripts = Scripts {
+    acquire: &scripts::REDISSON_FENCED_ACQUIRE,
+    acquire_each: Some(&scripts::REDISSON_FENCED_ACQUIRE),
+    acquire_all: None,
+    release: &scripts::REDISSON_LOCK_RELEASE,
+    renew: Some(&scripts::RENEW),
+    status: &scripts::STATUS,
+    force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
+    resize: None,
+    latch: None,
+};
+
+static REDISSON_FAIR: Scripts = Scripts {
+    acquire: &scripts::REDISSON_FAIR_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
+    release: &scripts::REDISSON_FAIR_RELEASE,
+    renew: Some(&scripts::REDISSON_FAIR_RENEW),
+    status: &scripts::REDISSON_FAIR_STATUS,
+    force_unlock: Some(&scripts::REDISSON_FAIR_FORCE_UNLOCK),
+    resize: None,
+    latch: None,
+};
+
+static REDISSON_READ: Scripts = Scripts {
+    acquire: &scripts::REDISSON_READ_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
+    release: &scripts::REDISSON_READ_RELEASE,
+    renew: Some(&scripts::REDISSON_READ_RENEW),
+    status: &scripts::REDISSON_RW_STATUS,
+    force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
+    resize: None,
+    latch: None,
+};
+
+static REDISSON_WRITE: Scripts = Scripts {
+    acquire: &scripts::REDISSON_WRITE_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
+    release: &scripts::REDISSON_WRITE_RELEASE,
+    renew: Some(&scripts::REDISSON_WRITE_RENEW),
+    status: &scripts::REDISSON_RW_STATUS,
+    force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
+    resize: None,
+    latch: None,
+};
+
+static REDISSON_SEMAPHORE: Scripts = Scripts {
+    acquire: &scripts::REDISSON_SEMAPHORE_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
+    release: &scripts::REDISSON_SEMAPHORE_RELEASE,
+    renew: Some(&scripts::REDISSON_SEMAPHORE_RENEW),
+    status: &scripts::REDISSON_SEMAPHORE_STATUS,
+    force_unlock: Some(&scripts::REDISSON_SEMAPHORE_FORCE_UNLOCK),
+    resize: Some(&scripts::REDISSON_SEMAPHORE_RESIZE),
+    latch: None,
+};
+
+static REDISSON_LATCH: Scripts = Scripts {
     acquire: &scripts::REDISSON_LATCH_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
+    release: &scripts::LATCH_RELEASE,
+    renew: None,
     status: &scripts::REDISSON_LATCH_STATUS,
-    ..LATCH
+    force_unlock: None,
+    resize: None,
+    latch: Some(LatchScripts {
+        set: &scripts::REDISSON_LATCH_SET,
+        count_down: &scripts::REDISSON_LATCH_COUNT_DOWN,
+        delete: &scripts::REDISSON_LATCH_DELETE,
+    }),
 };
 
-fn family(keys: &Keys) -> &'static Family {
-    match (keys.layout, keys.kind) {
-        (Layout::Native, Kind::Latch) => &LATCH,
-        (Layout::Redisson, Kind::Latch) => &REDISSON_LATCH,
-        (Layout::Native, Kind::Lock) => &LOCK,
-        (Layout::Native, _) => &LINE,
-        (Layout::Redisson, Kind::Fair) => &REDISSON_FAIR,
-        (Layout::Redisson, Kind::Read) => &REDISSON_READ,
-        (Layout::Redisson, Kind::Write) => &REDISSON_WRITE,
-        (Layout::Redisson, _) => &REDISSON_SEMAPHORE,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layout;
+    use crate::kinds::Kind;
 
-/// How much of something is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Status {
-    /// Until the last of those who hold it would lose it; negative: nobody does.
-    pub(crate) ttl: i64,
-    pub(crate) used: i64,
-    pub(crate) capacity: i64,
-}
-
-impl Connection<'_> {
-    /// One question about one name: what every script of a family is told, and what this one is.
-    pub(crate) async fn ask(
-        &mut self,
-        script: &'static Script,
-        keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str),
-    ) -> Result<Value, Fault> {
-        let (floor, terms) = (self.floor(Instant::now()), self.terms());
-        let (kind, capacity) = keys.capacity();
-        let asked = |cmd: &mut Cmd| {
-            cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-            cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(terms.message());
-            cmd.arg(millis(terms.waiter_ttl));
-            fill(cmd, &terms.client);
-        };
-        self.call(script, asked).await
-    }
-
-    pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner, part, within, place, secret, old, debt: _ } =
-            acquire;
-        let line_ttl = self.terms().line_ttl;
-        let fill = |cmd: &mut Cmd, client: &str| {
-            let or_nobody = |cmd: &mut Cmd, tenure: &Option<TenureId>| match tenure {
-                Some(tenure) => _ = cmd.arg(tenure.of(client)),
-                None => _ = cmd.arg(""),
-            };
-            cmd.arg(id.of(client)).arg(part).arg(millis(*lease)).arg(manner.word());
-            or_nobody(cmd, within);
-            cmd.arg(place).arg(secret);
-            if keys.layout == Layout::Native && keys.kind != Kind::Latch {
-                or_nobody(cmd, old);
-                cmd.arg(millis(line_ttl));
-            }
-        };
-        let reply = self.ask(family(keys).acquire, keys, fill).await?;
-        self.acquired_alone(reply)
-    }
-
-    /// The plain locks in one request, each of the others in one of its own, and all at once.
-    pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
-        let is_plain = |release: &Release| release.keys.lies_as_plain();
-        let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
-        let others = releases.iter().filter(|release| !is_plain(release));
-        let leave = others.map(async |Release { keys, id }| {
-            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client));
-            found(self.again().ask(family(keys).release, keys, fill).await)
-        });
-        let (plain, others) = join(self.leave_plain(&plain), join_all(leave)).await;
-        in_order(releases.iter().map(is_plain), plain, others)
-    }
-
-    async fn leave_plain(&self, releases: &[&Release]) -> Vec<Result<bool, Fault>> {
-        if releases.is_empty() {
-            return Vec::new();
+    #[test]
+    fn a_family_has_every_script_that_its_kinds_are_asked() {
+        let (permits, name) = (1, "a");
+        let kinds = [
+            Kind::Lock,
+            Kind::Fenced,
+            Kind::Fair,
+            Kind::Read,
+            Kind::Write,
+            Kind::Semaphore { permits },
+            Kind::Expirable { permits },
+            Kind::Latch,
+        ];
+        for (layout, kind) in
+            [Layout::Native, Layout::Redisson].into_iter().flat_map(|l| kinds.map(|kind| (l, kind)))
+        {
+            let keys = Keys::new(layout, kind, name.to_owned()).unwrap();
+            let (row, scripts) = (keys.row, scripts_of(&keys));
+            let what = format!("{kind:?} in {layout:?}");
+            let always = [scripts.acquire, scripts.release, scripts.status].map(Some);
+            let called = always.into_iter().chain([scripts.renew, scripts.force_unlock]);
+            assert!(called.flatten().all(|script| !script.is_in(layout.never_calls())), "{what}");
+            assert_eq!(scripts.renew.is_some(), !row.is_passed, "{what}");
+            assert_eq!(scripts.force_unlock.is_some(), !row.is_passed, "{what}");
+            assert_eq!(scripts.latch.is_some(), row.is_passed, "{what}");
+            assert_eq!(scripts.acquire_each.is_some(), row.lies_as_plain, "{what}");
+            assert_eq!(scripts.acquire_all.is_some(), row.is_plain, "{what}");
+            let is_semaphore = matches!(kind, Kind::Semaphore { .. } | Kind::Expirable { .. });
+            assert!(scripts.resize.is_some() || !is_semaphore, "{what}");
         }
-        let together = self.again().release_plain(releases).await;
-        if !matches!(together, Err(Fault::Permission(_))) {
-            return each_of(releases.len(), together);
-        }
-        // The server refuses the whole request if the user may not touch one of its keys.
-        let alone = releases.iter().map(async |release| {
-            only(self.again().release_plain(std::slice::from_ref(*release)).await)
-        });
-        join_all(alone).await
-    }
-
-    /// As [`Self::leave_each`].
-    pub(crate) async fn renew_each(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
-        let is_plain = |renewal: &Renewal<'_>| renewal.keys.lies_as_plain();
-        let plain: Vec<_> = renewals.iter().copied().filter(is_plain).collect();
-        let others = renewals.iter().filter(|renewal| !is_plain(renewal));
-        let renew = others.map(async |Renewal { keys, id, ttl }| {
-            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
-            found(self.again().ask(family(keys).renew, keys, fill).await)
-        });
-        let (plain, others) = join(self.renew_all_plain(&plain), join_all(renew)).await;
-        in_order(renewals.iter().map(is_plain), plain, others)
-    }
-
-    async fn renew_all_plain(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
-        if renewals.is_empty() {
-            return Vec::new();
-        }
-        let together = self.again().renew_plain(renewals).await;
-        if !matches!(together, Err(Fault::Permission(_))) {
-            return each_of(renewals.len(), together);
-        }
-        let alone = renewals.iter().map(async |renewal| {
-            only(self.again().renew_plain(std::slice::from_ref(renewal)).await)
-        });
-        join_all(alone).await
-    }
-
-    pub(crate) async fn renew_one(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
-        self.renew_each(&[renewal]).await.pop().unwrap_or(Ok(false))
-    }
-
-    pub(crate) async fn status(&mut self, keys: &Keys) -> Result<Status, Fault> {
-        let reply = self.ask(family(keys).status, keys, |_, _| {}).await?;
-        let [ttl, used, capacity] = numbers(reply)?;
-        Ok(Status { ttl, used, capacity })
-    }
-
-    /// From how many it was taken away.
-    pub(crate) async fn force_out(&mut self, keys: &Keys) -> Result<i64, Fault> {
-        number(self.ask(family(keys).force_unlock, keys, |_, _| {}).await?)
-    }
-
-    /// Whether there was anything to change.
-    pub(crate) async fn resize(&mut self, keys: &Keys, capacity: u32) -> Result<bool, Fault> {
-        let fill = |cmd: &mut Cmd, _: &str| _ = cmd.arg(capacity);
-        Ok(number(self.ask(family(keys).resize, keys, fill).await?)? == 1)
-    }
-}
-
-/// What an answer of each of several questions says.
-type Each = Result<Vec<Result<bool, Fault>>, Fault>;
-
-/// A failure of a request is a failure of everything that was asked in it.
-fn each_of(asked: usize, answer: Each) -> Vec<Result<bool, Fault>> {
-    answer.unwrap_or_else(|fault| vec![Err(fault); asked])
-}
-
-/// The answers about plain locks and about others, in the order of the questions.
-fn in_order(
-    are_plain: impl Iterator<Item = bool>,
-    plain: Vec<Result<bool, Fault>>,
-    others: Vec<Result<bool, Fault>>,
-) -> Vec<Result<bool, Fault>> {
-    let (mut plain, mut others) = (plain.into_iter(), others.into_iter());
-    let next = |is_plain| if is_plain { plain.next() } else { others.next() };
-    are_plain.map(next).map(|answer| answer.unwrap_or_else(|| Err(strange(&"nothing")))).collect()
-}
-
-fn only(answer: Each) -> Result<bool, Fault> {
-    answer?.pop().unwrap_or_else(|| Err(strange(&"nothing")))
-}
-
-fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
-    match answer.and_then(number) {
-        Ok(found) => Ok(found == 1),
-        // Somebody put another value in its place: it is gone, and not ours to judge.
-        Err(Fault::WrongType | Fault::Conflict(_)) => Ok(false),
-        Err(fault) => Err(fault),
     }
 }

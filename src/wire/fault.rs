@@ -25,7 +25,7 @@ pub(crate) enum Fault {
     Conflict(Source),
     /// More permits were asked for than there are.
     Permits(Source),
-    /// Nobody has set what was asked about.
+    /// The latch that was asked about was never set.
     Unset,
     /// The server does not know the script: it did not run.
     NoScript,
@@ -136,7 +136,7 @@ impl Fault {
         }
     }
 
-    /// The fault as the error of a release that nobody has confirmed: it may have run, and is
+    /// The fault as the error of a release that Redis has not confirmed: it may have run, and is
     /// repeated for as long as the lock could still be there.
     pub(crate) fn into_unconfirmed(self) -> Error {
         match self {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::config::Layout;
 use crate::keys::Keys;
 use crate::wire::calls::millis;
 use crate::wire::commands::Connection;
+use crate::wire::family::{LatchScripts, scripts_of};
 use crate::wire::fault::Fault;
 use crate::wire::replies::number;
-use crate::wire::scripts::{self, Script};
+use crate::wire::scripts::Script;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -21,14 +21,11 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    fn script(self, layout: Layout) -> &'static Script {
-        match (layout, self) {
-            (Layout::Native, Self::Set { .. }) => &scripts::LATCH_SET,
-            (Layout::Native, Self::CountDown) => &scripts::LATCH_COUNT_DOWN,
-            (Layout::Native, Self::Delete) => &scripts::LATCH_DELETE,
-            (Layout::Redisson, Self::Set { .. }) => &scripts::REDISSON_LATCH_SET,
-            (Layout::Redisson, Self::CountDown) => &scripts::REDISSON_LATCH_COUNT_DOWN,
-            (Layout::Redisson, Self::Delete) => &scripts::REDISSON_LATCH_DELETE,
+    fn script(self, scripts: &LatchScripts) -> &'static Script {
+        match self {
+            Self::Set { .. } => scripts.set,
+            Self::CountDown => scripts.count_down,
+            Self::Delete => scripts.delete,
         }
     }
 }
@@ -48,6 +45,7 @@ impl Connection<'_> {
                 cmd.arg(count).arg(millis(ttl));
             }
         };
-        number(self.ask(order.script(keys.layout), keys, fill).await?)
+        let script = scripts_of(keys).latch.as_ref().map(|scripts| order.script(scripts));
+        number(self.ask_if(script, keys, fill).await?)
     }
 }

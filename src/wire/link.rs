@@ -5,7 +5,7 @@
 //!
 //! 1. A connection is not shown before its duty has greeted it.
 //! 2. Each connection has a generation of its own; what an older one still says is told apart by it.
-//! 3. Nobody but the keeper ends a connection, and it ends it by dropping it for good.
+//! 3. Only the keeper ends a connection, and it ends it by dropping it for good.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -34,14 +34,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const NOTICED: Duration = Duration::from_millis(250);
 
 /// The longest that a stopped server goes unnoticed is this and one response timeout.
-const LONGEST_BEAT: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE_BETWEEN_HEARTBEATS: Duration = Duration::from_secs(1);
 
 /// What a connection is for.
 pub(crate) trait Duty: Send + Sync + 'static {
     /// The link's name in the log.
     const NAME: &'static str;
 
-    /// Does what must be true of a connection before anybody may use it.
+    /// Does what must be true of a connection before it may be used.
     fn greet(
         &self,
         conn: &mut MultiplexedConnection,
@@ -49,7 +49,7 @@ pub(crate) trait Duty: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Asks the server for a sign of life.
-    fn beat(
+    fn heartbeat(
         &self,
         conn: &mut MultiplexedConnection,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
@@ -90,11 +90,11 @@ impl Live {
 /// What there is of a connection.
 type State = Result<Live, Fault>;
 
-/// The view of a connection that somebody else keeps.
+/// The view of a connection that another task keeps.
 #[derive(Clone)]
 pub(crate) struct Link {
     state: watch::Receiver<State>,
-    /// The newest generation that somebody saw speak as a replica would.
+    /// The newest generation that was seen to speak as a replica would.
     suspects: Arc<watch::Sender<u64>>,
 }
 
@@ -249,7 +249,7 @@ impl<D: Duty> Keeper<D> {
         self.show(Ok(live));
         let fault = tokio::select! {
             () = broken.notified() => Fault::NotSent(said("the connection broke")),
-            fault = self.beats(conn.clone()) => fault,
+            fault = self.heartbeats(conn.clone()) => fault,
             fault = self.duty.work(conn) => fault,
             fault = self.suspected(generation) => fault,
         };
@@ -265,12 +265,13 @@ impl<D: Duty> Keeper<D> {
         drop(self.state.send_replace(state));
     }
 
-    async fn beats(&self, mut conn: MultiplexedConnection) -> Fault {
-        let mut beat = interval(LONGEST_BEAT.min(self.address.response_timeout() / 2));
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    async fn heartbeats(&self, mut conn: MultiplexedConnection) -> Fault {
+        let mut heartbeat =
+            interval(LONGEST_PAUSE_BETWEEN_HEARTBEATS.min(self.address.response_timeout() / 2));
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            beat.tick().await;
-            if let Err(fault) = self.duty.beat(&mut conn).await {
+            heartbeat.tick().await;
+            if let Err(fault) = self.duty.heartbeat(&mut conn).await {
                 return fault;
             }
         }

@@ -12,6 +12,7 @@ mod fault;
 mod latch;
 mod link;
 mod message;
+mod questions;
 mod replies;
 mod requests;
 mod scripts;
@@ -19,13 +20,13 @@ mod subscriber;
 
 pub(crate) use address::Address;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
-pub(crate) use coalesce::Landed;
+pub(crate) use coalesce::Answered;
 pub(crate) use commands::{Commands, Connection, Terms};
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
-pub(crate) use family::Status;
 pub(crate) use fault::Fault;
 pub(crate) use latch::Order;
 pub(crate) use message::{What, publisher, words};
+pub(crate) use questions::Status;
 pub(crate) use requests::{Acquires, Requests};
-pub(crate) use subscriber::{Heard, Seat, Subscriber};
+pub(crate) use subscriber::{Heard, Subscriber, Subscription};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::wire::calls::{Acquire, Acquired, Release};
-use crate::wire::coalesce::{Answer, Flight, Gathering, Landed};
+use crate::wire::coalesce::{Answer, Answered, Batch, Gathering};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 
 /// Sees to an acquire that was answered when its caller had gone.
-type Orphanage = Box<dyn Fn(Landed<Acquires>) + Send + Sync>;
+type Orphanage = Box<dyn Fn(Answered<Acquires>) + Send + Sync>;
 
 /// The acquires and releases of a client.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(
         commands: &Commands,
-        orphaned: impl Fn(Landed<Acquires>) + Send + Sync + 'static,
+        orphaned: impl Fn(Answered<Acquires>) + Send + Sync + 'static,
     ) -> Self {
         let acquires = Acquires { commands: commands.clone(), orphaned: Box::new(orphaned) };
         let releases = Releases { commands: commands.clone() };
@@ -44,18 +44,18 @@ pub(crate) struct Acquires {
     orphaned: Orphanage,
 }
 
-impl Flight for Acquires {
+impl Batch for Acquires {
     type Question = Acquire;
     type Answer = Acquired;
 
-    async fn fly(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
+    async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
         let sent = Instant::now();
         let (sent_on, results) = match self.commands.connection() {
             Ok(mut connection) => {
                 let mut results = match questions {
                     // Alone, it is asked so that it is in line at once if it is not free.
                     [question] => connection.acquire(question).await.map(|answer| vec![Ok(answer)]),
-                    questions => connection.acquire_all(questions).await,
+                    questions => connection.acquire_each(questions).await,
                 };
                 if refused_for_one(&results, questions.len()) {
                     let mut singly = Vec::with_capacity(questions.len());
@@ -71,8 +71,8 @@ impl Flight for Acquires {
         answers(sent, sent_on, results, questions.len())
     }
 
-    fn orphan(&self, landed: Landed<Self>) {
-        (self.orphaned)(landed);
+    fn orphan(&self, answered: Answered<Self>) {
+        (self.orphaned)(answered);
     }
 }
 
@@ -81,11 +81,11 @@ pub(crate) struct Releases {
     commands: Commands,
 }
 
-impl Flight for Releases {
+impl Batch for Releases {
     type Question = Release;
     type Answer = bool;
 
-    async fn fly(&self, questions: &[Release]) -> Vec<Answer<bool>> {
+    async fn send(&self, questions: &[Release]) -> Vec<Answer<bool>> {
         let sent = Instant::now();
         let results = match self.commands.connection() {
             Ok(mut connection) => {
@@ -104,12 +104,12 @@ impl Flight for Releases {
         answers(sent, 0, results, questions.len())
     }
 
-    /// Who goes before its release was answered has left it to the background.
-    fn orphan(&self, _: Landed<Self>) {}
+    /// A caller that goes before its release was answered has left it to the background.
+    fn orphan(&self, _: Answered<Self>) {}
 }
 
 /// The server refuses a whole call, before it runs any of it, if the user may not touch one of its
-/// keys. Then everybody has to ask alone.
+/// keys. Then each request has to go alone.
 fn refused_for_one<A>(results: &Result<Vec<A>, Fault>, asked: usize) -> bool {
     asked > 1 && matches!(results, Err(Fault::Permission(_)))
 }
@@ -118,7 +118,7 @@ fn alone<A>(fault: Fault) -> Vec<Result<A, Fault>> {
     vec![Err(fault)]
 }
 
-/// A failure of the flight is a failure of everybody on it.
+/// If the batch fails, each request of it has failed.
 fn answers<A>(
     sent: Instant,
     sent_on: u64,

@@ -7,6 +7,8 @@ use redis::{Cmd, Pipeline};
 /// A script that the server keeps.
 #[derive(Debug)]
 pub(crate) struct Script {
+    /// What it is made of, in `lua/`.
+    files: &'static [&'static str],
     text: &'static str,
     hash: LazyLock<String>,
 }
@@ -14,25 +16,26 @@ pub(crate) struct Script {
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+,)*) => {
         $(pub(crate) static $name: Script = Script {
+            files: &[$($file),+],
             text: concat!($(include_str!(concat!("../../lua/", $file)),)+),
             hash: LazyLock::new(|| hash(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
         };)*
 
-        /// Every script, to be loaded into a server that is new to us.
+        /// Every script.
         pub(crate) static ALL: &[&Script] = &[$(&$name,)*];
     };
 }
 
 scripts! {
-    TAKE = "line/take_one.lua" "lock/grant.lua" "line/take.lua",
-    LOCK_ACQUIRE = "line/lock_straight.lua" "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
+    TAKE = "line/take_one.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/take.lua",
+    LOCK_ACQUIRE = "line/lock_straight.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/line_up.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
     LOCK_ACQUIRE_ALL = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
-    LOCK_RELEASE = "line/release_one.lua" "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/release_all.lua",
+    LOCK_RELEASE = "line/release_one.lua" "lock/grant.lua" "line/clock.lua" "line/hand_over.lua" "line/hash.lua" "line/line.lua" "line/release_all.lua",
     LOCK_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
     COUNT = "lock/count.lua",
     RENEW = "lock/renew.lua",
     STATUS = "lock/status.lua",
-    LINE_ACQUIRE = "line/straight.lua" "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
+    LINE_ACQUIRE = "line/straight.lua" "lock/number.lua" "line/put_part_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
     LINE_RELEASE = "line/release_straight.lua" "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/release.lua",
     LINE_RENEW = "line/renew.lua",
     LINE_STATUS = "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/status.lua",
@@ -80,6 +83,11 @@ fn hash(text: &str) -> String {
 }
 
 impl Script {
+    /// Whether any of it lies in this folder of `lua/`.
+    pub(crate) fn is_in(&self, folder: &str) -> bool {
+        self.files.iter().any(|file| file.starts_with(folder))
+    }
+
     /// The call of a script that the server should know.
     pub(crate) fn by_hash(&self) -> Cmd {
         head("EVALSHA", &self.hash)
@@ -98,9 +106,10 @@ fn head(command: &str, script: &str) -> Cmd {
     cmd
 }
 
-/// Loads every script.
-pub(crate) fn load(pipe: &mut Pipeline) {
-    for script in ALL {
+/// Loads all scripts but those in a folder that the client never calls. Many clients may connect again at the same time,
+/// and each of them has to finish before its connection times out.
+pub(crate) fn load(pipe: &mut Pipeline, never_called: &str) {
+    for script in ALL.iter().filter(|script| !script.is_in(never_called)) {
         pipe.cmd("SCRIPT").arg("LOAD").arg(script.text);
     }
 }

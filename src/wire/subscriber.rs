@@ -43,7 +43,7 @@ pub(crate) enum Heard<'a> {
     Live,
     /// Nothing comes in for now: there is no connection.
     Deaf,
-    /// Somebody published this.
+    /// A client published this.
     Message(&'a [u8]),
 }
 
@@ -71,30 +71,30 @@ impl Subscriber {
         (Self(channels), keeper)
     }
 
-    /// Listens to a channel for as long as the seat is kept, and a while longer.
-    pub(crate) fn join(&self, channel: &str) -> Seat {
+    /// Listens to a channel for as long as the subscription is kept, and a while longer.
+    pub(crate) fn join(&self, channel: &str) -> Subscription {
         let mut table = self.0.table();
         let channel = table.join(channel);
         drop(table);
         self.0.changed.notify_one();
-        Seat { channels: Arc::clone(&self.0), channel }
+        Subscription { channels: Arc::clone(&self.0), channel }
     }
 }
 
 /// One waiter's interest in a channel.
-pub(crate) struct Seat {
+pub(crate) struct Subscription {
     channels: Arc<Channels>,
     channel: Arc<str>,
 }
 
-impl Seat {
+impl Subscription {
     /// Whether nothing that is published on its channel would be missed.
     pub(crate) fn is_live(&self) -> bool {
         self.channels.is_live(&self.channel)
     }
 }
 
-impl Drop for Seat {
+impl Drop for Subscription {
     fn drop(&mut self) {
         if self.channels.table().leave(&self.channel, Instant::now()) {
             self.channels.changed.notify_one();
@@ -117,14 +117,14 @@ struct Table {
     channels: BTreeMap<Arc<str>, Channel>,
     /// To be subscribed.
     wanted: VecDeque<Arc<str>>,
-    /// Once left by everybody, with the time from which their linger counts, in its order.
+    /// Without subscribers, with the time from which their linger counts, in its order.
     idle: VecDeque<(Instant, Arc<str>)>,
 }
 
 struct Channel {
-    seats: usize,
+    subscribers: usize,
     phase: Phase,
-    /// When the last seat was left, while the channel stands in the queue of the idle.
+    /// When the last subscriber left, while the channel stands in the queue of the idle.
     idle_since: Option<Instant>,
 }
 
@@ -144,7 +144,7 @@ impl Table {
         {
             let again = matches!(channel.phase, Phase::Refused(at) if at.elapsed() > REFUSED_FOR);
             let channel = self.channels.get_mut(&name).expect("it was just found");
-            channel.seats += 1;
+            channel.subscribers += 1;
             if again {
                 channel.phase = Phase::Wanted;
                 self.wanted.push_back(Arc::clone(&name));
@@ -152,7 +152,7 @@ impl Table {
             return name;
         }
         let name: Arc<str> = name.into();
-        let channel = Channel { seats: 1, phase: Phase::Wanted, idle_since: None };
+        let channel = Channel { subscribers: 1, phase: Phase::Wanted, idle_since: None };
         self.channels.insert(Arc::clone(&name), channel);
         self.wanted.push_back(Arc::clone(&name));
         name
@@ -163,8 +163,8 @@ impl Table {
         let Some(channel) = self.channels.get_mut(name) else {
             return false;
         };
-        channel.seats -= 1;
-        if channel.seats > 0 || channel.idle_since.replace(now).is_some() {
+        channel.subscribers -= 1;
+        if channel.subscribers > 0 || channel.idle_since.replace(now).is_some() {
             return false;
         }
         self.idle.push_back((now, Arc::clone(name)));
@@ -178,14 +178,14 @@ impl Table {
         wanted.filter(|name| self.channels.contains_key(name)).collect()
     }
 
-    /// Forgets the channels that nobody came back to. They may be wanted again before they have
+    /// Forgets the channels that no waiter came back to. They may be wanted again before they have
     /// been left: then they are new ones.
     fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
         let mut expired = Vec::new();
         while self.expires_next(linger).is_some_and(|at| at <= now) {
             let Some((since, name)) = self.idle.pop_front() else { break };
             match self.channels.get_mut(&name) {
-                Some(channel) if channel.seats > 0 => channel.idle_since = None,
+                Some(channel) if channel.subscribers > 0 => channel.idle_since = None,
                 // Used in between: it lingers once more, behind the others.
                 Some(channel) if channel.idle_since != Some(since) => {
                     channel.idle_since = Some(now);
@@ -210,7 +210,7 @@ impl Table {
     /// A new connection knows no channel: those with waiters are wanted again.
     fn start_again(&mut self) {
         self.idle.clear();
-        self.channels.retain(|_, channel| channel.seats > 0);
+        self.channels.retain(|_, channel| channel.subscribers > 0);
         for channel in self.channels.values_mut() {
             channel.phase = Phase::Wanted;
             channel.idle_since = None;
@@ -242,7 +242,7 @@ impl Channels {
     }
 
     fn refuse(&self, name: &str, fault: &Fault) {
-        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters will look instead");
+        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters ask now and then instead");
         if let Some(channel) = self.table().channels.get_mut(name) {
             channel.phase = Phase::Refused(Instant::now());
         }
@@ -311,8 +311,8 @@ impl Duty for Channels {
         Ok(())
     }
 
-    async fn beat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        // Not PING, which a replica answers too: nobody would tell it of a release in time.
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        // Not PING, which a replica answers too: no message would tell it of a release in time.
         match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
             Value::ServerError(error) => match fault::entry(&error) {
                 // A server that answers is alive, however busy or broken it says it is.
@@ -357,11 +357,11 @@ impl Duty for Channels {
         self.generation.store(0, Ordering::Release);
     }
 
-    /// Whoever parks until it is told must not sleep until the TTL of a lock that may be free by now.
+    /// A waiter that parks until it is told must not sleep until the TTL of a lock that may be free by now.
     fn stays_down(&self) {
         let awaited: Vec<_> = {
             let table = self.table();
-            let awaited = table.channels.iter().filter(|(_, channel)| channel.seats > 0);
+            let awaited = table.channels.iter().filter(|(_, channel)| channel.subscribers > 0);
             awaited.map(|(name, _)| Arc::clone(name)).collect()
         };
         for name in awaited {

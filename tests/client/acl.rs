@@ -90,7 +90,7 @@ async fn everything_plain(url: &str, layout: Layout, admin: &Admin) {
     assert!(ours.lock("a").is_locked().await.expect("an answer"));
     assert!(ours.lock("a").force_unlock().await.expect("an answer"));
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
-    let fenced = ours.fenced_lock("a").lock().await.expect("it is free");
+    let fenced = ours.redisson().fenced_lock("a").lock().await.expect("it is free");
     fenced.unlock().await.expect("it is ours");
     let strange = if layout == Layout::Native { key("b") } else { "b".to_owned() };
     admin.cmd::<i64>(&["SADD", &strange, "v"]).await;
@@ -126,7 +126,7 @@ async fn everything_queued(url: &str, layout: Layout, admin: &Admin) {
     let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
     let (fair, semaphore) = (ours.fair_lock("c"), ours.semaphore("e", 2));
     let rw = ours.rw_lock("d").owned_by(&Owner::new());
-    let expirable = ours.expirable_semaphore("f", 2);
+    let expirable = ours.redisson().expirable_semaphore("f", 2);
     let guards = [
         fair.lock().await.expect("it is free"),
         rw.write().await.expect("it is free").into_guard(),
@@ -141,7 +141,7 @@ async fn everything_queued(url: &str, layout: Layout, admin: &Admin) {
     }
     let waiting = theirs.rw_lock("d");
     waiters.push(tokio::spawn(async move { waiting.read().await }));
-    for waiting in [theirs.semaphore("e", 2), theirs.expirable_semaphore("f", 2)] {
+    for waiting in [theirs.semaphore("e", 2), theirs.redisson().expirable_semaphore("f", 2)] {
         waiters.push(tokio::spawn(async move { waiting.acquire().await }));
     }
     for name in ["c", "d", "e", "f"] {
@@ -149,8 +149,8 @@ async fn everything_queued(url: &str, layout: Layout, admin: &Admin) {
     }
     assert!(fair.is_locked().await.expect("an answer"));
     assert!(rw.is_write_locked().await.expect("an answer"));
-    assert_eq!(semaphore.available().await.expect("an answer"), 0);
-    assert_eq!(expirable.available().await.expect("an answer"), 0);
+    assert_eq!(semaphore.available_permits().await.expect("an answer"), 0);
+    assert_eq!(expirable.available_permits().await.expect("an answer"), 0);
     nested.unlock().await.expect("it is ours");
     sleep(Duration::from_millis(1_500)).await; // a renewal of each
     for guard in guards {

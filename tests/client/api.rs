@@ -58,7 +58,7 @@ async fn every_future_can_be_spawned() {
     assert!(is_send(lock.try_lock()).await.unwrap().is_none());
     assert!(is_send(lock.try_lock_for(std::time::Duration::ZERO)).await.unwrap().is_none());
     is_send(guard.extend(std::time::Duration::from_secs(1))).await.unwrap();
-    let lost = is_send(guard.lost());
+    let lost = is_send(guard.ended());
     is_send(guard.unlock()).await.unwrap();
     assert_eq!(lost.await, Ended::Released);
     assert_eq!(
@@ -70,7 +70,7 @@ async fn every_future_can_be_spawned() {
     assert!(is_send(multi.try_lock()).await.unwrap().is_none());
     assert!(is_send(multi.try_lock_for(std::time::Duration::ZERO)).await.unwrap().is_none());
     is_send(guard.extend(std::time::Duration::from_secs(1))).await.unwrap();
-    let lost = is_send(guard.lost());
+    let lost = is_send(guard.ended());
     is_send(guard.unlock()).await.unwrap();
     assert_eq!(is_send(lost).await, Ended::Released);
     is_send(multi.run(|hold| async move { hold.tokens() })).await.unwrap();

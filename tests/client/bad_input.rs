@@ -140,7 +140,7 @@ async fn a_lease_below_10_ms_or_above_a_day_is_refused_without_io() {
         }
     }
     assert_eq!(scripts(&server.admin().await).await, before);
-    client.lock("b").lease(ms * 10).lock().await.unwrap().lost().await;
+    client.lock("b").lease(ms * 10).lock().await.unwrap().ended().await;
     let longest = client.lock("c").lease(day).lock().await.unwrap();
     assert!(longest.remaining() > day / 100 * 98);
     guard.extend(day).await.unwrap();
@@ -162,9 +162,9 @@ async fn settings_that_contradict_each_other_are_named() {
         (config().max_park(Duration::ZERO), ["max_park", "zero"]),
         (config().max_waiters(0), ["max_waiters", "1"]),
         (config().max_hold(ms), ["max_hold", "watchdog_timeout"]),
-        (config().claim_timeout(Duration::from_secs(16)), ["claim_timeout", "watchdog_timeout"]),
-        (config().claim_timeout(Duration::ZERO), ["claim_timeout", "50 ms"]),
-        (config().claim_timeout(ms * 49), ["claim_timeout", "50 ms"]),
+        (config().waiter_ttl(Duration::from_secs(16)), ["waiter_ttl", "watchdog_timeout"]),
+        (config().waiter_ttl(Duration::ZERO), ["waiter_ttl", "50 ms"]),
+        (config().waiter_ttl(ms * 49), ["waiter_ttl", "50 ms"]),
         (config().hand_off(turns), ["max_consecutive", "1,023"]),
     ] {
         let error = Client::connect_with(server.url(), wrong).await.unwrap_err();
@@ -207,7 +207,7 @@ async fn a_lock_that_was_overwritten_is_lost_and_the_stranger_left_as_it_is() {
         let name = format!("{kind}, noticed by a renewal");
         let watched = client.lock(&name).lock().await.unwrap();
         put(&server, command, &key(&name)).await;
-        assert_eq!(timeout(SOON, watched.lost()).await.unwrap(), Ended::Lost);
+        assert_eq!(timeout(SOON, watched.ended()).await.unwrap(), Ended::Lost);
         server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
     }
 }
@@ -218,7 +218,8 @@ async fn a_key_without_a_ttl_is_waited_for_and_not_for_ever() {
     let client = client_with(&server, Config::default().max_park(Duration::from_secs(1))).await;
     let admin = server.admin().await;
     admin.cmd::<i64>(&["HSET", &key("a"), "a stranger", "1"]).await;
-    assert_eq!(client.lock("a").ttl().await.unwrap(), Some(Duration::MAX));
+    assert_eq!(client.lock("a").ttl().await.unwrap(), None);
+    assert!(client.lock("a").is_locked().await.unwrap(), "without a TTL, it is held for ever");
     assert!(client.lock("a").try_lock().await.unwrap().is_none());
     let lock = client.lock("a");
     let waiter = tokio::spawn(async move { lock.lock().await });

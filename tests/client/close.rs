@@ -28,7 +28,7 @@ async fn is_closed(waiter: JoinHandle<Result<Guard, Error>>) {
 /// That a guard knows of the end of its client.
 async fn is_lost(guard: Guard) {
     assert!(!guard.is_valid());
-    assert_eq!(timeout(SOON, guard.lost()).await.expect("the end is told"), Ended::Lost);
+    assert_eq!(timeout(SOON, guard.ended()).await.expect("the end is told"), Ended::Lost);
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
 }
 

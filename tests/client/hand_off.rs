@@ -39,7 +39,7 @@ fn patient(max_consecutive: u32) -> Config {
     turns(max_consecutive)
         .watchdog_timeout(FOR_EVER)
         .response_timeout(Duration::from_secs(2))
-        .claim_timeout(FOR_EVER / 4)
+        .waiter_ttl(FOR_EVER / 4)
 }
 
 async fn connect(url: &str, config: Config) -> Client {
@@ -252,7 +252,7 @@ async fn who_has_handed_the_lock_on_has_released_it_whatever_becomes_of_it() {
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
     let first = taken(&lock).await;
-    let (told, lost) = (first.token(), first.lost());
+    let (told, lost) = (first.token(), first.ended());
     let (tell, hold) = oneshot::channel();
     let work = lock.clone();
     let running = Caller::pending(async move {
@@ -269,13 +269,13 @@ async fn who_has_handed_the_lock_on_has_released_it_whatever_becomes_of_it() {
     let third = third.guard().await;
     assert!(hold.token() > told && third.token() > hold.token());
     assert!(!hold.is_valid() && hold.remaining().is_zero() && third.is_valid());
-    assert_eq!(timeout(SOON, hold.lost()).await.expect("at once"), Ended::Released);
+    assert_eq!(timeout(SOON, hold.ended()).await.expect("at once"), Ended::Released);
 
     // And now the tenure that they shared is lost.
     admin.cmd::<u32>(&["DEL", KEY]).await;
     assert!(matches!(third.extend(FOR_EVER).await, Err(Error::Lost)));
-    assert_eq!(third.lost().await, Ended::Lost);
-    assert_eq!(hold.lost().await, Ended::Released);
+    assert_eq!(third.ended().await, Ended::Lost);
+    assert_eq!(hold.ended().await, Ended::Released);
     assert!(matches!(third.unlock().await, Err(Error::Lost)));
     fourth.await.unwrap().unwrap().unlock().await.unwrap();
 }
@@ -467,7 +467,7 @@ async fn a_foreign_message_has_the_holder_look_and_the_next_one_contend() {
 
     assert!(other.lock("a").force_unlock().await.unwrap());
 
-    let ended = timeout(SOON, second.lost()).await.expect("long before any renewal is due");
+    let ended = timeout(SOON, second.ended()).await.expect("long before any renewal is due");
     assert_eq!(ended, Ended::Lost);
     let third = timeout(SOON, third).await.expect("the turn is free").unwrap().unwrap();
     assert_eq!(turn(&third), 0);
@@ -592,7 +592,7 @@ async fn a_receiver_that_panics_passes_the_lock_to_the_next() {
 async fn what_nobody_takes_up_goes_to_another_client_after_the_claim_timeout() {
     const CLAIM: Duration = Duration::from_millis(100);
     let server = Server::start().await;
-    let client = connect(&server.url(), patient(1023).claim_timeout(CLAIM)).await;
+    let client = connect(&server.url(), patient(1023).waiter_ttl(CLAIM)).await;
     let other = connect(&server.url(), patient(1023)).await;
     let lock = client.lock("a");
     let first = taken(&lock).await;
@@ -619,7 +619,7 @@ async fn what_nobody_takes_up_is_noticed_though_a_renewal_was_on_its_way() {
     let (timeout, claim) = (SOON * 6, Duration::from_millis(100));
     let server = Server::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
-    let config = patient(1023).watchdog_timeout(timeout).claim_timeout(claim);
+    let config = patient(1023).watchdog_timeout(timeout).waiter_ttl(claim);
     let client = connect(&proxy.url(), config.subscription_linger(FOR_EVER)).await;
     let other = connect(&server.url(), patient(1023)).await;
     let (lock, others) = (client.lock("a"), taken(&other.lock("a")).await);
@@ -696,7 +696,7 @@ async fn to_and_from_a_fixed_lease_is_one_script_and_a_new_tenure() {
 #[tokio::test]
 async fn a_fixed_lease_that_nobody_takes_up_goes_to_another_client_too() {
     let server = Server::start().await;
-    let config = patient(1023).claim_timeout(Duration::from_millis(50));
+    let config = patient(1023).waiter_ttl(Duration::from_millis(50));
     let client = connect(&server.url(), config).await;
     let other = connect(&server.url(), patient(1023)).await;
     let lock = client.lock("a").lease(FOR_EVER);

@@ -1,24 +1,20 @@
 //! Tidiness that a compiler does not check: who may import whom, and what every file has.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 14] = [
+const LAYERS: [&[&str]; 9] = [
     &["lib"],
     &["client"],
-    &["multi_lock", "red_lock"],
-    &["lock", "reentrant_lock", "rw_lock", "latch", "semaphore"],
-    &["reentrant_rw_lock"],
-    &["rw_handle"],
-    &["write_guard"],
-    &["handle"],
-    &["multi_guard", "red_guard"],
-    &["parts", "progress"],
-    &["guard"],
+    &["locks"],
+    &["guards"],
     &["engine"],
     &["wire"],
-    &["config", "error", "owner", "keys", "token", "tls"],
+    &["keys"],
+    &["kinds"],
+    &["config", "error", "owner", "token", "tls"],
 ];
 
 fn root() -> &'static Path {
@@ -55,7 +51,8 @@ fn module(file: &str) -> &str {
 
 /// The part before the unit tests, which may look wherever they like.
 fn tested(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod tests").next().expect("a first part")
+    let before = text.split("#[cfg(test)]\nmod tests").next().expect("a first part");
+    before.split("#[cfg(test)]\npub(crate) mod tests").next().expect("a first part")
 }
 
 fn layer(module: &str) -> usize {
@@ -99,11 +96,105 @@ fn imports_go_downwards() {
 #[test]
 fn an_import_upwards_would_be_found() {
     let text = "use crate::engine::{Engine, Tenure};\nfn f(x: crate::client::Client) {}\n\
-                use crate::{keys::Keys, guard};\n// crate::lock\npub(in crate::wire) mod x;\n";
-    assert_eq!(imports(text).collect::<Vec<_>>(), ["engine", "client", "keys", "guard", "wire"]);
-    assert!(climbs("wire/link.rs", "engine") && climbs("engine/park.rs", "guard"));
+                use crate::{keys::Keys, guards};\n// crate::locks\npub(in crate::wire) mod x;\n";
+    assert_eq!(imports(text).collect::<Vec<_>>(), ["engine", "client", "keys", "guards", "wire"]);
+    assert!(climbs("wire/link.rs", "engine") && climbs("engine/wait.rs", "guards"));
+    assert!(climbs("guards/write_guard.rs", "locks") && !climbs("locks/rw_lock.rs", "guards"));
     assert!(climbs("token.rs", "wire") && climbs("client.rs", "lib"));
-    assert!(!climbs("engine/park.rs", "engine") && !climbs("lock.rs", "engine"));
+    assert!(!climbs("engine/wait.rs", "engine") && !climbs("locks/lock.rs", "engine"));
+}
+
+/// The folders whose modules may not import each other in a circle.
+const FOLDERS: [&str; 4] = ["locks", "guards", "engine", "wire"];
+
+/// Which module of a folder imports which. `mod.rs` is the module `mod`: whoever names what it exports or defines
+/// imports it.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+fn graph(folder: &str, sources: &[(String, String)]) -> Graph {
+    let mut graph = Graph::new();
+    for (file, text) in sources {
+        let imported = imports_within(folder, text).filter(|import| *import != module(file));
+        let node: &mut BTreeSet<_> = graph.entry(module(file).to_owned()).or_default();
+        node.extend(imported.map(str::to_owned));
+        if file == "mod.rs" {
+            node.extend(declared(text).map(str::to_owned));
+        }
+    }
+    graph
+}
+
+/// The modules that a `mod.rs` consists of: it shows what they hold.
+fn declared(text: &str) -> impl Iterator<Item = &str> {
+    let names = text.lines().filter_map(|line| line.split_once("mod ")?.1.strip_suffix(';'));
+    names.filter(|name| name.chars().all(is_word))
+}
+
+/// The modules of a folder that a text names: `mod` for whatever begins with a capital, since that comes from `mod.rs`.
+fn imports_within<'a>(folder: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
+    let prefix = format!("crate::{folder}::");
+    let named: Vec<_> = tested(text).match_indices(&prefix).collect();
+    let is_code = |at: usize| {
+        let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        !text[line..at].trim_start().starts_with("//")
+    };
+    let named = named.into_iter().filter(move |(at, _)| is_code(*at));
+    let length = prefix.len();
+    named
+        .flat_map(move |(at, _)| {
+            let path = &text[at + length..];
+            let path = path.split(';').next().expect("a first part");
+            first_words(path).filter(|word| !word.is_empty()).collect::<Vec<_>>()
+        })
+        .map(|word| if word.starts_with(char::is_lowercase) { word } else { "mod" })
+}
+
+/// A way from a module back to itself, if there is one.
+fn circle(graph: &Graph) -> Option<Vec<String>> {
+    let mut done = BTreeSet::new();
+    graph.keys().find_map(|start| follow(graph, start, &mut Vec::new(), &mut done))
+}
+
+fn follow(
+    graph: &Graph,
+    at: &str,
+    way: &mut Vec<String>,
+    done: &mut BTreeSet<String>,
+) -> Option<Vec<String>> {
+    if let Some(begin) = way.iter().position(|before| before == at) {
+        return Some(way[begin..].to_vec());
+    }
+    if done.contains(at) {
+        return None;
+    }
+    way.push(at.to_owned());
+    let imported = graph.get(at).into_iter().flatten();
+    let circle = imported.into_iter().find_map(|next| follow(graph, next, way, done));
+    way.pop();
+    done.insert(at.to_owned());
+    circle
+}
+
+#[test]
+fn no_modules_of_a_folder_import_each_other_in_a_circle() {
+    for folder in FOLDERS {
+        let sources = files(&format!("src/{folder}"), "rs");
+        assert!(sources.len() > 3, "the sources of {folder} are found");
+        assert_eq!(circle(&graph(folder, &sources)), None, "in src/{folder}");
+    }
+}
+
+#[test]
+fn a_circle_would_be_found() {
+    let source = |file: &str, text: &str| (file.to_owned(), text.to_owned());
+    let entry = "use crate::engine::tenure::Tenure;\n// crate::engine::wait\n";
+    let list =
+        "use crate::engine::{\n    Engine,\n    entry::Entry,\n};\nuse crate::wire::Fault;\n";
+    assert_eq!(imports_within("engine", list).collect::<Vec<_>>(), ["mod", "entry"]);
+    let straight = [source("entry.rs", entry), source("wait.rs", list), source("line/x.rs", "")];
+    assert_eq!(circle(&graph("engine", &straight)), None);
+    let round = [source("entry.rs", entry), source("tenure.rs", list)];
+    assert_eq!(circle(&graph("engine", &round)).expect("a circle"), ["entry", "tenure"]);
 }
 
 #[test]

@@ -78,7 +78,7 @@ async fn a_forgotten_guard_whose_lease_ran_out_does_not_stop_its_own_process() {
 async fn try_lock_asks_nobody_if_this_client_holds_the_lock_or_waits_for_it() {
     let server = Server::start().await;
     // The front of a line shows signs of life. Its next one is minutes away.
-    let config = Config::default().watchdog_timeout(LONG).claim_timeout(LONG / 2).max_park(LONG);
+    let config = Config::default().watchdog_timeout(LONG).waiter_ttl(LONG / 2).max_park(LONG);
     let ours = client_with(&server, config).await;
     let (admin, other) = (server.admin().await, client(&server).await);
     let guard = ours.lock("held").lock().await.unwrap();
@@ -220,7 +220,7 @@ async fn a_setting_that_is_too_long_is_refused_and_no_panic() {
         config().watchdog_timeout(most),
         config().response_timeout(most),
         config().connect_timeout(most),
-        config().claim_timeout(most),
+        config().waiter_ttl(most),
         config().max_park(most),
         config().subscription_linger(most),
     ] {

@@ -24,7 +24,7 @@ fn patient(linger: Duration) -> Config {
 /// Ten thousand grants by message come at once. A client that is slow to take them up needs them to last.
 async fn connect(server: &Server, linger: Duration) -> Client {
     let config = patient(linger).watchdog_timeout(Duration::from_secs(120));
-    comes_in(server.url(), config.claim_timeout(Duration::from_secs(30))).await
+    comes_in(server.url(), config.waiter_ttl(Duration::from_secs(30))).await
 }
 
 fn name(number: usize) -> String {

@@ -157,12 +157,12 @@ async fn forbidden_to_listen(server: &Server, config: Config) -> Client {
 
 /// A client that shows no sign of life by itself while a test runs.
 fn sleeper() -> Config {
-    Config::default().watchdog_timeout(LONG).max_park(LONG).claim_timeout(LONG / 4)
+    Config::default().watchdog_timeout(LONG).max_park(LONG).waiter_ttl(LONG / 4)
 }
 
 /// A client that has to show signs of life, and that waits for one of a silent client for a second at most.
 fn impatient() -> Config {
-    sleeper().claim_timeout(Duration::from_secs(1))
+    sleeper().waiter_ttl(Duration::from_secs(1))
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn a_renewal_that_finds_nothing_tells_those_who_wait() {
     let deleted = Instant::now();
     admin.cmd::<i64>(&["DEL", &key("a"), LINE]).await;
 
-    assert_eq!(timeout(SOON, guard.lost()).await.expect("it is told"), Ended::Lost);
+    assert_eq!(timeout(SOON, guard.ended()).await.expect("it is told"), Ended::Lost);
     timeout(SOON, waiters.join_all()).await.expect("all are told");
     assert!(deleted.elapsed() < lease * 2 / 3, "after {:?}", deleted.elapsed());
 }

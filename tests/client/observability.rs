@@ -106,7 +106,7 @@ async fn a_loss_is_an_error_said_once_with_name_and_token() {
     let client = comes_in(server.url(), quick()).await;
     let guard = client.lock("orders").lock().await.unwrap();
     server.admin().await.cmd::<i64>(&["DEL", &key("orders")]).await;
-    timeout(SOON, guard.lost()).await.unwrap();
+    timeout(SOON, guard.ended()).await.unwrap();
     let token = format!("token={}", guard.token());
     assert!(guard.unlock().await.is_err());
     assert_eq!(log.said(Level::ERROR, &["lost", "orders", &token]), 1, "{}", log.all());
@@ -182,7 +182,7 @@ async fn a_hold_beyond_max_hold_is_a_warning_said_once() {
     let config = quick().max_hold(Duration::from_secs(3));
     let client = comes_in(server.url(), config).await;
     let guard = client.lock("orders").lock().await.unwrap();
-    timeout(SOON, guard.lost()).await.unwrap();
+    timeout(SOON, guard.ended()).await.unwrap();
     assert_eq!(log.said(Level::WARN, &["orders", "max_hold"]), 1, "{}", log.all());
 }
 

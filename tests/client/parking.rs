@@ -51,7 +51,7 @@ impl Crowd {
 
 /// Signs of life are minutes apart: whatever is sent while a test runs is no sign of life.
 fn silent() -> Config {
-    Config::default().watchdog_timeout(LONG).claim_timeout(LONG / 2).max_park(LONG)
+    Config::default().watchdog_timeout(LONG).waiter_ttl(LONG / 2).max_park(LONG)
 }
 
 /// A lock held by somebody who sends nothing.

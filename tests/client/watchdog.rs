@@ -122,7 +122,7 @@ async fn a_lock_that_was_deleted_is_lost_at_the_next_renewal() {
     let deadline = Instant::now() + guard.remaining();
     server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
 
-    assert_eq!(told(guard.lost()).await, Ended::Lost);
+    assert_eq!(told(guard.ended()).await, Ended::Lost);
 
     assert!(Instant::now() + Duration::from_secs(1) < deadline, "it was told by the deadline");
     assert!(!guard.is_valid() && guard.remaining().is_zero());
@@ -141,7 +141,7 @@ async fn a_lock_that_went_to_another_holder_is_lost_at_the_next_renewal_which_ad
     let _next = client(&server).await.lock("a").lease(lease).lock().await.unwrap();
     let granted = Instant::now();
 
-    assert_eq!(told(robbed.lost()).await, Ended::Lost);
+    assert_eq!(told(robbed.ended()).await, Ended::Lost);
 
     let (elapsed, ttl) = (granted.elapsed(), admin.pttl(&key("a")).await);
     assert!(i128::from(ttl) <= lease.saturating_sub(elapsed).as_millis() as i128 + 1, "{ttl} ms");
@@ -169,7 +169,7 @@ async fn a_lock_taken_away_by_another_client_is_lost_at_its_message() {
     let server = Server::start().await;
     let guard = guard_that_listens(&server, None).await;
     assert!(client(&server).await.lock("a").force_unlock().await.unwrap());
-    assert_eq!(told(guard.lost()).await, Ended::Lost);
+    assert_eq!(told(guard.ended()).await, Ended::Lost);
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn a_fixed_lease_taken_away_by_another_client_is_lost_at_its_message() {
     let server = Server::start().await;
     let guard = guard_that_listens(&server, Some(LONG)).await;
     assert!(client(&server).await.lock("a").force_unlock().await.unwrap());
-    assert_eq!(told(guard.lost()).await, Ended::Lost);
+    assert_eq!(told(guard.ended()).await, Ended::Lost);
 }
 
 #[tokio::test]
@@ -235,7 +235,7 @@ async fn nothing_is_renewed_beyond_max_hold() {
     let server = Server::start().await;
     let client = client_with(&server, quick().max_hold(Duration::from_secs(3))).await;
     let (granted, guard) = (Instant::now(), client.lock("a").lock().await.unwrap());
-    assert_eq!(told(guard.lost()).await, Ended::Lost);
+    assert_eq!(told(guard.ended()).await, Ended::Lost);
     assert!(granted.elapsed() >= Duration::from_secs(3), "lost after {:?}", granted.elapsed());
     assert!(client.lock("a").try_lock_for(SOON).await.unwrap().is_some());
 }
@@ -257,7 +257,7 @@ async fn max_hold_ends_a_holder_that_nests_again_and_again() {
         }
     };
     let ended = tokio::select! {
-        ended = told(guard.lost()) => ended,
+        ended = told(guard.ended()) => ended,
         () = nests => unreachable!("it goes on for ever"),
     };
     assert_eq!(ended, Ended::Lost);
@@ -271,7 +271,7 @@ async fn a_fixed_lease_is_not_renewed_and_lost_at_its_deadline() {
     let guard = client.lock("a").lease(lease).lock().await.unwrap();
     assert!(guard.remaining() < lease);
 
-    assert_eq!(told(guard.lost()).await, Ended::Lost);
+    assert_eq!(told(guard.ended()).await, Ended::Lost);
 
     assert!(asked.elapsed() >= Duration::from_millis(490), "told after {:?}", asked.elapsed());
     assert!(!guard.is_valid());
@@ -324,7 +324,7 @@ async fn a_fixed_lease_is_renewed_from_the_first_nested_hold_that_asks_for_it() 
 async fn the_end_of_a_hold_that_is_given_back_is_told_as_such() {
     let (_server, client) = quick_client().await;
     let guard = client.lock("a").lock().await.unwrap();
-    let (early, late) = (guard.lost(), guard.lost());
+    let (early, late) = (guard.ended(), guard.ended());
     let early = tokio::spawn(early);
     guard.unlock().await.unwrap();
     assert_eq!(told(async { early.await.unwrap() }).await, Ended::Released);

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::{Admin, Server, eventually};
 
 /// As long as a background effect may take on a machine that has other things to do; far less than a default lease.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(20);
 
 /// As long as we look at what should not happen. If it is too short, a test cannot fail, but neither can it flake.
 pub const A_WHILE: Duration = Duration::from_millis(60);

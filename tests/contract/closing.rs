@@ -11,7 +11,7 @@ pub(crate) async fn a_client_that_is_closed_gives_back_what_it_held(pair: Pair) 
     let (own, other) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
     soon(scene.ours.close()).await;
     assert!(!guard.is_valid());
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert_err!(own.ends().await, Error::Closed);
     other.gets_it().await.unlock().await.unwrap();
     assert_err!(guard.unlock().await, Error::Lost);

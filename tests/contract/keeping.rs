@@ -18,7 +18,7 @@ pub(crate) async fn a_fixed_lease_ends(pair: Pair) {
         let next = waiter.gets_it().await;
         assert!(began.elapsed() > lease - lease / 10, "it came in before the lease was over");
         assert!(!guard.is_valid());
-        assert_eq!(soon(guard.lost()).await, Ended::Lost);
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
         assert_err!(guard.unlock().await, Error::Lost);
         assert!(next.is_valid());
         next.unlock().await.unwrap();

@@ -11,7 +11,7 @@ use crate::scene::{Scene, Waiter, assert_err, is_held_as, soon};
 /// It knows; and whatever it does, `next` holds on, and gives it back.
 async fn has_lost(scene: &Scene, name: &str, guard: Guard, next: Guard) {
     assert!(next.token() > guard.token());
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(!guard.is_valid());
     assert_err!(guard.unlock().await, Error::Lost);
     assert!(next.is_valid());

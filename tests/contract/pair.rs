@@ -122,14 +122,14 @@ impl Pair {
             Kind::Reentrant => {
                 Mutex::Reentrant(client.reentrant_lock(name).owned_by(&Owner::new()))
             }
-            Kind::Fenced => Mutex::Lock(client.fenced_lock(name)),
+            Kind::Fenced => Mutex::Lock(client.redisson().fenced_lock(name)),
             Kind::Fair => Mutex::Lock(client.fair_lock(name)),
             Kind::Write => Mutex::Write(client.rw_lock(name)),
             Kind::ReentrantWrite => {
                 Mutex::ReentrantWrite(client.rw_lock(name).owned_by(&Owner::new()))
             }
             Kind::Semaphore => Mutex::Semaphore(client.semaphore(name, 1)),
-            Kind::Expirable => Mutex::Semaphore(client.expirable_semaphore(name, 1)),
+            Kind::Expirable => Mutex::Semaphore(client.redisson().expirable_semaphore(name, 1)),
         }
     }
 
@@ -234,7 +234,7 @@ impl Mutex {
             Self::Reentrant(lock) => lock.is_locked().await,
             Self::Write(lock) => lock.is_write_locked().await,
             Self::ReentrantWrite(lock) => lock.is_write_locked().await,
-            Self::Semaphore(semaphore) => Ok(semaphore.available().await? == 0),
+            Self::Semaphore(semaphore) => Ok(semaphore.available_permits().await? == 0),
         }
     }
 }

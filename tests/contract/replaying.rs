@@ -77,7 +77,7 @@ pub(crate) async fn a_renewal_whose_reply_is_lost_is_repeated(pair: Pair) {
 /// Who was called in holds no longer than a place, until it is confirmed.
 pub(crate) async fn a_fixed_lease_is_confirmed_though_the_first_word_is_lost(pair: Pair) {
     let place = Duration::from_secs(4);
-    let scene = Scene::with(pair, attentive().claim_timeout(place)).await;
+    let scene = Scene::with(pair, attentive().waiter_ttl(place)).await;
     let held = scene.theirs().lock().await.unwrap();
     let _lost = scene.proxy.script("renew").nth(1).cut_before();
     let waiter = Waiter::parked(scene.ours().lease(SOON * 2)).await;

@@ -106,7 +106,7 @@ async fn look(admin: Admin, [one, other]: [&str; 2], found: Arc<Cell<BTreeSet<St
 /// Nothing that a test sees comes from the end of a lease, of a place or of a park.
 pub(crate) fn only_told() -> Config {
     let long = Duration::from_secs(60);
-    Config::default().watchdog_timeout(long * 2).claim_timeout(long).max_park(long)
+    Config::default().watchdog_timeout(long * 2).waiter_ttl(long).max_park(long)
 }
 
 /// Somebody who waits. Dropped, it gives up.

@@ -35,7 +35,7 @@ pub(crate) async fn a_server_that_lost_its_data_tells_the_holder_and_lets_the_wa
     let (first, second) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
     let token = guard.token();
     scene.server.restart().await;
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert_err!(guard.unlock().await, Error::Lost);
     let through = async |waiter: Waiter| {
         let guard = waiter.gets_it().await;

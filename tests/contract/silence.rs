@@ -85,7 +85,7 @@ async fn runtime_ended(scene: &Scene) {
     });
     let (runtime, client, guard) = holding.join().unwrap();
     let next = gets_it(scene, "runtime", async || runtime.shutdown_background()).await;
-    assert_eq!(guard.lost().await, Ended::Lost);
+    assert_eq!(guard.ended().await, Ended::Lost);
     assert!(!guard.is_valid());
     assert_err!(guard.unlock().await, Error::Lost);
     assert!(next.is_valid());

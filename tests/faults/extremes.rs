@@ -78,7 +78,7 @@ endless_settings! {
     an_endless_max_hold_works_or_is_refused: max_hold,
     an_endless_connect_timeout_works_or_is_refused: connect_timeout,
     an_endless_response_timeout_works_or_is_refused: response_timeout,
-    an_endless_claim_timeout_works_or_is_refused: claim_timeout,
+    an_endless_claim_timeout_works_or_is_refused: waiter_ttl,
     an_endless_watchdog_timeout_works_or_is_refused: watchdog_timeout,
 }
 
@@ -94,7 +94,7 @@ async fn an_endless_hand_off_works_or_is_refused() {
 async fn settings_of_nothing_work_or_are_refused() {
     let nothing = Duration::ZERO;
     works_or_is_refused(patient().subscription_linger(nothing)).await;
-    works_or_is_refused(patient().claim_timeout(nothing)).await;
+    works_or_is_refused(patient().waiter_ttl(nothing)).await;
     works_or_is_refused(patient().hand_off(HandOff { max_consecutive: 0, max_time: nothing }))
         .await;
     works_or_is_refused(patient().response_timeout(nothing)).await;

@@ -71,7 +71,7 @@ async fn a_forgotten_guard_is_renewed_until_max_hold() {
     let taken = Instant::now();
     let (guard, lost) = {
         let guard = client.lock("a").lock().await.unwrap();
-        let lost = guard.lost();
+        let lost = guard.ended();
         (guard, lost)
     };
     mem::forget(guard);

@@ -139,7 +139,7 @@ async fn the_shortest_lease_frees_the_lock() {
     };
     let remaining = guard.remaining();
     assert!(remaining < Duration::from_millis(10), "{remaining:?}");
-    assert_eq!(guard.lost().await, parklock::Ended::Lost);
+    assert_eq!(guard.ended().await, parklock::Ended::Lost);
     is_clean(&admin, LEASE, "redis frees it by itself").await;
 }
 

@@ -102,7 +102,7 @@ async fn a_flood_of_requests_does_not_keep_renewals_from_their_way() {
     let (server, lease) = (Server::start().await, Duration::from_secs(6));
     let client = connect(&server.url(), patient().watchdog_timeout(lease)).await;
     let guard = client.lock("a").lock().await.unwrap();
-    let lost = tokio::spawn(guard.lost());
+    let lost = tokio::spawn(guard.ended());
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (flood, mut answered, mut failed) = (Instant::now(), 0, 0);
     while flood.elapsed() < lease + lease / 4 {

@@ -47,7 +47,7 @@ use common::{Admin, Server, eventually};
 use parklock::{Client, Config, FencingToken, Lock};
 
 /// As long as a background effect may take on a machine that has other things to do.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(20);
 
 /// As long as we look at what should not happen. If it is too short, a test cannot fail, but neither can it flake.
 const A_WHILE: Duration = Duration::from_millis(100);

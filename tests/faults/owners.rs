@@ -121,7 +121,7 @@ async fn every_future_may_be_moved_to_another_thread() {
     let worked = tokio::spawn(async move {
         let guard = movable(lock.lock()).await?;
         movable(guard.extend(SOON)).await?;
-        let lost = movable(guard.lost());
+        let lost = movable(guard.ended());
         assert!(movable(lock.try_lock()).await?.is_none());
         assert!(movable(lock.is_locked()).await? && movable(lock.ttl()).await?.is_some());
         movable(guard.unlock()).await?;

@@ -79,7 +79,7 @@ async fn a_holder_that_loses_its_permission_is_told_and_its_lock_freed_by_the_le
     let client = connect(&as_user(&server, "limited", "secret"), brief()).await;
     let unlocked = client.lock("a").lock().await.unwrap();
     let kept = client.lock("b").lock().await.unwrap();
-    let lost = kept.lost();
+    let lost = kept.ended();
     admin.cmd::<()>(&["ACL", "SETUSER", "limited", "-hdel", "-pexpire"]).await;
 
     assert!(matches!(unlocked.unlock().await, Err(Error::Permission { .. })));
@@ -159,7 +159,7 @@ async fn taking_a_lock_away_needs_its_own_permission_and_is_logged() {
     let colleague = connect(&as_user(&server, "service", "secret"), brief()).await;
     let operator = connect(&as_user(&server, "operator", "secret"), brief()).await;
     let guard = service.lock("a").lock().await.unwrap();
-    let (lost, theirs) = (guard.lost(), fields(&admin, "a").await);
+    let (lost, theirs) = (guard.ended(), fields(&admin, "a").await);
 
     let refused = colleague.lock("a").force_unlock().await;
     assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
@@ -180,7 +180,7 @@ async fn taking_a_lock_away_needs_its_own_permission_and_is_logged() {
     assert!(asked.elapsed() < LEASE, "the holder is told at its next renewal");
     assert!(!operator.lock("other").force_unlock().await.unwrap(), "nobody has this one");
 
-    assert_eq!(log.lines_with("taken away from whoever holds it name=\"a\""), 2);
+    assert_eq!(log.lines_with("taken away from its holder by force name=\"a\""), 2);
     assert_eq!(admin.hgetall(&key("a")).await.len(), 1);
     next.unlock().await.unwrap();
 }

@@ -34,7 +34,7 @@ async fn worker_that_is_stopped_while_it_holds() {
     let guard = Arc::new(client.lock("a").lock().await.unwrap());
     let (watching, last) = (Arc::clone(&guard), clock::now());
     let first_look = thread::spawn(move || first_look_after_a_long_pause(&watching, last));
-    let lost = tokio::spawn(guard.lost());
+    let lost = tokio::spawn(guard.ended());
     boss.tell(&format!("{}", guard.is_valid()));
     boss.order().await.unwrap();
     let (ended, looked) = (lost.await.unwrap(), first_look.join().unwrap());
@@ -131,7 +131,7 @@ async fn a_guard_whose_runtime_was_blocked_past_its_lease_is_not_valid() {
     assert!(taken <= resumed, "somebody else got it meanwhile");
     assert!(!valid_at_first);
     assert_eq!(guard.remaining(), Duration::ZERO);
-    assert_eq!(guard.lost().await, Ended::Lost);
+    assert_eq!(guard.ended().await, Ended::Lost);
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
     let admin = server.admin().await;
     assert_eq!(fields(&admin, "a").await.len(), 1, "the next holder's hold is untouched");

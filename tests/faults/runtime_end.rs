@@ -89,7 +89,7 @@ async fn close_gives_back_all_that_is_held_and_ends_every_task() {
     assert_eq!(tasks(), idle);
     for guard in guards {
         assert!(!guard.is_valid());
-        assert_eq!(guard.lost().await, Ended::Lost);
+        assert_eq!(guard.ended().await, Ended::Lost);
         assert!(matches!(guard.unlock().await, Err(Error::Lost)));
     }
     assert!(matches!(client.lock("a").lock().await, Err(Error::Closed)));
@@ -127,7 +127,7 @@ async fn a_client_whose_runtime_has_ended_is_closed_and_its_leases_free_its_lock
         let lock = client.lock("lock 0");
         async move { lock.lock().await }
     });
-    let lost = tokio::spawn(guards[0].lost());
+    let lost = tokio::spawn(guards[0].ended());
     let next = connect(&server.url(), patient()).await;
     let next = tokio::spawn(async move { next.lock("lock 0").lock().await });
     somebody_waits(&admin, "lock 0").await;

@@ -17,7 +17,7 @@ use crate::common::server::Setup;
 use crate::common::{Admin, Fault, Proxy, Server, eventually};
 
 /// As long as a background effect may take on a machine that has other things to do.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// As long as we look at what should not happen. If it is too short, a test cannot fail, but neither can it flake.
 pub(crate) const A_WHILE: Duration = Duration::from_millis(100);

@@ -57,7 +57,7 @@ async fn a_changed_password_is_a_permission_error_until_it_is_changed_back() {
     let url = as_user(&server, "", "old-sesame");
     let (admin, client) = (Admin::connect(&url).await, connect(&url, brief()).await);
     let guard = client.lock("a").lock().await.unwrap();
-    let (taken, lost) = (Instant::now(), guard.lost());
+    let (taken, lost) = (Instant::now(), guard.ended());
     admin.config_set("requirepass", "new-sesame").await;
     admin.client_kill("normal").await;
     admin.client_kill("pubsub").await;

@@ -28,7 +28,7 @@ async fn thousands_of_channels_come_back_in_a_few_requests() {
     end";
     scene.admin.cmd::<()>(&["EVAL", held, "0", &NAMES.to_string()]).await;
     // With signs of life so far apart, none is among the looks that are counted.
-    let client = scene.client(patient().response_timeout(LONG / 4).claim_timeout(LONG / 2)).await;
+    let client = scene.client(patient().response_timeout(LONG / 4).waiter_ttl(LONG / 2)).await;
     let waiters: Vec<_> = (1..=NAMES).map(|n| waiting(client.lock(format!("a{n}")))).collect();
     looked(&scene, 2 * NAMES).await;
 

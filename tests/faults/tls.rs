@@ -187,7 +187,7 @@ async fn a_server_that_is_replaced_by_a_stranger_is_not_talked_to_again() {
     let knocks = async || stranger.log().contains("Error accepting a client connection");
     eventually(SOON, "the client knocks at the stranger's", knocks).await;
 
-    assert_eq!(guard.lost().await, parklock::Ended::Lost);
+    assert_eq!(guard.ended().await, parklock::Ended::Lost);
     assert!(matches!(client.lock("a").try_lock().await, Err(Error::Unavailable { .. })));
     was_not_talked_to(&admin).await;
     assert_eq!(admin.keys().await, Vec::<String>::new());

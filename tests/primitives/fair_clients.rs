@@ -170,7 +170,7 @@ impl Contest {
     /// The least share of the greatest, in turns and in stints, when all turns have been had.
     async fn judged(self) -> (f64, f64) {
         let started = Instant::now();
-        timeout(LONG, self.tasks.join_all()).await.expect("all turns are had");
+        timeout(LONG * 10, self.tasks.join_all()).await.expect("all turns are had");
         let of = |count: fn(&Share) -> &AtomicUsize| {
             let counts = self.shares.iter().map(|share| count(share).load(Ordering::SeqCst));
             counts.collect::<Vec<_>>()
@@ -330,7 +330,7 @@ async fn a_client_that_hears_its_grant_late_finds_it_by_itself() {
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
     let claim = Duration::from_secs(6);
     let held = connect(&server.url(), counted()).await.lock("a").lock().await.unwrap();
-    let far = connect(&proxy.url(), counted().claim_timeout(claim)).await;
+    let far = connect(&proxy.url(), counted().waiter_ttl(claim)).await;
     let late = waiting(&far);
     in_line(&admin, 1).await;
     let field = line(&admin).await.remove(0);

@@ -13,6 +13,8 @@ use common::fixture::{
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::poll;
 use parklock::{Client, Config, Ended, Error, Guard, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -24,13 +26,13 @@ const CLAIM: Duration = Duration::from_secs(1);
 /// No lease, place or park ends by itself while a test runs: what happens was told.
 fn patient() -> Config {
     let long = LONG * 4;
-    let config = Config::default().watchdog_timeout(long).claim_timeout(LONG).max_park(LONG);
+    let config = Config::default().watchdog_timeout(long).waiter_ttl(LONG).max_park(LONG);
     config.response_timeout(Duration::from_secs(2))
 }
 
 /// As [`patient`], but what a message has granted is confirmed within two seconds.
 fn confirming() -> Config {
-    patient().claim_timeout(Duration::from_secs(6))
+    patient().waiter_ttl(Duration::from_secs(6))
 }
 
 async fn queue(admin: &Admin) -> Vec<String> {
@@ -128,7 +130,9 @@ async fn stuck(client: &Client, admin: &Admin) -> ByHand {
 async fn worker_that_takes_turns() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let (url, number) = (boss.variable("URL"), boss.variable("NUMBER"));
-    let (client, admin) = (Client::connect(&url).await.unwrap(), Admin::connect(&url).await);
+    // What it reports does not go through a proxy.
+    let admin = Admin::connect(&boss.variable("SERVER")).await;
+    let client = Client::connect(&url).await.unwrap();
     boss.tell("ready");
     while let Some(order) = boss.order().await {
         let guard = client.fair_lock("a").lock().await.expect("its turn comes");
@@ -144,12 +148,18 @@ async fn worker_that_takes_turns() {
 }
 
 async fn workers(server: &Server, count: usize) -> Vec<Worker> {
-    let url = server.url();
-    let start = |number: usize| {
+    workers_at(server, &vec![server.url(); count]).await
+}
+
+/// A worker for each of these addresses of the server.
+async fn workers_at(server: &Server, urls: &[String]) -> Vec<Worker> {
+    let direct = server.url();
+    let start = |(number, url): (usize, &String)| {
         let number = number.to_string();
-        Worker::start("fair_lock::worker_that_takes_turns", &[("URL", &url), ("NUMBER", &number)])
+        let variables = [("URL", url.as_str()), ("SERVER", &direct), ("NUMBER", &number)];
+        Worker::start("fair_lock::worker_that_takes_turns", &variables)
     };
-    let mut workers: Vec<_> = (0..count).map(start).collect();
+    let mut workers: Vec<_> = urls.iter().enumerate().map(start).collect();
     for worker in &mut workers {
         assert_eq!(worker.hear().await, "ready");
     }
@@ -254,7 +264,7 @@ async fn the_next_holder_has_it_without_asking() {
     proxy.name_script("renew", include_str!("../../lua/line/renew.lua"));
     let claim = Duration::from_secs(15);
     let ours = client_with(&server, patient()).await;
-    let theirs = comes_in(proxy.url(), patient().claim_timeout(claim)).await;
+    let theirs = comes_in(proxy.url(), patient().waiter_ttl(claim)).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
     let before = scripts(&admin).await;
@@ -378,7 +388,7 @@ async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
     let claim = Duration::from_secs(6);
-    let config = Config::default().claim_timeout(claim);
+    let config = Config::default().waiter_ttl(claim);
     let theirs = comes_in(proxy.url(), config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&theirs, &admin).await;
@@ -532,18 +542,22 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
 
 // --- Those who go ---------------------------------------------------------------------------------------------------
 
+/// The first of them is given the lock for as long as its last sign of life lasts. The others are asked together, and have
+/// as long again. To these two times come the pauses between two looks, and one pause that is taken for a stall: three
+/// times and a third. One after the other they would cost eight times.
 #[tokio::test]
-async fn three_waiters_that_are_killed_cost_less_than_a_claim_each() {
+async fn eight_waiters_that_are_killed_cost_less_than_a_claim_each() {
+    const DEAD: u32 = 8;
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
-    let mut workers = workers(&server, 3).await;
+    let mut workers = workers(&server, DEAD as usize).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     for (place, worker) in workers.iter_mut().enumerate() {
         worker.order("go").await;
         queued(&admin, place + 1).await;
     }
     let next = waiting(&ours);
-    queued(&admin, 4).await;
+    queued(&admin, workers.len() + 1).await;
     for worker in &mut workers {
         worker.kill9();
     }
@@ -553,8 +567,8 @@ async fn three_waiters_that_are_killed_cost_less_than_a_claim_each() {
     let next = granted(next).await;
 
     let took = started.elapsed();
-    println!("three dead waiters cost {took:?}");
-    assert!(took < 3 * CLAIM, "{took:?}");
+    println!("{DEAD} dead waiters cost {took:?}");
+    assert!(took < (DEAD - 2) * CLAIM, "{took:?}");
     assert_eq!(numbers(&admin, "order").await, Vec::<u64>::new());
     next.unlock().await.unwrap();
     is_clean(&admin).await;
@@ -650,7 +664,7 @@ async fn a_fixed_lease_ends_and_the_next_is_let_in() {
     let guard = lock.clone().lease(lease).lock().await.unwrap();
     let next = waiting(&ours);
     queued(&admin, 1).await;
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     granted(next).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }
@@ -678,7 +692,7 @@ async fn a_lease_that_a_message_began_is_as_long_as_any() {
             leased.unlock().await.unwrap();
         } else {
             assert!(until(&admin).await - now(&admin).await <= most);
-            assert_eq!(soon(leased.lost()).await, Ended::Lost);
+            assert_eq!(soon(leased.ended()).await, Ended::Lost);
         }
     }
 }
@@ -742,7 +756,7 @@ async fn a_watched_lease_that_a_message_began_is_renewed() {
     let waiter = next_in_queue(&ours, &admin).await;
     guard.unlock().await.unwrap();
     let held = granted(waiter).await;
-    let ended = timeout(Duration::from_secs(5), held.lost()).await;
+    let ended = timeout(Duration::from_secs(5), held.ended()).await;
     assert!(ended.is_err(), "{ended:?}");
     held.unlock().await.unwrap();
 }
@@ -760,7 +774,7 @@ async fn a_client_that_closes_leaves_the_queue_and_what_it_holds() {
     soon(theirs.close()).await;
 
     assert!(matches!(sent_away.await.unwrap(), Err(Error::Closed)));
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     granted(next).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }
@@ -781,7 +795,7 @@ async fn whoever_loses_it_by_force_is_told_at_once() {
 
         assert!(by.fair_lock("a").force_unlock().await.unwrap());
 
-        assert_eq!(soon(holder.lost()).await, Ended::Lost);
+        assert_eq!(soon(holder.ended()).await, Ended::Lost);
         assert!(matches!(holder.unlock().await, Err(Error::Lost)));
         granted(next).await.unlock().await.unwrap();
         assert!(!by.fair_lock("a").force_unlock().await.unwrap());
@@ -906,19 +920,22 @@ async fn a_replica_is_not_believed() {
 
 // --- A server that stands still -------------------------------------------------------------------------------------
 
-/// Eight clients wait. Then the server stands still for longer than a place lasts, with the release as the first thing
-/// that it finds when it goes on, and the waiters' signs of life behind it.
-async fn the_order_is_kept_over(
+/// Eight clients wait. Then the server stands still for longer than a place lasts. The release is sent while it does, so
+/// that it is among the first things that the server finds when it goes on, with the waiters' signs of life behind it.
+/// `begin` returns when the server answers nobody any more, and `end` has it go on.
+async fn the_order_is_kept_over<S>(
     server: Server,
     claim: Duration,
-    stall: impl AsyncFn(&Server),
+    begin: impl AsyncFn(&Server, Duration) -> S,
+    end: impl AsyncFn(&Server, S),
     rounds: usize,
 ) {
     let ours = client_with(&server, patient()).await;
     let mut clients = Vec::new();
     for _ in 0..8 {
-        clients.push(client_with(&server, Config::default().claim_timeout(claim)).await);
+        clients.push(client_with(&server, Config::default().waiter_ttl(claim)).await);
     }
+    let stall = claim + Duration::from_millis(50);
     for round in 0..rounds {
         let admin = server.admin().await;
         let guard = ours.fair_lock("a").lock().await.expect("it is free");
@@ -928,8 +945,7 @@ async fn the_order_is_kept_over(
             tokio::spawn(async move {
                 let guard = lock.lock().await.expect("its turn comes");
                 served.send(at).expect("the test looks");
-                // The stall may begin just now: a holder's lease runs on.
-                let _ = guard.unlock().await;
+                guard.unlock().await.expect("it was ours");
             });
             queued(&admin, at + 1).await;
             // Their signs of life are spread evenly, so that a stall begins between two of them.
@@ -937,11 +953,12 @@ async fn the_order_is_kept_over(
         }
         drop(served);
         listened_to(&admin).await;
-        let release = async {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            guard.unlock().await.expect("it is still ours");
+        let stalled = begin(&server, stall).await;
+        let goes_on = async {
+            tokio::time::sleep(stall).await;
+            end(&server, stalled).await;
         };
-        tokio::join!(stall(&server), release);
+        tokio::join!(goes_on, async { guard.unlock().await.expect("it is still ours") });
         let mut seen = Vec::new();
         while let Some(at) = soon(order.recv()).await {
             seen.push(at);
@@ -950,45 +967,45 @@ async fn the_order_is_kept_over(
     }
 }
 
-/// A bit longer than a place lasts.
-const STALL: Duration = Duration::from_millis(1_050);
-
 /// B3: silence during a stall says nothing about those who are silent.
 #[tokio::test]
 async fn a_paused_server_serves_in_the_same_order_when_it_goes_on() {
-    let pause = async |server: &Server| {
-        server.pause();
-        tokio::time::sleep(STALL).await;
-        server.resume();
-    };
-    the_order_is_kept_over(Server::start().await, CLAIM, pause, 5).await;
+    let pause = async |server: &Server, _| server.pause();
+    let resume = async |server: &Server, ()| server.resume();
+    the_order_is_kept_over(Server::start().await, CLAIM * 3, pause, resume, 3).await;
 }
 
 /// B3.
 #[tokio::test]
 async fn a_script_that_takes_long_does_not_change_the_order() {
-    let busy = async |server: &Server| {
+    // When this returns, the call waits at the server, before all that is sent from then on.
+    let busy = async |server: &Server, stall: Duration| {
         let text =
             "local function ms() local t = redis.call('time') return t[1] * 1000 + t[2] / 1000 end
             local start = ms() while ms() < start + tonumber(ARGV[1]) do end return 1";
-        let ms = STALL.as_millis().to_string();
-        server.admin().await.cmd::<i64>(&["EVAL", text, "0", &ms]).await;
+        let mut called = TcpStream::connect(server.address()).await.expect("it is there");
+        let ms = stall.as_millis().to_string();
+        let words = ["EVAL", text, "0", &ms].map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        let call = format!("*4\r\n{}", words.concat());
+        called.write_all(call.as_bytes()).await.expect("it takes it");
+        called
     };
-    the_order_is_kept_over(Server::start().await, CLAIM, busy, 3).await;
+    let is_done = async |_: &Server, mut called: TcpStream| {
+        let mut answer = [0; 4];
+        called.read_exact(&mut answer).await.expect("it answers");
+        assert_eq!(&answer, b":1\r\n");
+    };
+    the_order_is_kept_over(Server::start().await, CLAIM * 3, busy, is_done, 2).await;
 }
 
 /// B3: it comes back with its data. Some had a question on the way, and come again under another name. A place lasts for
 /// longer here: a client may pause for a second before it connects again.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
-    let claim = CLAIM * 4;
-    let restart = async |server: &Server| {
-        server.stop().await;
-        tokio::time::sleep(claim + STALL - CLAIM).await;
-        server.start_again().await;
-    };
+    let stop = async |server: &Server, _| server.stop().await;
+    let start = async |server: &Server, ()| server.start_again().await;
     let server = Server::builder().append_only().start().await;
-    the_order_is_kept_over(server, claim, restart, 2).await;
+    the_order_is_kept_over(server, CLAIM * 6, stop, start, 2).await;
 }
 
 /// A client that dies during a stall is out two claim times later at the latest.
@@ -1003,13 +1020,61 @@ async fn a_waiter_that_dies_in_a_stall_costs_the_others_no_more_than_two_claims(
     let waiter = next_in_queue(&client(&server).await, &admin).await;
     server.pause();
     let _cut_off = proxy.blackhole(None);
-    tokio::time::sleep(STALL).await;
+    tokio::time::sleep(CLAIM + CLAIM / 20).await;
     server.resume();
     let resumed = Instant::now();
     guard.unlock().await.unwrap();
     granted(waiter).await.unlock().await.unwrap();
     let waited = resumed.elapsed();
     assert!(waited < CLAIM * 2 + CLAIM / 2, "{waited:?}");
+}
+
+/// Eight processes stand in line. While the second one holds the lock, two of those behind it lose their connections,
+/// three in a row are killed, and the server stands still for longer than a place lasts.
+#[tokio::test]
+async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_deaths() {
+    const KILLED: [usize; 3] = [2, 3, 4];
+    const RECONNECTED: [usize; 2] = [5, 6];
+    let server = Server::start().await;
+    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+    let proxy = Proxy::before(&server).await;
+    let mut urls = vec![server.url(); 8];
+    RECONNECTED.iter().for_each(|at| urls[*at] = proxy.url());
+    let mut workers = workers_at(&server, &urls).await;
+    let guard = ours.fair_lock("a").lock().await.unwrap();
+    for (at, worker) in workers.iter_mut().enumerate() {
+        worker.order(if at == 1 { "keep" } else { "go" }).await;
+        queued(&admin, at + 1).await;
+    }
+    guard.unlock().await.unwrap();
+    assert_eq!(workers[0].hear().await, "done");
+    assert_eq!(workers[1].hear().await, "held");
+    // What a message has granted lasts for as long as a place does, until the holder has confirmed it.
+    let confirmed = async || admin.pttl(&key("a")).await > 2 * CLAIM.as_millis() as i64;
+    eventually(SOON, "its holder has confirmed it", confirmed).await;
+
+    let connections = proxy.connections(None);
+    assert_eq!(proxy.reset(None).await, connections);
+    let back = async || proxy.connections(None) == connections;
+    eventually(SOON, "the two have connected again", back).await;
+    KILLED.iter().for_each(|at| workers[*at].kill9());
+    server.pause();
+    tokio::time::sleep(CLAIM + CLAIM / 2).await;
+    server.resume();
+
+    let released = Instant::now();
+    assert_eq!(workers[1].ask("go on").await, "done");
+    for worker in &mut workers[5..8] {
+        assert_eq!(worker.hear().await, "done");
+    }
+    let took = released.elapsed();
+    println!("a stall, two reconnects and three dead waiters cost {took:?}");
+    assert!(took < 3 * CLAIM, "the dead cost a place each: {took:?}");
+    assert_eq!(numbers(&admin, "order").await, [0, 1, 5, 6, 7]);
+    let tokens = numbers(&admin, "tokens").await;
+    assert!(grow_strictly(&tokens), "{tokens:?}");
+    admin.cmd::<i64>(&["DEL", "order", "tokens"]).await;
+    is_clean(&admin).await;
 }
 
 // --- Forged messages ------------------------------------------------------------------------------------------------

@@ -65,7 +65,9 @@ impl Kind {
             Fair => client.fair_lock("a").is_locked().await.map(drop),
             Read => client.rw_lock("a").is_locked().await.map(drop),
             Write => client.rw_lock("a").is_write_locked().await.map(drop),
-            Semaphore(permits) => client.semaphore("a", permits).available().await.map(drop),
+            Semaphore(permits) => {
+                client.semaphore("a", permits).available_permits().await.map(drop)
+            }
         }
     }
 
@@ -149,7 +151,7 @@ async fn a_waiter_is_not_disturbed_by_another_kind() {
 async fn mortal(server: &Server) -> (Proxy, Client) {
     let proxy = Proxy::before(server).await;
     // What is called in is held for so long at the least.
-    let config = Config::default().claim_timeout(SHORT / 2);
+    let config = Config::default().waiter_ttl(SHORT / 2);
     let client = comes_in(proxy.url(), config).await;
     (proxy, client)
 }
@@ -230,7 +232,7 @@ async fn a_holder_is_told_when_its_own_client_forces_it_out() {
         sleep(A_WHILE * 2).await;
         let forced = Instant::now();
         assert!(kind.force_unlock(&ours).await.unwrap());
-        assert_eq!(timeout(SOON, guard.lost()).await.expect("it is told"), Ended::Lost);
+        assert_eq!(timeout(SOON, guard.ended()).await.expect("it is told"), Ended::Lost);
         // It would be renewed in five seconds at the earliest.
         assert!(forced.elapsed() < Duration::from_secs(4), "{kind:?}: {:?}", forced.elapsed());
         waiter.await.unwrap();
@@ -266,7 +268,7 @@ const ONE_BY_ONE: [Kind; 5] = [Lock, Fair, Read, Write, Semaphore(1)];
 
 /// Two clients of one server, which give a caller little time to be polled.
 async fn two_clients(server: &Server, layout: Layout) -> (Client, Client) {
-    let config = Config::default().claim_timeout(SHORT).layout(layout);
+    let config = Config::default().waiter_ttl(SHORT).layout(layout);
     let ours = comes_in(server.url(), config.clone()).await;
     (ours, comes_in(server.url(), config).await)
 }

@@ -162,7 +162,7 @@ async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
     let permits = client.semaphore("a", 3);
     let all = permits.try_acquire_many(3).await.unwrap().expect("nobody has any");
     all.unlock().await.unwrap();
-    assert_eq!(permits.available().await.unwrap(), 3);
+    assert_eq!(permits.available_permits().await.unwrap(), 3);
 }
 
 /// What was set and what was deleted is said by the request that did it, however often it is sent.
@@ -438,7 +438,7 @@ async fn all_who_wait_in_one_client_pass_with_a_few_questions() {
 async fn who_waits_and_is_not_polled_holds_up_nobody() {
     for (layout, asked) in LAYOUTS.into_iter().flat_map(|layout| [(layout, 1), (layout, 100)]) {
         let server = Server::start().await;
-        let config = Config::default().layout(layout).claim_timeout(Duration::from_millis(200));
+        let config = Config::default().layout(layout).waiter_ttl(Duration::from_millis(200));
         let client = comes_in(server.url(), config).await;
         let latch = client.count_down_latch("a");
         latch.set(1).await.unwrap();

@@ -36,6 +36,14 @@ fn wait(lock: &MultiLock) -> JoinHandle<Result<MultiGuard, Error>> {
     tokio::spawn(async move { lock.lock().await })
 }
 
+/// It is somebody else's for as long as we look. On a busy machine that may be too short for an answer.
+async fn is_not_to_be_had(multi: &MultiLock) {
+    match in_time(multi.try_lock_for(A_WHILE)).await {
+        Ok(None) | Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(SOON, work).await.expect("it takes less")
 }
@@ -170,7 +178,7 @@ async fn many_who_want_overlapping_names_take_turns_and_never_two_at_once() {
             });
         }
     }
-    timeout(SOON * 6, guests.join_all()).await.expect("nobody blocks nobody");
+    timeout(LONG, guests.join_all()).await.expect("nobody blocks nobody");
     let counted: u64 = NAMES.iter().map(|name| counters.read(name).0).sum();
     assert_eq!(counted, turns.load(Ordering::Relaxed));
     is_free(&server.admin().await).await;
@@ -198,7 +206,7 @@ async fn two_who_name_them_in_opposite_orders_both_go_on() {
     }
     let mut won = Vec::new();
     for rival in rivals {
-        won.push(timeout(SOON * 6, rival).await.expect("nobody blocks nobody").unwrap());
+        won.push(timeout(LONG, rival).await.expect("nobody blocks nobody").unwrap());
     }
     assert_eq!(won.iter().sum::<u64>(), total.load(Ordering::SeqCst), "never two at once");
     assert!(won.iter().all(|won| *won >= ROUNDS / 20), "both go on: {won:?}");
@@ -490,7 +498,7 @@ async fn one_that_is_lost_is_a_loss_of_all_and_ends_the_work() {
         assert!(hold.is_valid());
         admin.cmd::<i64>(&["DEL", &key(name)]).await;
         assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost)));
-        assert_eq!(in_time(hold.lost()).await, Ended::Lost);
+        assert_eq!(in_time(hold.ended()).await, Ended::Lost);
         assert!(!hold.is_valid());
         is_free(&admin).await;
     }
@@ -504,7 +512,7 @@ async fn one_that_is_lost_is_a_loss_of_all_and_ends_the_work() {
 async fn a_given_back_guard_was_released_and_not_lost() {
     let (server, client) = server_and_client().await;
     let guard = client.multi_lock(ABC).lock().await.unwrap();
-    let lost = guard.lost();
+    let lost = guard.ended();
     drop(guard);
     assert_eq!(in_time(lost).await, Ended::Released);
     let done = client.multi_lock(ABC).run(|hold| async move { hold.tokens().len() }).await.unwrap();
@@ -544,7 +552,7 @@ async fn taken_away_by_force_all_are_free() {
     assert!(other.multi_lock(ABC).force_unlock().await.unwrap());
     assert!(lock_keys(&server.admin().await).await.is_empty());
     assert!(!other.multi_lock(ABC).force_unlock().await.unwrap());
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
 }
 
@@ -559,7 +567,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
     guard.unlock().await.unwrap();
 
     let guard = multi.lock().await.unwrap();
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(guard.extend(Duration::from_secs(60)).await, Err(Error::Lost)));
     is_free(&server.admin().await).await;
 }
@@ -600,7 +608,7 @@ async fn an_attempt_leaves_no_trace_and_neither_does_a_time_out() {
     assert!(multi.try_lock().await.unwrap().is_none());
     assert!(admin.channels().await.is_empty());
     assert!(multi.try_lock_for(Duration::ZERO).await.unwrap().is_none());
-    assert!(in_time(multi.try_lock_for(A_WHILE)).await.unwrap().is_none());
+    is_not_to_be_had(&multi).await;
     let clean = async || lock_keys(&admin).await == [key("b")] && admin.channels().await.is_empty();
     eventually(SOON, "no place in line and no channel is left", clean).await;
     held.unlock().await.unwrap();
@@ -633,9 +641,9 @@ async fn a_list_that_cannot_be_locked_is_refused_before_any_request() {
     let (admin, none) = (server.admin().await, Vec::<String>::new());
     let before = scripts(&admin).await;
     let told = client.multi_lock(none).lock().await;
-    assert!(matches!(told, Err(Error::Config { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::InvalidLocks { .. })), "{told:?}");
     let told = client.multi_lock((0..1001).map(|n| n.to_string())).try_lock().await;
-    assert!(matches!(told, Err(Error::Config { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::InvalidLocks { .. })), "{told:?}");
     let told = client.multi_lock(["a", ""]).is_locked().await;
     assert!(matches!(told, Err(Error::InvalidName { .. })), "{told:?}");
     let told = client.multi_lock(ABC).lease(Duration::from_millis(1)).lock().await;
@@ -690,7 +698,7 @@ async fn a_closed_client_loses_all_and_sends_its_waiters_away() {
     let waiting = wait(&one.multi_lock(["y", "z"]));
     parked(&admin, "z", 1).await;
     one.close().await;
-    assert_eq!(in_time(guard.lost()).await, Ended::Lost);
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
     assert!(matches!(in_time(waiting).await.unwrap(), Err(Error::Closed)));
     assert!(matches!(one.multi_lock(ABC).lock().await, Err(Error::Closed)));
     assert!(matches!(one.multi_lock(ABC).try_lock().await, Err(Error::Closed)));
@@ -737,7 +745,7 @@ async fn locks_of_several_servers_are_held_together() {
         assert_eq!(lock_keys(admin).await.len(), held);
     }
     assert!(other.try_lock().await.unwrap().is_none());
-    assert!(in_time(other.try_lock_for(A_WHILE)).await.unwrap().is_none());
+    is_not_to_be_had(&other).await;
     let waiting = wait(&other);
     parked(&two.admins[0], "a", 1).await;
     guard.unlock().await.unwrap();
@@ -872,4 +880,32 @@ async fn other_kinds_of_locks_are_held_together_too() {
     held.unlock().await.unwrap();
     in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
     is_free(&admin).await;
+}
+
+/// P9: not even for one of them, and whatever it was granted is given back.
+#[tokio::test]
+async fn a_call_that_is_not_polled_stops_nobody() {
+    let server = Server::start().await;
+    let config = Config::default().waiter_ttl(Duration::from_millis(200));
+    let (ours, theirs) =
+        (comes_in(server.url(), config.clone()).await, comes_in(server.url(), config).await);
+    for held in [false, true] {
+        let guard = match held {
+            true => Some(in_time(theirs.lock("b").lock()).await.unwrap()),
+            false => None,
+        };
+        let multi = ours.multi_lock(ABC);
+        let mut asleep = Box::pin(multi.lock());
+        let polled = poll_fn(|cx| Poll::Ready(asleep.as_mut().poll(cx).is_pending())).await;
+        assert!(polled, "it has asked");
+        sleep(A_WHILE).await;
+        drop(guard);
+        for client in [&ours, &theirs] {
+            for name in ABC {
+                in_time(client.lock(name).lock()).await.unwrap().unlock().await.unwrap();
+            }
+        }
+        in_time(asleep).await.unwrap().unlock().await.unwrap();
+    }
+    is_free(&server.admin().await).await;
 }

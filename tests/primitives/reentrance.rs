@@ -170,7 +170,7 @@ async fn a_hold_whose_field_was_replaced_is_lost_at_unlock_and_the_other_is_unto
 async fn a_nested_call_that_finds_its_lock_gone_is_lost_with_all_holds() {
     let (server, client) = server_and_client().await;
     let outer = client.reentrant_lock("a").lock().await.unwrap();
-    let lost = outer.lost();
+    let lost = outer.ended();
     server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
 
     let nested = client.reentrant_lock("a").lock().await;

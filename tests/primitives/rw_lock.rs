@@ -49,6 +49,7 @@ async fn in_both(watchdog: Duration, test: impl AsyncFn(Scene)) {
 
 async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
     let config = Config::default().layout(layout).watchdog_timeout(watchdog);
+    let config = if watchdog == LONG { config.waiter_ttl(LONG / 4) } else { config };
     comes_in(url, config).await
 }
 
@@ -122,7 +123,9 @@ fn writing(lock: RwLock) -> JoinHandle<parklock::Result<WriteGuard>> {
 
 /// That an attempt with a short limit got nothing. On a busy machine it may have had no answer either.
 fn got_nothing<T>(tried: parklock::Result<Option<T>>) {
-    let refused = matches!(&tried, Ok(None) | Err(Error::Unavailable { .. }));
+    let unanswered =
+        |error: &Error| matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
+    let refused = tried.as_ref().map_or_else(unanswered, Option::is_none);
     assert!(refused, "{:?}", tried.map(|granted| granted.is_some()));
 }
 
@@ -326,7 +329,7 @@ async fn a_reader_whose_lease_is_over_takes_no_other_with_it() {
         let short = scene.somebody().lease(LEASE).read().await.unwrap();
         let long = scene.somebody_else().await.read().await.unwrap();
         let writer = writing(scene.somebody_else().await);
-        let ended = timeout(SOON, short.lost()).await;
+        let ended = timeout(SOON, short.ended()).await;
         assert_eq!(ended, Ok(Ended::Lost));
 
         sleep(QUICK * 2).await; // long after it, and twice what a silent one is given
@@ -383,15 +386,23 @@ async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
 #[tokio::test]
 async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
     in_both(QUICK, async |scene| {
-        let asked = Instant::now();
-        let mut worker = worker_of(&scene).await;
-        worker.kill9();
-        let long = scene.somebody().lease(LONG).read().await.unwrap();
-        let writer = writing(scene.somebody_else().await);
-        scene.awaited_by(1).await;
-        assert!(asked.elapsed() < QUICK, "the machine is too slow for this test");
-
-        long.unlock().await.unwrap();
+        let other = scene.somebody_else().await;
+        let (asked, writer) = loop {
+            let asked = Instant::now();
+            let mut worker = worker_of(&scene).await;
+            worker.kill9();
+            let long = scene.somebody().lease(LONG).read().await.unwrap();
+            let writer = writing(other.clone());
+            scene.awaited_by(1).await;
+            let is_in_time = asked.elapsed() < QUICK;
+            long.unlock().await.unwrap();
+            if is_in_time {
+                break (asked, writer);
+            }
+            // The dead one's lease may be over already, and says nothing of this.
+            granted(writer).await.unlock().await.unwrap();
+            scene.awaited_by(0).await;
+        };
 
         let write = timeout(QUICK + AT_ONCE, writer).await.expect("its lease is over");
         assert!(asked.elapsed() + COARSE >= QUICK, "{:?}: too early", asked.elapsed());
@@ -491,7 +502,7 @@ async fn a_lock_taken_by_force_is_lost_for_all_readers_and_goes_to_who_waits() {
 
         let write = granted(writer).await;
         for reader in readers {
-            assert_eq!(timeout(SOON, reader.lost()).await, Ok(Ended::Lost));
+            assert_eq!(timeout(SOON, reader.ended()).await, Ok(Ended::Lost));
             assert!(matches!(reader.unlock().await, Err(Error::Lost)));
         }
         assert!(write.is_valid());
@@ -529,7 +540,7 @@ async fn who_takes_a_lock_by_force_from_its_own_client_tells_it_too() {
         let other = writing(scene.somebody_else().await);
         scene.awaited_by(2).await;
         assert!(scene.somebody().force_unlock().await.unwrap());
-        assert_eq!(timeout(AT_ONCE, write.lost()).await, Ok(Ended::Lost), "{:?}", scene.layout);
+        assert_eq!(timeout(AT_ONCE, write.ended()).await, Ok(Ended::Lost), "{:?}", scene.layout);
         let [next, other] = [
             tokio::spawn(async move { granted(next).await.unlock().await }),
             tokio::spawn(async move { granted(other).await.unlock().await }),
@@ -693,7 +704,8 @@ impl Room {
 /// The scenarios `testConcurrency...` of Redisson: whoever comes, in whatever order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_in_beside_a_writer_whoever_comes() {
-    in_both(USUAL, async |scene| {
+    // What a message grants lasts for a fourth of this until it is confirmed: longer than this machine stands still.
+    in_both(LONG, async |scene| {
         let clients = [scene.another_client().await, scene.another_client().await];
         let (room, mut tasks) = (Arc::<Room>::default(), JoinSet::new());
         for n in 0..12 {
@@ -784,7 +796,7 @@ async fn who_reads_may_read_again_though_a_writer_waits() {
         scene.awaited_by(1).await;
         let nested = timeout(AT_ONCE, lock.read()).await.expect("it reads already").unwrap();
         assert!(!writer.is_finished());
-        assert!(is_pending(nested.lost()).await);
+        assert!(is_pending(nested.ended()).await);
         nested.unlock().await.unwrap();
         read.unlock().await.unwrap();
         granted(writer).await.unlock().await.unwrap();
@@ -970,7 +982,7 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
         assert_eq!(common::fixture::scripts(&scene.admin).await, 1, "they did not ask together");
         assert!(one.token() != other.token());
         assert_eq!((one.hold_count(), other.hold_count()), (1, 1));
-        let (left, hold) = (one.lost(), other.lost());
+        let (left, hold) = (one.ended(), other.ended());
         let writer = writing(scene.somebody_else().await);
         scene.awaited_by(1).await;
 
@@ -979,7 +991,7 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
         assert!(other.is_valid() && is_pending(hold).await);
         assert!(!writer.is_finished());
 
-        let lost = other.lost();
+        let lost = other.ended();
         scene.somebody_else().await.force_unlock().await.unwrap();
         let write = granted(writer).await;
         if scene.layout == Layout::Native {

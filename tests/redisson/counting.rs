@@ -38,11 +38,11 @@ const FOUR_THOUSAND: Each = Each { task: 150, thread: 400 };
 /// Takes what Java takes with the order of this name.
 async fn alone(client: &Client, kind: &str) -> Result<Guard> {
     match kind {
-        "fenced" => client.fenced_lock("a").lock().await,
+        "fenced" => client.redisson().fenced_lock("a").lock().await,
         "fair" => client.fair_lock("a").lock().await,
         "write" => book(client).write().await.map(WriteGuard::into_guard),
         "sem" => client.semaphore("a", 1).acquire().await,
-        "permit" => client.expirable_semaphore("a", 1).acquire().await,
+        "permit" => client.redisson().expirable_semaphore("a", 1).acquire().await,
         _ => client.lock("a").lock().await,
     }
 }

@@ -557,7 +557,7 @@ async fn what_rust_takes_by_force_goes_to_the_head() {
     holder.unlock().await;
     let Holder::Rust(guard) = rust.granted().await else { return };
     assert!(scene.fair_lock().await.force_unlock().await.unwrap());
-    assert_eq!(timeout(AT_ONCE, guard.lost()).await, Ok(Ended::Lost));
+    assert_eq!(timeout(AT_ONCE, guard.ended()).await, Ok(Ended::Lost));
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
     assert!(!lock.is_locked().await.unwrap());
     assert!(!lock.force_unlock().await.unwrap());
@@ -571,7 +571,7 @@ async fn what_java_takes_by_force_goes_to_the_head() {
     let waiter = scene.java_comes(scene.thread("waiter")).await;
     assert_eq!(java.result("fairforce a").await, "true");
     let holder = waiter.granted().await;
-    assert_eq!(timeout(2 * QUICK, guard.lost()).await, Ok(Ended::Lost));
+    assert_eq!(timeout(2 * QUICK, guard.ended()).await, Ok(Ended::Lost));
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
     assert!(lock.is_locked().await.unwrap());
     holder.unlock().await;

@@ -19,7 +19,7 @@ async fn only_the_counter_is_eternal(scene: &Scene) {
 #[tokio::test]
 async fn tokens_are_counted_together_from_one() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (lock, mut java) = (scene.client().await.fenced_lock("a"), scene.thread("java"));
+    let (lock, mut java) = (scene.client().await.redisson().fenced_lock("a"), scene.thread("java"));
     let mut tokens = Vec::new();
     for _ in 0..2 {
         for order in ["fencedlock a", "fencedlock a 10000", "fencedtrylock a 1000"] {
@@ -43,7 +43,7 @@ async fn tokens_are_counted_together_from_one() {
 #[tokio::test]
 async fn each_side_keeps_the_other_out_and_wakes_it() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (lock, mut java) = (scene.client().await.fenced_lock("a"), scene.thread("java"));
+    let (lock, mut java) = (scene.client().await.redisson().fenced_lock("a"), scene.thread("java"));
     for round in 0..10 {
         let guard = lock.lock().await.unwrap();
         if round == 0 {
@@ -81,7 +81,7 @@ async fn tokens_grow_in_the_order_of_holding() {
     for _ in 0..2 {
         let client = scene.client().await;
         for _ in 0..4 {
-            let (lock, tokens) = (client.fenced_lock("a"), Arc::clone(&tokens));
+            let (lock, tokens) = (client.redisson().fenced_lock("a"), Arc::clone(&tokens));
             crowd.spawn(async move {
                 for _ in 0..40 {
                     let guard = lock.lock().await.expect("its turn comes");

@@ -17,7 +17,7 @@ async fn rust_learns_that_java_took_its_lock_away() {
 
     assert_eq!(java.result("force a").await, "true");
 
-    let ended = timeout(QUICK, guard.lost()).await.expect("the watchdog notices");
+    let ended = timeout(QUICK, guard.ended()).await.expect("the watchdog notices");
     assert_eq!(ended, Ended::Lost);
     assert!(!guard.is_valid());
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
@@ -38,7 +38,7 @@ async fn rust_learns_at_once_what_it_hears() {
 
     java.ask("force a").await;
 
-    assert_eq!(timeout(AT_ONCE, guard.lost()).await, Ok(Ended::Lost));
+    assert_eq!(timeout(AT_ONCE, guard.ended()).await, Ok(Ended::Lost));
 }
 
 /// Other clients of ours wait for the lock, so that its channel is heard.

@@ -337,12 +337,12 @@ async fn who_loses_it_by_force_of_the_other_side_learns_of_it() {
 
     let read = lock.read().await.unwrap();
     assert_eq!(java.result("readforce a").await, "true");
-    assert_eq!(timeout(QUICK, read.lost()).await, Ok(Ended::Lost));
+    assert_eq!(timeout(QUICK, read.ended()).await, Ok(Ended::Lost));
     assert!(matches!(read.unlock().await, Err(Error::Lost)));
 
     let write = lock.write().await.unwrap();
     assert_eq!(java.result("writeforce a").await, "true");
-    assert_eq!(timeout(QUICK, write.lost()).await, Ok(Ended::Lost));
+    assert_eq!(timeout(QUICK, write.ended()).await, Ok(Ended::Lost));
     assert!(matches!(write.unlock().await, Err(Error::Lost)));
     scene.nothing_is_eternal().await;
 }
@@ -414,7 +414,7 @@ async fn another_kind_of_java_under_the_name_is_a_conflict() {
     for [take, leave] in [["readlock a", "readunlock a"], ["writelock a", "writeunlock a"]] {
         java.ask(take).await;
         assert!(client.lock("a").lock().await.is_err_and(is_conflict), "{take}");
-        assert!(client.fenced_lock("a").lock().await.is_err_and(is_conflict), "{take}");
+        assert!(client.redisson().fenced_lock("a").lock().await.is_err_and(is_conflict), "{take}");
         java.ask(leave).await;
     }
     let read = rw.read().await.unwrap();

@@ -24,7 +24,7 @@ async fn forgetful(scene: &Scene) -> Client {
 
 fn permits(client: &Client, kind: &str, permits: u32) -> Semaphore {
     match kind {
-        "permit" => client.expirable_semaphore("a", permits),
+        "permit" => client.redisson().expirable_semaphore("a", permits),
         _ => client.semaphore("a", permits),
     }
 }
@@ -74,10 +74,10 @@ async fn java_gets_at_once_what_rust_gives_back() {
 
         let answer = java.answer().await;
         assert!(answer.heard - given < AT_ONCE, "{kind}");
-        assert_eq!(two.available().await.unwrap(), 1);
+        assert_eq!(two.available_permits().await.unwrap(), 1);
         assert!(two.try_acquire_many(2).await.unwrap().is_none());
         java.ask(format!("{kind}release a {}", answer.result).trim_end()).await;
-        assert_eq!(two.available().await.unwrap(), 2, "{kind}");
+        assert_eq!(two.available_permits().await.unwrap(), 2, "{kind}");
         nothing_of_ours_is_eternal(&scene).await;
         scene.admin.cmd::<()>(&["FLUSHALL"]).await;
     }
@@ -96,7 +96,7 @@ async fn rust_gets_at_once_what_java_gives_back() {
         awaited_by(&scene, 1).await;
 
         java.ask(&first).await;
-        assert_eq!(two.available().await.unwrap(), 1);
+        assert_eq!(two.available_permits().await.unwrap(), 1);
         assert!(!both.is_finished());
         java.ask(&second).await;
 
@@ -137,7 +137,7 @@ async fn the_permits_of_a_rust_process_that_was_killed_come_back() {
         worker.kill9();
         if kind == "sem" {
             let other = permits(&forgetful(&scene).await, kind, 2);
-            let back = async || other.available().await.unwrap() > 0;
+            let back = async || other.available_permits().await.unwrap() > 0;
             eventually(SOON, "the lease is over", back).await;
         }
 
@@ -153,7 +153,7 @@ async fn the_permits_of_a_rust_process_that_was_killed_come_back() {
 #[tokio::test]
 async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_over() {
     let Some(mut scene) = Scene::begin(USUAL).await else { return };
-    let two = forgetful(&scene).await.expirable_semaphore("a", 2);
+    let two = forgetful(&scene).await.redisson().expirable_semaphore("a", 2);
     let mut java = scene.thread("java");
     java.ask("permitset a 2").await;
     java.ask("permitacquire a").await; // for ever
@@ -169,7 +169,7 @@ async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_ov
     assert!(two.try_acquire().await.unwrap().is_none(), "the other one is for ever");
     one.unlock().await.unwrap();
     assert!(two.force_unlock().await.unwrap(), "but not for those who know better");
-    assert_eq!(two.available().await.unwrap(), 2);
+    assert_eq!(two.available_permits().await.unwrap(), 2);
 }
 
 /// Nobody knows who had them: the same as among Java's own.
@@ -182,14 +182,14 @@ async fn what_a_jvm_had_of_a_plain_one_stays_away_until_somebody_adds_it() {
     java.ask("semacquire a").await;
     scene.jvm.kill9();
     assert!(!two.force_unlock().await.unwrap());
-    assert_eq!(two.available().await.unwrap(), 1);
+    assert_eq!(two.available_permits().await.unwrap(), 1);
 }
 
 /// Ours lie among Java's permits, and look different.
 #[tokio::test]
 async fn javas_arithmetic_is_right_with_ours_among_its_permits() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let five = forgetful(&scene).await.expirable_semaphore("a", 5);
+    let five = forgetful(&scene).await.redisson().expirable_semaphore("a", 5);
     let mut java = scene.thread("java");
     let two = five.acquire_many(2).await.unwrap();
     let id = java.result("permitacquire a 60000").await;
@@ -232,7 +232,7 @@ async fn java_reaps_what_rust_held_for_too_long() {
 #[tokio::test]
 async fn the_end_of_a_lease_of_either_side_frees_its_permit() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let one = forgetful(&scene).await.expirable_semaphore("a", 1);
+    let one = forgetful(&scene).await.redisson().expirable_semaphore("a", 1);
     let (mut java, lease) = (scene.thread("java"), Duration::from_millis(1_000));
     let id = java.result("permitset a 1").await;
     assert_eq!(id, "true");
@@ -256,7 +256,7 @@ async fn the_end_of_a_lease_of_either_side_frees_its_permit() {
 async fn either_side_changes_the_number_while_it_is_held() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let client = forgetful(&scene).await;
-    let (two, mut java) = (client.expirable_semaphore("a", 2), scene.thread("java"));
+    let (two, mut java) = (client.redisson().expirable_semaphore("a", 2), scene.thread("java"));
     let both = two.acquire_many(2).await.unwrap();
     let one = waiter(&two, 1);
     awaited_by(&scene, 1).await;
@@ -266,7 +266,7 @@ async fn either_side_changes_the_number_while_it_is_held() {
     let third = told(one).await;
     assert_eq!(java.result("permittotal a").await, "3");
     assert!(two.try_acquire().await.unwrap().is_none(), "all three are held");
-    let fewer = client.expirable_semaphore("a", 3).set_permits(1).await.unwrap();
+    let fewer = client.redisson().expirable_semaphore("a", 3).set_permits(1).await.unwrap();
     assert_eq!(java.result("permitavailable a").await, "-2");
     assert_eq!(java.result("permittotal a").await, "1");
     both.unlock().await.unwrap();
@@ -325,7 +325,7 @@ async fn java_takes_many_or_waits_for_many() {
     eight.unlock().await.unwrap();
     let answer = java.answer().await;
     assert!(answer.result == "true" && answer.heard - given < AT_ONCE);
-    assert_eq!(ten.available().await.unwrap(), 6);
+    assert_eq!(ten.available_permits().await.unwrap(), 6);
 }
 
 /// As many as Java can count, and a TTL of Java's.
@@ -347,7 +347,7 @@ async fn a_number_of_javas_is_taken_as_it_is() {
 async fn each_gets_all_of_it_in_turn() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (two, mut java) =
-        (forgetful(&scene).await.expirable_semaphore("a", 2), scene.thread("java"));
+        (forgetful(&scene).await.redisson().expirable_semaphore("a", 2), scene.thread("java"));
     for _ in 0..3 {
         let both = two.acquire_many(2).await.unwrap();
         java.order("permitmany a 2").await;

@@ -110,7 +110,7 @@ impl Held {
     /// Forgets the guard, and waits until it is lost.
     pub async fn forget(mut self) {
         let Some(guard) = self.guard.take() else { return };
-        let lost = View::lost(&guard);
+        let lost = View::ended(&guard);
         std::mem::forget(guard);
         record::reached("guard forgotten");
         lost.await;
@@ -138,7 +138,7 @@ pub async fn critical_section(rng: &mut Rng, claim: &mut Claim, view: &impl View
 
 /// So long, or until it is lost.
 pub async fn stay(long: Duration, claim: &mut Claim, view: &impl View) {
-    let (lost, mut left) = (view.lost(), long);
+    let (lost, mut left) = (view.ended(), long);
     tokio::pin!(lost);
     while !left.is_zero() {
         let some = left.min(LOOK);

@@ -131,7 +131,7 @@ impl Step {
         let begin = |(at, call): (usize, &Call)| Claim::begin(call, &Part(&guard, at));
         let claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
         record::reached("several at once");
-        pause_unless(guard.lost(), &mut self.rng).await;
+        pause_unless(guard.ended(), &mut self.rng).await;
         // When one of them is lost, the guard does not say which.
         let lost = (!guard.is_valid()).then(clock::now);
         for (at, mut claim) in claims.into_iter().enumerate() {
@@ -149,7 +149,7 @@ impl Step {
         let Some(guard) = acquired(&lock, manner).await else { return };
         let mut claim = Claim::begin(&call, &guard);
         record::reached("a majority");
-        pause_unless(guard.lost(), &mut self.rng).await;
+        pause_unless(guard.ended(), &mut self.rng).await;
         claim.end(&guard, self.seat.closed());
         if self.rng.bool() {
             unlocked(&guard.unlock().await);

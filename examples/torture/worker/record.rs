@@ -46,7 +46,7 @@ pub trait View: Send {
     fn token(&self) -> u64;
     fn remaining(&self) -> Duration;
     fn is_valid(&self) -> bool;
-    fn lost(&self) -> impl Future<Output = Ended> + Send + 'static;
+    fn ended(&self) -> impl Future<Output = Ended> + Send + 'static;
 }
 
 macro_rules! view {
@@ -61,8 +61,8 @@ macro_rules! view {
             fn is_valid(&self) -> bool {
                 <$kind>::is_valid(self)
             }
-            fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-                <$kind>::lost(self)
+            fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+                <$kind>::ended(self)
             }
         }
     )*};
@@ -83,8 +83,8 @@ impl View for Part<'_> {
     fn is_valid(&self) -> bool {
         self.0.is_valid()
     }
-    fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.0.lost()
+    fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.0.ended()
     }
 }
 
@@ -99,8 +99,8 @@ impl View for RedGuard {
     fn is_valid(&self) -> bool {
         Self::is_valid(self)
     }
-    fn lost(&self) -> impl Future<Output = Ended> + Send + 'static {
-        Self::lost(self)
+    fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        Self::ended(self)
     }
 }
 

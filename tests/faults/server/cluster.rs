@@ -148,7 +148,7 @@ async fn a_slot_that_nobody_serves_is_unavailable_and_its_holder_loses_by_the_de
 
     // For longer: lost by the deadline, whatever the node still has.
     node.admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(!guard.is_valid());
     assert_err!(soon(guard.unlock()).await, Error::Lost);
     node.admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
@@ -188,7 +188,7 @@ async fn a_slot_that_moves_takes_its_lock_along_and_nobody_holds_it_twice() {
     if there.lock(BESIDE).try_lock().await.unwrap().is_some() {
         assert!(!guard.is_valid(), "two hold it");
     }
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(soon(guard.unlock()).await.is_err());
     let next = granted(waiting(there.lock(BESIDE))).await;
     is_held_once(&new.admin, BESIDE).await;

@@ -28,7 +28,7 @@ async fn a_grant_that_a_failover_forgot_is_lost_and_the_next_token_is_greater() 
     assert!(next.token() > guard.token());
     let lost = async || matches!(guard.extend(LONG).await, Err(Error::Lost));
     eventually(SOON, "the new primary does not know the old holder", lost).await;
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert_err!(guard.unlock().await, Error::Lost);
     assert!(next.is_valid());
     is_held_once(&admin, "a").await;

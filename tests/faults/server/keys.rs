@@ -20,7 +20,7 @@ async fn a_holder_whose_key_was_deleted_is_told_before_its_deadline() {
         let gone = async || is_free(&scene.admin, "a").await;
         eventually(SOON, "the key is gone", gone).await;
 
-        assert_eq!(soon(guard.lost()).await, Ended::Lost);
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
         assert!(Instant::now() < until, "only its deadline told it, after {deed:?}");
         assert_err!(guard.unlock().await, Error::Lost);
         let next = client.lock("a").try_lock().await.unwrap();
@@ -73,7 +73,8 @@ async fn a_key_without_a_ttl_is_warned_of_and_looked_at_each_park() {
     assert_eq!(scene.admin.pttl(&key("a")).await, -1);
 
     assert!(client.lock("a").try_lock().await.unwrap().is_none());
-    assert_eq!(client.lock("a").ttl().await.unwrap(), Some(Duration::MAX));
+    assert_eq!(client.lock("a").ttl().await.unwrap(), None);
+    assert!(client.lock("a").is_locked().await.unwrap(), "without a TTL, it is held for ever");
     let waiter = scene.parked(&client, "a").await;
     let looks = scene.proxy.script("acquire").count();
     looks.happened_times(3).await;
@@ -132,7 +133,7 @@ async fn a_holder_whose_key_was_overwritten_is_told_and_leaves_it() {
 
     scene.admin.cmd::<()>(&["SET", &key("a"), "text"]).await;
 
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(Instant::now() < until, "only its deadline told it");
     assert_err!(guard.unlock().await, Error::Lost);
     tokio::time::sleep(A_WHILE).await; // in which what is left of the lock would be swept away

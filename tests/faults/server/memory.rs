@@ -101,7 +101,7 @@ async fn a_holder_whose_lock_was_evicted_is_told_before_its_deadline() {
     eventually(SOON, "the lock is evicted", evicted).await;
     assert!(is_free(&scene.admin, "a").await);
 
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(Instant::now() < until, "only its deadline told it");
     assert_err!(guard.unlock().await, Error::Lost);
 }

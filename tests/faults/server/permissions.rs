@@ -141,7 +141,7 @@ async fn a_lock_that_has_become_forbidden_takes_no_other_with_it() {
 
     scene.admin.cmd::<()>(&[&["ACL", "SETUSER", "user"], &ONLY_A[..]].concat()).await;
 
-    assert_eq!(soon(b.lost()).await, Ended::Lost);
+    assert_eq!(soon(b.ended()).await, Ended::Lost);
     for guard in &guards {
         assert!(guard.is_valid(), "{guard:?} is lost with the other");
     }

@@ -115,7 +115,7 @@ async fn a_holder_whose_renewals_are_refused_is_warned_and_has_lost_by_its_deadl
     eventually(SOON, "the log warns", warned).await;
     assert!(guard.is_valid(), "warned too late");
 
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(Instant::now() + Duration::from_millis(5) >= until);
     assert_err!(guard.unlock().await, Error::Lost);
 }

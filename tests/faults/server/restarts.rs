@@ -24,7 +24,7 @@ async fn a_holder_whose_server_forgot_everything_is_told_before_its_deadline() {
     scene.admin = scene.server.admin().await;
     assert!(is_free(&scene.admin, "a").await);
 
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(Instant::now() < until, "only its deadline told it");
     assert!(!guard.is_valid());
     assert_err!(guard.unlock().await, Error::Lost);
@@ -80,7 +80,7 @@ async fn a_holder_whose_server_stays_away_has_lost_by_its_deadline() {
     let until = deadline(&guard);
 
     scene.server.kill();
-    assert_eq!(soon(guard.lost()).await, Ended::Lost);
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
 
     assert!(Instant::now() + Duration::from_millis(5) >= until, "told too early");
     assert!(!guard.is_valid());

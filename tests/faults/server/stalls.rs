@@ -102,7 +102,7 @@ async fn an_impatient_nested_call_does_not_wait_for_a_patient_one() {
         let lock = lock.clone();
         async move { lock.lock().await }
     });
-    assert!(is_pending(std::pin::pin!(outer.lost())).await);
+    assert!(is_pending(std::pin::pin!(outer.ended())).await);
     let limited = soon(lock.try_lock_for(Duration::from_millis(100))).await;
     assert_err!(limited, Error::Unavailable { .. } | Error::Indeterminate { .. });
     let attempt = soon(lock.try_lock()).await;
@@ -127,7 +127,7 @@ async fn a_renewal_that_is_late_but_in_time_keeps_the_lock() {
         async move { admin.cmd::<()>(&["DEBUG", "SLEEP", "1.4"]).await }
     });
     let lost = tokio::select! {
-        _ = guard.lost() => true,
+        _ = guard.ended() => true,
         slept = &mut sleeper => { slept.unwrap(); false }
     };
     assert!(asleep.elapsed() >= Duration::from_millis(1400));

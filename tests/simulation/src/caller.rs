@@ -52,7 +52,7 @@ impl Manner {
             76..84 => Self::Cancelled(millis(rng.u64(..200))),
             84..96 => Self::Polled(rng.u32(1..8)),
             _ => {
-                // Some for several times the longest `claim_timeout`: by then others have long gone on.
+                // Some for several times the longest `pickup_timeout`: by then others have long gone on.
                 let long = rng.u64(..1_500);
                 let times = if long.is_multiple_of(4) { 5 } else { 1 };
                 Self::Unpolled(millis(long * times), rng.bool())
@@ -413,7 +413,7 @@ impl Holding {
     pub async fn stay(&self, long: Duration) {
         let view = Arc::clone(self.view());
         tokio::select! {
-            _ = view.lost() => board::reached("stopped by lost()"),
+            _ = view.ended() => board::reached("stopped by lost()"),
             () = sleep(long) => {}
         }
     }

@@ -47,12 +47,12 @@ impl Held {
         }
     }
 
-    pub async fn lost(&self) -> Ended {
+    pub async fn ended(&self) -> Ended {
         match self {
-            Self::One(guard) => guard.lost().await,
-            Self::Write(guard) => guard.lost().await,
-            Self::Several(guard) => guard.lost().await,
-            Self::View(hold) => hold.lost().await,
+            Self::One(guard) => guard.ended().await,
+            Self::Write(guard) => guard.ended().await,
+            Self::Several(guard) => guard.ended().await,
+            Self::View(hold) => hold.ended().await,
         }
     }
 

@@ -317,7 +317,7 @@ impl ClientPlan {
     }
 
     pub fn claim(self, claim: Duration) -> Self {
-        Self { config: self.config.claim_timeout(claim), claim, ..self }
+        Self { config: self.config.waiter_ttl(claim), claim, ..self }
     }
 
     pub fn any(layout: Layout, bare: bool, rng: &mut Rng) -> Self {
@@ -348,7 +348,7 @@ impl ClientPlan {
             .watchdog_timeout(watchdog)
             .response_timeout(response)
             .connect_timeout(response.max(millis(500)))
-            .claim_timeout(claim)
+            .waiter_ttl(claim)
             .max_park(max_park)
             .ride_out(ride_out)
             .max_waiters(max_waiters)

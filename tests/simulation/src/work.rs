@@ -63,11 +63,13 @@ async fn force_unlock(desk: &Desk, name: usize) {
     let from = clock::now();
     let answer = match kind {
         Kind::Lock => client.lock(text).force_unlock().await,
-        Kind::Fenced => client.fenced_lock(text).force_unlock().await,
+        Kind::Fenced => client.redisson().fenced_lock(text).force_unlock().await,
         Kind::Fair => client.fair_lock(text).force_unlock().await,
         Kind::Rw => client.rw_lock(text).force_unlock().await,
         Kind::Permits(of) => client.semaphore(text, *of).force_unlock().await,
-        Kind::Expirable(of) => client.expirable_semaphore(text, *of).force_unlock().await,
+        Kind::Expirable(of) => {
+            client.redisson().expirable_semaphore(text, *of).force_unlock().await
+        }
         Kind::Latch => return,
     };
     board::reached("force_unlock");
@@ -150,7 +152,7 @@ impl Step {
                 (Handle::Reentrant(client.reentrant_lock(text).owned_by(&owner)), 1, 1)
             }
             Kind::Lock | Kind::Latch => (Handle::Plain(client.lock(text)), 1, 1),
-            Kind::Fenced => (Handle::Plain(client.fenced_lock(text)), 1, 1),
+            Kind::Fenced => (Handle::Plain(client.redisson().fenced_lock(text)), 1, 1),
             Kind::Fair => (Handle::Plain(client.fair_lock(text)), 1, 1),
             Kind::Rw => {
                 let lock = client.rw_lock(text);
@@ -166,7 +168,7 @@ impl Step {
             Kind::Expirable(of) => {
                 let part = part(of, &mut self.rng);
                 (
-                    Handle::Permits(client.expirable_semaphore(text, of), part),
+                    Handle::Permits(client.redisson().expirable_semaphore(text, of), part),
                     part.into(),
                     of.into(),
                 )

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::line::model::server::{Call, Field, Reply, Terms, Wish, Word};
+use crate::engine::grant::deadline;
+use crate::engine::line::model::server::{AcquireOptions, Call, Field, Reply, Terms, Word};
 use crate::engine::line::model::{Mutation, PARK, TTL};
 use crate::engine::line::{Event, Line, Next, PushedGrant, Rules};
-use crate::engine::tenure::deadline;
 use crate::keys::TenureId;
 
 /// A tick, and the rules in ticks.
@@ -112,7 +112,7 @@ impl Known {
 /// A request on its way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Request {
-    Acquire(Wish),
+    Acquire(AcquireOptions),
     Release { field: Field },
     Renew { field: Field, sent: i8 },
 }
@@ -304,8 +304,8 @@ impl Client {
             change(&mut line.place);
         }
         for request in &mut self.up {
-            if let Request::Acquire(wish) = request {
-                change(&mut wish.had);
+            if let Request::Acquire(options) = request {
+                change(&mut options.had);
             }
         }
         for answer in &mut self.down {
@@ -353,7 +353,9 @@ impl Client {
 }
 
 pub(in crate::engine::line::model) fn tick_request(request: &mut Request) {
-    if let Request::Acquire(Wish { sign: sent, .. }) | Request::Renew { sent, .. } = request {
+    if let Request::Acquire(AcquireOptions { sign: sent, .. }) | Request::Renew { sent, .. } =
+        request
+    {
         *sent = (*sent - 1).max(-4 * TTL);
     }
 }
@@ -487,10 +489,10 @@ impl Driver<'_> {
         let known = Known::of(&line, self.clock);
         let field = self.client.field(known.id);
         let old_field = old.map(|old| self.client.field(old));
-        let wish = Wish { field, had: known.place, sign: 0, old: old_field };
+        let options = AcquireOptions { field, had: known.place, sign: 0, old: old_field };
         self.client.spots[spot].line = Some(known);
         self.client.spots[spot].stage = Stage::Asking { old };
-        self.client.up.push(Request::Acquire(wish));
+        self.client.up.push(Request::Acquire(options));
     }
 
     fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
@@ -781,9 +783,12 @@ fn number(spot: usize) -> u8 {
 /// The server runs a request of this client.
 pub(in crate::engine::line::model) fn run(request: Request, call: &mut Call<'_>) -> (u8, Answer) {
     match request {
-        Request::Acquire(wish) => {
-            let reply = call.acquire(wish);
-            (wish.field.client, Answer::Acquired { id: wish.field.id, reply, sent: wish.sign })
+        Request::Acquire(options) => {
+            let reply = call.acquire(options);
+            (
+                options.field.client,
+                Answer::Acquired { id: options.field.id, reply, sent: options.sign },
+            )
         }
         Request::Release { field } => {
             call.release(field);

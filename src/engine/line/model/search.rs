@@ -151,10 +151,11 @@ fn event(world: &World, action: Action) -> String {
 
 fn request(request: Request) -> String {
     match request {
-        Request::Acquire(wish) => {
-            let old =
-                wish.old.map_or(String::new(), |old| format!(", which gives back {}", told(old)));
-            format!("acquire {} with a sign of {}{old}", told(wish.field), wish.sign)
+        Request::Acquire(options) => {
+            let old = options
+                .old
+                .map_or(String::new(), |old| format!(", which gives back {}", told(old)));
+            format!("acquire {} with a sign of {}{old}", told(options.field), options.sign)
         }
         Request::Release { field } => format!("release {}", told(field)),
         Request::Renew { field, sent } => format!("renew {} of {sent}", told(field)),

@@ -14,6 +14,8 @@ pub(in crate::engine::line::model) struct Field {
 pub(in crate::engine::line::model) struct Waiter {
     pub(in crate::engine::line::model) field: Field,
     pub(in crate::engine::line::model) place: u8,
+    /// How long ago it lined up, up to `TTL`.
+    age: i8,
     pub(in crate::engine::line::model) asked: Option<Asked>,
 }
 
@@ -55,7 +57,7 @@ pub(in crate::engine::line::model) enum Reply {
 
 /// What an acquire asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Wish {
+pub(in crate::engine::line::model) struct AcquireOptions {
     pub(in crate::engine::line::model) field: Field,
     /// The place that it had, or 0.
     pub(in crate::engine::line::model) had: u8,
@@ -89,6 +91,8 @@ pub(in crate::engine::line::model) struct Server {
     pub(in crate::engine::line::model) lives: Vec<Option<Life>>,
     /// The place up to which everybody was told to show signs of life.
     pub(in crate::engine::line::model) near: u8,
+    /// Nobody behind this place was answered that it may sleep.
+    sleepers: u8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
     pub(in crate::engine::line::model) top: u8,
     /// How long ago the last script ran, and whether it ran after a gap.
@@ -111,6 +115,10 @@ pub(in crate::engine::line::model) struct Call<'a> {
     /// Which clients listen.
     ears: &'a [bool],
     asker: Option<Field>,
+    /// It has to be answered whether it is near the front.
+    asks_again: bool,
+    /// A script ran in this tick.
+    is_recent: bool,
     said: Vec<Word>,
     pub(in crate::engine::line::model) granted: Vec<LetIn>,
 }
@@ -122,6 +130,7 @@ impl Server {
             line: Vec::new(),
             lives: vec![None; clients],
             near: 0,
+            sleepers: 0,
             top: 0,
             quiet: 0,
             after_gap: false,
@@ -162,6 +171,9 @@ impl Server {
         for life in self.lives.iter_mut().flatten() {
             life.sign = (life.sign - 1).max(-4 * TTL);
         }
+        for waiter in &mut self.line {
+            waiter.age = (waiter.age + 1).min(TTL);
+        }
         self.lock = self.lock.map(|(field, left)| (field, left - 1)).filter(|(_, left)| *left > 0);
         self.quiet = if self.line.is_empty() { 0 } else { (self.quiet + 1).min(2 * TTL) };
     }
@@ -183,12 +195,22 @@ impl<'a> Call<'a> {
         terms: Terms,
         ears: &'a [bool],
     ) -> Self {
+        let is_recent = server.quiet == 0 && !server.line.is_empty();
         server.read_clock();
-        Self { server, terms, ears, asker: None, said: Vec::new(), granted: Vec::new() }
+        Self {
+            server,
+            terms,
+            ears,
+            asker: None,
+            asks_again: false,
+            is_recent,
+            said: Vec::new(),
+            granted: Vec::new(),
+        }
     }
 
-    pub(in crate::engine::line::model) fn acquire(&mut self, wish: Wish) -> Reply {
-        let Wish { field, had, sign, old } = wish;
+    pub(in crate::engine::line::model) fn acquire(&mut self, options: AcquireOptions) -> Reply {
+        let AcquireOptions { field, had, sign, old } = options;
         old.iter().for_each(|old| self.put_out(*old));
         if self.server.holds(field) {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));
@@ -196,21 +218,39 @@ impl<'a> Call<'a> {
             return Reply::Granted;
         }
         let ends = TTL;
+        let is_new = self.server.rank(field).is_none();
+        let is_alone = self.server.line.iter().all(|waiter| waiter.field.client != field.client);
+        // In a quick line it shows one more sign before it sleeps.
+        let is_quick = self.server.line.first().is_none_or(|head| head.age < TTL / 3);
+        let is_relied_on = is_new && had == 0 && is_alone && is_quick;
         self.server.lives[usize::from(field.client)] = Some(Life { ends, sign });
-        if self.server.rank(field).is_none() {
+        if is_new {
             self.line_up(field, had);
         }
         self.asker = Some(field);
-        self.admit();
+        if !self.is_of_no_account(field, is_relied_on) {
+            self.asks_again = !is_relied_on;
+            self.admit();
+        }
         match self.server.rank(field) {
             None => Reply::Granted,
             Some(rank) => {
                 let place = self.server.line[rank].place;
-                let is_within = rank < self.terms.window;
-                let near = is_within || self.terms.by_client && place <= self.server.near;
+                let near = is_relied_on || place <= self.server.near;
+                if !near && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
+                    self.server.sleepers = self.server.sleepers.max(place);
+                }
                 Reply::Waits { place, near }
             }
         }
+    }
+
+    /// Whether a sign of life concerns nobody else: nobody can be let in, and the front was looked at just now.
+    fn is_of_no_account(&self, field: Field, is_relied_on: bool) -> bool {
+        let Some(rank) = self.server.rank(field) else { return false };
+        let stands_near = self.server.line[rank].place <= self.server.near;
+        let is_settled = is_relied_on || stands_near || rank >= self.terms.window;
+        is_settled && self.is_recent && self.server.lock.is_some()
     }
 
     /// Gives back what it holds, or its place in the line.
@@ -268,7 +308,7 @@ impl<'a> Call<'a> {
         }
         self.server.top = self.server.top.max(place);
         let rank = self.server.line.iter().filter(|waiter| waiter.place < place).count();
-        self.server.line.insert(rank, Waiter { field, place, asked: None });
+        self.server.line.insert(rank, Waiter { field, place, age: 0, asked: None });
     }
 
     fn leave(&mut self, rank: usize) -> Waiter {
@@ -302,8 +342,15 @@ impl<'a> Call<'a> {
         self.asked(rank).is_some_and(|asked| asked.first + TTL <= 0)
     }
 
+    /// Whether it is awake without being told. Then all who came later are awake too.
+    fn is_awake(&self, rank: usize) -> bool {
+        let Waiter { place, age, .. } = self.server.line[rank];
+        place > self.server.sleepers && age < TTL
+    }
+
     /// Lets in the head, if there is room and its client lives.
     fn admit(&mut self) {
+        let all_are_awake = !self.server.line.is_empty() && self.is_awake(0);
         while !self.server.line.is_empty() {
             if self.is_dead(0) {
                 self.leave(0);
@@ -318,7 +365,9 @@ impl<'a> Call<'a> {
             let turned_round = self.terms.is(Mutation::TheLastComesFirst);
             self.grant(if turned_round { self.server.line.len() - 1 } else { 0 });
         }
-        self.watch();
+        if self.asks_again || !all_are_awake {
+            self.watch();
+        }
     }
 
     fn grant(&mut self, rank: usize) {
@@ -378,7 +427,7 @@ impl<'a> Call<'a> {
             return true;
         }
         if !self.is_silent(rank) {
-            if place <= self.server.near {
+            if place <= self.server.near || self.is_awake(rank) {
                 return true;
             }
             if !self.terms.is(Mutation::WhoComesNearIsNotTold) {

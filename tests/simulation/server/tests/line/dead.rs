@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::name::{Ask, FAIR, LOCK, Name, RW, WAITER_TTL, once};
+use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, WAITER_TTL, once};
 use crate::{everywhere, in_virtual_time, really};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
@@ -103,6 +103,37 @@ fn the_dead_in_a_row_cost_one_waiter_ttl_together() {
     }
 }
 
+/// It may be the only one in line that lives. If it asked as seldom as those who rest do, each pause would look like a
+/// stall, and the dead would live on in it.
+#[test]
+fn who_rests_behind_the_silent_is_told_to_ask_again_while_they_may_answer() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.lock("a:1");
+            for field in ["b:1", "c:1", "d:1"] {
+                name.lock(field);
+            }
+            // b, c and d die. e lives, and b is given the lock for as long as its last sign lasts.
+            name.lock("e:1");
+            name.release("a:1");
+            for _ in 0..2 {
+                name.pass(THIRD);
+                name.lock("e:1");
+            }
+            name.pass(THIRD + 1);
+            let mut waited = WAITER_TTL + 1;
+            let rest = Ask { manner: "rest", ..name.whole() };
+            while let Answer::Waits { ttl, near, .. } = name.acquire("e:1", &rest) {
+                assert!(near);
+                let again = u64::try_from(ttl).expect("they have a limit");
+                name.pass(again);
+                waited += again;
+            }
+            assert!(waited <= 2 * WAITER_TTL + THIRD, "{kind:?}: {waited} ms");
+        });
+    }
+}
+
 #[test]
 fn who_is_asked_and_does_not_answer_is_told_again() {
     in_virtual_time(LOCK, |name| {
@@ -131,7 +162,8 @@ fn where_nobody_listens_the_next_one_is_woken_too() {
         // f, g, h and i have lost their connection; all others listen.
         let listener = name.listener("abcdejklmnop");
         name.lock("a:1");
-        for client in "bcdefghijklmnop".chars() {
+        // All but the first four have come once more, and sleep.
+        for client in "bcdefghijklmnopbcdefghijklmnop".chars() {
             name.lock(&format!("{client}:1"));
         }
         name.release("a:1");

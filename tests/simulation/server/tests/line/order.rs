@@ -2,7 +2,7 @@
 
 use crate::everywhere;
 use crate::in_virtual_time;
-use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, RW, once};
+use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, RW, WAITER_TTL, once};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
 
@@ -12,7 +12,12 @@ fn a_release_gives_to_the_next_in_line_and_tells_it_alone() {
         everywhere(kind, |name| {
             let listener = name.listener("abcdefgh");
             let mut number = name.lock("a:1").number();
-            for client in ["b", "c", "d", "e", "f", "g", "h"] {
+            let waiters = ["b", "c", "d", "e", "f", "g", "h"];
+            for client in waiters {
+                let answer = name.lock(&format!("{client}:1"));
+                assert!(answer.is_near(), "{client} shows one more sign: {answer:?}");
+            }
+            for client in waiters {
                 let answer = name.lock(&format!("{client}:1"));
                 assert_eq!(answer.is_near(), client < "f", "{client} {answer:?}");
             }
@@ -51,13 +56,43 @@ fn a_release_gives_to_the_next_in_line_and_tells_it_alone() {
     }
 }
 
+/// Those who have just lined up show signs of life by themselves, so that nobody has to be told to.
+#[test]
+fn in_a_line_that_moves_fast_a_turn_is_one_message() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let clients: Vec<_> = ('a'..='j').collect();
+            let listener = name.listener("abcdefghij");
+            for client in &clients {
+                name.lock(&format!("{client}:0"));
+            }
+            for turn in 0..100 {
+                let holds = format!("{}:{}", clients[turn % 10], turn / 10);
+                let next = format!("{}:{}=@7", clients[(turn + 1) % 10], (turn + 1) / 10);
+                assert!(name.release(&holds));
+                assert_eq!(name.words(listener), [next], "{kind:?}: turn {turn}");
+                let again = format!("{}:{}", clients[turn % 10], turn / 10 + 1);
+                assert!(name.lock(&again).is_near());
+                name.pass(WAITER_TTL / 30);
+            }
+            name.assert_all_end();
+            // Nobody comes any more. Whoever is silent is looked at as ever.
+            name.pass(WAITER_TTL / 3);
+            assert!(!name.lock("f:10").is_near(), "it may sleep");
+            name.release("a:10");
+            let words = name.words(listener);
+            assert_eq!(words, ["b:10=@7", "f:10?"], "{kind:?}: f comes near");
+        });
+    }
+}
+
 #[test]
 fn who_leaves_the_line_brings_the_next_one_near() {
     for kind in EXCLUSIVE {
         everywhere(kind, |name| {
             let listener = name.listener("bcdefg");
             name.lock("a:1");
-            for client in "bcdefg".chars() {
+            for client in "bcdefgbcdefg".chars() {
                 name.lock(&format!("{client}:1"));
             }
             assert!(!name.release("c:1"), "it did not hold");

@@ -1,0 +1,38 @@
+-- The usual turn of a plain lock that many want: it is given back, and the head of the line has it. This is release_all.lua
+-- for one lock in whose line all are awake, so that nobody but the head has to be looked at. It is done here, before the tools
+-- of the line are made, since a lock that many want spends half of the server's time on it. Whatever is out of the ordinary
+-- goes on there.
+
+local given_back
+if #KEYS == 4 then
+  local gone = redis.pcall('hdel', KEYS[2], ARGV[2])
+  if type(gone) == 'number' then given_back = gone end
+end
+local next_two = given_back == 1 and redis.pcall('zrange', KEYS[3], 0, 1, 'WITHSCORES') or {}
+local head = next_two[1]
+local client = head and head:match('^(.*):%d+$')
+if client then
+  local life = 'life:' .. client
+  local noted = redis.pcall('hmget', KEYS[4], 'state', head, life)
+  read_state(noted[1], tonumber(waiter_ttl_text))
+  local lease = (noted[2] or ''):match('^1 (%d+)$')
+  local ends, secret = (noted[3] or ''):match('^(%d+) (%d+) 1$')
+  local is_usual = noted[1] and lease and ends and ends - at > 0 and is_awake(tonumber(next_two[2]))
+  local number = is_usual and redis.call('exists', KEYS[2]) == 0 and draw(1)
+  if number and put(KEYS[2], head, math.min(lease, ends - at), number) == GRANTED then
+    redis.pcall('zrem', KEYS[3], head)
+    if not next_two[3] then
+      redis.pcall('pexpire', KEYS[4], 0)
+    else
+      redis.pcall('hdel', KEYS[4], head, life)
+      if not is_recent then
+        last_look = now
+        redis.pcall('hset', KEYS[4], 'state', state_note())
+      end
+    end
+    local word = string.format('%s %s=%.0f@%s', publisher, head, number, secret)
+    redis.pcall('publish', channels .. KEYS[2]:sub(#'lock:' + 1) .. ':' .. client, word)
+    return 1
+  end
+end
+

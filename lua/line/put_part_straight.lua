@@ -1,0 +1,15 @@
+-- The straight path of the other kinds goes on, with the number of the grant: the part is taken.
+if number then
+  local time = redis.call('time')
+  local over = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + lease)
+  local used, added = string.format('%.0f', in_use + part - 4503599627370496)
+  if part == 1 then
+    added = redis.pcall('zadd', KEYS[2], over, ARGV[7], used, says)
+  else
+    added = redis.pcall('zadd', KEYS[2], over, ARGV[7], used, says, -part, '=' .. ARGV[7])
+  end
+  if type(added) == 'number' and (ttl >= lease or redis.pcall('pexpire', KEYS[2], ARGV[9]) == 1) then
+    return number
+  end
+end
+

@@ -1,0 +1,128 @@
+//! Several plain locks in one step: all of them, or none.
+//!
+//! 1. This call does not wait: if one of the locks is taken, it answers which one.
+//! 2. The permits of all are taken before Redis is asked, so that one client contends once for each.
+//! 3. What is granted is a tenure for each lock, like any other.
+
+use std::sync::{Arc, Mutex};
+
+use crate::engine::attempt::{AttemptAll, attempt_all};
+use crate::engine::core::Engine;
+use crate::engine::grant::{Holder, Lease};
+use crate::engine::hold::Hold;
+use crate::engine::options::Patience;
+use crate::engine::wait::Contender;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::owner::OwnerId;
+use crate::wire::{Acquire, Fault, Manner};
+
+/// The answer to a request for several at once.
+pub(crate) enum AllOrNone {
+    /// All of them, in the order asked.
+    Held(Vec<Hold>),
+    /// None: another caller has this one.
+    Busy(usize),
+}
+
+/// Takes all of these locks of one client, or none. They are distinct. A caller with patience leaves a lock to
+/// the waiters that stand in line for it.
+///
+/// # Cancel safety
+/// What Redis may have granted to a dropped future is given back in the background.
+pub(crate) async fn acquire_all(
+    engine: &Arc<Engine>,
+    wanted: &[(Arc<Keys>, Lease)],
+    patience: Patience,
+) -> Result<AllOrNone> {
+    let Some((keys, _)) = wanted.first() else { return Ok(AllOrNone::Held(Vec::new())) };
+    loop {
+        // In a contest of its own, that has nothing to do with the entry of any of them: a caller that is not polled must
+        // not keep their permits, nor what it was granted.
+        let (beside, told) = (engine.visit(keys, 1, true)?, Arc::new(Mutex::new(None)));
+        let work = (Arc::clone(engine), wanted.to_vec(), Arc::clone(&told));
+        let work = async move {
+            let (engine, wanted, told) = work;
+            let answer = ask_for_all(&engine, &wanted, patience).await;
+            *told.lock().expect("no panic under this lock") = Some(answer);
+            Ok(None)
+        };
+        drop(beside.contest(Box::pin(work)).await);
+        if let Some(answer) = told.lock().expect("no panic under this lock").take() {
+            return answer;
+        }
+    }
+}
+
+async fn ask_for_all(
+    engine: &Arc<Engine>,
+    wanted: &[(Arc<Keys>, Lease)],
+    patience: Patience,
+) -> Result<AllOrNone> {
+    // A connection that has just broken is back in no time.
+    let _ = engine.connected().await;
+    let mut contenders = Vec::with_capacity(wanted.len());
+    for (at, (keys, _)) in wanted.iter().enumerate() {
+        match Contender::at_once(engine, keys).await? {
+            Some(contender) => contenders.push(contender),
+            None => return Ok(AllOrNone::Busy(at)),
+        }
+    }
+    let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience));
+    let acquires = match acquires.collect() {
+        Ok(acquires) => acquires,
+        Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
+    };
+    let grants = match attempt_all(engine, acquires).await {
+        Ok(AttemptAll::Granted(grants)) => grants,
+        Ok(AttemptAll::Busy(at)) => {
+            contenders[at].entry().refuse();
+            return Ok(AllOrNone::Busy(at));
+        }
+        Ok(AttemptAll::Refused(at, fault)) => {
+            return Err(explained(engine, fault, wanted, at).await);
+        }
+        Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
+    };
+    let asked_by = OwnerId::current();
+    let begun =
+        contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {
+            contender.entry().answered();
+            engine.begin(
+                contender.granted(),
+                grant,
+                Holder { owner: None, asked_by, lease: *lease, permits: 1 },
+            )
+        });
+    // Each is begun, whatever becomes of the others: a client that was closed gives back all of them.
+    let begun: Vec<_> = begun.collect();
+    Ok(AllOrNone::Held(begun.into_iter().collect::<Result<_>>()?))
+}
+
+fn asked(
+    engine: &Engine,
+    (keys, lease): &(Arc<Keys>, Lease),
+    patience: Patience,
+) -> Result<Acquire, Fault> {
+    Ok(Acquire {
+        keys: Arc::clone(keys),
+        id: engine.next_tenure(),
+        lease: engine.lease(*lease),
+        manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Wait },
+        permits: 1,
+        within: None,
+        place: 0,
+        secret: 0,
+        old: None,
+        debt: engine.debts.incur()?,
+    })
+}
+
+async fn explained(
+    engine: &Engine,
+    fault: Fault,
+    wanted: &[(Arc<Keys>, Lease)],
+    at: usize,
+) -> Error {
+    engine.commands.explained(fault, &wanted[at].0).await
+}

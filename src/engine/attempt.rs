@@ -1,0 +1,173 @@
+//! One request that may take a lock, or several, and the value that gives back what it may have taken.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::core::Engine;
+use crate::engine::entry::Entry;
+use crate::engine::ghost::Ghost;
+use crate::engine::grant::{Grant, deadline};
+use crate::engine::job::Job;
+use crate::wire::{Acquire, Acquired, Answered, Fault};
+
+/// The answer to an attempt.
+pub(crate) enum Attempt {
+    Granted(Grant),
+    /// We stand in the line at this place; `near`: at its front.
+    Waits {
+        place: u64,
+        near: bool,
+        /// As of [`Self::Held`].
+        ttl: Option<Duration>,
+    },
+    /// Another holder has it for so long, and this client stands in no line; `None`: the key has no TTL.
+    Held(Option<Duration>),
+    /// Given back for the others, which go first.
+    GaveWay,
+}
+
+/// The answer to an attempt to take several at once.
+pub(crate) enum AttemptAll {
+    /// All of them, in the order asked.
+    Granted(Vec<Grant>),
+    /// None: another caller has this one, or is to have it first.
+    Busy(usize),
+    /// None, because of this one.
+    Refused(usize, Fault),
+}
+
+/// An attempt on its way. Dropped without an answer, it gives back what it may have got. Its debt is
+/// counted in the acquire: from before it is sent until the tenure, or the job, has it.
+struct PendingAcquire<'a> {
+    engine: &'a Engine,
+    acquire: Acquire,
+    /// The connection on which it was sent, until it is answered.
+    open_on: Option<u64>,
+    /// Where its contender waits, if it is in line.
+    entry: Option<&'a Entry>,
+}
+
+impl Drop for PendingAcquire<'_> {
+    fn drop(&mut self) {
+        if let Some(sent_on) = self.open_on {
+            self.engine.later(Job::ghost(Ghost::new(&self.acquire, sent_on)));
+        }
+    }
+}
+
+/// Tries once. Callers that try at the same time share one request.
+///
+/// # Cancel safety
+/// If the future is dropped, what Redis may have granted is given back in the background.
+pub(crate) async fn attempt(
+    engine: &Engine,
+    acquire: Acquire,
+    entry: &Entry,
+) -> Result<Attempt, Fault> {
+    let acquires = &engine.requests.acquires;
+    // What is known to be contended is asked for alone.
+    if !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0 {
+        return ask(engine, acquire, entry).await;
+    }
+    let Some(_on_its_way) = acquires.send_alone() else {
+        let Answered { question, answer } = acquires.join(acquire).await?;
+        // Of several that are asked for together none is put in line, and none is looked at closely.
+        if matches!(answer.result, Ok(Acquired::Contended)) {
+            return ask(engine, question, entry).await;
+        }
+        let open_on = Some(answer.sent_on);
+        let mut pending = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
+        return pending.settle(answer.result, answer.sent);
+    };
+    ask(engine, acquire, entry).await
+}
+
+async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
+    let mut connection = engine.commands.connection()?;
+    let open_on = Some(connection.generation());
+    let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
+    let sent = Instant::now();
+    let answer = connection.acquire(&pending.acquire).await;
+    pending.settle(answer, sent)
+}
+
+/// Tries once to take several plain locks in one step: all of them or none.
+///
+/// # Cancel safety
+/// As [`attempt`], of each of them.
+pub(crate) async fn attempt_all(
+    engine: &Engine,
+    acquires: Vec<Acquire>,
+) -> Result<AttemptAll, Fault> {
+    let mut connection = engine.commands.connection()?;
+    let open_on = Some(connection.generation());
+    let unanswered = |acquire| PendingAcquire { engine, acquire, open_on, entry: None };
+    let mut pending: Vec<_> = acquires.into_iter().map(unanswered).collect();
+    let asked: Vec<_> = pending.iter().map(|one| &one.acquire).collect();
+    let sent = Instant::now();
+    let attempt = match connection.acquire_all(&asked).await? {
+        (_, Ok(Acquired::Granted { number, .. })) => {
+            AttemptAll::Granted(granted(&asked, number, sent)?)
+        }
+        (which, Ok(_)) => AttemptAll::Busy(which),
+        (which, Err(fault)) => AttemptAll::Refused(which, fault),
+    };
+    pending.iter_mut().for_each(|one| one.open_on = None);
+    Ok(attempt)
+}
+
+/// The grants of a step that granted all.
+fn granted(acquires: &[&Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>, Fault> {
+    let now = Instant::now();
+    if acquires.iter().any(|acquire| now >= deadline(sent, acquire.lease)) {
+        return Err(Fault::late("the grants arrived when a lease was over"));
+    }
+    let grant = |(acquire, number): (&&Acquire, u64)| {
+        let Acquire { id, lease, ref debt, .. } = **acquire;
+        Grant { id, number, awaited: true, lease, sent, debt: debt.clone() }
+    };
+    Ok(acquires.iter().zip(first..).map(grant).collect())
+}
+
+impl PendingAcquire<'_> {
+    fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
+        let until = deadline(sent, self.acquire.lease);
+        let attempt = match answer {
+            // So late that it is over already: the drop gives it back.
+            Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
+                return Err(Fault::late("the grant arrived when its lease was over"));
+            }
+            Ok(Acquired::Granted { number, awaited }) => {
+                let Acquire { id, lease, ref debt, .. } = self.acquire;
+                let debt = debt.clone();
+                Ok(Attempt::Granted(Grant { id, number, awaited, lease, sent, debt }))
+            }
+            // `close` has given up the places of all waiters that it found. This one came after.
+            Ok(Acquired::Waits { .. }) if self.engine.debts.is_closed() => {
+                let Acquire { keys, id, debt, .. } = &self.acquire;
+                self.engine.later(Job::leave_line(keys, *id, debt.clone()));
+                Err(Fault::Closed)
+            }
+            Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
+            Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
+            Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
+            Err(fault) if fault.is_open() => {
+                self.hold_back();
+                return Err(fault);
+            }
+            Err(fault) => Err(fault),
+        };
+        self.open_on = None;
+        attempt
+    }
+
+    /// A contender with a place in line asks again, under another owner field. What this one may have got is given
+    /// back after that: its place must not be free in between, or those behind it would be let in.
+    fn hold_back(&mut self) {
+        let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
+        if let Some(sent_on) = self.open_on.take() {
+            entry.hold_back(Ghost::new(&self.acquire, sent_on));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A time to remember, in half the room of an [`Instant`]: what is held by the hundred thousand
+//! remembers several.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Before every moment that is compared with another; those before it would all be this one.
+static EPOCH: LazyLock<Instant> = LazyLock::new(|| {
+    let now = Instant::now();
+    now.checked_sub(Duration::from_secs(3600)).unwrap_or(now)
+});
+
+/// A time on this machine's monotonic clock, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CompactInstant(u64);
+
+impl CompactInstant {
+    pub(crate) fn instant(self) -> Instant {
+        *EPOCH + Duration::from_nanos(self.0)
+    }
+}
+
+impl From<Instant> for CompactInstant {
+    fn from(instant: Instant) -> Self {
+        let since = instant.saturating_duration_since(*EPOCH);
+        Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_the_instant_it_was_made_of() {
+        let now = Instant::now();
+        let later = now + Duration::from_nanos(1);
+        assert_eq!(CompactInstant::from(now).instant(), now);
+        assert!(CompactInstant::from(now) < CompactInstant::from(later));
+    }
+}

@@ -1,0 +1,210 @@
+//! How a client comes about: its connections, its tasks, and what becomes of it when one of them ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::config::{Config, HandOff};
+use crate::engine::core::{Engine, Outbox, rules};
+use crate::engine::debts::Debts;
+use crate::engine::entry::Table;
+use crate::engine::ghost::Ghost;
+use crate::engine::grant::Budget;
+use crate::engine::job::Job;
+use crate::engine::listener::Listener;
+use crate::engine::looking::look_out;
+use crate::engine::owned::Owned;
+use crate::engine::releaser::Releaser;
+use crate::engine::returns::Returns;
+use crate::engine::sign::Signs;
+use crate::engine::timetable::Timetable;
+use crate::engine::watchdog::{Rhythm, Watchdog};
+use crate::error::Result;
+use crate::wire::{
+    Acquired, Acquires, Address, Answered, Commands, Heard, Requests, Subscriber, Terms,
+};
+
+impl Engine {
+    /// Connects, and starts the client's tasks on the current runtime.
+    pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
+        config.check()?;
+        let address = Address::new(url, &config)?;
+        Self::connect_to(address, client_id(), config).await
+    }
+
+    /// Connects over streams of the simulation's, as the client that it names.
+    #[cfg(parklock_sim)]
+    pub(crate) async fn connect_over(
+        dial: crate::wire::Dial,
+        client: String,
+        config: Config,
+    ) -> Result<Arc<Self>> {
+        config.check()?;
+        Self::connect_to(Address::over(dial, &config)?, client, config).await
+    }
+
+    async fn connect_to(address: Address, client: String, config: Config) -> Result<Arc<Self>> {
+        let address = Arc::new(address);
+        let database = address.database();
+        let started = Instant::now();
+        let (releaser, jobs) = mpsc::unbounded_channel();
+        let (timetable, returns) = (Arc::new(Timetable::new(started)), Arc::<Returns>::default());
+        let outbox = Outbox {
+            releaser: releaser.clone(),
+            returns: Arc::clone(&returns),
+            timetable: Arc::clone(&timetable),
+        };
+        let give_back = outbox.clone();
+        let table = Arc::new(Table::new(move |tenure| give_back.give_back(tenure)));
+        let terms = Terms {
+            client: client.clone(),
+            layout: config.layout,
+            line_ttl: line_ttl(&config),
+            waiter_ttl: config.life(),
+        };
+        let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
+        let signs = Arc::new(Signs::new(started));
+        let ears = Listener {
+            table: Arc::clone(&table),
+            timetable: Arc::clone(&timetable),
+            signs: Arc::clone(&signs),
+            client: client.clone(),
+            rules: rules(&config, config.life()),
+        };
+        let heard = move |channel: &str, heard: Heard<'_>| ears.hear(channel, heard);
+        let (subscriber, mut subscriber_link) =
+            Subscriber::new(address, config.subscription_linger, heard);
+        tokio::try_join!(command_link.start(), subscriber_link.start())
+            .map_err(|fault| fault.into_outage(""))?;
+
+        let (rhythm, budget) = (rhythm(&config), budget(&config));
+        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+        let watchdog = Watchdog {
+            timetable: Arc::clone(&timetable),
+            commands: commands.clone(),
+            releaser: releaser.clone(),
+            rhythm,
+            started,
+        };
+        let debts = Debts::default();
+        let giving_back = Releaser {
+            jobs,
+            commands: commands.clone(),
+            debts: debts.clone(),
+            patience: config.response(),
+        };
+        let orphans = orphanage(releaser.clone());
+        let requests = Requests::new(&commands, orphans);
+
+        let tasks = TaskTracker::new();
+        let last_word =
+            || LastWord { table: Arc::clone(&table), timetable: Arc::clone(&timetable) };
+        tasks.spawn(last_word().after(command_link.run(stop.clone())));
+        tasks.spawn(last_word().after(subscriber_link.run(stop.clone())));
+        tasks.spawn(last_word().after(watchdog.run(stop.clone())));
+        tasks.spawn(last_word().after(gather(requests.clone(), stop.clone())));
+        tasks.spawn(last_word().after(giving_back.run(closing.clone(), stop.clone())));
+        let last_word = last_word();
+
+        let engine = Arc::new(Self {
+            config,
+            database,
+            commands,
+            requests,
+            client,
+            subscriber,
+            table,
+            timetable,
+            owned: Owned::default(),
+            signs,
+            rhythm,
+            budget,
+            started,
+            outbox,
+            orphaned: AtomicBool::new(false),
+            tenures: AtomicU64::new(0),
+            orders: AtomicU64::new(0),
+            waiters: AtomicUsize::new(0),
+            debts,
+            returns,
+            closing,
+            tasks,
+        });
+        let looking_out = look_out(Arc::downgrade(&engine), stop);
+        engine.tasks.spawn(last_word.after(looking_out));
+        engine.tasks.close();
+        Ok(engine)
+    }
+}
+
+/// Random, as a UUID of version 8: Redisson's have version 4, and in the queues that we share with it our
+/// scripts tell us from its clients by that.
+fn client_id() -> String {
+    let random = *Uuid::new_v4().as_bytes();
+    uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
+}
+
+/// What was done for a caller that has gone is undone: the lock is given back, or its place in line.
+fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
+    move |Answered { question, answer }| {
+        let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
+        let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
+        let open = answer.result.is_err_and(|fault| fault.is_open());
+        // A failure means that the client is closed: then the TTL does it.
+        if granted || open {
+            let _ = releaser.send(Job::ghost(Ghost::new(&question, answer.sent_on)));
+        } else if waits {
+            let debt = question.debt.clone();
+            let _ = releaser.send(Job::leave_line(&question.keys, question.id, debt));
+        }
+    }
+}
+
+async fn gather(requests: Requests, stop: CancellationToken) {
+    stop.run_until_cancelled(requests.run()).await;
+}
+
+/// How long a line is kept in which no client shows a sign of life: one contender of each client looks more often.
+fn line_ttl(config: &Config) -> Duration {
+    config.max_park * 2
+}
+
+fn rhythm(config: &Config) -> Rhythm {
+    let Config { watchdog_timeout: timeout, max_hold, .. } = *config;
+    Rhythm { timeout, max_hold, pickup: config.pickup() }
+}
+
+fn budget(config: &Config) -> Budget {
+    let HandOff { max_consecutive: hand_overs, max_time: time } = config.hand_off;
+    // A renewal is late when less than this is left.
+    let lease = config.watchdog_timeout;
+    Budget { hand_overs, time, reserve: lease / 3, lease }
+}
+
+/// A task's last word: without it the client cannot go on. Waiters are sent away and tenures lost,
+/// however the task came to its end: by `close`, a panic, or the end of its runtime.
+struct LastWord {
+    table: Arc<Table>,
+    timetable: Arc<Timetable>,
+}
+
+impl LastWord {
+    async fn after(self, task: impl Future<Output = ()>) {
+        task.await;
+    }
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        self.table.close();
+        for tenure in self.timetable.close() {
+            tenure.lose("the client has ended");
+        }
+    }
+}

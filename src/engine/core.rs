@@ -1,0 +1,327 @@
+//! All that the handles of one client share, and what every part of the engine asks it for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::engine::debts::Debts;
+use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Tenure, Visit};
+use crate::engine::grant::{Budget, Grant, Holder, Lease};
+use crate::engine::hold::Hold;
+use crate::engine::job::Job;
+use crate::engine::line::Rules;
+use crate::engine::owned::Owned;
+use crate::engine::returns::Returns;
+use crate::engine::sign::Signs;
+use crate::engine::timetable::Timetable;
+use crate::engine::watchdog::Rhythm;
+use crate::error::{Error, Result};
+use crate::keys::{Keys, TenureId};
+use crate::kinds::Kind;
+use crate::owner::OwnerId;
+use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
+
+/// The pause before something that failed is tried again, give or take a half.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// The part of a reconnect's rush that each waited-for lock adds to its length.
+const SPREAD: Duration = Duration::from_micros(50);
+
+/// All that the handles of one client share.
+pub(crate) struct Engine {
+    pub(crate) config: Config,
+    pub(crate) database: i64,
+    pub(crate) commands: Commands,
+    pub(crate) requests: Requests,
+    pub(crate) client: String,
+    pub(crate) subscriber: Subscriber,
+    pub(crate) table: Arc<Table>,
+    pub(crate) timetable: Arc<Timetable>,
+    pub(crate) owned: Owned,
+    pub(crate) signs: Arc<Signs>,
+    pub(crate) rhythm: Rhythm,
+    pub(crate) budget: Budget,
+    pub(crate) started: Instant,
+    pub(crate) outbox: Outbox,
+    pub(crate) orphaned: AtomicBool,
+    pub(crate) tenures: AtomicU64,
+    pub(crate) orders: AtomicU64,
+    pub(crate) waiters: AtomicUsize,
+    pub(crate) debts: Debts,
+    pub(crate) returns: Arc<Returns>,
+    pub(crate) closing: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Engine {
+    /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
+    /// the client's tasks to end.
+    pub(crate) async fn close(&self) {
+        // A debt of its own: the releaser goes on until all that ends here has been handed over to it.
+        let handing_over = self.debts.tidying();
+        self.debts.close();
+        for entry in self.table.close() {
+            if let Some(id) = entry.leave_line() {
+                self.leave_line(&entry.keys, id);
+            }
+            self.give_back_former(&entry);
+        }
+        for tenure in self.timetable.close() {
+            self.give_up(&tenure);
+        }
+        drop(handing_over);
+        self.closing.cancel();
+        self.tasks.wait().await;
+    }
+
+    /// Ends a tenure of a client that is closed.
+    fn give_up(&self, tenure: &Tenure) {
+        if let Some(stay) = tenure.close() {
+            self.later(Job::release(tenure, stay));
+        }
+    }
+
+    /// Where something of this name lies.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`].
+    pub(crate) fn keys(&self, kind: Kind, name: String) -> Result<Keys> {
+        Keys::in_database(self.database, self.config.layout, kind, name)
+    }
+
+    /// The request's lease, in time.
+    pub(crate) fn lease(&self, lease: Lease) -> Duration {
+        match lease {
+            Lease::Watched => self.config.watchdog_timeout,
+            Lease::Fixed(lease) => lease,
+        }
+    }
+
+    /// What this owner has of something, by our own account.
+    pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Hold> {
+        let tenure = if keys.row.is_plain {
+            self.table.find(keys.id())?.tenure()?
+        } else {
+            self.owned.find(owner, keys)?
+        };
+        let hand_over = tenure.hold_of(owner)?;
+        Some(Hold::new(tenure, hand_over))
+    }
+
+    /// The entry in which a caller waits: the one of all callers that ask for the same, or one of its own. In its own
+    /// entry it does not queue behind other callers: they may be waiting for it.
+    pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
+        let visit = if alone || keys.row.waits_alone {
+            let id = self.next_tenure();
+            self.table.enter_alone(keys, keys.channel_of(id.of(&self.client)), id)
+        } else {
+            self.table.visit(keys, permits)
+        };
+        visit.map_err(|fault| fault.into_error(&keys.lock().to_string()))
+    }
+
+    /// A tenure that has never been and never will be again.
+    pub(crate) fn next_tenure(&self) -> TenureId {
+        TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number of something that is to be done once. They are dense, since the server remembers many that
+    /// follow each other in one place.
+    pub(crate) fn next_order(&self) -> u64 {
+        self.orders.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Begins a tenure, and has it watched.
+    pub(crate) fn begin(&self, permit: EntryPermit, grant: Grant, holder: Holder) -> Result<Hold> {
+        let renew_at = self.rhythm.first(self.started, grant.sent);
+        let visit = permit.entry().has_seats().then(|| permit.visit().clone());
+        let hold = self.begun(permit.begin(grant, holder, renew_at), holder);
+        // What rests may have been left for this caller.
+        visit.iter().for_each(|visit| self.look_after(visit));
+        hold
+    }
+
+    /// As [`begin`](Self::begin), of what was got beside the contender.
+    pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
+        let renew_at = self.rhythm.first(self.started, grant.sent);
+        visit.entry.take();
+        self.begun(visit.begin_beside(grant, holder, renew_at), holder)
+    }
+
+    fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
+        if tenure.is_over() {
+            // A caller that has passed a latch holds nothing.
+            return Ok(Hold::new(tenure, 0));
+        }
+        if let (Some(owner), false) = (holder.owner, tenure.keys.row.is_plain) {
+            self.owned.enter(owner, &tenure);
+        }
+        if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.pickup)) {
+            return Ok(Hold::new(tenure, 0));
+        }
+        // The client was closed in between.
+        self.give_up(&tenure);
+        Err(Error::Closed)
+    }
+
+    /// Counts one that has been counted before, and waits on.
+    pub(crate) fn count_again(&self) -> Counted<'_> {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        Counted(&self.waiters)
+    }
+
+    /// The connection to send on. One that has just broken is given the time to come back.
+    pub(crate) async fn connected(&self) -> Result<Connection<'_>, Fault> {
+        if self.commands.connection().is_err() {
+            let _ = tokio::time::timeout(self.config.response(), self.commands.up()).await;
+        }
+        self.commands.connection()
+    }
+
+    /// The permit, if no other caller of this client has it or waits for it. What this client has given up itself is
+    /// waited for until the server has answered.
+    pub(crate) async fn permit_now(&self, visit: &Visit) -> Option<EntryPermit> {
+        let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
+        if !is_held() && !visit.entry.is_awaited() {
+            self.returns.ended(&visit.entry.keys).await;
+        }
+        visit.try_permit()
+    }
+
+    /// Has something done in the background.
+    pub(crate) fn later(&self, job: Job) {
+        if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("the client is closed: the leases end the locks that it still held");
+        }
+    }
+
+    /// Gives back what a contender may have got under the owner fields that it had before.
+    pub(crate) fn give_back_former(&self, entry: &Entry) {
+        entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
+    }
+
+    /// Gives back what was left for callers that waited, if none waits any more.
+    pub(crate) fn look_after(&self, visit: &Visit) {
+        let entry = &visit.entry;
+        if entry.is_awaited() {
+            return;
+        }
+        // With the permit: a contender that lines up meanwhile would not be told that it was driven out.
+        let permit = visit.try_permit();
+        if permit.is_none() && !entry.is_closed() {
+            return;
+        }
+        if !entry.is_awaited() {
+            if let Some(id) = entry.leave_line() {
+                self.leave_line(&entry.keys, id);
+            }
+            self.give_back_former(entry);
+        }
+        if let Some(tenure) = entry.tenure() {
+            return self.retire(&tenure, permit);
+        }
+        // First the permit: a holder that leaves in between takes the one that has it for a contender, and leaves the
+        // tenure to it.
+        drop(permit);
+        entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
+    }
+
+    /// Gives an idle tenure back, and then the permit.
+    pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
+        if let Some((stay, slot)) = tenure.retire() {
+            self.timetable.leave(slot);
+            self.later(Job::release(tenure, stay.or(permit.map(Stay::Permit))));
+        }
+    }
+
+    /// Gives back what rests at this name, and waits until what was given back by now is free for others.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn settle(&self, keys: &Keys) {
+        for entry in self.table.all_of(&keys.channel) {
+            let ahead = entry.ahead();
+            let spare = entry.shared().map_or_else(Vec::new, |shared| shared.spare(ahead));
+            spare.iter().for_each(|tenure| self.retire(tenure, None));
+        }
+        self.returns.ended(keys).await;
+    }
+
+    /// Gives up a place in the line.
+    pub(crate) fn leave_line(&self, keys: &Arc<Keys>, id: TenureId) {
+        self.later(Job::leave_line(keys, id, self.debts.tidying()));
+    }
+
+    /// A random part of the time over which all waited-for locks are to be asked for again.
+    pub(crate) fn spread(&self) -> Duration {
+        (SPREAD * u32::try_from(self.table.len()).unwrap_or(u32::MAX)).mul_f64(fastrand::f64())
+    }
+
+    /// A sign of life for a contender, and when it was made. Without a line, none is needed.
+    pub(crate) fn sign(&self, keys: &Keys) -> (u64, Instant) {
+        let now = Instant::now();
+        if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
+    }
+
+    pub(crate) fn count_waiter(&self) -> Result<Counted<'_>> {
+        let limit = self.config.max_waiters;
+        let counted = |waiters| (waiters < limit).then_some(waiters + 1);
+        match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
+            Ok(_) => Ok(Counted(&self.waiters)),
+            Err(_) => Err(Error::TooManyWaiters { limit }),
+        }
+    }
+}
+
+/// Where tenures that no caller needs any more are left to be given back.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    pub(crate) releaser: UnboundedSender<Job>,
+    pub(crate) returns: Arc<Returns>,
+    pub(crate) timetable: Arc<Timetable>,
+}
+
+impl Outbox {
+    /// Leaves a job; `false` if the client is closed, and the job is not done.
+    fn put(&self, mut job: Job) -> bool {
+        !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
+    }
+
+    /// Gives back a tenure that no caller holds, if that is still so.
+    pub(crate) fn give_back(&self, tenure: &Tenure) {
+        if let Some((stay, slot)) = tenure.retire() {
+            self.timetable.leave(slot);
+            // Without the task that gives back, the lease does it.
+            self.put(Job::release(tenure, stay));
+        }
+    }
+}
+
+/// One caller that waits.
+pub(crate) struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Without handles and guards, what is being given back is given back, and the tasks end.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.debts.close();
+    }
+}
+
+/// How contenders wait for a lease of this length.
+pub(crate) fn rules(config: &Config, lease: Duration) -> Rules {
+    let waiter_ttl = config.life();
+    let rests = config.layout.has_lines();
+    Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park, rests }
+}

@@ -1,0 +1,64 @@
+//! Where a contender parks.
+
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use crate::wire::Fault;
+
+/// Where the contender parks until it is told something.
+pub(crate) struct Gate {
+    permits: Semaphore,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self { permits: Semaphore::new(0) }
+    }
+
+    /// Lets the contender through, the next one if there is none. Two tasks that open it at once may bank two: the
+    /// contender then asks once more than it needs to.
+    pub(crate) fn open(&self) {
+        if self.permits.available_permits() == 0 {
+            self.permits.add_permits(1);
+        }
+    }
+
+    /// Parks until the gate is opened, or the time is over.
+    ///
+    /// # Cancel safety
+    /// An opening that a dropped future has not seen stays banked for the next contender.
+    pub(crate) async fn pass(&self, until: Instant) -> Result<(), Fault> {
+        match timeout_at(until, self.permits.acquire()).await {
+            Ok(Ok(permit)) => permit.forget(),
+            Ok(Err(_)) => return Err(Fault::Closed),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        self.permits.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_banks_one_opening() {
+        let (gate, start) = (Gate::new(), Instant::now());
+        gate.open();
+        gate.open();
+        gate.pass(far()).await.unwrap();
+        assert_eq!(Instant::now(), start);
+        gate.pass(far()).await.unwrap();
+        assert!(Instant::now() > start);
+    }
+}

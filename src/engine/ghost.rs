@@ -1,0 +1,28 @@
+//! An acquire that was never answered: it may have run, or may run yet.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::engine::debts::Debt;
+use crate::keys::{Keys, TenureId};
+use crate::wire::Acquire;
+
+/// What has to be known of an unanswered acquire to give back what it may get.
+pub(crate) struct Ghost {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) id: TenureId,
+    /// The connection on which it was sent.
+    pub(crate) sent_on: u64,
+    /// Redis has freed by then what it was granted.
+    pub(crate) until: Instant,
+    pub(crate) debt: Debt,
+}
+
+impl Ghost {
+    pub(crate) fn new(acquire: &Acquire, sent_on: u64) -> Self {
+        let Acquire { keys, id, lease, debt, .. } = acquire;
+        let until = Instant::now() + *lease;
+        Self { keys: Arc::clone(keys), id: *id, sent_on, until, debt: debt.clone() }
+    }
+}

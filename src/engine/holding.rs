@@ -1,0 +1,250 @@
+//! What a holder does with its tenure: hold it once more, keep it longer, leave it.
+//!
+//! 1. The count in memory is the truth; Redis is told of it, in order, and heals with the next word.
+//! 2. A hold that is left has left, whatever becomes of the request; only the last one asks Redis
+//!    for anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::config::checked_lease;
+use crate::engine::core::{Engine, PAUSE};
+use crate::engine::entry::{Stay, Tenure, Visit};
+use crate::engine::grant::{Ended, Lease};
+use crate::engine::hold::Hold;
+use crate::engine::job::{Job, Outcome};
+use crate::engine::options::Patience;
+use crate::engine::tenure::Left;
+use crate::engine::unconfirmed::Unconfirmed;
+use crate::error::{Error, Result, said};
+use crate::wire::{Fault, Renewal};
+
+/// Holds of one owner: more is a recursion that does not end.
+const MOST_HOLDS: u32 = 65_535;
+
+impl Engine {
+    /// Holds a tenure once more; `false` if it has just been given back.
+    ///
+    /// # Cancel safety
+    /// A dropped future has not added a hold.
+    pub(crate) async fn nest(&self, hold: &Hold, lease: Lease, patience: Patience) -> Result<bool> {
+        let limit = match patience {
+            Patience::None => self.config.response(),
+            Patience::For(limit) => limit.min(self.config.riding_out()),
+            Patience::Endless => self.config.riding_out(),
+        };
+        match timeout(limit, self.nest_again(hold, lease, patience)).await {
+            Ok(nested) => nested,
+            Err(_) if hold.outcome() == Some(Ended::Lost) => Err(Error::Lost),
+            Err(_) => Err(Error::Unavailable {
+                source: said(format!("no answer within the limit of {limit:?}")),
+            }),
+        }
+    }
+
+    async fn nest_again(&self, hold: &Hold, lease: Lease, patience: Patience) -> Result<bool> {
+        loop {
+            match self.nest_once(hold, lease).await {
+                Ok(entered) => return entered,
+                Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(Error::Lost),
+                Err(fault) if fault.is_passing() && !matches!(patience, Patience::None) => {
+                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                }
+                Err(fault) => return Err(self.commands.explained(fault, &hold.tenure.keys).await),
+            }
+        }
+    }
+
+    async fn nest_once(&self, hold: &Hold, lease: Lease) -> Result<Result<bool>, Fault> {
+        let tenure = &hold.tenure;
+        let holds = match (hold.outcome(), tenure.holds()) {
+            (Some(Ended::Lost), _) => return Ok(Err(Error::Lost)),
+            (Some(Ended::Released), _) => return Ok(Ok(false)),
+            (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
+            (None, holds) => holds + 1,
+        };
+        let (length, max_hold) = (self.lease(lease), self.rhythm.max_hold);
+        let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
+        // The request may run although its answer does not arrive.
+        let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
+        let written = self.write_count(tenure, holds, ttl).await?;
+        if !written {
+            unconfirmed.confirmed();
+            return Ok(self.gone(hold).map(|()| false));
+        }
+        if !tenure.prolong(sent, ttl) {
+            unconfirmed.confirmed();
+            return Ok(if hold.outcome() == Some(Ended::Lost) {
+                Err(Error::Lost)
+            } else {
+                Ok(false)
+            });
+        }
+        if lease == Lease::Watched && tenure.watch() {
+            self.timetable.hasten(tenure);
+        }
+        let entered = tenure.enter(hold.hand_over);
+        if entered == Some(holds) {
+            unconfirmed.confirmed();
+        }
+        // The last hold may have been left while we asked.
+        Ok(Ok(entered.is_some()))
+    }
+
+    async fn write_count(&self, tenure: &Tenure, holds: u32, ttl: Duration) -> Outcome {
+        let mut connection = self.commands.connection()?;
+        connection.count(&tenure.keys, tenure.id, holds, ttl).await
+    }
+
+    /// The server has the tenure no more. That is a loss, unless it was given back meanwhile.
+    fn gone(&self, hold: &Hold) -> Result<()> {
+        hold.tenure.lose("the server has it no more");
+        self.timetable.leave(hold.tenure.slot());
+        if let Some(job) = Job::tell_of_loss(&hold.tenure) {
+            self.later(job);
+        }
+        match hold.outcome() {
+            Some(Ended::Released) => Ok(()),
+            _ => Err(Error::Lost),
+        }
+    }
+
+    /// Leaves a tenure, and hears what became of it.
+    ///
+    /// # Cancel safety
+    /// The hold is left when the future is first polled; dropping it leaves the rest to the
+    /// background.
+    pub(crate) async fn leave(&self, hold: &Hold) -> Result<()> {
+        match hold.tenure.leave(hold.hand_over, self.budget) {
+            Left::Lost => Err(Error::Lost),
+            Left::Nested => self.tell_count(hold).await,
+            Left::Others => Ok(()),
+            Left::Rests(visit) => {
+                self.leave_to_others(&hold.tenure, &visit);
+                Ok(())
+            }
+            Left::HandedOn(stay) => {
+                self.hand_on(&hold.tenure, stay);
+                Ok(())
+            }
+            Left::Last(stay, slot) => {
+                self.timetable.leave(slot);
+                self.give_back(Job::release(&hold.tenure, stay)).await
+            }
+        }
+    }
+
+    /// Leaves a tenure without waiting for anything, outside of a runtime too.
+    pub(crate) fn abandon(&self, hold: &Hold) {
+        match hold.tenure.leave(hold.hand_over, self.budget) {
+            Left::Lost | Left::Others => {}
+            Left::Rests(visit) => self.leave_to_others(&hold.tenure, &visit),
+            Left::Nested => self.later(Job::count(&hold.tenure)),
+            Left::HandedOn(stay) => self.hand_on(&hold.tenure, stay),
+            Left::Last(stay, slot) => {
+                self.timetable.leave(slot);
+                self.later(Job::release(&hold.tenure, stay));
+            }
+        }
+    }
+
+    /// Gives the hand_over to the next in the queue, to which the tenure is left.
+    fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) {
+        self.have_watched(tenure);
+        self.look_after(&stay.pass_on());
+    }
+
+    /// Leaves the tenure to the caller of this client that takes it up first: the contender, if there is one.
+    fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
+        self.have_watched(tenure);
+        visit.entry.gate.open();
+        self.look_after(visit);
+    }
+
+    /// If the future of the next holder is not being polled, only the watchdog will notice.
+    fn have_watched(&self, tenure: &Arc<Tenure>) {
+        let pickup = Instant::now() + self.rhythm.pickup;
+        if !tenure.is_looked_at_by(pickup) && !self.timetable.enter(tenure, pickup) {
+            // The client is closed, and no caller will take it up.
+            self.retire(tenure, None);
+        }
+    }
+
+    async fn tell_count(&self, hold: &Hold) -> Result<()> {
+        let tenure = &hold.tenure;
+        let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
+        let holds = tenure.holds();
+        if hold.outcome().is_some() {
+            // Others have left meanwhile, the last of them for all.
+            unconfirmed.confirmed();
+            return Ok(());
+        }
+        match self.write_count(tenure, holds, tenure.at_least(Duration::ZERO)).await {
+            Ok(true) if tenure.holds() == holds => unconfirmed.confirmed(),
+            Ok(false) => {
+                unconfirmed.confirmed();
+                return self.gone(hold);
+            }
+            // It is left all the same; Redis is told what is true in the background.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn give_back(&self, job: Job) -> Result<()> {
+        let unconfirmed = Unconfirmed::new(self, job);
+        let fault = match self.release_once(&unconfirmed).await {
+            Ok(found) => {
+                unconfirmed.confirmed();
+                return if found { Ok(()) } else { Err(Error::Lost) };
+            }
+            Err(Fault::Permission(source)) => return Err(Error::Permission { source }),
+            Err(fault) => fault,
+        };
+        let Some(outcome) = unconfirmed.later(&fault) else { return Err(fault.into_unconfirmed()) };
+        match timeout(self.config.riding_out(), outcome).await {
+            Ok(Ok(Ok(true))) => Ok(()),
+            Ok(Ok(Ok(false))) => Err(Error::Lost),
+            Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
+            // The client was closed, and its patience or ours is over.
+            Ok(Err(_)) | Err(_) => Err(fault.into_unconfirmed()),
+        }
+    }
+
+    async fn release_once(&self, unconfirmed: &Unconfirmed<'_>) -> Outcome {
+        let Some(job) = unconfirmed.job() else { return Err(Fault::Closed) };
+        let (releases, request) = (&self.requests.releases, job.request());
+        let mut _on_its_way = None;
+        if request.keys.row.lies_as_plain {
+            _on_its_way = releases.send_alone();
+            if _on_its_way.is_none() {
+                return releases.join(request).await?.answer.result;
+            }
+        }
+        let answers = self.commands.connection()?.release(&[request]).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
+    }
+
+    /// Keeps a tenure at least so long from now.
+    pub(crate) async fn extend(&self, hold: &Hold, lease: Duration) -> Result<()> {
+        let (tenure, lease) = (&hold.tenure, checked_lease(lease)?);
+        if hold.remaining().is_zero() {
+            return Err(Error::Lost);
+        }
+        let (ttl, sent) = (tenure.at_least(lease), Instant::now());
+        match self.renew_once(tenure, ttl).await {
+            Ok(true) if tenure.prolong(sent, ttl) => Ok(()),
+            Ok(true) => Err(Error::Lost),
+            Ok(false) => self.gone(hold),
+            Err(fault) => Err(self.commands.explained(fault, &tenure.keys).await),
+        }
+    }
+
+    async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
+        let Tenure { keys, id, .. } = tenure;
+        let answers = self.commands.connection()?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
+        answers.into_iter().next().unwrap_or(Ok(false))
+    }
+}

@@ -1,0 +1,52 @@
+//! What is asked until it is answered, since it is harmless when it is asked again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::core::{Engine, PAUSE};
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::wire::{Fault, Order};
+
+/// For how much longer than we repeat a request the server remembers that it was carried out: some
+/// connection may have kept it.
+const LONGER: Duration = Duration::from_secs(60);
+
+const LONGEST_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Engine {
+    /// Has it done, once.
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have had it done.
+    pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
+        let until = Instant::now() + self.config.riding_out();
+        let memory = (self.config.riding_out() * 2 + LONGER).min(LONGEST_MEMORY);
+        let (request, mut open) = ((self.next_order(), memory), false);
+        loop {
+            let answer = match self.connected().await {
+                Ok(mut connection) => connection.order(keys, order, request).await,
+                Err(fault) => Err(fault),
+            };
+            let fault = match answer {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => fault,
+            };
+            open |= fault.is_open();
+            let left = until.saturating_duration_since(Instant::now());
+            if !fault.is_passing() || left.is_zero() {
+                return Err(self.given_up(keys, fault, open).await);
+            }
+            tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+        }
+    }
+
+    /// One answer that did not come is enough not to know.
+    async fn given_up(&self, keys: &Keys, fault: Fault, open: bool) -> Error {
+        match self.commands.explained(fault, keys).await {
+            Error::Unavailable { source } if open => Error::Indeterminate { source },
+            error => error,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a client does with the messages that it hears.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::engine::entry::Table;
+use crate::engine::line::{Event, PushedGrant, Rules};
+use crate::engine::sign::Signs;
+use crate::engine::timetable::Timetable;
+use crate::wire::{Heard, What, publisher, words};
+
+/// What a client does with what it hears.
+pub(crate) struct Listener {
+    pub(crate) table: Arc<Table>,
+    pub(crate) timetable: Arc<Timetable>,
+    pub(crate) signs: Arc<Signs>,
+    pub(crate) client: String,
+    pub(crate) rules: Rules,
+}
+
+impl Listener {
+    pub(crate) fn hear(&self, channel: &str, heard: Heard<'_>) {
+        let (name_channel, is_own) = shared_channel(channel, &self.client);
+        match heard {
+            Heard::Message(message) if is_own => self.hear_words(name_channel, message),
+            Heard::Message(message) => self.hear_of_all(channel, message),
+            // Live, or out of reach: either way the waiters have to ask.
+            Heard::Live | Heard::Deaf => {
+                for entry in self.table.all_of(name_channel) {
+                    entry.step(Event::Roused, self.rules);
+                }
+            }
+        }
+    }
+
+    /// A message to this client alone.
+    fn hear_words(&self, channel: &str, message: &[u8]) {
+        let now = Instant::now();
+        for word in words(message, &self.client) {
+            let Some(entry) = self.table.find_waiting(channel, word.id) else { continue };
+            match word.what {
+                What::Granted { number, secret } => {
+                    // A grant without a sign of ours may come from any client. It wakes, and does no more.
+                    let event = match self.signs.time_of(secret, now, channel) {
+                        Some(signed) => Event::Told(PushedGrant { id: word.id, number, signed }),
+                        None => Event::Roused,
+                    };
+                    entry.step(event, self.rules);
+                }
+                What::Near { at_once } => entry.step(Event::Near { at_once }, self.rules),
+                // Any client may send this word, and it concerns the holder of this owner field.
+                What::Out => {
+                    entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
+                }
+            }
+        }
+    }
+
+    /// A message to all clients: one of them used force, or found that a lock was lost.
+    fn hear_of_all(&self, channel: &str, message: &[u8]) {
+        let is_anothers = publisher(message) != self.client.as_bytes();
+        let is_force = publisher(message) == b"force_unlock";
+        let names_holders = is_force && message.contains(&b' ');
+        for entry in self.table.all_of(channel) {
+            // A client that used force has let in the next waiter. A client that found a lock gone may have found the line
+            // gone too, and with it the entries of waiters far from the front.
+            entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
+            // Redisson's channels tell of every release. Of what several hold, that says nothing to the others.
+            let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;
+            if let Some(tenure) =
+                entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
+            {
+                self.timetable.hasten(&tenure);
+            }
+        }
+        self.hear_words(channel, message);
+    }
+}
+
+/// The channel of a name that this channel belongs to; whether it is that of this client alone.
+fn shared_channel<'a>(channel: &'a str, client: &str) -> (&'a str, bool) {
+    let shared = channel.strip_suffix(client).and_then(|channel| channel.strip_suffix(':'));
+    (shared.unwrap_or(channel), shared.is_some())
+}

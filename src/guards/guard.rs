@@ -1,0 +1,219 @@
+//! The proof of holding a lock.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use crate::engine::{self, AcquireOptions, Ended, Engine, Hold};
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::token::FencingToken;
+
+/// A lock that is held, to read or to write if it is an [`RwLock`](crate::RwLock), or the permits of a
+/// [`Semaphore`](crate::Semaphore).
+///
+/// It owns all that it needs and can be sent anywhere. Dropped, it gives the lock back in the
+/// background: it never blocks and never panics, outside of a runtime too. [`unlock`](Self::unlock)
+/// does the same and reports the outcome.
+///
+/// # What a guard cannot promise
+/// A lease is a promise about time. If this process is stopped for longer than its lease, another holder may
+/// have the lock when it wakes, and nothing tells the code in between: check
+/// [`is_valid`](Self::is_valid) before what matters, and let the protected resource check the
+/// [`token`](Self::token).
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let guard = client.lock("doc:guard").lock().await?;
+/// tokio::select! {
+///     () = async { /* rewrite the ledger, with guard.token() */ } => guard.unlock().await?,
+///     _ = guard.ended() => eprintln!("stop: somebody else may be writing"),
+/// }
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[must_use = "the lock is given back as soon as the guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct Guard {
+    hold: Hold,
+    engine: Arc<Engine>,
+    left: bool,
+    span: tracing::Span,
+}
+
+impl Guard {
+    /// Gets the lock, or `None` if it was not free before the patience ran out.
+    pub(crate) async fn acquire(
+        engine: &Arc<Engine>,
+        keys: &Arc<Keys>,
+        options: AcquireOptions,
+    ) -> Result<Option<Self>> {
+        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
+        let hold = engine::acquire(engine, keys, options).instrument(span).await?;
+        Ok(hold.map(|hold| Self::new(Arc::clone(engine), hold)))
+    }
+
+    /// Gets another kind of hold of the same lock, for which there needs to be no room while this one lasts.
+    pub(crate) async fn acquire_within(
+        &self,
+        keys: &Arc<Keys>,
+        options: AcquireOptions,
+    ) -> Result<Option<Self>> {
+        Self::acquire(&self.engine, keys, options.within(Some(&self.hold))).await
+    }
+
+    pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
+        let span = tracing::debug_span!("lock.hold", name = &*hold.name(), token = %hold.token());
+        span.in_scope(|| tracing::debug!("granted"));
+        Self { hold, engine, left: false, span }
+    }
+
+    /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, the work is
+    /// dropped.
+    pub(crate) async fn run<T, F>(self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let (lost, work) = (self.ended(), work(self.hold()));
+        while_held(lost, work, self.unlock()).await
+    }
+
+    /// A view of this hold that does not keep it.
+    pub(crate) fn hold(&self) -> Hold {
+        self.hold.clone()
+    }
+
+    /// Gives the lock back, and reports the outcome.
+    ///
+    /// A nested hold only counts down; the last one frees the lock and wakes a waiter.
+    ///
+    /// # What `Ok` means
+    /// The lock was ours until this call, by its lease, and is not ours any more:
+    /// - Mostly Redis has found our hold and removed it.
+    /// - If another caller of this client waits for the lock, it may get the lock without a request
+    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. The client does not
+    ///   ask whether the key was removed by force: the next holder is told of that.
+    /// - Readers of one client share a read lock, and the last one of them gives it back. A permit may
+    ///   stay with the client for a short time, for its next caller, while another permit is on its way back to Redis. In
+    ///   both cases `unlock` sends nothing. If no caller takes the permit up, the client gives it back in the background.
+    /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
+    ///   first request has removed it. Only the key's removal by force (`DEL`, `force_unlock`, a failover that
+    ///   forgot it) since the last answer that reached this client looks the same.
+    ///
+    /// # Cancel safety
+    /// Once polled, the lock is given back whatever happens: if the future is dropped, in the
+    /// background. Dropped before it was polled, it is a dropped guard.
+    ///
+    /// # Errors
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched. Also if
+    /// no answer came before the lease was over, and the lock was gone after that: it may have been ours to the
+    /// end, but the client cannot know.
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release
+    /// within [`Config::ride_out`](crate::Config::ride_out), or before
+    /// [`Client::close`](crate::Client::close) ran out of time beside it: the lease ends the lock at the
+    /// latest, and until then the release is repeated in the background, unless the client was closed.
+    /// [`Error::Permission`](crate::Error::Permission) if Redis does not let us any more.
+    pub async fn unlock(mut self) -> Result<()> {
+        self.left = true;
+        self.engine.leave(&self.hold).await?;
+        self.span.in_scope(|| tracing::debug!("released"));
+        Ok(())
+    }
+
+    /// The number of this hold, for the protected resource to compare. A nested hold has the number of
+    /// the outer one.
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    /// Whether the lock is still ours, as far as clocks can tell.
+    ///
+    /// It compares the time with the deadline of the last confirmed lease, and so is right even if
+    /// no task of this process could run for a while. `false` is certain to be early enough as long
+    /// as the clocks of this machine and the server run at the same speed within one in a hundred;
+    /// no check can rule out a pause between itself and the next line.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid()
+    }
+
+    /// How long the lock stays ours if no renewal is confirmed from now on.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// Resolves when the lock is no longer held: given back, or lost.
+    ///
+    /// A loss is told at once when the server says so, and at the deadline at the latest. The
+    /// future is independent of the guard and must be polled in a Tokio runtime.
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again at any time.
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.hold.ended()
+    }
+
+    /// Makes the lease at least this long from now. It is never shortened.
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have extended the lease in Redis.
+    ///
+    /// # Errors
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if it is not between 10 ms and 24 h.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock is not ours any more.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) or
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer; the old
+    /// deadline stands.
+    pub async fn extend(&self, lease: Duration) -> Result<()> {
+        self.engine.extend(&self.hold, lease).await
+    }
+
+    /// How many holds its owner has of this lock: more than one only for a
+    /// [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock), where
+    /// reading and writing are counted apart. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
+    #[must_use]
+    pub fn hold_count(&self) -> u32 {
+        self.hold.count()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.left {
+            self.engine.abandon(&self.hold);
+            self.span.in_scope(|| tracing::debug!("dropped"));
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.hold.described(f.debug_struct("Guard"))
+    }
+}
+
+/// Runs `work` until it is done or the lock is lost, then unlocks. Until it is polled, the future that
+/// unlocks keeps the guard.
+pub(crate) async fn while_held<T>(
+    lost: impl Future<Output = Ended>,
+    work: impl Future<Output = T>,
+    unlock: impl Future<Output = Result<()>>,
+) -> Result<T> {
+    let output = tokio::select! {
+        // A loss that has already been told comes before another step of the work.
+        biased;
+        _ = lost => return Err(Error::Lost),
+        output = work => output,
+    };
+    match unlock.await {
+        Err(Error::Lost) => Err(Error::Lost),
+        // The work was done in time, whatever becomes of the release.
+        _ => Ok(output),
+    }
+}

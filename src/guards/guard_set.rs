@@ -1,0 +1,116 @@
+//! Several guards as one: it is held as long as enough of them are.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use crate::engine::{Ended, Hold};
+use crate::error::{Error, Result};
+use crate::guards::guard::Guard;
+
+/// The guards of one hold.
+pub(crate) struct GuardSet {
+    guards: Vec<Guard>,
+    view: View,
+}
+
+impl GuardSet {
+    /// So many of them are needed.
+    pub(crate) fn new(guards: Vec<Guard>, needed: usize) -> Self {
+        let view = View { parts: guards.iter().map(Guard::hold).collect(), needed };
+        Self { guards, view }
+    }
+
+    /// A view of them that does not keep them.
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Gives all of them back at once.
+    pub(crate) async fn unlock(self) -> Result<()> {
+        agreed(self.guards.into_iter().map(Guard::unlock), self.view.needed).await
+    }
+
+    /// Makes the leases of all of them at least this long from now, at once. If too few are left, the others are of no
+    /// use: a longer lease would only keep them from the next holder.
+    pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {
+        if !self.view.is_valid() {
+            return Err(Error::Lost);
+        }
+        agreed(self.guards.iter().map(|guard| guard.extend(lease)), self.view.needed).await
+    }
+}
+
+/// A view of several holds that does not keep them.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) parts: Arc<[Hold]>,
+    needed: usize,
+}
+
+impl View {
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long enough of them stay ours.
+    pub(crate) fn remaining(&self) -> Duration {
+        let mut remaining: Vec<_> = self.parts.iter().map(Hold::remaining).collect();
+        remaining.sort_unstable_by(|a, b| b.cmp(a));
+        remaining.get(self.needed - 1).copied().unwrap_or(Duration::ZERO)
+    }
+
+    pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        let mut ends: FuturesUnordered<_> = self.parts.iter().map(Hold::ended).collect();
+        let mut spare = ends.len() - self.needed;
+        async move {
+            // The parts are given back together, but lost one by one.
+            let mut end = ends.next().await;
+            while let Some(ended) = end {
+                match (ended, spare) {
+                    (Ended::Lost, 0) => return Ended::Lost,
+                    (Ended::Lost, _) => spare -= 1,
+                    (Ended::Released, _) => break,
+                }
+                end = ends.next().await;
+            }
+            // What was given back may have been what a loss had left.
+            let ended = std::iter::from_fn(|| ends.next().now_or_never().flatten());
+            let lost = ended.filter(|ended| *ended == Ended::Lost).count();
+            if lost > spare { Ended::Lost } else { Ended::Released }
+        }
+    }
+
+    pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+        described
+            .field("parts", &self.parts)
+            .field("needed", &self.needed)
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+/// What enough of them say, as soon as they have said it: the others are left to the background. If too
+/// few agree, a loss is worse news than an outage.
+async fn agreed<F>(asked: impl Iterator<Item = F>, needed: usize) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut asked: FuturesUnordered<_> = asked.collect();
+    let (mut agreed, mut worst) = (0, None);
+    while let Some(said) = asked.next().await {
+        match said {
+            Ok(()) => agreed += 1,
+            Err(Error::Lost) => worst = Some(Error::Lost),
+            Err(error) => worst = worst.or(Some(error)),
+        }
+        if agreed >= needed {
+            return Ok(());
+        }
+    }
+    Err(worst.unwrap_or(Error::Lost))
+}

@@ -1,0 +1,272 @@
+//! The inside of every handle: a client, a name, a lease.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use crate::config::checked_lease;
+use crate::engine::{self, AcquireOptions, AllOrNone, Engine, Hold, Lease, Patience};
+use crate::error::{Error, Result};
+use crate::guards::Guard;
+use crate::keys::Keys;
+use crate::kinds::Kind;
+use crate::owner::OwnerId;
+use crate::wire::{Fault, Order, Status};
+
+/// A lock, semaphore or latch by name. The first call reports an invalid name or lease, so that making
+/// a handle needs no error handling.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    engine: Arc<Engine>,
+    keys: Result<Arc<Keys>>,
+    lease: Result<Lease>,
+    /// How much of it is asked for, if it can be divided.
+    permits: u32,
+}
+
+impl Handle {
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
+        let keys = engine.keys(kind, name).map(Arc::new);
+        let permits = kind.row(engine.config.layout).asks_for;
+        Self { engine, keys, lease: Ok(Lease::Watched), permits }
+    }
+
+    /// The same name, as another kind.
+    pub(crate) fn of_kind(self, kind: Kind) -> Self {
+        let keys = self.keys.and_then(|keys| self.engine.keys(kind, keys.name().into_owned()));
+        Self { keys: keys.map(Arc::new), ..self }
+    }
+
+    /// So much of it at once.
+    pub(crate) fn permits(self, permits: u32) -> Self {
+        Self { permits, ..self }
+    }
+
+    pub(crate) fn lease(self, lease: Duration) -> Self {
+        Self { lease: checked_lease(lease).map(Lease::Fixed), ..self }
+    }
+
+    /// Gets the lock, or `None` if it was not free before the patience ran out.
+    pub(crate) async fn acquire(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<Option<Guard>> {
+        self.acquire_within(None, owner, patience).await
+    }
+
+    /// As [`acquire`](Self::acquire), where the server has just said that somebody has it.
+    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
+        let (keys, options) = self.asked(None, patience)?;
+        Guard::acquire(&self.engine, &keys, AcquireOptions { known_taken: true, ..options }).await
+    }
+
+    /// As [`acquire`](Self::acquire), where the owner holds this already, and so needs no room.
+    pub(crate) async fn acquire_within(
+        &self,
+        within: Option<Hold>,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<Option<Guard>> {
+        let (keys, options) = self.asked(owner, patience)?;
+        Guard::acquire(&self.engine, &keys, options.within(within.as_ref())).await
+    }
+
+    /// What a call asks for.
+    pub(crate) fn asked(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<(Arc<Keys>, AcquireOptions)> {
+        let (keys, lease) = (Arc::clone(self.keys()?), self.lease.clone()?);
+        Ok((
+            keys,
+            AcquireOptions {
+                owner,
+                lease,
+                patience,
+                permits: self.permits,
+                within: None,
+                known_taken: false,
+            },
+        ))
+    }
+
+    /// Waits for a latch. Returns whether it was open before the patience ran out.
+    pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
+        let keys = self.keys()?;
+        // How long the latch is there is not how long anybody has it.
+        let lease = Lease::Watched;
+        let options = AcquireOptions { lease, ..self.asked(None, patience)?.1 };
+        let span = tracing::debug_span!("latch.wait", name = ?keys.name());
+        let hold = engine::acquire(&self.engine, keys, options).instrument(span).await?;
+        Ok(hold.is_some())
+    }
+
+    /// Changes a latch, once.
+    pub(crate) async fn order(&self, order: Order) -> Result<i64> {
+        self.engine.order(self.keys()?, order).await
+    }
+
+    /// The hold that this owner has, as far as this client knows.
+    pub(crate) fn held_by(&self, owner: OwnerId) -> Result<Option<Hold>> {
+        Ok(self.engine.held_by(owner, self.keys()?))
+    }
+
+    /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
+    /// one client, and distinct.
+    pub(crate) async fn acquire_all(
+        handles: &[&Self],
+        patience: Patience,
+    ) -> Result<Result<Vec<Guard>, usize>> {
+        let Some(first) = handles.first() else { return Ok(Ok(Vec::new())) };
+        let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.lease.clone()?));
+        let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
+        let names = wanted.len();
+        let span = tracing::debug_span!("lock.acquire_all", names);
+        let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await?;
+        Ok(match answer {
+            AllOrNone::Busy(at) => Err(at),
+            AllOrNone::Held(holds) => {
+                let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);
+                Ok(holds.into_iter().map(guard).collect())
+            }
+        })
+    }
+
+    /// Gets the lock however long it takes.
+    pub(crate) async fn lock(&self, owner: Option<OwnerId>) -> Result<Guard> {
+        let guard = self.acquire(owner, Patience::Endless).await?;
+        guard.ok_or(Error::Closed)
+    }
+
+    /// Runs the work while the lock is held, and then unlocks.
+    pub(crate) async fn run<T, F>(
+        &self,
+        owner: Option<OwnerId>,
+        work: impl FnOnce(Hold) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.lock(owner).await?.run(work).await
+    }
+
+    /// How long the lock stays held; `None` if nobody holds it, or if its key has no TTL.
+    pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
+        Ok(self.held_for().await?.flatten())
+    }
+
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        Ok(self.held_for().await?.is_some())
+    }
+
+    async fn held_for(&self) -> Result<Option<Option<Duration>>> {
+        let keys = self.keys()?;
+        self.settle(keys).await;
+        let asked = async { self.engine.connected().await?.held_for(keys).await };
+        self.answered(asked.await).await
+    }
+
+    pub(crate) async fn status(&self) -> Result<Status> {
+        let keys = self.keys()?;
+        self.settle(keys).await;
+        let asked = async { self.engine.connected().await?.status(keys).await };
+        self.answered(asked.await).await
+    }
+
+    /// Waits for this client's own releases, so that the answer does not count them.
+    async fn settle(&self, keys: &Keys) {
+        if !keys.row.lies_as_plain {
+            self.engine.settle(keys).await;
+        }
+    }
+
+    /// Whether there was anything to change.
+    pub(crate) async fn resize(&self, capacity: u32) -> Result<bool> {
+        let keys = self.keys()?;
+        let asked = async { self.engine.connected().await?.resize(keys, capacity).await };
+        self.answered(asked.await).await
+    }
+
+    pub(crate) async fn force_unlock(&self) -> Result<bool> {
+        let keys = self.keys()?;
+        let name = keys.name();
+        tracing::warn!(?name, "taken away from its holder by force");
+        let asked = async { self.engine.connected().await?.force_unlock(keys).await };
+        self.answered(asked.await).await
+    }
+
+    /// How long one attempt may take if others do not depend on it: far less than the lease.
+    pub(crate) fn attempt_limit(&self) -> Duration {
+        let response = self.engine.config.response();
+        self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
+    }
+
+    /// The lease that nobody renews, if it has one.
+    pub(crate) fn fixed_lease(&self) -> Option<Duration> {
+        match self.lease {
+            Ok(Lease::Fixed(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// The lease that it is given.
+    pub(crate) fn checked_lease(&self) -> Result<Duration> {
+        self.lease.clone().map(|lease| self.engine.lease(lease))
+    }
+
+    /// Whether a latch that is not there counts as open.
+    pub(crate) fn is_open_if_absent(&self) -> bool {
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_open_if_absent)
+    }
+
+    /// How long a call outlives a server that is gone.
+    pub(crate) fn ride_out(&self) -> Duration {
+        self.engine.config.riding_out()
+    }
+
+    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.engine, &other.engine)
+    }
+
+    /// What is wrong with its name or lease, if anything is.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lease.clone().and(self.keys().map(drop))
+    }
+
+    /// What the user calls it; nothing if it can have no such name.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.keys.as_ref().map_or(Cow::Borrowed(""), |keys| keys.name())
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain)
+    }
+
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        self.keys.as_ref().ok().map(|keys| keys.kind)
+    }
+
+    async fn answered<T>(&self, answer: std::result::Result<T, Fault>) -> Result<T> {
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(fault) => Err(self.engine.commands.explained(fault, self.keys()?).await),
+        }
+    }
+
+    fn keys(&self) -> Result<&Arc<Keys>> {
+        self.keys.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+        match &self.keys {
+            Ok(keys) => described.field("name", &keys.name()),
+            Err(error) => described.field("error", error),
+        };
+        described.finish_non_exhaustive()
+    }
+}

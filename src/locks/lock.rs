@@ -1,0 +1,234 @@
+//! The exclusive lock: each guard is its own owner.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Hold, Patience};
+use crate::error::Result;
+use crate::guards::Guard;
+use crate::kinds::Kind;
+use crate::locks::handle::Handle;
+
+/// A lock that one guard holds at a time, in all processes that share the server.
+///
+/// As with `tokio::sync::Mutex`, each guard is its own owner: a task that locks twice waits for
+/// itself. That makes it right under `join!`, `select!` and `for_each_concurrent`. For nested calls
+/// of one piece of work there is [`ReentrantLock`](crate::ReentrantLock); both exclude each other.
+///
+/// Within a client, callers are served in the order in which they asked. A waiting caller parks: it
+/// sends nothing until it is told of a release, or the holder's time is up.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let guard = client.lock("doc:lock").lock().await?;
+/// // ... the critical section ...
+/// guard.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct Lock {
+    handle: Handle,
+}
+
+impl Lock {
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
+        Self { handle: Handle::new(engine, kind, name) }
+    }
+
+    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    ///
+    /// When the time is over the lock is lost, unless [`Guard::extend`] prolonged it. A wrong lease
+    /// is reported by the first call.
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { handle: self.handle.lease(lease) }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in the queue. If Redis grants the lock after all, it
+    /// is given back in the background. For a limit, use
+    /// [`try_lock_for`](Self::try_lock_for) or `tokio::time::timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis could not be asked for
+    /// [`Config::ride_out`](crate::Config::ride_out);
+    /// [`Error::Permission`](crate::Error::Permission) and
+    /// [`Error::Conflict`](crate::Error::Conflict) at once;
+    /// [`Error::InvalidName`](crate::Error::InvalidName) and
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) before any I/O;
+    /// [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) beyond
+    /// [`Config::max_waiters`](crate::Config::max_waiters);
+    /// [`Error::Closed`](crate::Error::Closed) once the client is closed.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn lock(&self) -> Result<Guard> {
+        self.handle.lock(None).await
+    }
+
+    /// Takes the lock if it is free, in one attempt; `None` if another caller holds it. If another caller of
+    /// this client holds it or waits for it, the answer needs no I/O. If this client is giving the
+    /// lock back in the background, after a guard was dropped, the attempt waits for that.
+    ///
+    /// # Cancel safety
+    /// If Redis grants the lock to a dropped future, the client gives it back in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock); without riding out, so
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis was not asked and
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if it did not answer.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.handle.acquire(None, Patience::None).await
+    }
+
+    /// Waits for the lock, but not longer than this; `None` if it was not free in time. With a
+    /// limit of zero it is [`try_lock`](Self::try_lock).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock). If Redis did not answer within the limit, the caller cannot know whether the lock
+    /// was free: [`Error::Indeterminate`](crate::Error::Indeterminate) if the request may have run, and
+    /// is being cleaned up; [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
+    pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.acquire(None, Patience::limited(limit)).await
+    }
+
+    /// Whether the lock is held, at the time of the server's answer.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable),
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
+    /// [`Error::Permission`](crate::Error::Permission) if there was none.
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.handle.is_locked().await
+    }
+
+    /// How long the lock stays held if nobody renews it or gives it back; `None` if there is no such time, because
+    /// nobody holds the lock, or because somebody else wrote its key without a TTL.
+    /// [`is_locked`](Self::is_locked) tells one from the other.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn ttl(&self) -> Result<Option<Duration>> {
+        self.handle.ttl().await
+    }
+
+    /// Takes the lock away from its holder. Returns whether there was one.
+    ///
+    /// The holder is told that it is lost, at its next renewal at the latest. For operators: work
+    /// that is being done under the lock goes on, unprotected.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the lock may or may not have been taken away.
+    ///
+    /// # Errors
+    /// As [`is_locked`](Self::is_locked).
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.handle.force_unlock().await
+    }
+
+    /// Does some work while the lock is held, and not longer: if the lock is lost first, the work
+    /// is dropped at its next `await`.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let stock = client.lock("doc:run").run(|hold| async move {
+    ///     format!("deducted under token {}", hold.token())
+    /// }).await?;
+    /// # let _ = stock;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lock back in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
+    /// the work was done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.handle.run(None, work).await
+    }
+
+    /// As [`try_lock_for`](Self::try_lock_for), where the server has just said that the lock is held.
+    pub(crate) async fn try_taken_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.acquire_taken(Patience::limited(limit)).await
+    }
+
+    /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
+    /// one client, and distinct.
+    pub(crate) async fn acquire_all(
+        locks: &[&Self],
+        patience: Patience,
+    ) -> Result<Result<Vec<Guard>, usize>> {
+        let handles: Vec<_> = locks.iter().map(|lock| &lock.handle).collect();
+        Handle::acquire_all(&handles, patience).await
+    }
+
+    /// What is wrong with its name or lease, if anything is.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.handle.check()
+    }
+
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.handle.name()
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.handle.is_plain()
+    }
+
+    /// Whether both are the same lock, as far as one client can tell.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is_of_same_client(other)
+            && self.handle.kind() == other.handle.kind()
+            && self.name() == other.name()
+    }
+
+    /// How long one attempt may take if others do not depend on it.
+    pub(crate) fn attempt_limit(&self) -> Duration {
+        self.handle.attempt_limit()
+    }
+
+    /// The lease that each of its guards begins with; nothing if it is wrong.
+    pub(crate) fn whole_lease(&self) -> Duration {
+        self.handle.checked_lease().unwrap_or_default()
+    }
+
+    pub(crate) fn fixed_lease(&self) -> Option<Duration> {
+        self.handle.fixed_lease()
+    }
+
+    pub(crate) fn ride_out(&self) -> Duration {
+        self.handle.ride_out()
+    }
+
+    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
+        self.handle.is_of_same_client(&other.handle)
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.described(f.debug_struct("Lock"))
+    }
+}

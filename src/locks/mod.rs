@@ -1,0 +1,24 @@
+//! What users lock: one primitive a file, and the handles that they are made of.
+
+mod handle;
+mod latch;
+mod lock;
+mod multi_lock;
+mod red_lock;
+mod redisson;
+mod reentrant_lock;
+mod reentrant_rw_lock;
+mod retry;
+mod rw_handle;
+mod rw_lock;
+mod semaphore;
+
+pub use latch::CountDownLatch;
+pub use lock::Lock;
+pub use multi_lock::MultiLock;
+pub use red_lock::RedLock;
+pub use redisson::Redisson;
+pub use reentrant_lock::ReentrantLock;
+pub use reentrant_rw_lock::ReentrantRwLock;
+pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;

@@ -1,0 +1,407 @@
+//! Several locks at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::{join_all, try_join_all};
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep};
+
+use crate::engine::Patience;
+use crate::error::{Error, Result};
+use crate::guards::{Guard, MultiGuard, MultiHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::retry::{Retry, in_time};
+
+/// More locks in one script would hold up the server's other clients.
+const MOST: usize = 1_000;
+
+/// So often a caller tries again at once when another of its locks has been taken meanwhile.
+const CALM: u32 = 2;
+
+/// The longest pause of a caller that steps aside.
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
+
+/// Several locks that are held together: all of them, or none.
+///
+/// One guard holds all. Each is the [`Lock`] of its name, and excludes every other caller that locks that name, alone or
+/// together with others. The order in which they are named does not matter, and one that is named twice
+/// counts once, with the lease that was named first. There may be at most 1,000.
+///
+/// # Locks of one client
+/// All are taken in one step on the server. So no other caller ever sees a part of them held, and callers cannot
+/// block each other in a circle. A caller that finds one of them taken waits for that one, as for a [`Lock`], and
+/// **holds nothing meanwhile**. When it has that lock, it asks for all others at once. If one of these is
+/// taken now, it gives back the lock that it has and waits for the other one.
+///
+/// The price is fairness: a caller that wants many contended names may be overtaken again and again
+/// by callers that want one. Name few, or take one lock for all.
+///
+/// # Locks of several clients or kinds
+/// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
+/// [fenced](crate::Redisson::fenced_lock) ones.) No step on one server can take a lock on another: they are
+/// taken one after the other, in the order of their names, and a caller that waits for one **holds the locks before
+/// it**. Since all callers take them in the same order, they do not wait for each other in a circle, as long as all
+/// that compete for one name on several servers list these servers in the same order. If the caller cannot get one
+/// of the locks, it gives back all.
+///
+/// Two clients of one server are two parties: the same name through both waits for itself.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let accounts = client.multi_lock(["doc:multi:alice", "doc:multi:bob"]);
+/// let guard = accounts.lock().await?;
+/// // ... move the money; tokens()[0] is that of alice ...
+/// assert_eq!(guard.tokens().len(), 2);
+/// guard.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct MultiLock {
+    /// Distinct, in the order named.
+    locks: Arc<[Lock]>,
+    /// The same in the order of their names, and then of their places in the list.
+    order: Arc<[usize]>,
+}
+
+/// What is held, in the sorted order; or which of them is in the way.
+type Answer = Result<Vec<Guard>, usize>;
+
+impl MultiLock {
+    /// Locks of any clients, each perhaps of another server. The first call reports an invalid
+    /// list.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// # let (here, there) = (url.clone(), url);
+    /// use parklock::{Client, MultiLock};
+    ///
+    /// let (here, there) = (Client::connect(here).await?, Client::connect(there).await?);
+    /// let both = MultiLock::new([here.lock("doc:multi:here"), there.lock("doc:multi:there")]);
+    /// let guard = both.lock().await?;
+    /// guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
+        let mut distinct: Vec<Lock> = Vec::new();
+        let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for lock in locks {
+            let namesakes = named.entry(lock.name().into_owned()).or_default();
+            if !namesakes.iter().any(|at| distinct[*at].is_same(&lock)) {
+                namesakes.push(distinct.len());
+                distinct.push(lock);
+            }
+        }
+        Self { locks: distinct.into(), order: named.into_values().flatten().collect() }
+    }
+
+    /// Holds the locks for a fixed time instead of having them renewed: between 10 ms and 24 h.
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect(), ..self }
+    }
+
+    /// Waits for all of the locks.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`]: the client gives back in the background the locks that it has got so far.
+    ///
+    /// # Errors
+    /// As [`Lock::lock`], whichever of them it is about; then none is held. [`Error::InvalidLocks`] if there is
+    /// no lock in the list, or more than 1,000.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn lock(&self) -> Result<MultiGuard> {
+        self.acquire(Limit::none()).await?.ok_or(Error::Closed)
+    }
+
+    /// Takes the locks if all of them are free; `None` if any of them is held. For locks of one client, that
+    /// is one request, or none if another caller of this client has one of them.
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock`], whichever of them it is about; then none is held.
+    pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
+        self.check()?;
+        let locks = self.sorted();
+        if self.is_one_step() {
+            let answer = Lock::acquire_all(&locks, Patience::None).await?;
+            return Ok(answer.ok().map(|held| self.guard(held)));
+        }
+        let mut held = Vec::with_capacity(locks.len());
+        for lock in locks {
+            match lock.try_lock().await? {
+                Some(guard) => held.push(guard),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(self.guard(held)))
+    }
+
+    /// Waits for all of the locks, but not longer than this; `None` if they were not free in time. With a
+    /// limit of zero it is [`try_lock`](Self::try_lock).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock). If Redis did not answer within the limit, [`Error::Indeterminate`] if a
+    /// request may have run, and is being cleaned up; otherwise [`Error::Unavailable`].
+    pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<MultiGuard>> {
+        if limit.is_zero() {
+            return self.try_lock().await;
+        }
+        self.acquire(Limit::of(limit)).await
+    }
+
+    /// Runs the work while all of the locks are held, and then unlocks. If one of them is lost first, drops the work: as
+    /// [`Lock::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the locks back in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`Error::Lost`] if any of them was lost before the work was done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(MultiHold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let guard = self.lock().await?;
+        let (lost, work) = (guard.ended(), work(guard.hold()));
+        while_held(lost, work, guard.unlock()).await
+    }
+
+    /// Whether any of them is held, so that they cannot be taken now.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`], if none of those that could be asked is held.
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.check()?;
+        any(join_all(self.locks.iter().map(Lock::is_locked)).await)
+    }
+
+    /// Takes all of them away from their holders: as [`Lock::force_unlock`]. Returns whether any of them was held.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, any of the locks may have been taken away: call it
+    /// again to be sure of all.
+    ///
+    /// # Errors
+    /// As [`Lock::force_unlock`], if any of them could not be taken away; the others are.
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.check()?;
+        let gone = join_all(self.locks.iter().map(Lock::force_unlock)).await;
+        let gone = gone.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(gone.contains(&true))
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.locks.len() {
+            0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
+            1..=MOST => self.locks.iter().try_for_each(Lock::check),
+            _ => Err(Error::InvalidLocks { reason: "a MultiLock holds at most 1,000 locks" }),
+        }
+    }
+
+    /// Whether one script can take all of them.
+    fn is_one_step(&self) -> bool {
+        self.locks.iter().all(|lock| lock.is_plain() && lock.is_of_same_client(&self.locks[0]))
+    }
+
+    fn sorted(&self) -> Vec<&Lock> {
+        self.order.iter().map(|at| &self.locks[*at]).collect()
+    }
+
+    /// Of what is held in the sorted order.
+    fn guard(&self, held: Vec<Guard>) -> MultiGuard {
+        let mut named: Vec<_> = self.order.iter().zip(held).collect();
+        named.sort_unstable_by_key(|(at, _)| **at);
+        MultiGuard::new(named.into_iter().map(|(_, guard)| guard).collect())
+    }
+
+    async fn acquire(&self, limit: Limit) -> Result<Option<MultiGuard>> {
+        self.check()?;
+        let held = if self.is_one_step() {
+            self.in_one_step(limit).await
+        } else {
+            self.one_after_the_other(limit).await
+        };
+        Ok(held?.map(|held| self.guard(held)))
+    }
+
+    /// Waits for one that is in the way, and then asks for all others at once.
+    async fn in_one_step(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
+        let (locks, mut retry) = (self.sorted(), Retry::default());
+        let (mut first, mut misses) = (None, 0);
+        loop {
+            let Some(answer) = in_time(limit.until, together(&locks, first.take())).await else {
+                return retry.out_of_time(limit.whole);
+            };
+            match answer {
+                Ok(Ok(held)) => return Ok(Some(held)),
+                Ok(Err(busy)) => {
+                    retry.is_held();
+                    step_aside(&mut misses, limit).await;
+                    let Some(guard) = limit.taken(locks[busy]).await? else { return Ok(None) };
+                    first = Some((busy, guard));
+                }
+                Err(error) => {
+                    let pause = retry.failed(error, locks[0].ride_out());
+                    match in_time(limit.until, pause).await {
+                        Some(waited) => waited?,
+                        None => return retry.out_of_time(limit.whole),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes them in their order, and waits for each while holding those before it.
+    async fn one_after_the_other(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
+        let (locks, mut misses) = (self.sorted(), 0);
+        'again: loop {
+            let mut held: Vec<Guard> = Vec::with_capacity(locks.len());
+            for lock in &locks {
+                let next = tokio::select! {
+                    guard = limit.lock(lock) => guard?,
+                    () = kept(&locks, &held) => {
+                        drop(held);
+                        step_aside(&mut misses, limit).await;
+                        continue 'again;
+                    }
+                };
+                let Some(guard) = next else { return Ok(None) };
+                held.push(guard);
+            }
+            let refreshed = in_time(limit.until, refreshed(&locks, &held)).await;
+            match refreshed.unwrap_or_else(|| Err(Error::unanswered(limit.whole))) {
+                Ok(()) if held.iter().all(Guard::is_valid) => return Ok(Some(held)),
+                Ok(()) | Err(Error::Lost) => drop(held),
+                Err(error) => return Err(error),
+            }
+            step_aside(&mut misses, limit).await;
+        }
+    }
+}
+
+/// Until when a caller waits.
+#[derive(Clone, Copy)]
+struct Limit {
+    whole: Duration,
+    until: Option<Instant>,
+}
+
+impl Limit {
+    fn none() -> Self {
+        Self { whole: Duration::MAX, until: None }
+    }
+
+    fn of(whole: Duration) -> Self {
+        Self { whole, until: Instant::now().checked_add(whole) }
+    }
+
+    /// Waits for one lock for as long as is left.
+    async fn lock(self, lock: &Lock) -> Result<Option<Guard>> {
+        let Some(until) = self.until else { return lock.lock().await.map(Some) };
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Ok(None),
+            left => lock.try_lock_for(left).await,
+        }
+    }
+
+    /// As [`lock`](Self::lock), where the server has just said that somebody has it.
+    async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
+        let Some(until) = self.until else { return lock.lock().await.map(Some) };
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Ok(None),
+            left => lock.try_taken_for(left).await,
+        }
+    }
+}
+
+/// Asks for all locks but the one that is held already. That one is given back if another is in the way.
+async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answer> {
+    let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
+    let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();
+    let asked: Vec<_> = others.iter().map(|at| locks[*at]).collect();
+    let mut held = match Lock::acquire_all(&asked, Patience::Endless).await? {
+        Ok(held) => held,
+        Err(busy) => return Ok(Err(others[busy])),
+    };
+    let Some((at, guard)) = first else { return Ok(Ok(held)) };
+    if let (Some(lease), false) = (locks[at].fixed_lease(), held.is_empty()) {
+        match guard.extend(lease).await {
+            Err(Error::Lost) => return Ok(Err(at)),
+            extended => extended?,
+        }
+    }
+    held.insert(at, guard);
+    // It may have been lost before the others were ours.
+    let lost = held.iter().position(|guard| !guard.is_valid());
+    Ok(lost.map_or(Ok(held), Err))
+}
+
+/// Extends the held locks while the caller waits for another; returns when one of them is lost.
+async fn kept(locks: &[&Lock], held: &[Guard]) {
+    let mut ends: FuturesUnordered<_> = held.iter().map(Guard::ended).collect();
+    let kept =
+        locks.iter().zip(held).filter_map(|(lock, guard)| Some((lock.fixed_lease()?, guard)));
+    let kept = kept.map(|(lease, guard)| async move {
+        loop {
+            sleep(lease / 3).await;
+            // If that fails, its end tells.
+            let _ = guard.extend(lease).await;
+        }
+    });
+    tokio::select! {
+        Some(_) = ends.next() => {}
+        _ = async { join_all::<_>(kept).await; pending::<()>().await } => {}
+    }
+}
+
+/// Gives those that were held while another was waited for their whole lease again.
+async fn refreshed(locks: &[&Lock], held: &[Guard]) -> Result<()> {
+    let Some((_, earlier)) = held.split_last() else { return Ok(()) };
+    let extended = locks.iter().zip(earlier).filter_map(|(lock, guard)| {
+        let lease = lock.fixed_lease()?;
+        Some(guard.extend(lease))
+    });
+    try_join_all(extended).await.map(drop)
+}
+
+/// Lets others go on. Two callers, each of which has what the other wants next, could chase each other
+/// for ever.
+async fn step_aside(misses: &mut u32, limit: Limit) {
+    *misses += 1;
+    if let Some(times @ 1..) = misses.checked_sub(CALM) {
+        let most = LONGEST_PAUSE.min(Duration::from_millis(1 << times.min(10)));
+        in_time(limit.until, sleep(most.mul_f64(fastrand::f64()))).await;
+    }
+}
+
+/// `true` if any answer is `true`; otherwise the first error.
+fn any(said: Vec<Result<bool>>) -> Result<bool> {
+    if said.iter().any(|said| matches!(said, Ok(true))) {
+        return Ok(true);
+    }
+    said.into_iter().find(Result::is_err).unwrap_or(Ok(false))
+}
+
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiLock").field("locks", &self.locks).finish()
+    }
+}

@@ -1,0 +1,400 @@
+//! A lock on a majority of independent servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, timeout};
+
+use crate::error::{Error, Result, said};
+use crate::guards::{Guard, RedGuard, RedHold, while_held};
+use crate::locks::lock::Lock;
+use crate::locks::retry::{Retry, in_time};
+
+/// How long the rest of the servers are given when a majority has answered: as long again as that
+/// took, and at least this. A holder gives all servers back at once, so a waiter that was granted one
+/// gives the others as long.
+const STRAGGLERS: Duration = Duration::from_millis(5);
+
+/// How long a call waits for servers that are held before it asks all others again.
+const LOOK_ROUND: Duration = Duration::from_secs(5);
+
+/// One lock on several independent servers: a caller has it if it holds it on a majority of them.
+///
+/// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
+/// Redlock (redis.io, *Distributed locks with Redis*), with these differences:
+/// - A waiting call parks as a [`Lock`] does instead of trying again and again. It parks at so many of
+///   the held servers that no majority can become free without its being told.
+/// - While it waits, a call holds only servers that come before the first one that is held, so that
+///   nobody blocks another for ever.
+/// - Each part is renewed for itself, and its loss is told for itself.
+///
+/// Redlock grants a lock for its lease, less the time that it took to collect the majority, less the
+/// drift of clocks, and only if that leaves any. Here a part counts only while more than half of its
+/// lease is left: a call that had to wait extends the parts that it kept meanwhile, and gives back and
+/// takes anew those that it cannot extend.
+///
+/// It is not fair: a newcomer may overtake callers that wait.
+///
+/// # When not to use it
+/// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
+///   The price of that is a lock that a failover forgets, now and then.
+/// - **Where two holders at once do damage**, you need a fencing token that the protected resource
+///   checks. This lock has none: each server counts for itself. A single server's [`Lock`] has one,
+///   and then needs no majority (Martin Kleppmann, *How to do distributed locking*, 2016).
+/// - The servers must be **independent**: not replicas of each other, not shards of one cluster, not
+///   one machine. One that comes back without its data must stay away for longer than the longest
+///   lease, or keep everything on disk (`appendonly yes`, `appendfsync always`); otherwise it can
+///   give the same lock twice.
+/// - Each hold costs at least two requests to *every* server, and is as slow as a majority of them.
+///
+/// Take an odd number of servers, three or five: a fourth makes nothing safer than three.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// # let (one, two, three) = (url.clone(), url.clone(), url);
+/// use parklock::{Client, RedLock};
+///
+/// // Three servers that know nothing of each other.
+/// let mut locks = Vec::new();
+/// for (number, url) in [one, two, three].into_iter().enumerate() {
+/// #   let name = format!("doc:red:{number}"); // the examples have one server for all
+/// #   /*
+///     let name = "orders:42";
+/// #   */
+///     locks.push(Client::connect(url).await?.lock(name));
+/// }
+/// let guard = RedLock::new(locks).lock().await?;
+/// // ... the critical section ...
+/// guard.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct RedLock {
+    locks: Arc<[Lock]>,
+}
+
+/// What came of asking every server once.
+#[derive(Default)]
+struct Round {
+    won: BTreeMap<usize, Guard>,
+    /// Held by somebody else.
+    held: BTreeSet<usize>,
+    /// Did not answer, or not to the point.
+    failed: Vec<Error>,
+}
+
+impl Round {
+    fn heard(&mut self, at: usize, answer: Result<Option<Guard>>) {
+        match answer {
+            Ok(Some(guard)) => drop(self.won.insert(at, guard)),
+            Ok(None) => drop(self.held.insert(at)),
+            Err(error) => self.failed.push(error),
+        }
+    }
+}
+
+impl RedLock {
+    /// One lock made of the locks of several clients, each of another server.
+    ///
+    /// All callers that compete for it must name the same servers in the same order. The first call reports an
+    /// invalid list.
+    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
+        Self { locks: locks.into_iter().collect() }
+    }
+
+    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect() }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`]: the clients give back in the background the locks that the call has got so far.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
+    /// [`Config::ride_out`](crate::Config::ride_out); [`Error::InvalidLocks`] if there is no lock in the
+    /// list, or two of one client; otherwise as [`Lock::lock`], if so
+    /// many servers report it that there is no majority, or the one that is waited for does.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn lock(&self) -> Result<RedGuard> {
+        self.wait(&mut Retry::default()).await
+    }
+
+    async fn wait(&self, retry: &mut Retry) -> Result<RedGuard> {
+        self.check()?;
+        let mut won = BTreeMap::new();
+        loop {
+            won = match self.judge(self.ask_all(won).await) {
+                Judged::Won(guard) => return Ok(guard),
+                Judged::Held(held, kept) => {
+                    retry.is_held();
+                    self.wait_for(&held, kept).await?
+                }
+                Judged::Failed(error) => {
+                    retry.failed(error, self.ride_out()).await?;
+                    BTreeMap::new()
+                }
+            };
+        }
+    }
+
+    /// Takes the lock if a majority of the servers gives it at once.
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if too few servers answered to tell;
+    /// otherwise as [`lock`](Self::lock).
+    pub async fn try_lock(&self) -> Result<Option<RedGuard>> {
+        self.check()?;
+        match self.judge(self.ask_all(BTreeMap::new()).await) {
+            Judged::Won(guard) => Ok(Some(guard)),
+            Judged::Held(..) => Ok(None),
+            Judged::Failed(error) => Err(error),
+        }
+    }
+
+    /// Waits for the lock, but not longer than this. With a limit of zero it is
+    /// [`try_lock`](Self::try_lock).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<RedGuard>> {
+        if limit.is_zero() {
+            return self.try_lock().await;
+        }
+        let mut retry = Retry::default();
+        match timeout(limit, self.wait(&mut retry)).await {
+            Ok(guard) => guard.map(Some),
+            Err(_) => retry.out_of_time(limit),
+        }
+    }
+
+    /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, drops the work: as
+    /// [`Lock::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and leaves the lock in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`Error::Lost`] if a majority was lost before the work was done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(RedHold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let guard = self.lock().await?;
+        let (lost, work) = (guard.ended(), work(guard.hold()));
+        while_held(lost, work, guard.unlock()).await
+    }
+
+    /// Whether a majority of the servers says that it is held.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if too few servers answered to tell; otherwise as
+    /// [`Lock::is_locked`].
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.check()?;
+        let said = join_all(self.locks.iter().map(Lock::is_locked)).await;
+        let yes = said.iter().filter(|said| matches!(said, Ok(true))).count();
+        let no = said.iter().filter(|said| matches!(said, Ok(false))).count();
+        match (yes >= self.majority(), yes + self.locks.len() - yes - no < self.majority()) {
+            (true, _) => Ok(true),
+            (false, true) => Ok(false),
+            (false, false) => Err(worst(said.into_iter().filter_map(Result::err))),
+        }
+    }
+
+    /// Takes the lock away from its holders on all servers: as [`Lock::force_unlock`]. Returns whether it
+    /// was held on any server.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the lock may have been taken away on any of the
+    /// servers: call it again to be sure of all.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if fewer than a majority could be told; otherwise as
+    /// [`Lock::force_unlock`].
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.check()?;
+        let said = join_all(self.locks.iter().map(Lock::force_unlock)).await;
+        if said.iter().filter(|said| said.is_ok()).count() < self.majority() {
+            return Err(worst(said.into_iter().filter_map(Result::err)));
+        }
+        Ok(said.into_iter().any(|said| matches!(said, Ok(true))))
+    }
+
+    fn majority(&self) -> usize {
+        self.locks.len() / 2 + 1
+    }
+
+    fn check(&self) -> Result<()> {
+        let twice = |(at, lock): (usize, &Lock)| {
+            self.locks[..at].iter().any(|before| before.is_of_same_client(lock))
+        };
+        match self.locks.len() {
+            0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
+            _ if self.locks.iter().enumerate().any(twice) => {
+                Err(Error::InvalidLocks { reason: "two locks of a RedLock are of the same client" })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ride_out(&self) -> Duration {
+        self.locks.iter().map(Lock::ride_out).max().unwrap_or_default()
+    }
+
+    /// Asks all servers that we have not won yet, once and at the same time. One that does not
+    /// answer costs a small part of the lease, and next to nothing if it is in the minority.
+    async fn ask_all(&self, won: BTreeMap<usize, Guard>) -> Round {
+        let started = Instant::now();
+        let mut until = (won.len() >= self.majority()).then(|| started + STRAGGLERS);
+        let open: Vec<_> = (0..self.locks.len()).filter(|at| !won.contains_key(at)).collect();
+        let asked = open.into_iter().map(|at| async move { (at, ask(&self.locks[at]).await) });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut round = Round { won, ..Round::default() };
+        while let Some((at, answer)) = in_time(until, asked.next()).await.flatten() {
+            round.heard(at, answer);
+            let decided = round.won.len() >= self.majority()
+                || round.won.len() + asked.len() < self.majority();
+            if decided && until.is_none() {
+                until = Some(Instant::now() + started.elapsed().max(STRAGGLERS));
+            }
+        }
+        round
+    }
+
+    fn judge(&self, round: Round) -> Judged {
+        let Round { mut won, held, failed } = round;
+        won.retain(|at, guard| self.is_fresh(*at, guard));
+        if won.len() >= self.majority() {
+            return Judged::Won(RedGuard::new(won.into_values().collect(), self.majority()));
+        }
+        let reachable = self.locks.len() - failed.len() >= self.majority();
+        match held.first() {
+            Some(first) if reachable => {
+                // The later ones are given back: a waiter holds only servers before the first one that is
+                // held, so that nobody waits in a circle.
+                drop(won.split_off(first));
+                Judged::Held(held, won)
+            }
+            _ => Judged::Failed(worst(failed.into_iter())),
+        }
+    }
+
+    /// Whether a part counts: more than half of its lease is left. One that was asked for in this round has
+    /// far more, since a round takes a small part of the lease.
+    fn is_fresh(&self, at: usize, guard: &Guard) -> bool {
+        guard.remaining() > self.locks[at].whole_lease() / 2
+    }
+
+    /// Waits until a server that is held may have become free, holding those before the first of them. What
+    /// is won with it, and what was kept and has a whole lease again.
+    async fn wait_for(
+        &self,
+        held: &BTreeSet<usize>,
+        mut kept: BTreeMap<usize, Guard>,
+    ) -> Result<BTreeMap<usize, Guard>> {
+        let mut won = self.park(held, self.majority() - kept.len()).await?;
+        kept.append(&mut won);
+        self.refresh(&mut kept).await;
+        Ok(kept)
+    }
+
+    /// Parks at held servers until one of them grants its lock, and takes what the others grant with it, so
+    /// many at the most.
+    ///
+    /// A majority is out of reach as long as `blocking` servers are held. So whichever servers become free,
+    /// the first `blocking` of the held ones have one among them that does.
+    async fn park(&self, held: &BTreeSet<usize>, wanted: usize) -> Result<BTreeMap<usize, Guard>> {
+        let blocking = self.locks.len() - self.majority() + 1;
+        let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
+        let mut parked: FuturesUnordered<_> =
+            held.iter().take(blocking).map(|at| wait(*at)).collect();
+        let (mut won, mut until) = (BTreeMap::new(), None);
+        while let Some((at, answer)) = in_time(until, parked.next()).await.flatten() {
+            match answer {
+                Ok(Some(guard)) => {
+                    won.insert(at, guard);
+                    until.get_or_insert_with(|| Instant::now() + STRAGGLERS);
+                }
+                // Our own client does not let us wait.
+                Err(error) if !error.is_passing() => return Err(error),
+                // The next round finds out what the others say.
+                Ok(None) | Err(_) => {}
+            }
+            if won.len() >= wanted {
+                break;
+            }
+        }
+        Ok(won)
+    }
+
+    /// Gives the parts that were held while we waited their whole lease again. Those for which that fails are
+    /// given back, and asked for anew in the next round.
+    async fn refresh(&self, kept: &mut BTreeMap<usize, Guard>) {
+        let extended = kept.iter().map(|(at, guard)| async move {
+            let (lock, lease) = (&self.locks[*at], self.locks[*at].whole_lease());
+            // What the watchdog renews in time need not be extended.
+            let enough = if lock.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
+            let is_whole = guard.remaining() > enough;
+            let extend = timeout(lock.attempt_limit(), guard.extend(lease));
+            (is_whole || matches!(extend.await, Ok(Ok(())))).then_some(*at)
+        });
+        let fresh: BTreeSet<_> = join_all(extended).await.into_iter().flatten().collect();
+        kept.retain(|at, _| fresh.contains(at));
+    }
+}
+
+/// What a round means.
+enum Judged {
+    Won(RedGuard),
+    /// Somebody else holds too many: which, and what we keep meanwhile.
+    Held(BTreeSet<usize>, BTreeMap<usize, Guard>),
+    /// Too few servers answered.
+    Failed(Error),
+}
+
+async fn ask(lock: &Lock) -> Result<Option<Guard>> {
+    let limit = lock.attempt_limit();
+    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::unanswered(limit)))
+}
+
+/// What several servers reported, as one error: first what does not mend itself.
+fn worst(failed: impl Iterator<Item = Error>) -> Error {
+    let mut worst = None;
+    for error in failed {
+        if !error.is_passing() {
+            return error;
+        }
+        worst = worst.or(Some(error));
+    }
+    worst.unwrap_or_else(|| Error::Unavailable {
+        source: said("a majority of the servers gave the lock too late"),
+    })
+}
+
+impl fmt::Debug for RedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedLock").field("locks", &self.locks).finish()
+    }
+}

@@ -1,0 +1,163 @@
+//! The re-entrant lock: its owner may take it again.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Hold, Patience};
+use crate::error::Result;
+use crate::guards::Guard;
+use crate::kinds::Kind;
+use crate::locks::handle::Handle;
+use crate::owner::{Owner, OwnerId};
+
+/// A lock that its owner may take again through any handle of its name, and gives back as often.
+/// It is Redisson's `RLock`.
+///
+/// **The owner is the current Tokio task**, or outside of a task the current thread. So futures that
+/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner. One that
+/// asks while another holds is let in beside it; but if both ask before either holds, one waits for the
+/// other, for ever if that one does not give the lock back before both are done. Use
+/// [`Lock`](crate::Lock) for them, or give each an [`Owner`] of its own with
+/// [`owned_by`](Self::owned_by).
+///
+/// A nested hold costs one round trip and never waits. Its guards may be dropped in any order and on
+/// any task; with the last one the lock is free. If a nested hold is to be renewed, the whole lock
+/// is from then on, also if the outer one has a fixed lease.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let outer = client.reentrant_lock("doc:reentrant").lock().await?;
+/// let inner = client.reentrant_lock("doc:reentrant").lock().await?;
+/// assert_eq!(outer.token(), inner.token());
+/// assert_eq!(outer.hold_count(), 2);
+/// inner.unlock().await?;
+/// outer.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct ReentrantLock {
+    handle: Handle,
+    owner: Option<OwnerId>,
+}
+
+impl ReentrantLock {
+    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        Self { handle: Handle::new(engine, Kind::Lock, name), owner: None }
+    }
+
+    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    ///
+    /// When the time is over the lock is lost, unless [`Guard::extend`] or a nested hold prolonged
+    /// it. A wrong lease is reported by the first call.
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { handle: self.handle.lease(lease), ..self }
+    }
+
+    /// Takes the lock in the name of this owner, whatever task calls.
+    pub fn owned_by(self, owner: &Owner) -> Self {
+        Self { owner: Some(owner.into()), ..self }
+    }
+
+    /// Waits for the lock; if its owner holds it already, it has one hold more.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`](crate::Lock::lock). A dropped nested call adds no hold.
+    ///
+    /// # Errors
+    /// As [`Lock::lock`](crate::Lock::lock). Nested, [`Error::Lost`](crate::Error::Lost) if the
+    /// owner's lock turns out to be lost, and [`Error::TooManyHolds`](crate::Error::TooManyHolds)
+    /// beyond 65,535 holds.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn lock(&self) -> Result<Guard> {
+        self.handle.lock(self.owner()).await
+    }
+
+    /// Takes the lock if it is free or its owner's already, in one attempt.
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`lock`](Self::lock).
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.handle.acquire(self.owner(), Patience::None).await
+    }
+
+    /// Waits for the lock, but not longer than this. With a limit of zero it is
+    /// [`try_lock`](Self::try_lock).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`lock`](Self::lock).
+    pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.acquire(self.owner(), Patience::limited(limit)).await
+    }
+
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.handle.is_locked().await
+    }
+
+    /// As [`Lock::ttl`](crate::Lock::ttl).
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn ttl(&self) -> Result<Option<Duration>> {
+        self.handle.ttl().await
+    }
+
+    /// As [`Lock::force_unlock`](crate::Lock::force_unlock): all holds of the owner are lost.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::force_unlock`](crate::Lock::force_unlock).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.handle.force_unlock().await
+    }
+
+    /// As [`Lock::run`](crate::Lock::run). The work may take the lock again, as long as it stays
+    /// with its owner.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and leaves its hold in the background.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
+    /// the work was done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.handle.run(self.owner(), work).await
+    }
+
+    fn owner(&self) -> Option<OwnerId> {
+        Some(self.owner.unwrap_or_else(OwnerId::current))
+    }
+}
+
+impl fmt::Debug for ReentrantLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.described(f.debug_struct("ReentrantLock"))
+    }
+}

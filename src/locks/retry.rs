@@ -1,0 +1,58 @@
+//! How a call over several locks retries, and what it answers when its time runs out.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::error::{Error, Result};
+
+/// The pause before servers that did not answer are asked again, give or take a half.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The outcome of the requests so far.
+#[derive(Default)]
+pub(crate) struct Retry {
+    /// The servers have answered that another caller holds a lock.
+    held: bool,
+    /// Since when that cannot be told, and why.
+    failing: Option<(Instant, Error)>,
+}
+
+impl Retry {
+    /// Somebody else holds what is wanted.
+    pub(crate) fn is_held(&mut self) {
+        *self = Self { held: true, failing: None };
+    }
+
+    /// Sleeps before a retry. Returns a permanent error at once, and any other after `ride_out`.
+    pub(crate) async fn failed(&mut self, error: Error, ride_out: Duration) -> Result<()> {
+        if !error.is_passing() {
+            return Err(error);
+        }
+        let since = self.failing.take().map_or_else(Instant::now, |(since, _)| since);
+        if since.elapsed() >= ride_out {
+            return Err(error);
+        }
+        self.failing = Some((since, error));
+        sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+        Ok(())
+    }
+
+    /// What is to be said when the limit is over. To say "held by somebody else" may be a guess.
+    pub(crate) fn out_of_time<T>(self, limit: Duration) -> Result<Option<T>> {
+        match self {
+            Self { failing: Some((_, error)), .. } => Err(error),
+            // The limit cut off the first request, which may have run.
+            Self { held: false, .. } => Err(Error::cut_off(limit)),
+            Self { held: true, .. } => Ok(None),
+        }
+    }
+}
+
+/// What the work comes to, if it does so in time.
+pub(crate) async fn in_time<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match until {
+        None => Some(work.await),
+        Some(until) => timeout_at(until, work).await.ok(),
+    }
+}

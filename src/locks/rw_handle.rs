@@ -1,0 +1,86 @@
+//! The inside of both read-write locks: two handles of one name, one to read and one to write.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Patience};
+use crate::error::{Error, Result};
+use crate::guards::{Guard, WriteGuard};
+use crate::kinds::Kind;
+use crate::locks::handle::Handle;
+use crate::owner::OwnerId;
+
+/// A read-write lock by name. Each call names the owner that may nest, or none: then the guard is the owner.
+#[derive(Clone)]
+pub(crate) struct RwHandle {
+    read: Handle,
+    write: Handle,
+}
+
+impl RwHandle {
+    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        let read = Handle::new(Arc::clone(&engine), Kind::Read, name.clone());
+        Self { read, write: Handle::new(engine, Kind::Write, name) }
+    }
+
+    pub(crate) fn lease(self, lease: Duration) -> Self {
+        Self { read: self.read.lease(lease), write: self.write.lease(lease) }
+    }
+
+    /// Begins to read, or `None` if the patience ran out. An owner that writes needs no room.
+    pub(crate) async fn read(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<Option<Guard>> {
+        let within = match owner {
+            Some(owner) => self.write.held_by(owner)?,
+            None => None,
+        };
+        self.read.acquire_within(within, owner, patience).await
+    }
+
+    /// Begins to write, or `None` if the patience ran out.
+    pub(crate) async fn write(
+        &self,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> Result<Option<WriteGuard>> {
+        if let Some(owner) = owner {
+            self.refuse_upgrade(owner)?;
+        }
+        let read = self.read.asked(owner, Patience::Endless)?;
+        let guard = self.write.acquire(owner, patience).await?;
+        Ok(guard.map(|guard| WriteGuard::new(guard, read)))
+    }
+
+    /// An owner that reads and does not write would wait for itself.
+    fn refuse_upgrade(&self, owner: OwnerId) -> Result<()> {
+        match (self.write.held_by(owner)?, self.read.held_by(owner)?) {
+            (None, Some(_)) => Err(Error::Upgrade),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) async fn is_write_locked(&self) -> Result<bool> {
+        let status = self.write.status().await?;
+        Ok(status.ttl >= -1 && status.used >= status.capacity)
+    }
+
+    pub(crate) async fn is_locked(&self) -> Result<bool> {
+        self.write.is_locked().await
+    }
+
+    pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
+        self.write.ttl().await
+    }
+
+    pub(crate) async fn force_unlock(&self) -> Result<bool> {
+        self.write.force_unlock().await
+    }
+
+    pub(crate) fn described(&self, described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+        self.write.described(described)
+    }
+}

@@ -1,0 +1,241 @@
+//! The lock that many may hold to read, or one to write: each guard is its own owner.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Hold, Patience};
+use crate::error::{Error, Result};
+use crate::guards::{Guard, WriteGuard};
+use crate::locks::reentrant_rw_lock::ReentrantRwLock;
+use crate::locks::rw_handle::RwHandle;
+use crate::owner::Owner;
+
+/// A lock that any number of readers hold at once, or one writer alone, in all processes that share
+/// the server.
+///
+/// As with `tokio::sync::RwLock`, **each guard is its own owner**: of two futures that one task polls
+/// side by side, the second waits until the first has unlocked, and a task that asks to write while it
+/// reads waits for itself. For nested calls of one piece of work there is
+/// [`reentrant`](Self::reentrant); both forms exclude each other.
+///
+/// Each reader has a lease of its own: a reader that dies ends its own hold and no other's. All callers
+/// wait in one line, first come, first served, with one exception: readers that waited while a writer
+/// held the lock go before the next writer. So a writer waits only for the readers that came before it, and a
+/// reader for one writer at the most; neither can starve. (In
+/// [`Layout::Redisson`](crate::Layout::Redisson) there is no queue: the quickest gets the lock, and
+/// readers that keep coming can keep a writer out.)
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let prices = client.rw_lock("doc:prices");
+/// let writing = prices.write().await?;
+/// // ... change them ...
+/// let reading = writing.downgrade().await?; // others may read from here on, nobody else write
+/// // ... check them ...
+/// reading.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+///
+/// Two futures of one task take turns:
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let (stock, written) = (client.rw_lock("doc:stock"), std::cell::Cell::new(0));
+/// let add_one = async || {
+///     let guard = stock.write().await?;
+///     let before = written.get();
+///     tokio::task::yield_now().await; // the other future runs, and waits for the lock
+///     written.set(before + 1);
+///     guard.unlock().await
+/// };
+/// tokio::try_join!(add_one(), add_one())?;
+/// assert_eq!(written.get(), 2);
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is locked"]
+pub struct RwLock {
+    handle: RwHandle,
+}
+
+impl RwLock {
+    pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        Self { handle: RwHandle::new(engine, name) }
+    }
+
+    /// The same lock, for owners that lock it again: the owner is the current Tokio task.
+    pub fn reentrant(self) -> ReentrantRwLock {
+        ReentrantRwLock::new(self.handle, None)
+    }
+
+    /// The same lock, for this owner, which may lock it again from whatever task calls.
+    pub fn owned_by(self, owner: &Owner) -> ReentrantRwLock {
+        self.reentrant().owned_by(owner)
+    }
+
+    /// Holds the lock for a fixed time instead of having it renewed: as
+    /// [`Lock::lease`](crate::Lock::lease).
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { handle: self.handle.lease(lease) }
+    }
+
+    /// Waits for a read lock: until no writer holds the lock, and no earlier writer waits.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// # Errors
+    /// As [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn read(&self) -> Result<Guard> {
+        self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
+    }
+
+    /// Takes a read lock if that is possible now, in one attempt.
+    ///
+    /// # Cancel safety
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    pub async fn try_read(&self) -> Result<Option<Guard>> {
+        self.handle.read(None, Patience::None).await
+    }
+
+    /// Waits for a read lock, but not longer than this.
+    ///
+    /// # Cancel safety
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    pub async fn try_read_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.handle.read(None, Patience::limited(limit)).await
+    }
+
+    /// Waits for the write lock: until no reader or writer holds the lock, and no earlier caller waits.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn write(&self) -> Result<WriteGuard> {
+        self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
+    }
+
+    /// Takes the write lock if that is possible now, in one attempt.
+    ///
+    /// # Cancel safety
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
+        self.handle.write(None, Patience::None).await
+    }
+
+    /// Waits for the write lock, but not longer than this.
+    ///
+    /// # Cancel safety
+    /// As [`write`](Self::write).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    pub async fn try_write_for(&self, limit: Duration) -> Result<Option<WriteGuard>> {
+        self.handle.write(None, Patience::limited(limit)).await
+    }
+
+    /// Runs some work under a read lock, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// The work must not lock this lock again: it would wait for itself.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lock back in the background.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and [`Error::Lost`] if the lock was lost before the work was done.
+    pub async fn run_read<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.read().await?.run(work).await
+    }
+
+    /// Runs some work under the write lock, and then unlocks: as [`Lock::run`](crate::Lock::run).
+    /// The work must not lock this lock again: it would wait for itself.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lock back in the background.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and [`Error::Lost`] if the lock was lost before the work was done.
+    pub async fn run_write<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.write().await?.into_guard().run(work).await
+    }
+
+    /// Whether the lock is held, to read or to write, at the time of the server's answer.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.handle.is_locked().await
+    }
+
+    /// Whether a writer holds the lock, at the time of the server's answer.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn is_write_locked(&self) -> Result<bool> {
+        self.handle.is_write_locked().await
+    }
+
+    /// How long the lock stays held if nobody renews it or gives it back: until the last lease ends. As
+    /// [`Lock::ttl`](crate::Lock::ttl).
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn ttl(&self) -> Result<Option<Duration>> {
+        self.handle.ttl().await
+    }
+
+    /// Takes the lock away from all of its readers and writers: as
+    /// [`Lock::force_unlock`](crate::Lock::force_unlock).
+    ///
+    /// # Cancel safety
+    /// As [`Lock::force_unlock`](crate::Lock::force_unlock).
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.handle.force_unlock().await
+    }
+}
+
+impl fmt::Debug for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.described(f.debug_struct("RwLock"))
+    }
+}

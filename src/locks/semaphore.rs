@@ -1,0 +1,257 @@
+//! The semaphore: so many permits, each with a lease.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Engine, Hold, Patience};
+use crate::error::{Error, Result};
+use crate::guards::Guard;
+use crate::kinds::{ALL, Kind};
+use crate::locks::handle::Handle;
+
+/// So many permits, shared by all processes that share the server.
+///
+/// A permit is leased: the watchdog renews it while its [`Guard`] lives, and if its holder dies it
+/// comes back by itself. All callers wait in one line, first come, first served, whether they ask for one permit or
+/// for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one.
+///
+/// The number given to [`Client::semaphore`](crate::Client::semaphore) is what the semaphore begins with: it
+/// counts from the first acquire until no caller holds a permit or waits. While it counts, acquiring with a handle of
+/// another number is an [`Error::Conflict`], since two parts of a program disagree. A number that was set with
+/// [`set_permits`](Self::set_permits) comes before all of them: it counts for every handle in every
+/// process, whatever number that was made with, until it is set again or no caller has used the semaphore
+/// for thirty days.
+///
+/// # In Redisson's layout
+/// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients, though there is
+/// one within each: a caller that waits for many permits holds up the later callers of its client. The first
+/// acquire sets the number of permits, which then stays, as Redisson's `trySetPermits` has it: a handle of another
+/// number follows what is there, and is no conflict. Redisson's key has no TTL, so that a semaphore that
+/// is not needed any more has to be deleted there by hand.
+///
+/// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no
+///   owners: the permits of a dead process are gone, and Redis does not know how many there are in all.
+///   The permits of parklock have leases, in keys of their own: those of a dead process come back as soon as another
+///   client of parklock asks.
+/// - [`Redisson::expirable_semaphore`](crate::Redisson::expirable_semaphore) is its
+///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other. Java
+///   measures leases by the clocks of its own machines: if one is ahead of the server's by more than what
+///   is left of a lease, it takes away what is held. Each permit is a member of a set, so that to take
+///   many thousands at once takes the server its time.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let uploads = client.semaphore("doc:uploads", 4);
+/// let permit = uploads.acquire().await?;
+/// let three = uploads.acquire_many(3).await?;
+/// assert!(uploads.try_acquire().await?.is_none());
+/// permit.unlock().await?;
+/// drop(three); // given back in the background
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until it is asked for a permit"]
+pub struct Semaphore {
+    handle: Handle,
+    permits: u32,
+    kind: fn(u32) -> Kind,
+}
+
+impl Semaphore {
+    pub(crate) fn new(engine: Arc<Engine>, name: String, permits: u32) -> Self {
+        Self::of_kind(engine, name, permits, |permits| Kind::Semaphore { permits })
+    }
+
+    pub(crate) fn expirable(engine: Arc<Engine>, name: String, permits: u32) -> Self {
+        Self::of_kind(engine, name, permits, |permits| Kind::Expirable { permits })
+    }
+
+    fn of_kind(engine: Arc<Engine>, name: String, permits: u32, kind: fn(u32) -> Kind) -> Self {
+        Self { handle: Handle::new(engine, kind(permits), name), permits, kind }
+    }
+
+    /// Holds permits for a fixed time instead of having them renewed: as
+    /// [`Lock::lease`](crate::Lock::lease).
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { handle: self.handle.lease(lease), ..self }
+    }
+
+    /// Waits for a permit.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// # Errors
+    /// As [`Lock::lock`](crate::Lock::lock); [`Error::Conflict`] also if others use the name with
+    /// another number of permits and nobody has set one. [`Error::InvalidPermits`] if there are not so
+    /// many permits in all, also if that comes to be while this waits.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with time enabled.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_many(1).await
+    }
+
+    /// Waits for so many permits at once, under one guard.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
+        let guard = self.asking_for(permits)?.acquire(None, Patience::Endless).await?;
+        guard.ok_or(Error::Closed)
+    }
+
+    /// Takes a permit if one is free and nobody waits for it, in one attempt.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`acquire`](Self::acquire).
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.try_acquire_many(1).await
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), for so many permits at once.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
+        self.asking_for(permits)?.acquire(None, Patience::None).await
+    }
+
+    /// Waits for a permit, but not longer than this.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`acquire`](Self::acquire).
+    pub async fn try_acquire_for(&self, limit: Duration) -> Result<Option<Guard>> {
+        self.try_acquire_many_for(1, limit).await
+    }
+
+    /// As [`try_acquire_for`](Self::try_acquire_for), for so many permits at once.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn try_acquire_many_for(
+        &self,
+        permits: u32,
+        limit: Duration,
+    ) -> Result<Option<Guard>> {
+        self.asking_for(permits)?.acquire(None, Patience::limited(limit)).await
+    }
+
+    /// Does some work while it has a permit: as [`Lock::run`](crate::Lock::run).
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost before the work was
+    /// done.
+    pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.asking_for(1)?.run(None, work).await
+    }
+
+    /// How many permits are free, at the time of the server's answer.
+    ///
+    /// [`try_acquire`](Self::try_acquire) may fail even if this is positive: callers that wait in the
+    /// queue go first.
+    ///
+    /// # Cancel safety
+    /// It only asks, and may be dropped at any time.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn available_permits(&self) -> Result<u32> {
+        let status = self.handle.status().await?;
+        Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
+    }
+
+    /// Sets the number of permits, for all handles in all processes, and gives the handle that begins with
+    /// it. It works at any time. If more permits are held than there are now, no holder loses one:
+    /// none is given out before enough came back.
+    ///
+    /// Callers that wait go on waiting. A caller that waits for more permits than there are now gets
+    /// an
+    /// [`Error::InvalidPermits`]. The number stays until it is set again. Redis forgets it if nobody has used
+    /// the semaphore (acquired, given back, asked) for thirty days, so that nothing stays in Redis for good,
+    /// and what runs once a month still finds it; then the handles' numbers count again. It is also forgotten
+    /// when the name is used as another kind while nobody holds a permit or waits.
+    ///
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) it is never forgotten. For an
+    /// `RSemaphore`, Redisson stores only the number of free permits, so this applies the difference: to the number that
+    /// a client of parklock set within the last day, or else to the number of this handle. So several clients that set
+    /// the same number change it once. If Java changes it in between, both changes add up.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the number may or may not have been changed: call
+    /// it again to be sure.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPermits`] if it is none, or more than 2^30 - 1. [`Error::Conflict`] if the name
+    /// is another kind's. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn set_permits(&self, permits: u32) -> Result<Self> {
+        checked(permits)?;
+        self.handle.resize(permits).await?;
+        let handle = self.handle.clone().of_kind((self.kind)(permits));
+        Ok(Self { handle, permits, kind: self.kind })
+    }
+
+    /// Takes all permits away from their holders. Returns whether there were any. As
+    /// [`Lock::force_unlock`](crate::Lock::force_unlock), but in
+    /// [`Layout::Redisson`](crate::Layout::Redisson) only what a lease is known of, and those who lose it
+    /// learn of it at their next renewal.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it was answered, the permits may or may not have been taken away.
+    ///
+    /// # Errors
+    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    pub async fn force_unlock(&self) -> Result<bool> {
+        self.handle.force_unlock().await
+    }
+
+    /// The server checks whether there are so many: another client may have set their number.
+    fn asking_for(&self, permits: u32) -> Result<Handle> {
+        checked(self.permits)?;
+        if permits == 0 {
+            return Err(Error::InvalidPermits { asked: 0, of: self.permits });
+        }
+        checked(permits)?;
+        Ok(self.handle.clone().permits(permits))
+    }
+}
+
+fn checked(permits: u32) -> Result<()> {
+    match permits {
+        1..ALL => Ok(()),
+        _ => Err(Error::InvalidPermits { asked: permits, of: ALL - 1 }),
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut described = f.debug_struct("Semaphore");
+        described.field("permits", &self.permits);
+        self.handle.described(described)
+    }
+}

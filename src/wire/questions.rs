@@ -1,0 +1,181 @@
+//! Questions about one name: the same for every family, asked with its own scripts.
+
+use futures_util::future::{join, join_all};
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use crate::keys::{Keys, TenureId};
+use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
+use crate::wire::commands::Connection;
+use crate::wire::family::{existing, scripts_of};
+use crate::wire::fault::Fault;
+use crate::wire::replies::{number, numbers, strange};
+use crate::wire::scripts::Script;
+
+/// How much of something is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// How long the last of its holders has left; negative: there is none.
+    pub(crate) ttl: i64,
+    pub(crate) used: i64,
+    pub(crate) capacity: i64,
+}
+
+impl Connection<'_> {
+    /// One question about one name: what every script of a family is told, and what this one is.
+    pub(crate) async fn ask(
+        &mut self,
+        script: &'static Script,
+        keys: &Keys,
+        fill: impl Fn(&mut Cmd, &str),
+    ) -> Result<Value, Fault> {
+        let (floor, terms) = (self.floor(Instant::now()), self.terms());
+        let (kind, capacity) = (keys.row.word, keys.kind.capacity());
+        let asked = |cmd: &mut Cmd| {
+            cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+            cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(terms.message());
+            cmd.arg(millis(terms.waiter_ttl));
+            fill(cmd, &terms.client);
+        };
+        self.call(script, asked).await
+    }
+
+    /// As [`ask`](Self::ask), with a script that not every family has.
+    pub(crate) async fn ask_if(
+        &mut self,
+        script: Option<&'static Script>,
+        keys: &Keys,
+        fill: impl Fn(&mut Cmd, &str),
+    ) -> Result<Value, Fault> {
+        self.ask(existing(script, keys)?, keys, fill).await
+    }
+
+    pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
+        let Acquire { keys, id, lease, manner, permits, within, place, secret, old, debt: _ } =
+            acquire;
+        let line_ttl = self.terms().line_ttl;
+        let fill = |cmd: &mut Cmd, client: &str| {
+            let or_nobody = |cmd: &mut Cmd, tenure: &Option<TenureId>| match tenure {
+                Some(tenure) => _ = cmd.arg(tenure.of(client)),
+                None => _ = cmd.arg(""),
+            };
+            cmd.arg(id.of(client)).arg(permits).arg(millis(*lease)).arg(manner.word());
+            or_nobody(cmd, within);
+            cmd.arg(place).arg(secret);
+            if keys.row.has_line {
+                or_nobody(cmd, old);
+                cmd.arg(millis(line_ttl));
+            }
+        };
+        let reply = self.ask(scripts_of(keys).acquire, keys, fill).await?;
+        self.acquired_alone(reply)
+    }
+
+    /// The plain locks in one request, each of the others in one of its own, and all at once.
+    pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
+        let is_plain = |release: &Release| release.keys.row.lies_as_plain;
+        let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
+        let others = releases.iter().filter(|release| !is_plain(release));
+        let leave = others.map(async |Release { keys, id }| {
+            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client));
+            found(self.again().ask(scripts_of(keys).release, keys, fill).await)
+        });
+        let (plain, others) = join(self.leave_plain(&plain), join_all(leave)).await;
+        in_order(releases.iter().map(is_plain), plain, others)
+    }
+
+    async fn leave_plain(&self, releases: &[&Release]) -> Vec<Result<bool, Fault>> {
+        if releases.is_empty() {
+            return Vec::new();
+        }
+        let together = self.again().release_plain(releases).await;
+        if !matches!(together, Err(Fault::Permission(_))) {
+            return each_of(releases.len(), together);
+        }
+        // The server refuses the whole request if the user may not touch one of its keys.
+        let alone = releases.iter().map(async |release| {
+            only(self.again().release_plain(std::slice::from_ref(*release)).await)
+        });
+        join_all(alone).await
+    }
+
+    /// As [`Self::leave_each`].
+    pub(crate) async fn renew_each(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
+        let is_plain = |renewal: &Renewal<'_>| renewal.keys.row.lies_as_plain;
+        let plain: Vec<_> = renewals.iter().copied().filter(is_plain).collect();
+        let others = renewals.iter().filter(|renewal| !is_plain(renewal));
+        let renew = others.map(async |Renewal { keys, id, ttl }| {
+            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
+            found(self.again().ask_if(scripts_of(keys).renew, keys, fill).await)
+        });
+        let (plain, others) = join(self.renew_all_plain(&plain), join_all(renew)).await;
+        in_order(renewals.iter().map(is_plain), plain, others)
+    }
+
+    async fn renew_all_plain(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
+        if renewals.is_empty() {
+            return Vec::new();
+        }
+        let together = self.again().renew_plain(renewals).await;
+        if !matches!(together, Err(Fault::Permission(_))) {
+            return each_of(renewals.len(), together);
+        }
+        let alone = renewals.iter().map(async |renewal| {
+            only(self.again().renew_plain(std::slice::from_ref(renewal)).await)
+        });
+        join_all(alone).await
+    }
+
+    pub(crate) async fn renew_one(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
+        self.renew_each(&[renewal]).await.pop().unwrap_or(Ok(false))
+    }
+
+    pub(crate) async fn status(&mut self, keys: &Keys) -> Result<Status, Fault> {
+        let reply = self.ask(scripts_of(keys).status, keys, |_, _| {}).await?;
+        let [ttl, used, capacity] = numbers(reply)?;
+        Ok(Status { ttl, used, capacity })
+    }
+
+    /// From how many it was taken away.
+    pub(crate) async fn force_out(&mut self, keys: &Keys) -> Result<i64, Fault> {
+        number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)
+    }
+
+    /// Whether there was anything to change.
+    pub(crate) async fn resize(&mut self, keys: &Keys, capacity: u32) -> Result<bool, Fault> {
+        let fill = |cmd: &mut Cmd, _: &str| _ = cmd.arg(capacity);
+        Ok(number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)? == 1)
+    }
+}
+
+/// What an answer of each of several questions says.
+type Each = Result<Vec<Result<bool, Fault>>, Fault>;
+
+/// A failure of a request is a failure of everything that was asked in it.
+fn each_of(asked: usize, answer: Each) -> Vec<Result<bool, Fault>> {
+    answer.unwrap_or_else(|fault| vec![Err(fault); asked])
+}
+
+/// The answers about plain locks and about others, in the order of the questions.
+fn in_order(
+    are_plain: impl Iterator<Item = bool>,
+    plain: Vec<Result<bool, Fault>>,
+    others: Vec<Result<bool, Fault>>,
+) -> Vec<Result<bool, Fault>> {
+    let (mut plain, mut others) = (plain.into_iter(), others.into_iter());
+    let next = |is_plain| if is_plain { plain.next() } else { others.next() };
+    are_plain.map(next).map(|answer| answer.unwrap_or_else(|| Err(strange(&"nothing")))).collect()
+}
+
+fn only(answer: Each) -> Result<bool, Fault> {
+    answer?.pop().unwrap_or_else(|| Err(strange(&"nothing")))
+}
+
+fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
+    match answer.and_then(number) {
+        Ok(found) => Ok(found == 1),
+        // Another program put another value in its place: the lock is gone, and the value is left alone.
+        Err(Fault::WrongType | Fault::Conflict(_)) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
