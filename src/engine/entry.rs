@@ -300,7 +300,7 @@ pub(crate) struct Entry {
     /// How long its contender has had no answer.
     age: Age,
     /// Who is told when the contender is woken; none as long as it is alone.
-    lookout: OnceLock<Arc<Lookout<Entry>>>,
+    lookout: OnceLock<Arc<Lookout<Self>>>,
 }
 
 /// What comes of a contest: the tenure with its number of hand-overs, none if there was one attempt only, or an error.
