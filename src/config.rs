@@ -162,8 +162,8 @@ impl Config {
         self
     }
 
-    /// How long a caller that was handed a lock by another caller of its client may leave its future unpolled. Then
-    /// the lock goes on without it. Default: as [`waiter_ttl`](Self::waiter_ttl). At least 1 ms.
+    /// How long a caller may leave its future unpolled after it was handed a lock, was granted one, or was told that its
+    /// turn has come. Then others go on without it, and it waits again when it is polled again. Default: as [`waiter_ttl`](Self::waiter_ttl). At least 1 ms.
     #[must_use]
     pub fn pickup_timeout(mut self, time: Duration) -> Self {
         self.pickup_timeout = Some(time);

@@ -4,7 +4,7 @@
 //! 2. The permits of all are taken before Redis is asked, so that one client contends once for each.
 //! 3. What is granted is a tenure for each lock, like any other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::engine::attempt::{AttemptAll, attempt_all};
 use crate::engine::core::Engine;
@@ -31,6 +31,30 @@ pub(crate) enum AllOrNone {
 /// # Cancel safety
 /// What Redis may have granted to a dropped future is given back in the background.
 pub(crate) async fn acquire_all(
+    engine: &Arc<Engine>,
+    wanted: &[(Arc<Keys>, Lease)],
+    patience: Patience,
+) -> Result<AllOrNone> {
+    let Some((keys, _)) = wanted.first() else { return Ok(AllOrNone::Held(Vec::new())) };
+    loop {
+        // In a contest of its own, that has nothing to do with the entry of any of them: a caller that is not polled must
+        // not keep their permits, nor what it was granted.
+        let (beside, told) = (engine.visit(keys, 1, true)?, Arc::new(Mutex::new(None)));
+        let work = (Arc::clone(engine), wanted.to_vec(), Arc::clone(&told));
+        let work = async move {
+            let (engine, wanted, told) = work;
+            let answer = ask_for_all(&engine, &wanted, patience).await;
+            *told.lock().expect("no panic under this lock") = Some(answer);
+            Ok(None)
+        };
+        drop(beside.contest(Box::pin(work)).await);
+        if let Some(answer) = told.lock().expect("no panic under this lock").take() {
+            return answer;
+        }
+    }
+}
+
+async fn ask_for_all(
     engine: &Arc<Engine>,
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,

@@ -18,6 +18,7 @@ use crate::engine::ghost::Ghost;
 use crate::engine::grant::Budget;
 use crate::engine::job::Job;
 use crate::engine::listener::Listener;
+use crate::engine::looking::look_out;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
 use crate::engine::returns::Returns;
@@ -108,10 +109,10 @@ impl Engine {
         tasks.spawn(last_word().after(subscriber_link.run(stop.clone())));
         tasks.spawn(last_word().after(watchdog.run(stop.clone())));
         tasks.spawn(last_word().after(gather(requests.clone(), stop.clone())));
-        tasks.spawn(last_word().after(giving_back.run(closing.clone(), stop)));
-        tasks.close();
+        tasks.spawn(last_word().after(giving_back.run(closing.clone(), stop.clone())));
+        let last_word = last_word();
 
-        Ok(Arc::new(Self {
+        let engine = Arc::new(Self {
             config,
             database,
             commands,
@@ -134,7 +135,11 @@ impl Engine {
             returns,
             closing,
             tasks,
-        }))
+        });
+        let looking_out = look_out(Arc::downgrade(&engine), stop);
+        engine.tasks.spawn(last_word.after(looking_out));
+        engine.tasks.close();
+        Ok(engine)
     }
 }
 

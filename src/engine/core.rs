@@ -170,6 +170,12 @@ impl Engine {
         Err(Error::Closed)
     }
 
+    /// Counts one that has been counted before, and waits on.
+    pub(crate) fn count_again(&self) -> Counted<'_> {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        Counted(&self.waiters)
+    }
+
     /// The connection to send on. One that has just broken is given the time to come back.
     pub(crate) async fn connected(&self) -> Result<Connection<'_>, Fault> {
         if self.commands.connection().is_err() {

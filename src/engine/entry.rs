@@ -1,6 +1,7 @@
 //! The state of one lock within one client: its permit, the gate of its contender, its tenures.
 //!
-//! 1. `permit` is a semaphore of one. It is with the contender, or with the tenure that it became, or free.
+//! 1. `permit` is with the contender, or with the tenure that it became, or open, or a caller was called (`permit.rs`).
+//!    What a contender does lies in `contest`, so that one that is not polled can be cancelled (`contest.rs`).
 //! 2. `gate` banks at most one permit, and only the contender takes it. `line` is what the contender knows; it
 //!    outlives a contender that was cancelled, for the next one of this client.
 //! 3. An entry is in the table exactly as long as it has visitors.
@@ -12,22 +13,27 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
+use crate::engine::contest::{Contest, Part, Work};
 use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::line::{Event, Line, Next, Rules};
+use crate::engine::lookout::{Age, Lookout, Watched};
+use crate::engine::permit::{Look, Permit, Ticket};
 use crate::engine::shared::Shared;
 use crate::engine::tenure;
+use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::Kind;
 use crate::wire::{Fault, Manner};
@@ -38,6 +44,7 @@ pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
     others: DashMap<Box<str>, Siblings>,
     closed: AtomicBool,
+    lookout: Arc<Lookout<Entry>>,
     /// None in a test.
     give_back: Option<GiveBack>,
 }
@@ -73,6 +80,19 @@ impl Table {
     /// A table that gives back like this what no caller needs any more.
     pub(crate) fn new(give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
         Self { give_back: Some(Box::new(give_back)), ..Self::default() }
+    }
+
+    pub(crate) fn lookout(&self) -> &Arc<Lookout<Entry>> {
+        &self.lookout
+    }
+
+    /// A visit of an entry that is visited; `None` if no caller is there any more.
+    pub(crate) fn visit_again(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Visit> {
+        // Without the lock of its shard: an entry that is in the table stays there, and no other one comes back.
+        let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
+        let visited =
+            entry.visitors.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok();
+        visited.then(|| Visit { table: Arc::clone(self), entry: Arc::clone(entry) })
     }
 
     /// The entry of a lock, which its callers share. The callers of a semaphore share one if they ask for as many permits.
@@ -160,12 +180,25 @@ impl Table {
     /// Sends every waiter away, now and from now on. All entries: their places in line are to be given up.
     pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
         self.closed.store(true, Ordering::SeqCst);
-        let mut entries: Vec<_> = self.locks.iter().map(|entry| Arc::clone(&entry)).collect();
-        self.others.iter().for_each(|siblings| entries.extend(siblings.entries.values().cloned()));
-        // The maps hash with random keys. Waiters are woken in one order, or no run of a simulation could be repeated.
-        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        let entries = self.sorted(|_| true);
         entries.iter().for_each(|entry| entry.close());
         entries
+    }
+
+    /// Those of all entries, in one order: the maps hash with random keys, and no run of a simulation could be repeated.
+    fn sorted(&self, is_one: impl Fn(&Arc<Entry>) -> bool) -> Vec<Arc<Entry>> {
+        let plain = self.locks.iter().map(|entry| Arc::clone(&entry));
+        let mut entries: Vec<_> = plain.filter(&is_one).collect();
+        for siblings in &self.others {
+            entries.extend(siblings.entries.values().filter(|entry| is_one(entry)).cloned());
+        }
+        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        entries
+    }
+
+    /// The entries with a contender that was told something, and has not come yet.
+    pub(crate) fn late(&self) -> Vec<Arc<Entry>> {
+        self.sorted(|entry| entry.contest.is_late())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -246,7 +279,8 @@ impl Eq for ById {}
 /// One lock within one client.
 pub(crate) struct Entry {
     pub(crate) keys: Arc<Keys>,
-    permit: Semaphore,
+    permit: Permit,
+    contest: Contest<Contested>,
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// What is to be given back of the owner fields under which the contender had no answer, once it has one.
@@ -257,29 +291,39 @@ pub(crate) struct Entry {
     taken: Mutex<Option<CompactInstant>>,
     /// Its contender waits: another client has it, or is to have it first.
     refused: AtomicBool,
-    /// Callers in the queue for the permit.
-    waiting: AtomicUsize,
     /// What its contender knows.
     line: Mutex<Option<Box<Line>>>,
     visitors: AtomicUsize,
     listed: Option<Box<Listed>>,
+    /// Whether the lookout looks at it.
+    pub(crate) watched: Watched,
+    /// How long its contender has had no answer.
+    age: Age,
+    /// Who is told when the contender is woken; none as long as it is alone.
+    lookout: OnceLock<Arc<Lookout<Self>>>,
 }
+
+/// What comes of a contest: the tenure with its number of hand-overs, none if there was one attempt only, or an error.
+pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
     fn new(keys: Arc<Keys>) -> Self {
         Self {
             keys,
-            permit: Semaphore::new(1),
+            permit: Permit::default(),
+            contest: Contest::default(),
             gate: Gate::new(),
             tenure: Mutex::default(),
             held_back: Mutex::default(),
             failing: Mutex::default(),
             taken: Mutex::default(),
             refused: AtomicBool::new(false),
-            waiting: AtomicUsize::new(0),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
             listed: None,
+            watched: Watched::default(),
+            age: Age::default(),
+            lookout: OnceLock::new(),
         }
     }
 
@@ -319,7 +363,7 @@ impl Entry {
     /// The callers of this client that what rests is kept for: those in the queue, and the contender, if the server has
     /// let it wait.
     pub(crate) fn ahead(&self) -> usize {
-        self.waiting.load(Ordering::SeqCst) + usize::from(self.was_refused())
+        self.permit.waiting() + usize::from(self.was_refused())
     }
 
     /// Whether the contender is known to wait for others.
@@ -329,7 +373,7 @@ impl Entry {
 
     /// Whether some caller of this client asks or waits.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.is_awaited() || self.permit.available_permits() == 0
+        self.is_awaited() || !self.permit.is_open()
     }
 
     /// The tenures that rest although no caller is to have them.
@@ -450,9 +494,30 @@ impl Entry {
         self.permit.is_closed()
     }
 
-    /// Whether another caller of this client is in the queue.
+    /// Whether another caller of this client is in the queue, and not known to be silent.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+        self.permit.waiting() > 0
+    }
+
+    /// Looks whether the caller has come that was called.
+    pub(crate) fn look_for_called(&self) -> Look {
+        self.permit.look()
+    }
+
+    /// Looks whether the contender has come that was told something. Its work, if it is silent and in another's way:
+    /// it is to be dropped.
+    pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
+        match self.contest.look() {
+            // What a message grants to a silent contender lasts for a sign of life. It keeps its place, if it can.
+            Look::Silent if !self.is_awaited() && self.is_parked() => (Look::Well, None),
+            Look::Silent => (Look::Silent, self.contest.take_silent()),
+            look => (look, None),
+        }
+    }
+
+    /// Whether the contender has had an answer to its last request, and waits in line.
+    fn is_parked(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| line.was_refused() && !line.is_open())
     }
 
     /// An attempt failed; since when they all do.
@@ -507,23 +572,10 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// The permit, if no other caller of this client has it.
+    /// The permit, if it is open.
     pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
-        self.entry.permit.try_acquire().ok().map(|acquired| self.permit_of(acquired))
-    }
-
-    /// The permit, first come, first served.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives up the place in the queue.
-    pub(crate) async fn permit(&self) -> Result<EntryPermit, Fault> {
-        let acquired = self.entry.permit.acquire().await.map_err(|_| Fault::Closed)?;
-        Ok(self.permit_of(acquired))
-    }
-
-    fn permit_of(&self, acquired: SemaphorePermit<'_>) -> EntryPermit {
-        acquired.forget();
-        EntryPermit(self.clone())
+        let number = self.entry.permit.try_take()?;
+        Some(EntryPermit { visit: self.clone(), number })
     }
 
     /// What its contender does next.
@@ -553,10 +605,78 @@ impl Visit {
         tenure
     }
 
-    /// Counts a caller into the queue, until the value is dropped.
+    /// A caller that has only come.
+    #[cfg(test)]
     pub(crate) fn wait(&self) -> Waiting {
-        self.entry.waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting(self.clone())
+        self.wait_as(Ticket::default())
+    }
+
+    /// Counts a caller into the queue, until the value is dropped.
+    pub(crate) fn wait_as(&self, ticket: Ticket) -> Waiting {
+        self.entry.permit.wait();
+        Waiting { visit: self.clone(), ticket }
+    }
+
+    /// From now on somebody is told if the contender is woken and not polled.
+    pub(crate) fn have_contender_watched(&self) {
+        self.entry.lookout.get_or_init(|| Arc::clone(&self.table.lookout));
+        self.table.lookout.end(&self.entry.age);
+        // It may have been woken before.
+        self.table.lookout.watch(&self.entry.watched, &self.entry);
+    }
+
+    /// The contender was cancelled.
+    pub(crate) fn forget_contender(&self) {
+        self.table.lookout.end(&self.entry.age);
+    }
+
+    /// Does what needs the permit, which the work has; `None` if it was cancelled because its caller was not polled.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work.
+    pub(crate) async fn contest(&self, work: Work<Contested>) -> Option<Contested> {
+        if self.entry.lookout.get().is_none() {
+            self.table.lookout.begin(&self.entry.age);
+        }
+        let waker = Waker::from(Arc::clone(&self.entry));
+        let mut contesting = Contesting { visit: self, waker, part: Part::New(work) };
+        poll_fn(|context| contesting.poll(context)).await
+    }
+}
+
+/// The caller's end of a contest.
+struct Contesting<'a> {
+    visit: &'a Visit,
+    /// That of the work.
+    waker: Waker,
+    part: Part<Contested>,
+}
+
+impl Contesting<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Contested>> {
+        self.visit.entry.contest.poll(&mut self.part, &self.waker, context)
+    }
+}
+
+impl Drop for Contesting<'_> {
+    fn drop(&mut self) {
+        let Visit { table, entry } = self.visit;
+        table.lookout.end(&entry.age);
+        entry.contest.end(&mut self.part);
+    }
+}
+
+/// An entry wakes its contender.
+impl Wake for Entry {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.contest.wake();
+        if let Some(lookout) = self.lookout.get() {
+            lookout.watch(&self.watched, self);
+        }
     }
 }
 
@@ -578,15 +698,24 @@ impl Drop for Visit {
 }
 
 /// The right to contend for a lock, and then to hold it.
-pub(crate) struct EntryPermit(Visit);
+pub(crate) struct EntryPermit {
+    visit: Visit,
+    /// The ticket with which it was taken.
+    number: u64,
+}
 
 impl EntryPermit {
     pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.0.entry
+        &self.visit.entry
     }
 
     pub(crate) fn visit(&self) -> &Visit {
-        &self.0
+        &self.visit
+    }
+
+    /// With which its caller stands before all that came later, should it have to come again.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket::again(self.number)
     }
 
     /// Begins a tenure.
@@ -611,7 +740,7 @@ impl EntryPermit {
 
     /// Passes the permit on, and stays to see to it that it arrives.
     pub(crate) fn pass_on(self) -> Visit {
-        self.0.clone()
+        self.visit.clone()
     }
 }
 
@@ -710,17 +839,33 @@ impl tenure::Stay for Stay {
 
 impl Drop for EntryPermit {
     fn drop(&mut self) {
-        self.entry().permit.add_permits(1);
+        let Visit { table, entry } = &self.visit;
+        if entry.permit.pass_on() {
+            table.lookout.watch(&entry.watched, entry);
+        }
     }
 }
 
 /// One caller in the queue.
-pub(crate) struct Waiting(Visit);
+pub(crate) struct Waiting {
+    visit: Visit,
+    ticket: Ticket,
+}
 
 impl Waiting {
+    /// The permit, first come, first served.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up nothing: the place in the queue is this value's.
+    pub(crate) async fn permit(&mut self) -> Result<EntryPermit, Fault> {
+        let Self { visit, ticket } = self;
+        let number = poll_fn(|context| visit.entry.permit.poll(ticket, context)).await?;
+        Ok(EntryPermit { visit: visit.clone(), number })
+    }
+
     /// Leaves the queue. The last caller to leave gets the visit back, and has to look after what was left for the queue.
     pub(crate) fn leave(self) -> Option<Visit> {
-        let visit = self.0.clone();
+        let visit = self.visit.clone();
         drop(self);
         (!visit.entry.is_awaited()).then_some(visit)
     }
@@ -728,7 +873,10 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.entry.waiting.fetch_sub(1, Ordering::SeqCst);
+        let Visit { table, entry } = &self.visit;
+        if entry.permit.leave(&self.ticket) {
+            table.lookout.watch(&entry.watched, entry);
+        }
     }
 }
 
@@ -801,7 +949,7 @@ mod tests {
         let table = Arc::new(Table::default());
         let permit = visit(&table).try_permit().unwrap();
         let queued = visit(&table);
-        let waiter = tokio::spawn(async move { queued.permit().await.map(drop) });
+        let waiter = tokio::spawn(async move { queued.wait().permit().await.map(drop) });
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
         assert!(permit.entry().gate.pass(far()).await.is_err());

@@ -3,22 +3,26 @@
 //! 1. A caller first waits for the permit of its client's entry. The caller that has it contends for all of them,
 //!    so that a client has one request on its way for each entry.
 //! 2. Listen first, look second, sleep last: what was asked before the channel was subscribed is asked again.
-//! 3. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
+//! 3. What needs the permit is done in a contest (`contest.rs`). If it was cancelled since its caller was not polled, the
+//!    caller queues again, before those that came later.
+//! 4. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
 //!    what only this client and the server know.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::engine::attempt::{Attempt, attempt};
-use crate::engine::core::{Counted, Engine, PAUSE, rules};
-use crate::engine::entry::{Entry, EntryPermit, Tenure, Visit, Waiting};
+use crate::engine::core::{Engine, PAUSE, rules};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Tenure, Visit, Waiting};
 use crate::engine::grant::{Grant, Holder};
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::line::{Event, Next, Rules};
 use crate::engine::options::{AcquireOptions, Patience};
+use crate::engine::permit::Ticket;
 use crate::engine::tenure::{PickUp, Taken};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId};
@@ -47,52 +51,65 @@ pub(crate) async fn acquire(
     // A nested request does not queue behind the other callers of this client: they may be waiting for its owner.
     let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
     let started = Instant::now();
-    let mut caller = Caller {
-        engine,
-        options,
-        started,
-        asked: false,
-        answered: options.known_taken,
-        open: false,
-        failing: false,
-    };
+    let mut caller = Caller { engine: Arc::clone(engine), options, started, known: None };
     match options.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
-        Patience::For(limit) => caller.wait_for(visit, limit).await,
+        Patience::For(limit) => {
+            // It is told what it knows when the limit cuts it off.
+            caller.known = Some(Arc::new(Known::new(options.known_taken)));
+            caller.wait_for(visit, limit).await
+        }
     }
 }
 
-/// One caller on its way to the lock.
-struct Caller<'a> {
-    engine: &'a Arc<Engine>,
+/// One caller on its way to the lock. In a contest a clone of it asks.
+#[derive(Clone)]
+struct Caller {
+    engine: Arc<Engine>,
     options: AcquireOptions,
     started: Instant,
+    known: Option<Arc<Known>>,
+}
+
+/// What a caller with a limit knows of its requests.
+struct Known {
     /// Redis was asked, and whether it ever answered.
-    asked: bool,
-    answered: bool,
+    asked: AtomicBool,
+    answered: AtomicBool,
     /// A request of this call was not answered: it may have run.
-    open: bool,
+    open: AtomicBool,
     /// The last attempt failed, for now.
-    failing: bool,
+    failing: AtomicBool,
+}
+
+impl Known {
+    fn new(answered: bool) -> Self {
+        let [asked, open, failing] = [(); 3].map(|()| AtomicBool::new(false));
+        Self { asked, answered: AtomicBool::new(answered), open, failing }
+    }
+}
+
+fn is(known: &AtomicBool) -> bool {
+    known.load(Ordering::Relaxed)
 }
 
 /// What came with the permit.
-enum Coming<'a> {
+enum Coming {
     /// The lock.
     Held(Hold),
     /// The right to contend, and perhaps a tenure to offer.
-    Permit(EntryPermit, Option<Offer<'a>>),
+    Permit(EntryPermit, Option<Offer>),
 }
 
 /// A tenure that has ended and that Redis is to be asked about. Dropped before that was answered,
 /// it is given back.
-struct Offer<'a> {
-    engine: &'a Engine,
+struct Offer {
+    engine: Arc<Engine>,
     tenure: Option<Arc<Tenure>>,
 }
 
-impl Offer<'_> {
+impl Offer {
     fn id(&self) -> Option<TenureId> {
         self.tenure.as_ref().map(|tenure| tenure.id)
     }
@@ -105,7 +122,7 @@ impl Offer<'_> {
     }
 }
 
-impl Drop for Offer<'_> {
+impl Drop for Offer {
     fn drop(&mut self) {
         if let Some(tenure) = &self.tenure {
             self.engine.later(Job::release(tenure, None));
@@ -113,9 +130,9 @@ impl Drop for Offer<'_> {
     }
 }
 
-impl<'a> Caller<'a> {
+impl Caller {
     /// One attempt, and none if another caller of this client is there first.
-    async fn once(&mut self, visit: Visit) -> Result<Option<Hold>> {
+    async fn once(&self, visit: Visit) -> Result<Option<Hold>> {
         let visit = if visit.entry.keys.row.is_shared {
             if let Some(hold) = self.share_at_once(&visit) {
                 return Ok(Some(hold));
@@ -126,14 +143,23 @@ impl<'a> Caller<'a> {
         } else {
             visit
         };
-        let Some(permit) = self.engine.permit_now(&visit).await else {
-            return Ok(None);
-        };
-        let (permit, offer) = match self.pick_up(permit) {
-            Coming::Held(hold) => return Ok(Some(hold)),
-            Coming::Permit(permit, offer) => (permit, offer),
-        };
-        let contender = Contender { engine: self.engine, permit: Some(permit) };
+        loop {
+            let Some(permit) = self.engine.permit_now(&visit).await else {
+                return Ok(None);
+            };
+            let (permit, offer) = match self.pick_up(permit) {
+                Coming::Held(hold) => return Ok(Some(hold)),
+                Coming::Permit(permit, offer) => (permit, offer),
+            };
+            // One that was not polled for so long has had no attempt yet.
+            if let Some(attempted) = contest(&visit, self.clone().try_once(permit, offer)).await {
+                return attempted;
+            }
+        }
+    }
+
+    async fn try_once(self, permit: EntryPermit, offer: Option<Offer>) -> Result<Option<Hold>> {
+        let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let entry = contender.entry();
         // A connection that has just broken is back in no time.
         let _ = self.engine.connected().await;
@@ -153,13 +179,14 @@ impl<'a> Caller<'a> {
         }
     }
 
-    async fn wait_for(&mut self, visit: Visit, limit: Duration) -> Result<Option<Hold>> {
+    async fn wait_for(&self, visit: Visit, limit: Duration) -> Result<Option<Hold>> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
             Ok(hold) => hold.map(Some),
             // To say "held by another caller" would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // To ask about a latch changes nothing.
-                let may_have_run = self.open && !visit.entry.keys.row.is_passed;
+                let is_open = self.known.as_ref().is_some_and(|known| is(&known.open));
+                let may_have_run = is_open && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
@@ -170,10 +197,11 @@ impl<'a> Caller<'a> {
     /// waited behind others of this client knows what they know, also if its own first request is still on its way. What they
     /// knew before it came may have changed since.
     fn is_failing(&self, entry: &Entry) -> bool {
-        if self.answered || self.failing {
-            return self.failing;
+        let Some(known) = &self.known else { return false };
+        if is(&known.answered) || is(&known.failing) {
+            return is(&known.failing);
         }
-        if entry.is_failing() || self.asked {
+        if entry.is_failing() || is(&known.asked) {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
         // What this client is giving back is not another holder's, unless another one had it while this caller waited.
@@ -181,15 +209,15 @@ impl<'a> Caller<'a> {
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
-    async fn wait(&mut self, visit: &Visit) -> Result<Hold> {
+    async fn wait(&self, visit: &Visit) -> Result<Hold> {
         if visit.entry.has_seats() {
-            // Before anything is held: a caller that gets it again and again without I/O has to let other tasks run.
+            // Before anything is held: who gets it again and again without a word to the server has to let others run.
             tokio::task::coop::consume_budget().await;
             if let Some(hold) = self.share_at_once(visit) {
                 return Ok(hold);
             }
         }
-        let (permit, counted) = match visit.try_permit() {
+        let (mut permit, mut counted) = match visit.try_permit() {
             Some(permit) => (permit, None),
             None => {
                 if self.asks_beside(&visit.entry)
@@ -197,30 +225,39 @@ impl<'a> Caller<'a> {
                 {
                     return Ok(hold);
                 }
-                let (permit, counted) = self.queue(visit).await?;
-                (permit, Some(counted))
+                let counted = self.engine.count_waiter()?;
+                (self.queue(visit, Ticket::default()).await?, Some(counted))
             }
         };
-        match self.pick_up(permit) {
-            Coming::Held(hold) => Ok(hold),
+        loop {
+            let (permit_taken, offer) = match self.pick_up(permit) {
+                Coming::Held(hold) => return Ok(hold),
+                Coming::Permit(permit, offer) => (permit, offer),
+            };
             // Boxed, since all the others in the queue have room for it too.
-            Coming::Permit(permit, offer) => Box::pin(self.contend(permit, offer, counted)).await,
+            let ticket = permit_taken.ticket();
+            let work = self.clone().contend(permit_taken, offer, counted.is_some());
+            if let Some(contended) = contest(visit, work).await {
+                return contended?.ok_or_else(|| Fault::Closed.into_error(""));
+            }
+            // It was not polled, and others have gone on. It has waited before, so that no limit sends it away.
+            counted.get_or_insert_with(|| self.engine.count_again());
+            permit = self.queue(visit, ticket).await?;
         }
     }
 
-    /// Waits for the permit, within this client. It stays counted as a waiter from here until it holds the lock. If it
-    /// gave its count up and took it again, a newcomer could come in between, and the limit would send away a caller
-    /// that has waited all the time.
-    async fn queue(&self, visit: &Visit) -> Result<(EntryPermit, Counted<'a>)> {
-        let counted = self.engine.count_waiter()?;
-        let queued = Queued { engine: self.engine, waiting: Some(visit.wait()) };
+    /// Waits for the permit, within this client. It stays counted among those who wait: given up and taken again, its
+    /// place could go to a newcomer in between, and it would be one too many although it has waited all the time.
+    async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
+        let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
             visit.entry.take();
             tenure.warn_of_deadlock(OwnerId::current());
         }
-        let permit = visit.permit().await.map_err(|fault| fault.into_error(""))?;
+        visit.have_contender_watched();
+        let permit = queued.permit().await.map_err(|fault| fault.into_error(""))?;
         queued.arrived();
-        Ok((permit, counted))
+        Ok(permit)
     }
 
     /// Takes what another caller of this client has left, or reads with it; `None` if there is no such tenure, or
@@ -273,7 +310,13 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks once, beside the contender.
-    async fn ask_beside(&mut self, visit: &Visit) -> Result<Option<Hold>> {
+    async fn ask_beside(&self, visit: &Visit) -> Result<Option<Hold>> {
+        // It has no permit. Its answer is not to wait for a caller that is not polled all the same.
+        let beside = self.engine.visit(&visit.entry.keys, self.options.permits, true)?;
+        contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
+    }
+
+    async fn try_beside(self, visit: Visit) -> Result<Option<Hold>> {
         let entry = &visit.entry;
         let asked = (self.engine.next_tenure(), 0, 0);
         let attempted = match self.request(entry, asked, Manner::Once, None) {
@@ -282,7 +325,7 @@ impl<'a> Caller<'a> {
         };
         match attempted {
             Ok(Attempt::Granted(grant)) => {
-                self.engine.begin_beside(visit, grant, self.holder()).map(Some)
+                self.engine.begin_beside(&visit, grant, self.holder()).map(Some)
             }
             // The contender rides it out.
             Err(fault) if !fault.is_passing() => Err(self.explained(entry, fault).await),
@@ -291,7 +334,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Takes up what the last holder of this client has left, if it has left anything.
-    fn pick_up(&self, permit: EntryPermit) -> Coming<'a> {
+    fn pick_up(&self, permit: EntryPermit) -> Coming {
         let entry = permit.entry();
         if entry.has_seats() {
             return match self.share(permit.visit(), 0) {
@@ -321,7 +364,7 @@ impl<'a> Caller<'a> {
             PickUp::Nothing(permit) => Coming::Permit(permit, None),
             PickUp::Ended(permit, slot) => {
                 self.engine.timetable.leave(slot);
-                let offer = Offer { engine: self.engine, tenure: Some(tenure) };
+                let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
                 Coming::Permit(permit, Some(offer))
             }
         }
@@ -329,12 +372,13 @@ impl<'a> Caller<'a> {
 
     /// Contends for the lock with the other clients.
     async fn contend(
-        &mut self,
+        self,
         permit: EntryPermit,
-        mut offer: Option<Offer<'_>>,
-        mut counted: Option<Counted<'a>>,
-    ) -> Result<Hold> {
-        let contender = Contender { engine: self.engine, permit: Some(permit) };
+        mut offer: Option<Offer>,
+        is_counted: bool,
+    ) -> Result<Option<Hold>> {
+        let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
+        let mut counted = None;
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
@@ -343,7 +387,7 @@ impl<'a> Caller<'a> {
         }
         loop {
             if let Some(hold) = self.share(contender.visit(), 0) {
-                return Ok(hold);
+                return Ok(Some(hold));
             }
             self.make_room(&entry);
             let listening = ears.as_ref().is_none_or(Ears::hear);
@@ -352,21 +396,27 @@ impl<'a> Caller<'a> {
                     let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
                     self.engine.commands.granted(grant.number);
                     let rules = entry.rules_of_line(rules);
-                    return self.take(contender.granted(), grant.until_confirmed(rules, debt));
+                    let grant = grant.until_confirmed(rules, debt);
+                    return self.take(contender.granted(), grant).map(Some);
                 }
                 Next::Park(until) => {
-                    count(self.engine, &mut counted)?;
-                    ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
+                    if !is_counted && counted.is_none() {
+                        counted = Some(self.engine.count_waiter()?);
+                    }
+                    ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
                 Next::Ask => match self.ask(&entry, offer.take()).await {
-                    Ok(Attempt::Granted(grant)) => return self.begin(contender.granted(), grant),
+                    Ok(Attempt::Granted(grant)) => {
+                        return self.begin(contender.granted(), grant).map(Some);
+                    }
                     Ok(answer) => {
                         entry.refuse();
+                        contender.visit().have_contender_watched();
                         // From here on messages reach us, or the subscription rouses us when they do.
-                        ears.get_or_insert_with(|| Ears::open(self.engine, &entry));
+                        ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                         if matches!(answer, Attempt::GaveWay) {
-                            // Our own message must not end this: all other clients hear it at the same time.
+                            // Our own message must not end this: everybody else hears it at the same time.
                             tokio::time::sleep(SIT_OUT).await;
                         }
                     }
@@ -398,7 +448,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks once, in the contender's name, and takes note of the answer.
-    async fn ask(&mut self, entry: &Entry, offer: Option<Offer<'_>>) -> Result<Attempt, Fault> {
+    async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
         let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);
@@ -450,15 +500,18 @@ impl<'a> Caller<'a> {
     }
 
     async fn attempt(
-        &mut self,
+        &self,
         entry: &Entry,
         acquire: Acquire,
-        offer: Option<Offer<'_>>,
+        offer: Option<Offer>,
     ) -> Result<Attempt, Fault> {
-        self.asked = true;
+        let known = self.known.as_deref();
         // Also if the future is dropped in between.
-        let open = std::mem::replace(&mut self.open, true);
-        let attempted = attempt(self.engine, acquire, entry).await;
+        let was_open = known.is_some_and(|known| {
+            known.asked.store(true, Ordering::Relaxed);
+            known.open.swap(true, Ordering::Relaxed)
+        });
+        let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
         {
@@ -466,7 +519,11 @@ impl<'a> Caller<'a> {
         }
         match &attempted {
             Ok(_) => {
-                (self.answered, self.failing, self.open) = (true, false, false);
+                if let Some(known) = known {
+                    known.answered.store(true, Ordering::Relaxed);
+                    known.failing.store(false, Ordering::Relaxed);
+                    known.open.store(false, Ordering::Relaxed);
+                }
                 entry.answered();
                 self.engine.give_back_former(entry);
                 if let Some(offer) = offer {
@@ -474,9 +531,11 @@ impl<'a> Caller<'a> {
                 }
             }
             Err(fault) => {
-                self.open = open || fault.is_open();
+                if let Some(known) = known {
+                    known.open.store(was_open || fault.is_open(), Ordering::Relaxed);
+                    known.failing.fetch_or(fault.is_passing(), Ordering::Relaxed);
+                }
                 if fault.is_passing() {
-                    self.failing = true;
                     entry.failed(Instant::now());
                 }
             }
@@ -520,19 +579,22 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// Does what needs the permit, or must not wait for a caller that is not polled; `None` if it was cancelled for that.
+async fn contest(
+    visit: &Visit,
+    work: impl Future<Output = Result<Option<Hold>>> + Send + 'static,
+) -> Option<Result<Option<Hold>>> {
+    // An entry knows tenures, and no holds.
+    let work = async move { Ok(work.await?.map(|hold| (hold.tenure, hold.hand_over))) };
+    let contested: Contested = visit.contest(Box::pin(work)).await?;
+    Some(contested.map(|held| held.map(|(tenure, hand_over)| Hold::new(tenure, hand_over))))
+}
+
 fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     if ttl.is_none() {
         let name = entry.keys.name();
         tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
     }
-}
-
-/// Counts the contender as a waiter, once it parks.
-fn count<'a>(engine: &'a Engine, counted: &mut Option<Counted<'a>>) -> Result<()> {
-    if counted.is_none() {
-        *counted = Some(engine.count_waiter()?);
-    }
-    Ok(())
 }
 
 /// What a contender listens to.
@@ -560,6 +622,10 @@ struct Queued<'a> {
 }
 
 impl Queued<'_> {
+    async fn permit(&mut self) -> Result<EntryPermit, Fault> {
+        self.waiting.as_mut().expect("it has not arrived yet").permit().await
+    }
+
     fn arrived(mut self) {
         self.waiting = None;
     }
@@ -576,17 +642,17 @@ impl Drop for Queued<'_> {
 /// The caller of this client that contends. Dropped before it was granted anything, it passes the
 /// permit on, and looks after our client's place in the lock's line: that is for the caller of this client that
 /// contends next.
-pub(crate) struct Contender<'a> {
-    engine: &'a Arc<Engine>,
+pub(crate) struct Contender {
+    engine: Arc<Engine>,
     permit: Option<EntryPermit>,
 }
 
-impl<'a> Contender<'a> {
+impl Contender {
     /// Contends at once, or not at all if another caller of this client is there first. What was left for others
     /// with the permit still holds the lock in Redis: for this caller it is another holder's.
-    pub(crate) async fn at_once(engine: &'a Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
+    pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
         let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
-        Ok(permit.map(|permit| Self { engine, permit: Some(permit) }))
+        Ok(permit.map(|permit| Self { engine: Arc::clone(engine), permit: Some(permit) }))
     }
 
     pub(crate) fn entry(&self) -> Arc<Entry> {
@@ -608,7 +674,7 @@ impl<'a> Contender<'a> {
     }
 }
 
-impl Drop for Contender<'_> {
+impl Drop for Contender {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         permit.entry().stop_asking(|| self.engine.next_tenure());

@@ -2,13 +2,18 @@
 
 use crate::common;
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use common::fixture::{
     A_WHILE, SOON, client, client_with, comes_in, lock_keys, quick, server_and_client,
 };
 use common::{Admin, Proxy, Server, eventually};
-use parklock::{Client, Config, Ended, Error, Guard, Result};
+use parklock::{Client, Config, Ended, Error, Guard, Layout, Result};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,4 +257,214 @@ async fn a_key_that_holds_something_else_is_left_alone() {
         assert_eq!(lock_keys(&admin).await, [key]);
         assert_eq!(admin.cmd::<String>(&["GETDEL", key]).await, "theirs");
     }
+}
+
+// A caller whose future is not polled stops nobody. The lease is half a minute: what is free much sooner was not freed by it.
+
+const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
+
+/// The kinds of which one at a time is inside, or all who read.
+const ONE_BY_ONE: [Kind; 5] = [Lock, Fair, Read, Write, Semaphore(1)];
+
+/// Two clients of one server, which give a caller little time to be polled.
+async fn two_clients(server: &Server, layout: Layout) -> (Client, Client) {
+    let config = Config::default().waiter_ttl(SHORT).layout(layout);
+    let ours = comes_in(server.url(), config.clone()).await;
+    (ours, comes_in(server.url(), config).await)
+}
+
+type Asked = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send>>;
+
+/// A caller that is not polled but by hand.
+struct Asleep(Asked);
+
+impl Asleep {
+    fn asks(kind: Kind, client: &Client) -> Self {
+        let client = client.clone();
+        Self(Box::pin(async move { kind.lock(&client).await.map(Some) }))
+    }
+
+    fn tries(kind: Kind, client: &Client) -> Self {
+        let client = client.clone();
+        Self(Box::pin(async move { kind.try_lock(&client).await }))
+    }
+
+    fn polled(mut self) -> Self {
+        let polled = self.0.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Pending), "{polled:?}");
+        self
+    }
+
+    /// Polled until it sleeps: it has asked, and waits in line.
+    async fn parked(mut self) -> Self {
+        assert!(timeout(A_WHILE * 3, self.0.as_mut()).await.is_err(), "somebody has it");
+        self
+    }
+
+    async fn wakes(self) -> Guard {
+        timeout(SOON, self.0).await.expect("it is polled").expect("its turn comes").expect("free")
+    }
+}
+
+/// Callers of one name that come to their ends, and never two inside together.
+#[derive(Clone)]
+struct Crowd {
+    kind: Kind,
+    inside: Arc<AtomicUsize>,
+}
+
+impl Crowd {
+    fn of(kind: Kind) -> Self {
+        Self { kind, inside: Arc::default() }
+    }
+
+    fn caller(&self, client: &Client) -> JoinHandle<()> {
+        let (crowd, client) = (self.clone(), client.clone());
+        tokio::spawn(async move {
+            let guard = crowd.kind.lock(&client).await.expect("its turn comes");
+            crowd.visit(guard).await;
+        })
+    }
+
+    async fn visit(&self, guard: Guard) {
+        let before = self.inside.fetch_add(1, Ordering::SeqCst);
+        let most = match self.kind {
+            Read => usize::MAX,
+            Semaphore(permits) => permits as usize,
+            _ => 1,
+        };
+        assert!(before < most, "{before} others are inside");
+        sleep(A_WHILE / 4).await;
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        guard.unlock().await.expect("it is ours");
+    }
+}
+
+async fn all_come(what: &str, callers: Vec<JoinHandle<()>>) {
+    for caller in callers {
+        let came = timeout(SOON, caller).await;
+        let ended =
+            came.unwrap_or_else(|_| panic!("{what}: stopped by a caller that is not polled"));
+        ended.expect("it has the lock, and gives it back");
+    }
+}
+
+/// What is left in Redisson's layout for good is the number of free permits.
+async fn all_is_free(admin: &Admin, layout: Layout) {
+    let left = async || {
+        let keys = lock_keys(admin).await;
+        keys.iter().all(|key| layout == Layout::Redisson && key == "a")
+    };
+    eventually(SOON, "nothing is left", left).await;
+}
+
+/// Runs a scene for each kind in each layout. Those who sleep are polled again afterwards, or dropped.
+async fn nobody_is_stopped_by(
+    scene: impl AsyncFn(&Crowd, Client, Client) -> (String, Vec<Asleep>),
+) {
+    nobody_of(&ONE_BY_ONE, scene).await;
+}
+
+async fn nobody_of(
+    kinds: &[Kind],
+    scene: impl AsyncFn(&Crowd, Client, Client) -> (String, Vec<Asleep>),
+) {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    for layout in LAYOUTS {
+        for &kind in kinds {
+            for wakes in [true, false] {
+                let (ours, theirs) = two_clients(&server, layout).await;
+                let crowd = Crowd::of(kind);
+                let (what, asleep) = scene(&crowd, ours, theirs).await;
+                eprintln!("{kind:?} in {layout:?}: {what}");
+                for sleeper in asleep.into_iter().filter(|_| wakes) {
+                    crowd.visit(sleeper.wakes().await).await;
+                }
+                all_is_free(&admin, layout).await;
+                // The number of permits that it had in Redisson's layout.
+                admin.cmd::<()>(&["FLUSHALL"]).await;
+            }
+        }
+    }
+}
+
+/// What keeps the others waiting until it is given back.
+async fn taken(kind: Kind, client: &Client) -> Guard {
+    let kind = if kind == Read { Write } else { kind };
+    timeout(SOON, kind.lock(client)).await.expect("in time").expect("it is free")
+}
+
+/// P9: the lock is handed on to a caller of the queue that does not come.
+#[tokio::test]
+async fn a_caller_that_is_not_polled_in_the_queue_stops_nobody() {
+    nobody_is_stopped_by(async |crowd, ours, theirs| {
+        let guard = taken(crowd.kind, &ours).await;
+        let asleep = [(); 3].map(|()| Asleep::asks(crowd.kind, &ours).polled()).into();
+        let callers = vec![crowd.caller(&ours), crowd.caller(&theirs), crowd.caller(&ours)];
+        sleep(A_WHILE).await;
+        guard.unlock().await.expect("it is ours");
+        let what = "in the queue".to_owned();
+        all_come(&what, callers).await;
+        (what, asleep)
+    })
+    .await;
+}
+
+/// P9: the contender was told that it has the lock, or that it is free, and does not come.
+#[tokio::test]
+async fn a_contender_that_is_not_polled_in_the_line_stops_nobody() {
+    nobody_is_stopped_by(async |crowd, ours, theirs| {
+        let guard = taken(crowd.kind, &theirs).await;
+        let asleep = vec![Asleep::asks(crowd.kind, &ours).parked().await];
+        let callers = vec![crowd.caller(&ours), crowd.caller(&theirs), crowd.caller(&ours)];
+        sleep(A_WHILE).await;
+        guard.unlock().await.expect("it is ours");
+        let what = "in the line".to_owned();
+        all_come(&what, callers).await;
+        (what, asleep)
+    })
+    .await;
+}
+
+/// P9: the contender has an answer that it does not read: the lock is its own for a whole lease.
+#[tokio::test]
+async fn a_contender_that_does_not_read_its_answer_stops_nobody() {
+    for (what, behind) in [("behind it", true), ("elsewhere", false)] {
+        nobody_is_stopped_by(async |crowd, ours, theirs| {
+            let asleep = vec![Asleep::asks(crowd.kind, &ours).polled()];
+            sleep(A_WHILE).await;
+            let mut callers = vec![crowd.caller(&theirs)];
+            callers.extend(behind.then(|| crowd.caller(&ours)));
+            all_come(what, callers).await;
+            (what.to_owned(), asleep)
+        })
+        .await;
+    }
+}
+
+/// P9: so it is for a call that does not wait.
+#[tokio::test]
+async fn a_call_that_does_not_wait_and_is_not_polled_stops_nobody() {
+    nobody_is_stopped_by(async |crowd, ours, theirs| {
+        let asleep = vec![Asleep::tries(crowd.kind, &ours).polled()];
+        sleep(A_WHILE).await;
+        let what = "a call that does not wait".to_owned();
+        all_come(&what, vec![crowd.caller(&ours), crowd.caller(&theirs)]).await;
+        (what, asleep)
+    })
+    .await;
+}
+
+/// P9: so it is for callers of one client that have asked beside each other.
+#[tokio::test]
+async fn permits_that_nobody_takes_up_stop_nobody() {
+    nobody_of(&[Semaphore(2), Semaphore(3)], async |crowd, ours, theirs| {
+        let asleep: Vec<_> = (0..3).map(|_| Asleep::asks(crowd.kind, &ours).polled()).collect();
+        sleep(A_WHILE).await;
+        let what = "permits that nobody takes up".to_owned();
+        all_come(&what, vec![crowd.caller(&theirs), crowd.caller(&ours)]).await;
+        (what, asleep)
+    })
+    .await;
 }

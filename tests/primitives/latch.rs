@@ -432,3 +432,25 @@ async fn all_who_wait_in_one_client_pass_with_a_few_questions() {
         assert!(scripts <= 5, "{layout:?}: {scripts} scripts");
     }
 }
+
+/// P9: whoever waits, was told, and is not polled.
+#[tokio::test]
+async fn who_waits_and_is_not_polled_holds_up_nobody() {
+    for (layout, asked) in LAYOUTS.into_iter().flat_map(|layout| [(layout, 1), (layout, 100)]) {
+        let server = Server::start().await;
+        let config = Config::default().layout(layout).waiter_ttl(Duration::from_millis(200));
+        let client = comes_in(server.url(), config).await;
+        let latch = client.count_down_latch("a");
+        latch.set(1).await.unwrap();
+        // It has asked, or it has its answer too.
+        let mut asleep = Box::pin(latch.wait());
+        assert!(timeout(Duration::from_millis(asked), asleep.as_mut()).await.is_err());
+        let waiters = [waiter(&client), waiter(&client)];
+        awaited(&server.admin().await, layout, 1).await;
+        latch.count_down().await.unwrap();
+        for waiter in waiters {
+            answered(waiter).await.unwrap();
+        }
+        timeout(SOON, asleep).await.expect("it is polled").unwrap();
+    }
+}

@@ -881,3 +881,31 @@ async fn other_kinds_of_locks_are_held_together_too() {
     in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
     is_free(&admin).await;
 }
+
+/// P9: not even for one of them, and whatever it was granted is given back.
+#[tokio::test]
+async fn a_call_that_is_not_polled_stops_nobody() {
+    let server = Server::start().await;
+    let config = Config::default().waiter_ttl(Duration::from_millis(200));
+    let (ours, theirs) =
+        (comes_in(server.url(), config.clone()).await, comes_in(server.url(), config).await);
+    for held in [false, true] {
+        let guard = match held {
+            true => Some(in_time(theirs.lock("b").lock()).await.unwrap()),
+            false => None,
+        };
+        let multi = ours.multi_lock(ABC);
+        let mut asleep = Box::pin(multi.lock());
+        let polled = poll_fn(|cx| Poll::Ready(asleep.as_mut().poll(cx).is_pending())).await;
+        assert!(polled, "it has asked");
+        sleep(A_WHILE).await;
+        drop(guard);
+        for client in [&ours, &theirs] {
+            for name in ABC {
+                in_time(client.lock(name).lock()).await.unwrap().unlock().await.unwrap();
+            }
+        }
+        in_time(asleep).await.unwrap().unlock().await.unwrap();
+    }
+    is_free(&server.admin().await).await;
+}

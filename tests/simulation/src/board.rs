@@ -51,6 +51,8 @@ pub struct Call {
     pub order: u64,
     /// Its future is not being polled.
     pub parked: bool,
+    /// Since when it is polled, if it is.
+    pub polled: u64,
     /// It was not polled for some time: its place may be over.
     pub lapsed: bool,
     /// How much it asks for, of how much there is.
@@ -253,6 +255,7 @@ impl Board {
     pub fn park(&mut self, id: u64, parked: bool) {
         if let Some(call) = self.calls.get_mut(&id) {
             call.parked = parked;
+            call.polled = clock::now();
             call.lapsed = true;
         }
     }
@@ -310,12 +313,16 @@ impl Board {
 
     /// Those who wait for a name with their futures polled.
     pub fn waiting(&self, name: usize) -> impl Iterator<Item = &Call> {
-        let waits = move |call: &&Call| call.patience != Patience::None && call.names == [name];
+        let waits = move |call: &&Call| {
+            call.patience != Patience::None && call.names == [name] && !call.parked
+        };
         self.calls.values().filter(waits)
     }
 
-    pub fn has_parked(&self, name: usize) -> bool {
-        self.calls.values().any(|call| call.parked && call.names.contains(&name))
+    /// Since when somebody who asks for a name is not polled.
+    pub fn parked_since(&self, name: usize) -> Option<u64> {
+        let parked = |call: &&Call| call.parked && call.names.contains(&name);
+        self.calls.values().filter(parked).map(|call| call.polled).max()
     }
 
     pub fn returning(&mut self, names: &[usize]) -> u64 {

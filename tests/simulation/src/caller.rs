@@ -51,7 +51,12 @@ impl Manner {
             63..76 => Self::TryFor(millis(rng.u64(..2_000))),
             76..84 => Self::Cancelled(millis(rng.u64(..200))),
             84..96 => Self::Polled(rng.u32(1..8)),
-            _ => Self::Unpolled(millis(rng.u64(..1_500)), rng.bool()),
+            _ => {
+                // Some for several times the longest `pickup_timeout`: by then others have long gone on.
+                let long = rng.u64(..1_500);
+                let times = if long.is_multiple_of(4) { 5 } else { 1 };
+                Self::Unpolled(millis(long * times), rng.bool())
+            }
         }
     }
 
@@ -160,6 +165,7 @@ impl Home {
             since: clock::now(),
             order: board::with(|board| board.next_id()),
             parked: false,
+            polled: clock::now(),
             lapsed: false,
             part: wanted.part,
             of: wanted.of,

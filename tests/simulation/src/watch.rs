@@ -18,6 +18,9 @@ pub struct Watch {
     free: BTreeMap<usize, u64>,
     /// How long a free name may keep somebody waiting.
     bound: u64,
+    /// By how much longer a caller that is not polled may do so: until it is found out, and what it may have got, or left
+    /// open, is given back.
+    silence: u64,
 }
 
 impl Watch {
@@ -25,15 +28,15 @@ impl Watch {
         let way = plan.clients.iter().map(|client| client.way.1).max().unwrap_or(0);
         // The place of somebody who has gone is kept for so long; the rest is a few ways of a message.
         let bound = plan.longest(|client| client.claim) + 6 * way + 350 * MILLI;
-        Self { plan, free: BTreeMap::new(), bound }
+        let silence = 2 * plan.longest(|client| client.claim);
+        Self { plan, free: BTreeMap::new(), bound, silence }
     }
 
     /// Nobody waits long for what is free in the key space, when nothing is broken.
     pub fn look(&mut self, station: &mut Station) {
         let plan = Arc::clone(&self.plan);
         for (at, name) in plan.names.iter().enumerate() {
-            let waits =
-                board::with(|board| board.waiting(at).next().is_some() && !board.has_parked(at));
+            let waits = board::with(|board| board.waiting(at).next().is_some());
             if !waits || !keyspace::holders(station, plan.layout, name).is_empty() {
                 self.free.remove(&at);
                 continue;
@@ -48,7 +51,10 @@ impl Watch {
         let late = board::with(|board| {
             let since = since.max(board.progressed(name)).max(board.disturbed_until());
             let waited = |since: u64| now.saturating_sub(since);
-            let late = board.waiting(name).find(|call| waited(since.max(call.since)) > self.bound);
+            let silent = board.parked_since(name);
+            let since = since.max(silent.unwrap_or(0));
+            let bound = self.bound + silent.map_or(0, |_| self.silence);
+            let late = board.waiting(name).find(|call| waited(since.max(call.polled)) > bound);
             late.map(|call| (call.caller.clone(), call.since))
         });
         let Some((caller, called)) = late else { return };

@@ -1,0 +1,246 @@
+//! The work of the caller that has the permit, kept where the client can end it: in the entry of the lock.
+//!
+//! A contender whose future is not polled keeps the permit, an answer that it does not read, a grant that it does not
+//! take. So its future is in two parts. The outer one is the caller's. The inner one does all that needs the permit,
+//! and lies here; the outer one polls it.
+//!
+//! 1. What lies here can be dropped by the lookout, and that is all that ever happens to a silent contender: it
+//!    is cancelled, as if its caller had dropped it. Whatever a cancelled contender gives back, this one gives back:
+//!    the permit, its place in line, what its request may have been granted.
+//! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops it during a poll, and
+//!    nobody polls it after it was dropped: a tenure begins within a poll, hence before the work is dropped or never.
+//! 3. A number tells the work of one contender from that of the next. A caller that comes too late finds another
+//!    number, touches nothing, and queues again.
+//!
+//! Only work that was woken and not polled since is dropped. One that nothing has happened to is parked, and sleeps as
+//! long as it likes.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::task::AtomicWaker;
+
+use crate::engine::permit::{LOOKS, Look};
+
+/// What a contender does.
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Where the work of the one contender of an entry lies.
+pub(crate) struct Contest<T> {
+    state: Mutex<State<T>>,
+    /// It was woken, and not polled since.
+    woken: AtomicBool,
+    /// Who polls it.
+    caller: AtomicWaker,
+}
+
+/// A caller's part in a contest.
+pub(crate) enum Part<T> {
+    /// Its work has not been polled.
+    New(Work<T>),
+    /// Its work has this number.
+    Begun(u64),
+    Over,
+}
+
+struct State<T> {
+    number: u64,
+    /// None while it is polled, and when there is none.
+    work: Option<Work<T>>,
+    looks: u32,
+}
+
+impl<T> Default for Contest<T> {
+    fn default() -> Self {
+        let state = State { number: 0, work: None, looks: 0 };
+        Self { state: Mutex::new(state), woken: AtomicBool::new(false), caller: AtomicWaker::new() }
+    }
+}
+
+impl<T> Contest<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
+    ///
+    /// Work that is done at its first poll never lies here.
+    pub(crate) fn poll(
+        &self,
+        part: &mut Part<T>,
+        waker: &Waker,
+        context: &Context<'_>,
+    ) -> Poll<Option<T>> {
+        let (number, work) = match std::mem::replace(part, Part::Over) {
+            Part::New(work) => (None, Some(work)),
+            Part::Begun(number) => (Some(number), self.take(number)),
+            Part::Over => (None, None),
+        };
+        let Some(mut work) = work else { return Poll::Ready(None) };
+        self.caller.register(context.waker());
+        // Before the work is polled: what wakes it meanwhile is for the next poll.
+        self.woken.store(false, Ordering::SeqCst);
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
+            return Poll::Ready(Some(done));
+        }
+        *part = Part::Begun(self.put(number, work));
+        Poll::Pending
+    }
+
+    fn take(&self, number: u64) -> Option<Work<T>> {
+        let mut state = self.state();
+        if state.number == number { state.work.take() } else { None }
+    }
+
+    /// Nobody else's work lies here: pending work has the permit, and whoever had it before has dropped its own.
+    fn put(&self, number: Option<u64>, work: Work<T>) -> u64 {
+        let mut state = self.state();
+        debug_assert!(state.work.is_none(), "two contend for one entry");
+        state.number = number.unwrap_or(state.number + 1);
+        (state.work, state.looks) = (Some(work), 0);
+        state.number
+    }
+
+    /// A caller has gone: its work is cancelled, if that still lies here.
+    pub(crate) fn end(&self, part: &mut Part<T>) {
+        if let Part::Begun(number) = std::mem::replace(part, Part::Over) {
+            // Whoever drops it passes the permit on, and the next one may begin at once: not under the lock.
+            drop(self.take(number));
+        }
+    }
+
+    /// Something has happened to the work.
+    pub(crate) fn wake(&self) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.caller.wake();
+    }
+
+    /// Whether it was woken, and not polled since.
+    pub(crate) fn is_late(&self) -> bool {
+        self.woken.load(Ordering::SeqCst) && self.state().work.is_some()
+    }
+
+    /// Looks whether the work was polled since it was woken.
+    pub(crate) fn look(&self) -> Look {
+        let mut state = self.state();
+        // While it is polled there is none here, and each poll has the looks counted anew.
+        if state.work.is_none() || !self.woken.load(Ordering::SeqCst) {
+            return Look::Well;
+        }
+        state.looks += 1;
+        if state.looks < LOOKS { Look::Late } else { Look::Silent }
+    }
+
+    /// The work that was just found silent, unless it was polled since: it is to be dropped.
+    pub(crate) fn take_silent(&self) -> Option<Work<T>> {
+        let mut state = self.state();
+        if state.looks < LOOKS { None } else { state.work.take() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn, ready};
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn poll(contest: &Contest<u8>, part: &mut Part<u8>) -> Poll<Option<u8>> {
+        contest.poll(part, Waker::noop(), &Context::from_waker(Waker::noop()))
+    }
+
+    fn looks(contest: &Contest<u8>) -> Vec<Look> {
+        (0..LOOKS).map(|_| contest.look()).collect()
+    }
+
+    /// Work that never ends, and somebody who sees when it is dropped.
+    fn endless() -> (Work<u8>, Arc<()>) {
+        let seen = Arc::new(());
+        let kept = Arc::clone(&seen);
+        let work = async move {
+            let _kept = kept;
+            pending().await
+        };
+        (Box::pin(work), seen)
+    }
+
+    #[test]
+    fn work_is_polled_to_its_end() {
+        let contest = Contest::default();
+        let mut part = Part::New(Box::pin(ready(7_u8)) as Work<u8>);
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(7)));
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(None));
+    }
+
+    #[test]
+    fn work_that_was_woken_and_is_not_polled_is_dropped() {
+        let (contest, (work, seen)) = (Contest::default(), endless());
+        let mut part = Part::New(work);
+        assert_eq!(poll(&contest, &mut part), Poll::Pending);
+        assert_eq!(looks(&contest), [Look::Well; 4], "nothing has happened to it");
+        contest.wake();
+        assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
+        drop(contest.take_silent().unwrap());
+        assert_eq!(Arc::strong_count(&seen), 1);
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(None), "it finds that it was cancelled");
+    }
+
+    #[test]
+    fn work_that_is_polled_in_time_is_not_dropped() {
+        let (contest, (work, seen)) = (Contest::default(), endless());
+        let mut part = Part::New(work);
+        assert_eq!(poll(&contest, &mut part), Poll::Pending);
+        for _ in 0..3 {
+            contest.wake();
+            assert_eq!([(); 3].map(|()| contest.look()), [Look::Late; 3]);
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+        }
+        contest.wake();
+        assert_eq!(looks(&contest).last(), Some(&Look::Silent));
+        assert_eq!(poll(&contest, &mut part), Poll::Pending, "between the look and the drop");
+        assert!(contest.take_silent().is_none());
+        contest.end(&mut part);
+        assert_eq!(Arc::strong_count(&seen), 1);
+    }
+
+    /// It begins a tenure, perhaps.
+    #[test]
+    fn work_is_not_dropped_while_it_is_polled() {
+        let contest = Arc::new(Contest::default());
+        let looks_on = Arc::clone(&contest);
+        let mut part = Part::New(Box::pin(poll_fn(move |_| {
+            looks_on.wake();
+            for _ in 0..2 * LOOKS {
+                assert_eq!(looks_on.look(), Look::Well);
+                assert!(looks_on.take_silent().is_none());
+            }
+            Poll::Ready(1_u8)
+        })) as Work<u8>);
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(1)));
+    }
+
+    #[test]
+    fn a_caller_that_was_cancelled_touches_nothing_of_the_next_one() {
+        for comes in [true, false] {
+            let (contest, first) = (Contest::default(), endless().0);
+            let mut former = Part::New(first);
+            assert_eq!(poll(&contest, &mut former), Poll::Pending);
+            contest.wake();
+            looks(&contest);
+            drop(contest.take_silent());
+            let (work, seen) = endless();
+            let mut part = Part::New(work);
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            if comes {
+                assert_eq!(poll(&contest, &mut former), Poll::Ready(None));
+            }
+            contest.end(&mut former);
+            assert_eq!(Arc::strong_count(&seen), 2);
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            contest.end(&mut part);
+            assert_eq!(Arc::strong_count(&seen), 1);
+        }
+    }
+}

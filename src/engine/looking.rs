@@ -1,0 +1,61 @@
+//! The task that looks for callers that were told something and do not come: see `lookout.rs`.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::core::Engine;
+use crate::engine::entry::Entry;
+use crate::engine::permit::{LOOKS, Look};
+
+/// The shortest pause between two looks: a runtime that has much to do takes some time to poll a caller.
+const SHORTEST: Duration = Duration::from_millis(5);
+
+/// Looks until the client has gone. It does not keep the client alive.
+pub(crate) async fn look_out(engine: Weak<Engine>, stop: CancellationToken) {
+    stop.run_until_cancelled(look(engine)).await;
+}
+
+async fn look(engine: Weak<Engine>) {
+    loop {
+        let Some((lookout, pause)) = engine
+            .upgrade()
+            .map(|engine| (Arc::clone(engine.table.lookout()), engine.rhythm.pickup / LOOKS))
+        else {
+            return;
+        };
+        let (watched, takes_long) = lookout.next(pause.max(SHORTEST)).await;
+        let Some(engine) = engine.upgrade() else { return };
+        let late = if takes_long { engine.table.late() } else { Vec::new() };
+        late.iter().for_each(|entry| lookout.watch(&entry.watched, entry));
+        for entry in watched {
+            entry.watched.end();
+            if engine.look_at(&entry) {
+                lookout.watch(&entry.watched, &entry);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Looks whether each caller at an entry has come that was told something; whether to look again. A caller that does
+    /// not come is passed over or cancelled, so that it stops no other.
+    fn look_at(&self, entry: &Arc<Entry>) -> bool {
+        let Some(visit) = self.table.visit_again(entry) else { return false };
+        let called = entry.look_for_called();
+        if called == Look::Silent {
+            tracing::debug!(name = ?entry.keys.name(), "passed over: called, and not polled");
+            // What was left for callers that do not come is left for none, if they were the last.
+            self.look_after(&visit);
+        }
+        let (contender, work) = entry.look_for_contender();
+        if work.is_some() {
+            tracing::debug!(name = ?entry.keys.name(), "cancelled: told something, and not polled");
+            visit.forget_contender();
+            // As if its caller had dropped its future. The permit goes on with it.
+            drop(work);
+        }
+        (called, contender) != (Look::Well, Look::Well)
+    }
+}

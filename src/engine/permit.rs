@@ -1,0 +1,428 @@
+//! Who has the permit of an entry, among the callers of one client that wait for one lock: first come, first served.
+//!
+//! 1. A poll takes the permit, and nothing else does. Whoever gives it up *calls* the next caller, and wakes it; the
+//!    permit belongs to nobody until that caller is polled. So a caller that is never polled never has it.
+//! 2. A caller that was called and does not come is *silent* when the lookout has seen that often enough. Then the
+//!    permit is open: all who wait are woken, and the first one that is polled takes it. So any number of silent
+//!    callers cost one such time together.
+//! 3. A caller keeps its ticket, and with it its place, until it takes the permit or leaves. A silent one is not called
+//!    again before it was polled again, and until then it does not count among those who wait.
+//!
+//! A waker stands in the queue from a poll until its caller is called. So whoever has none was woken, and has not
+//! come yet; and if the permit is open, nobody has one: all who wait know of it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::task::coop::poll_proceed;
+
+use crate::wire::Fault;
+
+/// So many looks of the lookout a caller has to come. They are one `pickup_timeout` together.
+pub(crate) const LOOKS: u32 = 4;
+
+/// The permit for one lock, and those who wait for it.
+#[derive(Default)]
+pub(crate) struct Permit {
+    state: Mutex<State>,
+    /// Callers that wait and are not known to be silent.
+    waiting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    whose: Whose,
+    tickets: u64,
+    /// In the order of their tickets.
+    queue: VecDeque<Caller>,
+    /// Looks since somebody was called, or the permit is open.
+    looks: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Whose {
+    /// The first one's that is polled.
+    #[default]
+    Open,
+    /// To be taken by the caller with this ticket.
+    Called(u64),
+    Taken,
+}
+
+struct Caller {
+    ticket: u64,
+    waker: Option<Waker>,
+    silent: bool,
+}
+
+/// Where a caller stands.
+#[derive(Debug, Default)]
+pub(crate) struct Ticket {
+    number: Option<u64>,
+    queued: bool,
+}
+
+impl Ticket {
+    /// That of a caller that has had the permit, and stands before all who came after it.
+    pub(crate) fn again(number: u64) -> Self {
+        Self { number: Some(number), queued: false }
+    }
+}
+
+/// What the lookout finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Everybody has come who was called.
+    Well,
+    /// Somebody has not come yet.
+    Late,
+    /// Somebody has just been found silent.
+    Silent,
+}
+
+impl Permit {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Takes the permit if it is open; the ticket of whoever has taken it.
+    pub(crate) fn try_take(&self) -> Option<u64> {
+        let mut state = self.state();
+        if state.closed || state.whose != Whose::Open {
+            return None;
+        }
+        let number = state.ticket();
+        state.whose = Whose::Taken;
+        Some(number)
+    }
+
+    /// Takes the permit, or waits for it; the ticket of whoever has taken it.
+    ///
+    /// # Errors
+    /// [`Fault::Closed`].
+    pub(crate) fn poll(
+        &self,
+        ticket: &mut Ticket,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<u64, Fault>> {
+        let coop = ready!(poll_proceed(context));
+        let mut state = self.state();
+        if state.closed {
+            return Poll::Ready(Err(Fault::Closed));
+        }
+        let number = ticket.number.unwrap_or_else(|| state.ticket());
+        ticket.number = Some(number);
+        let at = state.find(number);
+        if ticket.queued && std::mem::take(&mut state.queue[at].silent) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+        }
+        // Under the lock of this poll: of two who come for an open permit, the second one finds it taken.
+        if matches!(state.whose, Whose::Open) || state.whose == Whose::Called(number) {
+            if std::mem::take(&mut ticket.queued) {
+                state.queue.remove(at);
+            }
+            (state.whose, state.looks) = (Whose::Taken, 0);
+            coop.made_progress();
+            return Poll::Ready(Ok(number));
+        }
+        if ticket.queued {
+            state.queue[at].waker = Some(context.waker().clone());
+        } else {
+            let waker = Some(context.waker().clone());
+            state.queue.insert(at, Caller { ticket: number, waker, silent: false });
+            ticket.queued = true;
+        }
+        Poll::Pending
+    }
+
+    /// Gives the permit up, and calls the next caller; whether there is one.
+    pub(crate) fn pass_on(&self) -> bool {
+        let mut state = self.state();
+        let next = state.call_next();
+        drop(state);
+        next.map(Waker::wake).is_some()
+    }
+
+    /// Counts a caller among those who wait.
+    pub(crate) fn wait(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A caller waits no more; whether another one was called in its place.
+    pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
+        let (Some(number), true) = (ticket.number, ticket.queued) else {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return false;
+        };
+        let mut state = self.state();
+        let at = state.find(number);
+        let left = state.queue.remove(at);
+        if left.as_ref().is_some_and(|caller| !caller.silent) {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        // It was called: nobody else would be.
+        let next = if state.whose == Whose::Called(number) { state.call_next() } else { None };
+        drop(state);
+        drop(left);
+        next.map(Waker::wake).is_some()
+    }
+
+    /// Callers that wait and are not known to be silent.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Whether whoever is polled first may take it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state().whose == Whose::Open
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
+    /// Sends away everybody who waits, now and from now on.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let wakers = state.take_wakers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Looks whether whoever was called has come. If it has not come for [`LOOKS`] looks, the permit is open.
+    pub(crate) fn look(&self) -> Look {
+        let mut state = self.state();
+        let is_late = match state.whose {
+            Whose::Called(_) => true,
+            Whose::Open => state.queue.iter().any(Caller::is_late),
+            Whose::Taken => false,
+        };
+        if !is_late || state.closed {
+            return Look::Well;
+        }
+        state.looks += 1;
+        if state.looks < LOOKS {
+            return Look::Late;
+        }
+        (state.whose, state.looks) = (Whose::Open, 0);
+        let late = state.queue.iter_mut().filter(|caller| caller.is_late());
+        let silent = late.map(|caller| caller.silent = true).count();
+        self.waiting.fetch_sub(silent, Ordering::SeqCst);
+        let wakers = state.take_wakers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        Look::Silent
+    }
+}
+
+impl Caller {
+    /// Whether it was woken, and has not come yet.
+    fn is_late(&self) -> bool {
+        self.waker.is_none() && !self.silent
+    }
+}
+
+impl State {
+    fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Where a caller with this ticket stands, or would stand.
+    fn find(&self, ticket: u64) -> usize {
+        match self.queue.front() {
+            Some(first) if first.ticket < ticket => {
+                self.queue.partition_point(|caller| caller.ticket < ticket)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Who has no waker has been woken already, and does not come: it may be silent.
+    fn call_next(&mut self) -> Option<Waker> {
+        let next = self.queue.iter_mut().find(|caller| caller.waker.is_some());
+        let Some(next) = next else {
+            self.whose = Whose::Open;
+            return None;
+        };
+        (self.whose, self.looks) = (Whose::Called(next.ticket), 0);
+        next.waker.take()
+    }
+
+    fn take_wakers(&mut self) -> Vec<Waker> {
+        self.queue.iter_mut().filter_map(|caller| caller.waker.take()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller whose future is polled by hand.
+    struct Hand<'a> {
+        permit: &'a Permit,
+        ticket: Ticket,
+    }
+
+    impl<'a> Hand<'a> {
+        /// One that waits.
+        fn waits(permit: &'a Permit) -> Self {
+            permit.wait();
+            let mut hand = Self { permit, ticket: Ticket::default() };
+            assert!(!hand.comes());
+            hand
+        }
+
+        /// Polls it; whether it takes the permit.
+        fn comes(&mut self) -> bool {
+            let mut context = Context::from_waker(Waker::noop());
+            match self.permit.poll(&mut self.ticket, &mut context) {
+                Poll::Ready(taken) => taken.is_ok(),
+                Poll::Pending => false,
+            }
+        }
+    }
+
+    impl Drop for Hand<'_> {
+        fn drop(&mut self) {
+            self.permit.leave(&self.ticket);
+        }
+    }
+
+    fn taken() -> Permit {
+        let permit = Permit::default();
+        permit.try_take().unwrap();
+        permit
+    }
+
+    /// What the lookout finds, until it finds something else than that somebody is late.
+    fn looks(permit: &Permit) -> (u32, Look) {
+        for look in 1.. {
+            match permit.look() {
+                Look::Late => {}
+                found => return (look, found),
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn the_turn_goes_to_those_who_wait_in_their_order() {
+        let permit = taken();
+        let mut hands = [(); 3].map(|()| Hand::waits(&permit));
+        for at in 0..3 {
+            assert!(permit.pass_on());
+            assert!(permit.try_take().is_none(), "somebody was called");
+            let came: Vec<_> = hands.iter_mut().skip(at).map(Hand::comes).collect();
+            assert_eq!(came.iter().position(|came| *came), Some(0));
+            assert_eq!(permit.look(), Look::Well);
+        }
+        assert!(!permit.pass_on());
+        assert!(permit.is_open());
+    }
+
+    #[test]
+    fn a_caller_that_leaves_after_it_was_called_calls_the_next() {
+        let permit = taken();
+        let (first, mut second) = (Hand::waits(&permit), Hand::waits(&permit));
+        assert!(permit.pass_on());
+        drop(first);
+        assert!(second.comes());
+        drop(second);
+        assert_eq!(permit.waiting(), 0);
+    }
+
+    #[test]
+    fn a_caller_that_was_called_and_does_not_come_is_passed_over_and_keeps_its_place() {
+        let permit = taken();
+        let (mut silent, mut second) = (Hand::waits(&permit), Hand::waits(&permit));
+        let mut third = Hand::waits(&permit);
+        assert!(permit.pass_on());
+        assert!(!second.comes(), "the first one was called");
+        assert_eq!(looks(&permit), (LOOKS, Look::Silent));
+        assert_eq!(permit.waiting(), 2);
+        assert!(second.comes() && !third.comes() && !silent.comes());
+        assert_eq!(permit.waiting(), 3, "whoever takes the permit leaves later");
+        assert!(permit.pass_on());
+        assert!(!third.comes() && silent.comes());
+    }
+
+    #[test]
+    fn all_who_do_not_come_are_found_silent_at_once_and_not_called_again() {
+        let permit = taken();
+        let silent = [(); 3].map(|()| Hand::waits(&permit));
+        let mut polled = Hand::waits(&permit);
+        assert!(permit.pass_on());
+        assert_eq!(looks(&permit), (LOOKS, Look::Silent));
+        assert!(polled.comes());
+        drop(polled);
+        assert!(!permit.pass_on(), "they have been woken, and have not come");
+        assert!(permit.is_open());
+        assert_eq!(looks(&permit), (LOOKS, Look::Silent));
+        assert_eq!(permit.waiting(), 0);
+        assert_eq!(permit.look(), Look::Well);
+        let newcomer = permit.try_take();
+        assert!(newcomer.is_some(), "silent callers are in nobody's way");
+        drop(silent);
+        assert_eq!(permit.waiting(), 0);
+    }
+
+    #[test]
+    fn a_caller_that_comes_in_time_is_not_silent() {
+        let permit = taken();
+        let mut late = Hand::waits(&permit);
+        for _ in 0..3 {
+            assert!(permit.pass_on());
+            assert_eq!([(); LOOKS as usize - 1].map(|()| permit.look()), [Look::Late; 3]);
+            assert!(late.comes());
+            late = {
+                drop(late);
+                Hand::waits(&permit)
+            };
+        }
+    }
+
+    #[test]
+    fn of_two_who_come_for_an_open_turn_one_takes_it() {
+        let permit = taken();
+        let (_silent, mut one) = (Hand::waits(&permit), Hand::waits(&permit));
+        assert!(permit.pass_on());
+        assert_eq!(looks(&permit).1, Look::Silent);
+        assert!(permit.try_take().is_some());
+        assert!(!one.comes());
+        assert!(permit.pass_on());
+        assert!(one.comes());
+    }
+
+    #[test]
+    fn who_has_had_the_turn_comes_again_before_those_who_came_later() {
+        let permit = Permit::default();
+        let number = permit.try_take().unwrap();
+        let mut later = Hand::waits(&permit);
+        permit.wait();
+        let mut again = Hand { permit: &permit, ticket: Ticket::again(number) };
+        assert!(!again.comes());
+        assert!(permit.pass_on());
+        assert!(!later.comes() && again.comes());
+    }
+
+    #[test]
+    fn closing_sends_away_whoever_waits_or_comes() {
+        let permit = taken();
+        let mut hand = Hand::waits(&permit);
+        permit.close();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(matches!(
+            permit.poll(&mut hand.ticket, &mut context),
+            Poll::Ready(Err(Fault::Closed))
+        ));
+        drop(hand);
+        assert!(!permit.pass_on());
+        assert!(permit.try_take().is_none());
+        assert_eq!((permit.waiting(), permit.look()), (0, Look::Well));
+    }
+}
