@@ -291,6 +291,8 @@ pub(crate) struct Entry {
     taken: Mutex<Option<CompactInstant>>,
     /// Its contender waits: another client has it, or is to have it first.
     refused: AtomicBool,
+    /// A line had the name of the entry.
+    has_used_name: AtomicBool,
     /// What its contender knows.
     line: Mutex<Option<Box<Line>>>,
     visitors: AtomicUsize,
@@ -318,6 +320,7 @@ impl Entry {
             failing: Mutex::default(),
             taken: Mutex::default(),
             refused: AtomicBool::new(false),
+            has_used_name: AtomicBool::new(false),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
             listed: None,
@@ -417,10 +420,15 @@ impl Entry {
         (line.id(), line.place(), if line.rests() { Manner::Rest } else { Manner::Wait })
     }
 
-    /// A caller with an entry of its own is known by the name of the entry, until that may be in use.
+    /// A caller with an entry of its own is known by the name of the entry, in its first line. Once it was cancelled, requests
+    /// of that name may still run late and are cleared away: a second line of this name would be cleared away with them.
     fn new_id(&self, next_id: impl Fn() -> TenureId) -> TenureId {
         match self.listed.as_deref() {
-            Some(Listed { key: EntryKey::Alone(id), .. }) => *id,
+            Some(Listed { key: EntryKey::Alone(id), .. })
+                if !self.has_used_name.swap(true, Ordering::Relaxed) =>
+            {
+                *id
+            }
             _ => next_id(),
         }
     }
