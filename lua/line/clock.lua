@@ -2,6 +2,9 @@
 
 local BOUND = 64 -- so many items of work there are in one call at the most
 local WINDOW = 4 -- so many at the front of a line show signs of life
+-- What a message grants ends with the sign of life that it was made for. Whoever would have no more than this left, in ms, might
+-- hear of it too late: it has to give a sign first. It is a quarter of the shortest waiter_ttl.
+local LEAST_LIFE = 12
 
 local micros, now -- the server's clock
 local at -- the clock of those who wait, in ms: it is this far behind the server's

@@ -130,7 +130,7 @@ local function front(skipped, count)
 end
 
 local function lives_on(entry)
-  return entry.life.ends > at
+  return entry.life.ends - at > LEAST_LIFE
 end
 
 -- Whether it was told to give a sign since its client fell silent. What was asked before its last sign is of no account.

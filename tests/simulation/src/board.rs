@@ -123,6 +123,8 @@ pub struct Board {
     next: u64,
     pub calls: BTreeMap<u64, Call>,
     claims: BTreeMap<u64, Live>,
+    /// How much was left of each grant when its first holder had it.
+    began_with: BTreeMap<(String, u64), Duration>,
     /// Names that are being given back: until that is answered, somebody has them.
     returning: BTreeMap<u64, Vec<usize>>,
     pub over: Vec<Claim>,
@@ -378,10 +380,13 @@ impl Board {
     }
 
     /// What is handed on within a client is not near its deadline. A third of the lease that it began with is left when it
-    /// is handed on; its next holder may look a little later.
+    /// is handed on; its next holder may look a little later. What a message granted began with what was left of a sign.
     fn handed_on(&mut self, terms: &Terms, left: Duration) {
+        let grant = (terms.lock.clone(), terms.token / 1024);
+        let began_with = *self.began_with.entry(grant).or_insert(left);
         let is_turn = terms.turns && !terms.token.is_multiple_of(1024) && terms.confirmed.is_none();
-        if is_turn && left + Duration::from_nanos(SLACK) < terms.lease.min(terms.claim) / 4 {
+        let least = terms.lease.min(terms.claim).min(began_with) / 4;
+        if is_turn && left + Duration::from_nanos(SLACK) < least {
             let what = format!("{} has {left:?} of {:?}", terms.owner, terms.lease);
             self.wrong("handed on near its deadline", what);
         }
