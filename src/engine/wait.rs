@@ -400,6 +400,10 @@ impl Caller {
                     return self.take(contender.granted(), grant).map(Some);
                 }
                 Next::Park(until) => {
+                    // It may have taken over the place of a caller that has gone, whose request was refused.
+                    if entry.has_place() {
+                        entry.refuse();
+                    }
                     if !is_counted && counted.is_none() {
                         counted = Some(self.engine.count_waiter()?);
                     }
