@@ -78,7 +78,13 @@ async fn harm(proxy: &'static Proxy, fault: NetworkFault, time: Duration) -> (St
     match fault {
         NetworkFault::Frames { target, harm, times } => {
             let rule = match target {
-                Target::Script(name) => proxy.script(name),
+                Target::Script(name) => {
+                    assert!(
+                        SCRIPTS.iter().any(|(known, _)| *known == name),
+                        "no script is called {name}"
+                    );
+                    proxy.script(name)
+                }
                 Target::Command(name) => proxy.command(name),
                 Target::Messages => proxy.messages(),
             };

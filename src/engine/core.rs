@@ -150,7 +150,6 @@ impl Engine {
     /// As [`begin`](Self::begin), of what was got beside the contender.
     pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
-        visit.entry.take();
         self.begun(visit.begin_beside(grant, holder, renew_at), holder)
     }
 

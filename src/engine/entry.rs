@@ -607,7 +607,10 @@ impl Visit {
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
         match self.entry.shared() {
-            Some(mut shared) => shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now()),
+            Some(mut shared) => {
+                shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now());
+                self.entry.take();
+            }
             None => self.entry.show(&tenure),
         }
         tenure

@@ -672,7 +672,6 @@ impl Contender {
         let permit = self.permit.take().expect("it is granted once");
         permit.entry().forget_line();
         permit.entry().stop_contending();
-        permit.entry().take();
         self.engine.give_back_former(permit.entry());
         permit
     }

@@ -97,12 +97,11 @@ impl Handle {
 
     /// Waits for a latch. Returns whether it was open before the patience ran out.
     pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
-        let keys = self.keys()?;
+        let (keys, options) = self.asked(None, patience)?;
         // How long the latch is there is not how long anybody has it.
-        let lease = Lease::Watched;
-        let options = AcquireOptions { lease, ..self.asked(None, patience)?.1 };
+        let options = AcquireOptions { lease: Lease::Watched, ..options };
         let span = tracing::debug_span!("latch.wait", name = ?keys.name());
-        let hold = engine::acquire(&self.engine, keys, options).instrument(span).await?;
+        let hold = engine::acquire(&self.engine, &keys, options).instrument(span).await?;
         Ok(hold.is_some())
     }
 

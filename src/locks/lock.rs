@@ -169,9 +169,14 @@ impl Lock {
         self.handle.run(None, work).await
     }
 
-    /// As [`try_lock_for`](Self::try_lock_for), where the server has just said that the lock is held.
-    pub(crate) async fn try_taken_for(&self, limit: Duration) -> Result<Option<Guard>> {
-        self.handle.acquire_taken(Patience::limited(limit)).await
+    /// Gets the lock, or `None` if it was not free before the patience ran out.
+    pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>> {
+        self.handle.acquire(None, patience).await
+    }
+
+    /// As [`acquire`](Self::acquire), where the server has just said that the lock is held.
+    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
+        self.handle.acquire_taken(patience).await
     }
 
     /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of

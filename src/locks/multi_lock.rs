@@ -313,22 +313,23 @@ impl Limit {
         Self { whole, until: Instant::now().checked_add(whole) }
     }
 
+    /// How long to wait from now on; `None` if the time is over.
+    fn patience(self) -> Option<Patience> {
+        let Some(until) = self.until else { return Some(Patience::Endless) };
+        let left = until.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(Patience::For(left))
+    }
+
     /// Waits for one lock for as long as is left.
     async fn lock(self, lock: &Lock) -> Result<Option<Guard>> {
-        let Some(until) = self.until else { return lock.lock().await.map(Some) };
-        match until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Ok(None),
-            left => lock.try_lock_for(left).await,
-        }
+        let Some(patience) = self.patience() else { return Ok(None) };
+        lock.acquire(patience).await
     }
 
     /// As [`lock`](Self::lock), where the server has just said that somebody has it.
     async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
-        let Some(until) = self.until else { return lock.lock().await.map(Some) };
-        match until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Ok(None),
-            left => lock.try_taken_for(left).await,
-        }
+        let Some(patience) = self.patience() else { return Ok(None) };
+        lock.acquire_taken(patience).await
     }
 }
 
