@@ -8,9 +8,13 @@ use crate::error::{Error, Result};
 use crate::kinds::{
     KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
 };
+use crate::slot::Slot;
 
 /// The longest name that a user may give a lock, in bytes.
 const LONGEST_NAME: usize = 1024;
+
+/// What the token counters of a cluster begin with. In the native layout no lock can have such a key.
+const COUNTER_OF_A_SLOT: &str = "lock:grants:{";
 
 /// The [`Keys::id`]s of the locks that a channel may be of. Redisson's locks `a` and `{a}` share one.
 pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
@@ -28,6 +32,15 @@ fn tag_in(channel: &str) -> &str {
     tag.find('}').map_or(tag, |brace| &tag[..=brace])
 }
 
+/// Where all keys of a client lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// In the database of this number, on one server.
+    Database(i64),
+    /// In the slots of a cluster.
+    Cluster,
+}
+
 /// Where one lock lies in Redis. Handles and held locks each have one, so it keeps no more text
 /// than it must.
 #[derive(Debug)]
@@ -39,6 +52,8 @@ pub(crate) struct Keys {
     pub(crate) row: &'static Row,
     /// In the channel, the name stands in braces that are not its own.
     pub(crate) braced: bool,
+    /// In a cluster: the slot of all its keys and channels.
+    pub(crate) slot: Option<Slot>,
 }
 
 /// A key, put together when it is written.
@@ -78,17 +93,13 @@ impl Keys {
     /// The keys of a name in database 0.
     #[cfg(test)]
     pub(crate) fn new(layout: Layout, kind: Kind, name: String) -> Result<Self> {
-        Self::in_database(0, layout, kind, name)
+        Self::in_space(Space::Database(0), layout, kind, name)
     }
 
     /// # Errors
-    /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB.
-    pub(crate) fn in_database(
-        database: i64,
-        layout: Layout,
-        kind: Kind,
-        name: String,
-    ) -> Result<Self> {
+    /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB, or if its keys would lie in several slots of a
+    /// cluster.
+    pub(crate) fn in_space(space: Space, layout: Layout, kind: Kind, name: String) -> Result<Self> {
         check(layout, &name)?;
         // Redisson's rule: a name that brings a brace is taken to bring its own hash tag, but not by
         // its latches.
@@ -97,11 +108,26 @@ impl Keys {
         let name = if row.escapes { escaped(&name) } else { name };
         // Keys belong to a database, channels to the whole server. Without its number, a release would wake the
         // waiters of the same name in another database. Redisson's channels do not have it.
-        let database =
-            if row.escapes && database > 0 { format!("{database}:") } else { String::new() };
+        let database = match space {
+            Space::Database(number) if row.escapes && number > 0 => format!("{number}:"),
+            _ => String::new(),
+        };
         let tag = if braced { format!("{{{name}}}") } else { name };
         let channel = format!("{}{database}{tag}", row.channel);
-        Ok(Self { channel: channel.into(), kind, row, braced })
+        let keys = Self { channel: channel.into(), kind, row, braced, slot: None };
+        if space == Space::Cluster { keys.in_one_slot() } else { Ok(keys) }
+    }
+
+    /// The same keys in a cluster. Scripts can only touch keys of one slot.
+    fn in_one_slot(self) -> Result<Self> {
+        let slot = Slot::of(&self.lock().to_string());
+        let beside = [self.line(), self.notes()].map(|key| Slot::of(&key.to_string()));
+        if beside.into_iter().chain([Slot::of(&self.channel)]).any(|other| other != slot) {
+            return Err(Error::InvalidName {
+                reason: "its keys would lie in several slots of the cluster",
+            });
+        }
+        Ok(Self { slot: Some(slot), ..self })
     }
 
     /// What the user calls the lock.
@@ -129,7 +155,11 @@ impl Keys {
             KeyFormat::Tagged(before, after) => Key(before, self.tag(), after),
             KeyFormat::Bare => Key("", self.written(), ""),
             KeyFormat::Own(prefix) => self.own(prefix),
-            KeyFormat::Shared(key) => Key(key, "", ""),
+            KeyFormat::Shared(key) => match self.slot {
+                // One for each slot, since it has to move with the locks of its slot.
+                Some(slot) => Key(COUNTER_OF_A_SLOT, slot.tag(), "}"),
+                None => Key(key, "", ""),
+            },
         }
     }
 
@@ -296,7 +326,8 @@ mod tests {
     #[test]
     fn a_native_channel_names_its_database_unless_it_is_the_first() {
         let in_database = |database, layout, name: &str| {
-            Keys::in_database(database, layout, Kind::Lock, name.to_owned()).unwrap()
+            let space = Space::Database(database);
+            Keys::in_space(space, layout, Kind::Lock, name.to_owned()).unwrap()
         };
         assert_eq!(&*in_database(0, Layout::Native, "3:a").channel, "lock_channel:{3:a}");
         let other = in_database(3, Layout::Native, "a}b");
@@ -308,13 +339,8 @@ mod tests {
         assert_eq!(&*in_database(3, Layout::Redisson, "a").channel, "redisson_lock__channel:{a}");
     }
 
-    /// The slot of a cluster in which a key or channel lies: CRC-16/XMODEM of its hash tag, if it has one.
-    fn slot(key: &str) -> u16 {
-        let hashed = tag_of(key).unwrap_or(key);
-        let shift = |crc: u16| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
-        let step =
-            |crc: u16, byte: u8| (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| shift(crc));
-        hashed.bytes().fold(0, step) % 16_384
+    fn slot(key: &str) -> Slot {
+        Slot::of(key)
     }
 
     fn tag_of(key: &str) -> Option<&str> {
@@ -339,10 +365,34 @@ mod tests {
         (0..fastrand::usize(1..8)).map(|_| parts[fastrand::usize(..parts.len())]).collect()
     }
 
+    #[test]
+    fn in_a_cluster_the_counter_lies_in_the_slot_of_the_lock() {
+        for _ in 0..1_000 {
+            let name = random_name();
+            for kind in KINDS {
+                let made = Keys::in_space(Space::Cluster, Layout::Native, kind, name.clone());
+                let keys = made.unwrap();
+                let lock = slot(&keys.lock().to_string());
+                assert_eq!((keys.slot, slot(&keys.tokens().to_string())), (Some(lock), lock));
+                assert!(keys.tokens().to_string().starts_with("lock:grants:{"));
+            }
+        }
+        let alone = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
+        assert_eq!((alone.tokens().to_string().as_str(), alone.slot), (TOKEN_COUNTER, None));
+    }
+
+    #[test]
+    fn in_a_cluster_a_name_whose_keys_lie_in_several_slots_is_refused() {
+        let made = |kind, name: &str| {
+            Keys::in_space(Space::Cluster, Layout::Redisson, kind, name.to_owned()).map(drop)
+        };
+        assert!(made(Kind::Lock, "a").is_ok() && made(Kind::Lock, "{a}b").is_ok());
+        assert!(matches!(made(Kind::Lock, "a}b"), Err(Error::InvalidName { .. })));
+    }
+
     /// F48: whatever the name is, one slot has it all but the counter of the tokens, which all locks share.
     #[test]
     fn all_keys_of_a_native_name_lie_in_one_slot() {
-        assert_eq!((slot("123456789"), slot("user:{42}:x")), (0x31C3, slot("42")));
         for _ in 0..10_000 {
             let name = random_name();
             for kind in KINDS {

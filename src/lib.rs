@@ -58,6 +58,7 @@ mod error;
 mod keys;
 mod kinds;
 mod owner;
+mod slot;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;

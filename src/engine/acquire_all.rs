@@ -60,7 +60,9 @@ async fn ask_for_all(
     patience: Patience,
 ) -> Result<AllOrNone> {
     // A connection that has just broken is back in no time.
-    let _ = engine.connected().await;
+    if let Some((keys, _)) = wanted.first() {
+        let _ = engine.connected(keys).await;
+    }
     let mut contenders = Vec::with_capacity(wanted.len());
     for (at, (keys, _)) in wanted.iter().enumerate() {
         match Contender::at_once(engine, keys).await? {

@@ -9,7 +9,7 @@ use crate::engine::entry::Entry;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, deadline};
 use crate::engine::job::Job;
-use crate::wire::{Acquire, Acquired, Answered, Fault};
+use crate::wire::{Acquire, Acquired, Answered, Fault, SentOn};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
@@ -43,15 +43,15 @@ struct PendingAcquire<'a> {
     engine: &'a Engine,
     acquire: Acquire,
     /// The connection on which it was sent, until it is answered.
-    open_on: Option<u64>,
+    open_on: Option<SentOn>,
     /// Where its contender waits, if it is in line.
     entry: Option<&'a Entry>,
 }
 
 impl Drop for PendingAcquire<'_> {
     fn drop(&mut self) {
-        if let Some(sent_on) = self.open_on {
-            self.engine.later(Job::ghost(Ghost::new(&self.acquire, sent_on)));
+        if let Some(sent_on) = self.open_on.take() {
+            self.engine.later(Job::ghost(Ghost::new(&self.acquire, sent_on.generation())));
         }
     }
 }
@@ -66,8 +66,9 @@ pub(crate) async fn attempt(
     entry: &Entry,
 ) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
-    // What is known to be contended is asked for alone.
-    if !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0 {
+    // What is known to be contended is asked for alone, and everything that lies in a cluster.
+    let is_alone = !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0;
+    if is_alone || acquire.keys.slot.is_some() {
         return ask(engine, acquire, entry).await;
     }
     let Some(_on_its_way) = acquires.send_alone() else {
@@ -76,7 +77,7 @@ pub(crate) async fn attempt(
         if matches!(answer.result, Ok(Acquired::Contended)) {
             return ask(engine, question, entry).await;
         }
-        let open_on = Some(answer.sent_on);
+        let open_on = Some(SentOn::from(answer.sent_on));
         let mut pending = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
         return pending.settle(answer.result, answer.sent);
     };
@@ -84,8 +85,9 @@ pub(crate) async fn attempt(
 }
 
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
-    let mut connection = engine.commands.connection()?;
-    let open_on = Some(connection.generation());
+    engine.commands.tried(&acquire.keys).await;
+    let mut connection = engine.commands.connection(&acquire.keys)?;
+    let open_on = Some(connection.sent_on());
     let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
     let sent = Instant::now();
     let answer = connection.acquire(&pending.acquire).await;
@@ -100,9 +102,11 @@ pub(crate) async fn attempt_all(
     engine: &Engine,
     acquires: Vec<Acquire>,
 ) -> Result<AttemptAll, Fault> {
-    let mut connection = engine.commands.connection()?;
-    let open_on = Some(connection.generation());
-    let unanswered = |acquire| PendingAcquire { engine, acquire, open_on, entry: None };
+    let Some(first) = acquires.first() else { return Ok(AttemptAll::Granted(Vec::new())) };
+    let mut connection = engine.commands.connection(&first.keys)?;
+    let open_on = connection.sent_on();
+    let unanswered =
+        |acquire| PendingAcquire { engine, acquire, open_on: Some(open_on.clone()), entry: None };
     let mut pending: Vec<_> = acquires.into_iter().map(unanswered).collect();
     let asked: Vec<_> = pending.iter().map(|one| &one.acquire).collect();
     let sent = Instant::now();
@@ -167,7 +171,7 @@ impl PendingAcquire<'_> {
     fn hold_back(&mut self) {
         let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
         if let Some(sent_on) = self.open_on.take() {
-            entry.hold_back(Ghost::new(&self.acquire, sent_on));
+            entry.hold_back(Ghost::new(&self.acquire, sent_on.generation()));
         }
     }
 }

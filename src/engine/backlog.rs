@@ -39,9 +39,16 @@ pub(crate) struct Backlog {
     /// By the time at which they are to be asked for again.
     later: BTreeMap<(Instant, u64), Job>,
     seen: u64,
+    /// The jobs of one request would be of several servers, so that each is a request of its own.
+    is_scattered: bool,
 }
 
 impl Backlog {
+    /// Of jobs that are of several servers.
+    pub(crate) fn scattered(is_scattered: bool) -> Self {
+        Self { is_scattered, ..Self::default() }
+    }
+
     pub(crate) fn put(&mut self, job: Job) {
         self.queue(job.lane()).ready.push_back(job);
     }
@@ -68,12 +75,18 @@ impl Backlog {
     }
 
     fn ask(&mut self, lane: Lane) -> Option<Ask> {
+        let (batch, several) = if self.is_scattered {
+            // As many jobs at once, but none waits for another's server.
+            (1, lane.batch() * lane.several())
+        } else {
+            (lane.batch(), lane.several())
+        };
         let queue = self.queue(lane);
-        if queue.ready.is_empty() || queue.asked >= lane.several() {
+        if queue.ready.is_empty() || queue.asked >= several {
             return None;
         }
         queue.asked += 1;
-        let most = queue.ready.len().min(lane.batch());
+        let most = queue.ready.len().min(batch);
         Some(Ask { lane, jobs: queue.ready.drain(..most).collect() })
     }
 
@@ -164,6 +177,15 @@ mod tests {
         assert!(backlog.next(now).is_none(), "the last count waits for an answer");
         answer(&mut backlog, asked.pop().unwrap(), &Ok(true), now);
         assert_eq!(backlog.next(now).unwrap().lane, Lane::Counts);
+    }
+
+    #[tokio::test]
+    async fn releases_of_several_servers_do_not_wait_for_each_other() {
+        let (mut backlog, now) = (Backlog::scattered(true), Instant::now());
+        (0..400).for_each(|_| backlog.put(release()));
+        let asked: Vec<_> = std::iter::from_fn(|| backlog.next(now)).collect();
+        assert_eq!(asked.len(), 3 * 128);
+        assert!(asked.iter().all(|ask| ask.jobs.len() == 1));
     }
 
     #[tokio::test]

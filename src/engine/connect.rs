@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::config::{Config, HandOff};
+use crate::config::{Config, HandOff, Layout};
 use crate::engine::core::{Engine, Outbox, rules};
 use crate::engine::debts::Debts;
 use crate::engine::entry::Table;
@@ -25,17 +27,25 @@ use crate::engine::returns::Returns;
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::keys::Space;
 use crate::wire::{
-    Acquired, Acquires, Address, Answered, Commands, Heard, Requests, Subscriber, Terms,
+    Acquired, Acquires, Address, Addresses, Answered, Cluster, Commands, Crew, Fault, Guide, Heard,
+    Requests, Subscriber, Target, Terms,
 };
 
 impl Engine {
     /// Connects, and starts the client's tasks on the current runtime.
     pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let address = Address::new(url, &config)?;
-        Self::connect_to(address, client_id(), config).await
+        let to = match Target::of(url)? {
+            Target::Single => To::One(Box::new(Address::new(url, &config)?)),
+            Target::Cluster(_) if config.layout == Layout::Redisson => {
+                return Err(Error::config("Layout::Redisson does not work in a cluster yet"));
+            }
+            Target::Cluster(urls) => To::Cluster(Box::new(Addresses::new(&urls, &config)?)),
+        };
+        Self::connect_to(to, client_id(), config).await
     }
 
     /// Connects over streams of the simulation's, as the client that it names.
@@ -46,12 +56,14 @@ impl Engine {
         config: Config,
     ) -> Result<Arc<Self>> {
         config.check()?;
-        Self::connect_to(Address::over(dial, &config)?, client, config).await
+        Self::connect_to(To::One(Box::new(Address::over(dial, &config)?)), client, config).await
     }
 
-    async fn connect_to(address: Address, client: String, config: Config) -> Result<Arc<Self>> {
-        let address = Arc::new(address);
-        let database = address.database();
+    async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
+        let space = match &to {
+            To::One(address) => Space::Database(address.database()),
+            To::Cluster(_) => Space::Cluster,
+        };
         let started = Instant::now();
         let (releaser, jobs) = mpsc::unbounded_channel();
         let (timetable, returns) = (Arc::new(Timetable::new(started)), Arc::<Returns>::default());
@@ -68,7 +80,6 @@ impl Engine {
             line_ttl: line_ttl(&config),
             waiter_ttl: config.life(),
         };
-        let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
         let signs = Arc::new(Signs::new(started));
         let ears = Listener {
             table: Arc::clone(&table),
@@ -78,13 +89,16 @@ impl Engine {
             rules: rules(&config, config.life()),
         };
         let heard = move |channel: &str, heard: Heard<'_>| ears.hear(channel, heard);
-        let (subscriber, mut subscriber_link) =
-            Subscriber::new(address, config.subscription_linger, heard);
-        tokio::try_join!(command_link.start(), subscriber_link.start())
-            .map_err(|fault| fault.into_outage(""))?;
+        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+        let tasks = TaskTracker::new();
+        let crew = Crew {
+            spawn: spawner(tasks.clone(), Arc::clone(&table), Arc::clone(&timetable)),
+            stop: stop.clone(),
+        };
+        let linked = to.link(terms, crew, &config, heard).await;
+        let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
         let (rhythm, budget) = (rhythm(&config), budget(&config));
-        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
         let watchdog = Watchdog {
             timetable: Arc::clone(&timetable),
             commands: commands.clone(),
@@ -102,11 +116,7 @@ impl Engine {
         let orphans = orphanage(releaser.clone());
         let requests = Requests::new(&commands, orphans);
 
-        let tasks = TaskTracker::new();
-        let last_word =
-            || LastWord { table: Arc::clone(&table), timetable: Arc::clone(&timetable) };
-        tasks.spawn(last_word().after(command_link.run(stop.clone())));
-        tasks.spawn(last_word().after(subscriber_link.run(stop.clone())));
+        let last_word = || LastWord::new(&table, &timetable);
         tasks.spawn(last_word().after(watchdog.run(stop.clone())));
         tasks.spawn(last_word().after(gather(requests.clone(), stop.clone())));
         tasks.spawn(last_word().after(giving_back.run(closing.clone(), stop.clone())));
@@ -114,7 +124,7 @@ impl Engine {
 
         let engine = Arc::new(Self {
             config,
-            database,
+            space,
             commands,
             requests,
             client,
@@ -141,6 +151,57 @@ impl Engine {
         engine.tasks.close();
         Ok(engine)
     }
+}
+
+/// Where a client connects to.
+enum To {
+    One(Box<Address>),
+    Cluster(Box<Addresses>),
+}
+
+impl To {
+    /// Makes the first connections, and has the crew keep them.
+    async fn link(
+        self,
+        terms: Terms,
+        crew: Crew,
+        config: &Config,
+        heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+    ) -> Result<(Commands, Subscriber), Fault> {
+        let linger = config.subscription_linger;
+        match self {
+            Self::One(address) => {
+                let address = Arc::new(*address);
+                let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
+                let (subscriber, mut subscriber_link) = Subscriber::new(address, linger, heard);
+                tokio::try_join!(command_link.start(), subscriber_link.start())?;
+                (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
+                (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
+                Ok((commands, subscriber))
+            }
+            Self::Cluster(addresses) => {
+                let cluster = Arc::new(Cluster::new(*addresses, config.layout, crew));
+                let guide = Guide::new(Arc::clone(&cluster));
+                guide.start().await?;
+                let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
+                let told = subscriber.clone();
+                cluster.run(|stop| guide.run(told, stop));
+                Ok((Commands::in_cluster(cluster, terms, config), subscriber))
+            }
+        }
+    }
+}
+
+/// Spawns tasks on the current runtime, also when it is called from another one.
+fn spawner(
+    tasks: TaskTracker,
+    table: Arc<Table>,
+    timetable: Arc<Timetable>,
+) -> Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync> {
+    let runtime = Handle::current();
+    Box::new(move |task| {
+        tasks.spawn_on(LastWord::new(&table, &timetable).unless_done(task), &runtime);
+    })
 }
 
 /// Random, as a UUID of version 8: Redisson's have version 4, and in the queues that we share with it our
@@ -192,16 +253,31 @@ fn budget(config: &Config) -> Budget {
 struct LastWord {
     table: Arc<Table>,
     timetable: Arc<Timetable>,
+    /// There is nothing to say.
+    is_said: bool,
 }
 
 impl LastWord {
+    fn new(table: &Arc<Table>, timetable: &Arc<Timetable>) -> Self {
+        Self { table: Arc::clone(table), timetable: Arc::clone(timetable), is_said: false }
+    }
+
     async fn after(self, task: impl Future<Output = ()>) {
         task.await;
+    }
+
+    /// Of a task that may end by itself, since its server has left the cluster.
+    async fn unless_done(mut self, task: impl Future<Output = ()>) {
+        task.await;
+        self.is_said = true;
     }
 }
 
 impl Drop for LastWord {
     fn drop(&mut self) {
+        if self.is_said {
+            return;
+        }
         self.table.close();
         for tenure in self.timetable.close() {
             tenure.lose("the client has ended");

@@ -22,7 +22,7 @@ use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
-use crate::keys::{Keys, TenureId};
+use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Kind;
 use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
@@ -36,7 +36,7 @@ const SPREAD: Duration = Duration::from_micros(50);
 /// All that the handles of one client share.
 pub(crate) struct Engine {
     pub(crate) config: Config,
-    pub(crate) database: i64,
+    pub(crate) space: Space,
     pub(crate) commands: Commands,
     pub(crate) requests: Requests,
     pub(crate) client: String,
@@ -92,7 +92,7 @@ impl Engine {
     /// # Errors
     /// [`Error::InvalidName`].
     pub(crate) fn keys(&self, kind: Kind, name: String) -> Result<Keys> {
-        Keys::in_database(self.database, self.config.layout, kind, name)
+        Keys::in_space(self.space, self.config.layout, kind, name)
     }
 
     /// The request's lease, in time.
@@ -176,11 +176,11 @@ impl Engine {
     }
 
     /// The connection to send on. One that has just broken is given the time to come back.
-    pub(crate) async fn connected(&self) -> Result<Connection<'_>, Fault> {
-        if self.commands.connection().is_err() {
-            let _ = tokio::time::timeout(self.config.response(), self.commands.up()).await;
+    pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        if self.commands.connection(keys).is_err() {
+            let _ = tokio::time::timeout(self.config.response(), self.commands.up(keys)).await;
         }
-        self.commands.connection()
+        self.commands.connection(keys)
     }
 
     /// The permit, if no other caller of this client has it or waits for it. What this client has given up itself is

@@ -94,7 +94,7 @@ impl Engine {
     }
 
     async fn write_count(&self, tenure: &Tenure, holds: u32, ttl: Duration) -> Outcome {
-        let mut connection = self.commands.connection()?;
+        let mut connection = self.commands.connection(&tenure.keys)?;
         connection.count(&tenure.keys, tenure.id, holds, ttl).await
     }
 
@@ -217,13 +217,17 @@ impl Engine {
         let Some(job) = unconfirmed.job() else { return Err(Fault::Closed) };
         let (releases, request) = (&self.requests.releases, job.request());
         let mut _on_its_way = None;
-        if request.keys.row.lies_as_plain {
+        if request.keys.row.lies_as_plain && request.keys.slot.is_none() {
             _on_its_way = releases.send_alone();
             if _on_its_way.is_none() {
                 return releases.join(request).await?.answer.result;
             }
         }
-        let answers = self.commands.connection()?.release(&[request]).await?;
+        let answers = self
+            .commands
+            .connection(&request.keys)?
+            .release(std::slice::from_ref(&request))
+            .await?;
         answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
     }
 
@@ -244,7 +248,8 @@ impl Engine {
 
     async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
         let Tenure { keys, id, .. } = tenure;
-        let answers = self.commands.connection()?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
+        let answers =
+            self.commands.connection(keys)?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
         answers.into_iter().next().unwrap_or(Ok(false))
     }
 }

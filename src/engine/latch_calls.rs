@@ -25,7 +25,7 @@ impl Engine {
         let memory = (self.config.riding_out() * 2 + LONGER).min(LONGEST_MEMORY);
         let (request, mut open) = ((self.next_order(), memory), false);
         loop {
-            let answer = match self.connected().await {
+            let answer = match self.connected(keys).await {
                 Ok(mut connection) => connection.order(keys, order, request).await,
                 Err(fault) => Err(fault),
             };

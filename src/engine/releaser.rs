@@ -53,17 +53,16 @@ impl Releaser {
     async fn serve(self) {
         let Self { mut jobs, commands, debts, .. } = self;
         let asker = Asker { commands: commands.clone() };
-        let (mut backlog, mut asked) = (Backlog::default(), FuturesUnordered::new());
+        let mut backlog = Backlog::scattered(commands.together(usize::MAX) == 1);
+        let mut asked = FuturesUnordered::new();
         let settled = debts.settled();
         tokio::pin!(settled);
         let mut newest = 0;
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may
             // have come and gone, while others wait for a lock that no caller holds.
-            if let Ok(connection) = commands.connection()
-                && connection.generation() > newest
-            {
-                newest = connection.generation();
+            let seen = std::mem::replace(&mut newest, commands.newest());
+            if newest > seen {
                 backlog.hasten();
             }
             while let Some(ask) = backlog.next(Instant::now()) {
@@ -109,8 +108,11 @@ impl Asker {
     /// The connection on which it was asked, and the outcome for each job.
     async fn release(&self, jobs: &[Job]) -> (u64, Vec<Outcome>) {
         let releases: Vec<_> = jobs.iter().map(Job::request).collect();
-        let (generation, answer) = match self.commands.connection() {
-            Ok(mut connection) => (connection.generation(), connection.release(&releases).await),
+        let (generation, answer) = match self.commands.connection(&releases[0].keys) {
+            Ok(mut connection) => {
+                let answer = connection.release(&releases).await;
+                (connection.generation(), answer)
+            }
             Err(fault) => (0, Err(fault)),
         };
         let failed = |fault: Fault| jobs.iter().map(|_| Err(fault.clone())).collect();
@@ -135,7 +137,7 @@ impl Asker {
                 return Ok(true);
             }
             let (holds, ttl) = (tenure.holds_to_tell(), tenure.at_least(Duration::ZERO));
-            let mut connection = self.commands.connection()?;
+            let mut connection = self.commands.connection(&tenure.keys)?;
             let found = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
             if !found || tenure.told(holds) {
                 return Ok(found);

@@ -162,7 +162,7 @@ impl Caller {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let entry = contender.entry();
         // A connection that has just broken is back in no time.
-        let _ = self.engine.connected().await;
+        let _ = self.engine.connected(&entry.keys).await;
         let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
         let asked = self.request(&entry, (id, 0, 0), Manner::Once, old);
         let attempted = match asked {
@@ -394,7 +394,7 @@ impl Caller {
             match contender.visit().next(listening, rules) {
                 Next::Take(grant) => {
                     let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
-                    self.engine.commands.granted(grant.number);
+                    self.engine.commands.granted(&entry.keys, grant.number);
                     let rules = entry.rules_of_line(rules);
                     let grant = grant.until_confirmed(rules, debt);
                     return self.take(contender.granted(), grant).map(Some);
@@ -561,7 +561,7 @@ impl Caller {
             return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
-            let _ = tokio::time::timeout(left, self.engine.commands.up()).await;
+            let _ = tokio::time::timeout(left, self.engine.commands.up(&entry.keys)).await;
             tokio::time::sleep(self.engine.spread()).await;
         } else {
             tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;

@@ -86,7 +86,8 @@ impl Watchdog {
                 due = self.timetable.next() => {
                     let due = self.sorted(due);
                     // Whatever is slow in there holds up no other tenure's deadline.
-                    renewals.extend(due.chunks(BATCH).map(|batch| self.renew(batch.to_vec())));
+                    let together = self.commands.together(BATCH);
+                    renewals.extend(due.chunks(together).map(|batch| self.renew(batch.to_vec())));
                 }
                 Some(()) = renewals.next() => {}
             }
@@ -152,7 +153,7 @@ impl Watchdog {
         };
         let tenures = batch.iter().map(|tenure| &**tenure);
         let renewals: Vec<_> = tenures.zip(asked).map(renewal).collect();
-        self.commands.connection()?.renew(&renewals).await
+        self.commands.connection(&batch[0].keys)?.renew(&renewals).await
     }
 
     fn answered(

@@ -166,14 +166,14 @@ impl Handle {
     async fn held_for(&self) -> Result<Option<Option<Duration>>> {
         let keys = self.keys()?;
         self.settle(keys).await;
-        let asked = async { self.engine.connected().await?.held_for(keys).await };
+        let asked = async { self.engine.connected(keys).await?.held_for(keys).await };
         self.answered(asked.await).await
     }
 
     pub(crate) async fn status(&self) -> Result<Status> {
         let keys = self.keys()?;
         self.settle(keys).await;
-        let asked = async { self.engine.connected().await?.status(keys).await };
+        let asked = async { self.engine.connected(keys).await?.status(keys).await };
         self.answered(asked.await).await
     }
 
@@ -187,7 +187,7 @@ impl Handle {
     /// Whether there was anything to change.
     pub(crate) async fn resize(&self, capacity: u32) -> Result<bool> {
         let keys = self.keys()?;
-        let asked = async { self.engine.connected().await?.resize(keys, capacity).await };
+        let asked = async { self.engine.connected(keys).await?.resize(keys, capacity).await };
         self.answered(asked.await).await
     }
 
@@ -195,7 +195,7 @@ impl Handle {
         let keys = self.keys()?;
         let name = keys.name();
         tracing::warn!(?name, "taken away from its holder by force");
-        let asked = async { self.engine.connected().await?.force_unlock(keys).await };
+        let asked = async { self.engine.connected(keys).await?.force_unlock(keys).await };
         self.answered(asked.await).await
     }
 
@@ -242,8 +242,9 @@ impl Handle {
         self.keys.as_ref().map_or(Cow::Borrowed(""), |keys| keys.name())
     }
 
-    pub(crate) fn is_plain(&self) -> bool {
-        self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain)
+    /// Whether one script can take it together with others.
+    pub(crate) fn is_taken_with_others(&self) -> bool {
+        self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain && keys.slot.is_none())
     }
 
     pub(crate) fn kind(&self) -> Option<Kind> {

@@ -198,8 +198,8 @@ impl Lock {
         self.handle.name()
     }
 
-    pub(crate) fn is_plain(&self) -> bool {
-        self.handle.is_plain()
+    pub(crate) fn is_taken_with_others(&self) -> bool {
+        self.handle.is_taken_with_others()
     }
 
     /// Whether both are the same lock, as far as one client can tell.

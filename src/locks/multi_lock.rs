@@ -218,7 +218,9 @@ impl MultiLock {
 
     /// Whether one script can take all of them.
     fn is_one_step(&self) -> bool {
-        self.locks.iter().all(|lock| lock.is_plain() && lock.is_of_same_client(&self.locks[0]))
+        self.locks
+            .iter()
+            .all(|lock| lock.is_taken_with_others() && lock.is_of_same_client(&self.locks[0]))
     }
 
     fn sorted(&self) -> Vec<&Lock> {

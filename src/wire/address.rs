@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::wire::dial::{Dialled, Dialler};
 use crate::wire::fault::Fault;
+use crate::wire::node::Node;
 
 /// A peer that vanished without a word is noticed by the heartbeat; these two also free the socket.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -54,17 +55,27 @@ impl Address {
     /// # Errors
     /// [`Error::Config`] if the URL cannot be understood. It is not quoted: it may hold a password.
     pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
-        if cfg!(not(feature = "tls")) && url.starts_with("rediss:") {
-            return Err(Error::config("rediss:// needs the feature `tls` of parklock"));
-        }
-        let info = url.into_connection_info().map_err(|error| malformed(&error))?;
-        let client = open(prepared(verified(info)?), config)?;
+        Self::of(understood(url)?, config)
+    }
+
+    fn of(info: ConnectionInfo, config: &Config) -> Result<Self> {
         Ok(Self {
-            client,
+            client: open(prepared(info), config)?,
             dialler: Dialler::over_sockets(),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response(),
         })
+    }
+
+    /// The URL of the cluster that this server may turn out to be a node of.
+    pub(crate) fn as_cluster(&self) -> String {
+        let url = self.to_string();
+        let url = url.trim_end_matches("/0");
+        url.replacen("redis://", "redis-cluster://", 1).replacen(
+            "rediss://",
+            "rediss-cluster://",
+            1,
+        )
     }
 
     /// The number of the database.
@@ -105,10 +116,67 @@ impl Address {
     }
 }
 
+/// How every node of a cluster is reached: as the URL says, whatever a node says of another.
+pub(crate) struct Addresses {
+    info: ConnectionInfo,
+    config: Config,
+    /// The nodes that the URL names.
+    pub(crate) seeds: Vec<Node>,
+}
+
+impl Addresses {
+    /// Of the nodes that these URLs name, which differ in nothing else.
+    ///
+    /// # Errors
+    /// As [`Address::new`].
+    pub(crate) fn new(urls: &[String], config: &Config) -> Result<Self> {
+        let infos = urls.iter().map(|url| understood(url)).collect::<Result<Vec<_>>>()?;
+        let seeds = infos.iter().map(|info| node(info.addr())).collect::<Result<_>>()?;
+        let first = infos.into_iter().next();
+        let info = first.ok_or_else(|| Error::config("the URL of a cluster names no node"))?;
+        let addresses = Self { info, config: config.clone(), seeds };
+        for seed in &addresses.seeds {
+            addresses.of(seed)?;
+        }
+        Ok(addresses)
+    }
+
+    /// # Errors
+    /// As [`Address::new`].
+    pub(crate) fn of(&self, node: &Node) -> Result<Address> {
+        let (host, port) = (node.host.to_string(), node.port);
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls { .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Address::of(self.info.clone().set_addr(addr), &self.config)
+    }
+}
+
+fn node(addr: &ConnectionAddr) -> Result<Node> {
+    match addr {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Ok(Node::new(host, *port))
+        }
+        _ => Err(Error::config("the nodes of a cluster are reached over TCP")),
+    }
+}
+
+fn understood(url: &str) -> Result<ConnectionInfo> {
+    if cfg!(not(feature = "tls")) && url.starts_with("rediss:") {
+        return Err(Error::config("rediss:// needs the feature `tls` of parklock"));
+    }
+    verified(url.into_connection_info().map_err(|error| malformed(&error))?)
+}
+
 fn malformed(error: &redis::RedisError) -> Error {
     // The client's description of the error is a constant; its detail could quote the URL.
     let reason = error.category();
-    Error::config(format!("the URL is not one of redis://, rediss:// and redis+unix:// ({reason})"))
+    Error::config(format!(
+        "the URL is not one of redis://, rediss://, redis+unix://, redis-cluster:// and rediss-cluster:// ({reason})"
+    ))
 }
 
 fn verified(info: ConnectionInfo) -> Result<ConnectionInfo> {
@@ -194,6 +262,19 @@ mod tests {
     fn unix_sockets_are_understood() {
         let address = address("redis+unix:///run/redis.sock?db=2&pass=secret").unwrap();
         assert_eq!(address.to_string(), "redis+unix:///run/redis.sock/2");
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_are_reached_as_its_url_says() {
+        let urls = ["redis://user:secret@a:7000/", "redis://user:secret@[::1]/"].map(String::from);
+        let addresses = Addresses::new(&urls, &Config::default()).unwrap();
+        assert_eq!(addresses.seeds, [Node::new("a", 7000), Node::new("::1", 6379)]);
+        let other = addresses.of(&Node::new("b", 7001)).unwrap();
+        assert_eq!(other.to_string(), "redis://b:7001/0");
+        assert_eq!(other.as_cluster(), "redis-cluster://b:7001");
+        let settings = other.client.get_connection_info().redis_settings();
+        assert_eq!(settings.username(), Some("user"));
+        assert!(!format!("{other:?}").contains("secret"));
     }
 
     #[test]

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::keys::{Keys, TenureId};
-use crate::kinds::TOKEN_COUNTER;
 use crate::wire::commands::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::Fault;
@@ -135,8 +133,8 @@ impl Connection<'_> {
     async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
         let first = &acquires[0].keys;
         let has_line = first.row.has_line;
-        let (floor, terms) = (self.floor(Instant::now()), self.terms());
-        let fill = |cmd: &mut Cmd| {
+        let terms = self.terms();
+        let fill = |cmd: &mut Cmd, floor: u64| {
             let keys_of_each = if has_line { 2 } else { 1 };
             cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
             for Acquire { keys, .. } in acquires {
@@ -162,8 +160,8 @@ impl Connection<'_> {
     ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
         let first = &acquires[0].keys;
         let has_line = first.row.has_line;
-        let (floor, terms) = (self.floor(Instant::now()), self.terms());
-        let fill = |cmd: &mut Cmd| {
+        let terms = self.terms();
+        let fill = |cmd: &mut Cmd, floor: u64| {
             let keys_of_each = if has_line { 3 } else { 1 };
             cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
             for Acquire { keys, .. } in acquires {
@@ -215,19 +213,19 @@ impl Connection<'_> {
         &mut self,
         releases: &[impl Borrow<Release> + Sync],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let (floor, terms) = (self.floor(Instant::now()), self.terms());
+        let terms = self.terms();
         let releases = || releases.iter().map(Borrow::borrow);
         let Some(first) = releases().next().map(|first| &first.keys) else {
             return Ok(Vec::new());
         };
         let has_line = first.row.has_line;
-        let fill = |cmd: &mut Cmd| {
+        let fill = |cmd: &mut Cmd, floor: u64| {
             if !has_line {
                 cmd.arg(releases().len());
                 releases().for_each(|release| _ = cmd.arg(release.keys.lock()));
                 cmd.arg(terms.message());
             } else {
-                cmd.arg(1 + releases().len() * 3).arg(TOKEN_COUNTER);
+                cmd.arg(1 + releases().len() * 3).arg(first.tokens());
                 for Release { keys, .. } in releases() {
                     cmd.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
                 }
@@ -263,7 +261,7 @@ impl Connection<'_> {
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let terms = self.terms();
-        let fill = |cmd: &mut Cmd| {
+        let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(renewals.len());
             for renewal in renewals {
                 cmd.arg(renewal.keys.lock());
@@ -289,7 +287,7 @@ impl Connection<'_> {
             return self.renew_one(Renewal { keys, id, ttl: lease }).await;
         }
         let terms = self.terms();
-        let fill = |cmd: &mut Cmd| {
+        let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client)).arg(count).arg(millis(lease));
         };
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
@@ -300,7 +298,7 @@ impl Connection<'_> {
         &mut self,
         keys: &Keys,
     ) -> Result<Option<Option<Duration>>, Fault> {
-        let fill = |cmd: &mut Cmd| {
+        let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock());
         };
         let ttl = if keys.row.lies_as_plain {
@@ -317,7 +315,7 @@ impl Connection<'_> {
             return Ok(self.force_out(keys).await? > 0);
         }
         let terms = self.terms();
-        let fill = |cmd: &mut Cmd| {
+        let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(terms.message());
         };
         let script = existing(scripts_of(keys).force_unlock, keys)?;

@@ -1,7 +1,7 @@
 //! The server's clock, as far as heartbeats tell it: the floor of the token counter.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,8 +14,9 @@ const MARGIN: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     reading: Mutex<Option<Reading>>,
-    /// More than the greatest number that we were granted, whatever a clock says.
-    beyond: AtomicU64,
+    /// More than the greatest number that we were granted, whatever a clock says. The clocks of all servers of a
+    /// client share it.
+    beyond: Arc<AtomicU64>,
 }
 
 /// A number so far ahead of the server's clock, in microseconds, is not of our counter: a stranger
@@ -41,6 +42,21 @@ impl Reading {
 }
 
 impl ServerClock {
+    /// The clock of one of the servers that this is shared by.
+    pub(crate) fn with(beyond: Arc<AtomicU64>) -> Self {
+        Self { reading: Mutex::default(), beyond }
+    }
+
+    /// Another server goes on from here. Its clock may be behind, and what this one granted last may be lost: so no number
+    /// is to be drawn that this clock could have shown.
+    pub(crate) fn hand_on(&self, now: Instant) {
+        let reading = *self.reading.lock().expect("no panic under this lock");
+        if let Some(reading) = reading {
+            let latest = self.time(now) + micros(MARGIN * 2) + micros(reading.error_at(now));
+            self.beyond.fetch_max(latest, Ordering::Relaxed);
+        }
+    }
+
     /// Takes note of what the server said between these two moments; it is taken to have said it
     /// just now, since its clock must not be thought to be ahead of what it is. An answer that took
     /// long, or was read late, does not replace a better one.
@@ -106,6 +122,19 @@ mod tests {
         clock.granted((1 << 53) - 3, now);
         clock.granted(AHEAD + 1, now);
         assert_eq!(clock.floor(now), 71);
+    }
+
+    #[test]
+    fn a_server_whose_clock_is_behind_goes_on_where_the_one_before_it_ended() {
+        let (beyond, now) = (Arc::default(), Instant::now());
+        let [old, new] = [(); 2].map(|()| ServerClock::with(Arc::clone(&beyond)));
+        old.learn(10_000_000, now, now);
+        new.learn(9_800_000, now, now);
+        assert_eq!(new.floor(now), 9_800_000 - 50_000);
+        old.hand_on(now);
+        assert_eq!(new.floor(now), 10_000_000 + 50_000, "more than the old one can have shown");
+        ServerClock::with(Arc::clone(&beyond)).hand_on(now);
+        assert_eq!(new.floor(now), 10_000_000 + 50_000, "a clock that was never read says nothing");
     }
 
     #[test]

@@ -1,32 +1,44 @@
-//! The command link: a server that is a primary, knows our scripts, and tells the time.
+//! The way of the scripts to the servers: for each lock the connection to the server that has it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, PushInfo, Value, cmd, pipe};
-use tokio::time::Instant;
+use redis::{Cmd, Value, cmd, pipe};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
 
-use crate::config::Layout;
-use crate::error::{Error, said};
+use crate::config::{Config, Layout};
+use crate::error::Error;
 use crate::keys::Keys;
 use crate::wire::address::Address;
-use crate::wire::clock::{PRECISE, ServerClock};
-use crate::wire::fault::{self, Fault};
-use crate::wire::link::{Duty, Keeper, Link, Live};
-use crate::wire::replies::strange;
-use crate::wire::scripts::{self, Script};
+use crate::wire::clock::ServerClock;
+use crate::wire::cluster::Cluster;
+use crate::wire::fault::{self, Fault, Turn};
+use crate::wire::hello::Expected;
+use crate::wire::link::{Duty, Generations, Keeper, Live};
+use crate::wire::node::Node;
+use crate::wire::scripts::Script;
+use crate::wire::shard::{CommandDuty, Shard};
 
-/// How often the clock of a new server is read, if the answers are slow.
-const READINGS: usize = 3;
+/// How often one request is sent on to another node. More are two nodes that disagree.
+const MOST_HOPS: usize = 5;
 
-/// The way of all scripts to the server.
+/// The way of all scripts to the servers.
 #[derive(Clone)]
 pub(crate) struct Commands {
-    link: Link,
-    clock: Arc<ServerClock>,
+    servers: Servers,
     terms: Arc<Terms>,
+    newest: watch::Receiver<u64>,
+    /// How long a request waits for the connection to the node that it is sent on to.
+    connect_timeout: Duration,
+}
+
+/// Where the locks lie.
+#[derive(Clone)]
+enum Servers {
+    One(Arc<Shard>),
+    Cluster(Arc<Cluster>),
 }
 
 /// What every script of a client is told.
@@ -50,35 +62,99 @@ impl Terms {
 }
 
 impl Commands {
+    /// All locks lie on one server.
     pub(crate) fn new(address: Arc<Address>, terms: Terms) -> (Self, Keeper<impl Duty>) {
-        let clock = Arc::new(ServerClock::default());
-        let duty = CommandDuty {
-            layout: terms.layout,
-            clock: Arc::clone(&clock),
-            warned_of_eviction: AtomicBool::new(false),
+        let (newest, seen) = watch::channel(0);
+        let (expected, lost) = (Expected::Alone(address.as_cluster()), Arc::<Notify>::default());
+        let clock = ServerClock::default();
+        let duty = CommandDuty::new(terms.layout, clock, expected, Arc::new(newest), lost);
+        let (duty, connect_timeout) = (Arc::new(duty), address.connect_timeout());
+        let (keeper, link) = Keeper::new(address, Arc::clone(&duty), Generations::default());
+        let servers = Servers::One(Arc::new(Shard::new(None, link, &duty)));
+        (Self { servers, terms: Arc::new(terms), newest: seen, connect_timeout }, keeper)
+    }
+
+    /// The locks lie in the slots of a cluster.
+    pub(crate) fn in_cluster(cluster: Arc<Cluster>, terms: Terms, config: &Config) -> Self {
+        let (newest, connect_timeout) = (cluster.newest.subscribe(), config.connect_timeout);
+        Self { servers: Servers::Cluster(cluster), terms: Arc::new(terms), newest, connect_timeout }
+    }
+
+    /// The server that has this lock.
+    fn shard(&self, keys: &Keys) -> Result<Arc<Shard>, Fault> {
+        match (&self.servers, keys.slot) {
+            (Servers::One(shard), _) => Ok(Arc::clone(shard)),
+            (Servers::Cluster(cluster), Some(slot)) => cluster.owner(slot),
+            (Servers::Cluster(_), None) => unreachable!("in a cluster every name has a slot"),
+        }
+    }
+
+    /// How many locks one script may be about, of so many: a server of a cluster may not have the next one.
+    pub(crate) fn together(&self, most: usize) -> usize {
+        match self.servers {
+            Servers::One(_) => most,
+            Servers::Cluster(_) => 1,
+        }
+    }
+
+    /// The connection to send requests about this lock on, or why there is none.
+    pub(crate) fn connection(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        let shard = self.shard(keys)?;
+        let live = shard.link.live()?;
+        let sent_on = Arc::new(AtomicU64::new(live.generation));
+        Ok(Connection { live, shard, sent_on, commands: self })
+    }
+
+    /// Takes note of a number that the server of this lock has granted.
+    pub(crate) fn granted(&self, keys: &Keys, number: u64) {
+        if let Ok(shard) = self.shard(keys) {
+            shard.clock.granted(number, Instant::now());
+        }
+    }
+
+    /// Waits until the server of this lock has been tried to connect to. A server of a cluster is connected to when
+    /// it is first asked for.
+    pub(crate) async fn tried(&self, keys: &Keys) {
+        if let (Servers::Cluster(_), Ok(shard)) = (&self.servers, self.shard(keys)) {
+            shard.link.tried().await;
+        }
+    }
+
+    /// Waits until there is a connection to the server of this lock, or never will be again. In a cluster another one may
+    /// become its server meanwhile.
+    pub(crate) async fn up(&self, keys: &Keys) {
+        let Servers::Cluster(cluster) = &self.servers else {
+            if let Ok(shard) = self.shard(keys) {
+                shard.link.up().await;
+            }
+            return;
         };
-        let (keeper, link) = Keeper::new(address, Arc::new(duty));
-        (Self { link, clock, terms: Arc::new(terms) }, keeper)
+        let mut map = cluster.map();
+        loop {
+            map.mark_unchanged();
+            let up = async {
+                match cluster.owner(keys.slot.expect("in a cluster every name has a slot")) {
+                    Ok(shard) => shard.link.up().await,
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = up => return,
+                changed = map.changed() => if changed.is_err() { return },
+            }
+        }
     }
 
-    /// The connection to send on, or why there is none.
-    pub(crate) fn connection(&self) -> Result<Connection<'_>, Fault> {
-        self.link.live().map(|live| Connection { live, commands: self })
+    /// The newest connection that there has been, to any server.
+    pub(crate) fn newest(&self) -> u64 {
+        *self.newest.borrow()
     }
 
-    /// Takes note of a number that the server has granted.
-    pub(crate) fn granted(&self, number: u64) {
-        self.clock.granted(number, Instant::now());
-    }
-
-    /// Waits until there is a connection, or never will be again.
-    pub(crate) async fn up(&self) {
-        self.link.up().await;
-    }
-
-    /// Waits until there is a newer connection than that of this generation.
+    /// Waits until there is a newer connection than that of this generation: for ever, if there never will be one.
     pub(crate) async fn newer_than(&self, generation: u64) {
-        self.link.newer_than(generation).await;
+        if self.newest.clone().wait_for(|newest| *newest > generation).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// A fault as the error of a call about this lock. If a key is of another type, the server is
@@ -88,7 +164,7 @@ impl Commands {
             return fault.into_error(&keys.lock().to_string());
         }
         for (key, expected) in keys.types() {
-            let (key, Ok(connection)) = (key.to_string(), self.connection()) else { break };
+            let (key, Ok(connection)) = (key.to_string(), self.connection(keys)) else { break };
             match connection.type_of(&key).await {
                 Some(kind) if kind != expected && kind != "none" => {
                     return Error::Conflict { key, kind };
@@ -100,24 +176,29 @@ impl Commands {
     }
 }
 
-/// One connection, for one request or a few that belong together.
+/// One connection, for one request or a few that belong together, about one lock.
 pub(crate) struct Connection<'a> {
     live: Live,
+    shard: Arc<Shard>,
+    /// The connection on which a request was sent last: of a request that was sent on, where it may run.
+    sent_on: Arc<AtomicU64>,
     commands: &'a Commands,
 }
 
 impl Connection<'_> {
     /// Requests on lines of one generation reach the server in the order in which they were sent.
     pub(crate) fn generation(&self) -> u64 {
-        self.live.generation
+        self.sent_on.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn floor(&self, now: Instant) -> u64 {
-        self.commands.clock.floor(now)
+    /// As [`generation`](Self::generation), for those who own what a request may get while it is on its way: each hop is
+    /// noted before it is sent.
+    pub(crate) fn sent_on(&self) -> SentOn {
+        SentOn(Arc::clone(&self.sent_on))
     }
 
     pub(crate) fn granted(&self, number: u64) {
-        self.commands.granted(number);
+        self.shard.clock.granted(number, Instant::now());
     }
 
     pub(crate) fn terms(&self) -> Arc<Terms> {
@@ -126,24 +207,81 @@ impl Connection<'_> {
 
     /// The same connection, for another request at the same time.
     pub(crate) fn again(&self) -> Self {
-        Self { live: self.live.clone(), commands: self.commands }
+        let sent_on = Arc::new(AtomicU64::new(self.live.generation));
+        let (live, shard) = (self.live.clone(), Arc::clone(&self.shard));
+        Self { live, shard, sent_on, commands: self.commands }
     }
 
-    /// Calls a script, whether the server remembers it or not.
+    /// Calls a script, whether the server remembers it or not, wherever in a cluster it has to be called. `fill` is told
+    /// the least value that the counter of the tokens should have.
     pub(crate) async fn call(
         &mut self,
         script: &Script,
-        fill: impl Fn(&mut Cmd),
+        fill: impl Fn(&mut Cmd, u64),
     ) -> Result<Value, Fault> {
-        let answer = self.send(script.by_hash(), &fill).await;
+        let (mut hops, mut is_asking) = (0, false);
+        loop {
+            let answer = self.call_here(script, &fill, is_asking).await;
+            let fault = match answer {
+                Err(fault @ Fault::Turned(..)) => fault,
+                answer => return answer,
+            };
+            hops += 1;
+            if hops > MOST_HOPS {
+                return Err(fault);
+            }
+            is_asking = self.turn(fault).await?;
+        }
+    }
+
+    async fn call_here(
+        &mut self,
+        script: &Script,
+        fill: &impl Fn(&mut Cmd, u64),
+        is_asking: bool,
+    ) -> Result<Value, Fault> {
+        let dialect = self.shard.dialect();
+        let answer = self.send(script.by_hash(dialect), fill, is_asking).await;
         let answer = match answer {
-            Err(Fault::NoScript) => self.send(script.by_text(), &fill).await,
+            Err(Fault::NoScript) => self.send(script.by_text(dialect), fill, is_asking).await,
             answer => answer,
         };
         if let Err(Fault::Distrusted(_)) = answer {
             self.distrust();
         }
         answer
+    }
+
+    /// Turns to the node that the answer names; whether it is only for this one request.
+    async fn turn(&mut self, fault: Fault) -> Result<bool, Fault> {
+        let (Servers::Cluster(cluster), Fault::Turned(turn, _)) = (&self.commands.servers, &fault)
+        else {
+            return Err(fault);
+        };
+        let node = |to: &str| {
+            let answering = self.shard.node.as_ref();
+            answering.and_then(|node| Node::redirected(to, node)).ok_or_else(|| fault.clone())
+        };
+        let (next, is_asking) = match turn {
+            Turn::Moved { slot, to } => {
+                let next = node(to)?;
+                cluster.moved(*slot, next.clone());
+                (next, false)
+            }
+            Turn::Ask { to } => (node(to)?, true),
+            Turn::Down => {
+                cluster.stale.notify_one();
+                return Err(fault);
+            }
+            Turn::TryAgain | Turn::CrossSlot => return Err(fault),
+        };
+        let shard = cluster.shard(&next)?;
+        // The request did not run, so it may wait a little before it is sent again.
+        let _ = timeout(self.commands.connect_timeout, shard.link.up()).await;
+        self.live = shard.link.live()?;
+        self.shard = shard;
+        self.sent_on.store(self.live.generation, Ordering::Relaxed);
+        Ok(is_asking)
     }
 
     /// What one entry of an answer says of the whole server is acted on as if it were all of it.
@@ -153,17 +291,35 @@ impl Connection<'_> {
         }
     }
 
-    async fn send(&mut self, mut cmd: Cmd, fill: impl Fn(&mut Cmd)) -> Result<Value, Fault> {
-        fill(&mut cmd);
-        match self.live.conn.send_packed_command(&cmd).await {
+    async fn send(
+        &mut self,
+        mut cmd: Cmd,
+        fill: impl Fn(&mut Cmd, u64),
+        is_asking: bool,
+    ) -> Result<Value, Fault> {
+        fill(&mut cmd, self.shard.clock.floor(Instant::now()));
+        let answer = if is_asking {
+            self.send_asking(&cmd).await
+        } else {
+            self.live.conn.send_packed_command(&cmd).await
+        };
+        match answer {
             Ok(Value::ServerError(error)) => Err(fault::entry(&error)),
             Ok(value) => Ok(value),
             Err(error) => Err(Fault::answering(error)),
         }
     }
 
+    /// In one piece: the permission to ask is for the next command of the connection, whoever's it is.
+    async fn send_asking(&mut self, cmd: &Cmd) -> redis::RedisResult<Value> {
+        let mut pipe = pipe();
+        pipe.cmd("ASKING").add_command(cmd.clone());
+        let answers = self.live.conn.send_packed_commands(&pipe, 1, 1).await?;
+        Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+    }
+
     fn distrust(&self) {
-        self.commands.link.suspect(self.live.generation);
+        self.shard.link.suspect(self.live.generation);
     }
 
     async fn type_of(mut self, key: &str) -> Option<String> {
@@ -174,118 +330,18 @@ impl Connection<'_> {
     }
 }
 
-struct CommandDuty {
-    layout: Layout,
-    clock: Arc<ServerClock>,
-    warned_of_eviction: AtomicBool,
-}
+/// The connection on which a request was sent last.
+#[derive(Debug, Clone)]
+pub(crate) struct SentOn(Arc<AtomicU64>);
 
-impl Duty for CommandDuty {
-    const NAME: &'static str = "command";
-
-    async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
-        let mut pipe = pipe();
-        pipe.cmd("HELLO");
-        pipe.cmd("INFO").arg("memory");
-        scripts::load(&mut pipe, self.layout.never_calls());
-        let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
-        let answers = answers.map_err(Fault::connecting)?;
-        primary(answers.first())?;
-        self.warn_of_eviction(answers.get(1));
-        for answer in &answers[2..] {
-            loaded(answer)?;
-        }
-        self.clock.forget();
-        for _ in 0..READINGS {
-            if self.read_clock(conn).await? <= PRECISE {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        match self.read_clock(conn).await {
-            // A server that answers is alive, however busy or broken it says it is.
-            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
-            Err(fault) => Err(fault),
-        }
-    }
-
-    async fn work(&self, _: MultiplexedConnection) -> Fault {
-        std::future::pending().await
-    }
-
-    fn hear(&self, _: u64, _: PushInfo) {}
-
-    fn down(&self) {}
-}
-
-impl CommandDuty {
-    /// How long it took.
-    async fn read_clock(&self, conn: &mut MultiplexedConnection) -> Result<Duration, Fault> {
-        let sent = Instant::now();
-        let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
-        let answered = Instant::now();
-        self.clock.learn(micros(answer)?, sent, answered);
-        Ok(answered - sent)
-    }
-
-    /// A server that may evict keys may evict a lock that is held. A user who may not ask is not
-    /// told.
-    fn warn_of_eviction(&self, info: Option<&Value>) {
-        let Some(Value::VerbatimString { text, .. }) = info else { return };
-        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
-        let limited = field("maxmemory:").is_some_and(|limit| limit != "0");
-        let Some(policy) = field("maxmemory_policy:").filter(|policy| *policy != "noeviction")
-        else {
-            return;
-        };
-        if limited && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
-            tracing::warn!(policy, "the server may evict locks that are held: set noeviction");
-        }
+impl SentOn {
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A server that calls itself a primary in its HELLO.
-pub(crate) fn primary(hello: Option<&Value>) -> Result<(), Fault> {
-    let Some(Value::Map(fields)) = hello else {
-        return Err(strange(&hello));
-    };
-    match fields.iter().find(|(name, _)| said_as(name, "role")) {
-        Some((_, role)) if said_as(role, "master") => Ok(()),
-        _ => Err(Fault::Distrusted(said("the server is a replica"))),
-    }
-}
-
-fn said_as(value: &Value, word: &str) -> bool {
-    match value {
-        Value::BulkString(bytes) => bytes == word.as_bytes(),
-        Value::SimpleString(text) => text == word,
-        _ => false,
-    }
-}
-
-/// A user who may not load scripts can still call them if another user has loaded them.
-fn loaded(answer: &Value) -> Result<(), Fault> {
-    match answer {
-        Value::ServerError(error) => match fault::entry(error) {
-            Fault::Permission(_) => Ok(()),
-            fault => Err(fault),
-        },
-        _ => Ok(()),
-    }
-}
-
-fn micros(time: Value) -> Result<u64, Fault> {
-    if let Value::ServerError(error) = &time {
-        return Err(fault::entry(error));
-    }
-    match redis::from_redis_value::<(u64, u64)>(time) {
-        Ok((seconds, micros)) => {
-            let time = seconds.checked_mul(1_000_000).and_then(|time| time.checked_add(micros));
-            time.ok_or_else(|| strange(&seconds))
-        }
-        Err(error) => Err(strange(&error)),
+impl From<u64> for SentOn {
+    fn from(generation: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(generation)))
     }
 }

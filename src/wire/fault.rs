@@ -5,6 +5,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::error::{Error, Source, said};
+use crate::slot::Slot;
 
 /// Why a request failed, sorted by what may have happened to it.
 #[derive(Debug, Clone)]
@@ -29,8 +30,46 @@ pub(crate) enum Fault {
     Unset,
     /// The server does not know the script: it did not run.
     NoScript,
+    /// A cluster wants it asked elsewhere, or later: it did not run.
+    Turned(Turn, Source),
+    /// The server is not what the URL says.
+    Config(String),
     /// The client was closed.
     Closed,
+}
+
+/// What a node of a cluster answers to a request that it does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// This node has the slot now.
+    Moved { slot: Slot, to: String },
+    /// The slot is on its way to this node, and all keys of the request are there by now, or nowhere. Only this
+    /// one request is to be asked there.
+    Ask { to: String },
+    /// The slot is on its way to another node, and the keys of the request are at both.
+    TryAgain,
+    /// The slot is no node's, or the cluster has no majority.
+    Down,
+    /// The keys lie in several slots: no node would ever run it.
+    CrossSlot,
+}
+
+impl Turn {
+    /// What the whole answer of a node says, if it begins as one of these.
+    fn of(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let slot = |word: Option<&str>| word?.parse().ok().and_then(Slot::new);
+        match words.next()? {
+            "MOVED" => {
+                Some(Self::Moved { slot: slot(words.next())?, to: words.next()?.to_owned() })
+            }
+            "ASK" => slot(words.next()).and(words.next()).map(|to| Self::Ask { to: to.to_owned() }),
+            "TRYAGAIN" => Some(Self::TryAgain),
+            "CLUSTERDOWN" => Some(Self::Down),
+            "CROSSSLOT" => Some(Self::CrossSlot),
+            _ => None,
+        }
+    }
 }
 
 /// What a fault makes of its source.
@@ -61,6 +100,9 @@ impl Fault {
     /// What an error text of the server means, be it a whole answer or one entry of a batch.
     pub(crate) fn from_text(text: &str) -> Self {
         let source = said(text);
+        if let Some(turn) = Turn::of(text) {
+            return Self::Turned(turn, source);
+        }
         match CODES.iter().find(|(code, _)| text.contains(code)) {
             Some((_, fault)) => fault(source),
             None => Self::Refused(source),
@@ -100,14 +142,15 @@ impl Fault {
 
     /// Whether waiting may help.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::NotSent(_)
-                | Self::Unanswered(_)
-                | Self::Refused(_)
-                | Self::Distrusted(_)
-                | Self::NoScript
-        )
+            | Self::Unanswered(_)
+            | Self::Refused(_)
+            | Self::Distrusted(_)
+            | Self::NoScript => true,
+            Self::Turned(turn, _) => *turn != Turn::CrossSlot,
+            _ => false,
+        }
     }
 
     /// The fault as the error of a call that gives up now.
@@ -117,6 +160,9 @@ impl Fault {
             Self::NotSent(source) | Self::Refused(source) | Self::Distrusted(source) => {
                 Error::Unavailable { source }
             }
+            Self::Turned(Turn::CrossSlot, source) => Error::config(source.to_string()),
+            Self::Turned(_, source) => Error::Unavailable { source },
+            Self::Config(reason) => Error::config(reason),
             Self::NoScript => Error::Unavailable { source: said("the server forgot a script") },
             Self::Permission(source) => Error::Permission { source },
             Self::WrongType => {
@@ -143,7 +189,8 @@ impl Fault {
             Self::Unanswered(source)
             | Self::NotSent(source)
             | Self::Refused(source)
-            | Self::Distrusted(source) => Error::Indeterminate { source },
+            | Self::Distrusted(source)
+            | Self::Turned(_, source) => Error::Indeterminate { source },
             Self::Closed => {
                 let source = said("the client was closed before redis confirmed the release");
                 Error::Indeterminate { source }
@@ -199,6 +246,31 @@ mod tests {
         let full =
             "ERR Error running script: -OOM command not allowed when used memory > 'maxmemory'";
         assert!(matches!(Fault::from_text(full), Fault::Refused(_)));
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_says_where_to_ask() {
+        let turn = |text: &str| match Fault::from_text(text) {
+            Fault::Turned(turn, _) => Some(turn),
+            _ => None,
+        };
+        let (slot, to) = (Slot::new(3999).unwrap(), "127.0.0.1:6381".to_owned());
+        assert_eq!(turn("MOVED 3999 127.0.0.1:6381"), Some(Turn::Moved { slot, to: to.clone() }));
+        assert_eq!(turn("ASK 3999 127.0.0.1:6381"), Some(Turn::Ask { to }));
+        assert_eq!(turn("TRYAGAIN Multiple keys request during rehashing"), Some(Turn::TryAgain));
+        assert_eq!(turn("CLUSTERDOWN Hash slot not served"), Some(Turn::Down));
+        assert_eq!(
+            turn("CROSSSLOT Keys in request don't hash to the same slot"),
+            Some(Turn::CrossSlot)
+        );
+        for text in ["MOVED", "MOVED 99999 h:1", "MOVED 1", "ERR MOVED 1 h:1", "ASK x h:1"] {
+            assert_eq!(turn(text), None, "{text}");
+        }
+        assert!(Fault::from_text("TRYAGAIN x").is_passing());
+        assert!(!Fault::from_text("TRYAGAIN x").is_open(), "it did not run");
+        let crossed = Fault::from_text("CROSSSLOT x");
+        assert!(!crossed.is_passing());
+        assert!(matches!(crossed.into_error("k"), Error::Config { .. }));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -54,6 +55,9 @@ pub(crate) trait Duty: Send + Sync + 'static {
         conn: &mut MultiplexedConnection,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
+    /// The connection may be used from now on.
+    fn up(&self, _generation: u64) {}
+
     /// Works as long as the connection lives, and says why it does not any more.
     fn work(&self, conn: MultiplexedConnection) -> impl Future<Output = Fault> + Send;
 
@@ -65,6 +69,16 @@ pub(crate) trait Duty: Send + Sync + 'static {
 
     /// The connection has been gone for a while.
     fn stays_down(&self) {}
+}
+
+/// Numbers connections. Those that may carry requests of one client share it, so that no two of them have one number.
+#[derive(Clone, Default)]
+pub(crate) struct Generations(Arc<AtomicU64>);
+
+impl Generations {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
 }
 
 /// A live connection.
@@ -114,16 +128,9 @@ impl Link {
         let _ = self.state.clone().wait_for(settled).await;
     }
 
-    /// Waits until there is a newer connection than that of this generation: for ever, if there never will be one.
-    pub(crate) async fn newer_than(&self, generation: u64) {
-        let newer = |state: &State| match state {
-            Ok(live) => live.generation > generation,
-            Err(_) => false,
-        };
-        if self.state.clone().wait_for(newer).await.is_err() {
-            // The keeper has ended.
-            std::future::pending::<()>().await;
-        }
+    /// Waits until the keeper has tried to connect for the first time.
+    pub(crate) async fn tried(&self) {
+        let _ = self.state.clone().changed().await;
     }
 
     /// Has a connection replaced whose server must not be believed.
@@ -142,6 +149,7 @@ pub(crate) struct Keeper<D> {
     duty: Arc<D>,
     state: watch::Sender<State>,
     suspects: watch::Receiver<u64>,
+    generations: Generations,
     generation: u64,
     pause: Duration,
     first: Option<Fresh>,
@@ -154,7 +162,11 @@ struct Fresh {
 }
 
 impl<D: Duty> Keeper<D> {
-    pub(crate) fn new(address: Arc<Address>, duty: Arc<D>) -> (Self, Link) {
+    pub(crate) fn new(
+        address: Arc<Address>,
+        duty: Arc<D>,
+        generations: Generations,
+    ) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
         let link = Link { state: seen, suspects: Arc::new(suspects) };
@@ -164,6 +176,7 @@ impl<D: Duty> Keeper<D> {
                 duty,
                 state,
                 suspects: suspected,
+                generations,
                 generation: 0,
                 pause: SHORTEST_PAUSE,
                 first: None,
@@ -176,6 +189,7 @@ impl<D: Duty> Keeper<D> {
     pub(crate) async fn start(&mut self) -> Result<(), Fault> {
         let fresh = self.establish().await?;
         self.show(Ok(fresh.live.clone()));
+        self.duty.up(fresh.live.generation);
         self.first = Some(fresh);
         Ok(())
     }
@@ -195,7 +209,7 @@ impl<D: Duty> Keeper<D> {
     }
 
     async fn establish(&mut self) -> Result<Fresh, Fault> {
-        self.generation += 1;
+        self.generation = self.generations.next();
         let limit = self.address.connect_timeout();
         let late = || Fault::NotSent(said(format!("{} did not answer in {limit:?}", self.address)));
         timeout(limit, self.connect()).await.unwrap_or_else(|_| Err(late()))
@@ -247,6 +261,7 @@ impl<D: Duty> Keeper<D> {
         tracing::info!(link = D::NAME, generation, server = %self.address, "connected");
         let since = Instant::now();
         self.show(Ok(live));
+        self.duty.up(generation);
         let fault = tokio::select! {
             () = broken.notified() => Fault::NotSent(said("the connection broke")),
             fault = self.heartbeats(conn.clone()) => fault,

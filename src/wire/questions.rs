@@ -2,7 +2,6 @@
 
 use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 
 use crate::keys::{Keys, TenureId};
 use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
@@ -29,9 +28,9 @@ impl Connection<'_> {
         keys: &Keys,
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
-        let (floor, terms) = (self.floor(Instant::now()), self.terms());
+        let terms = self.terms();
         let (kind, capacity) = (keys.row.word, keys.kind.capacity());
-        let asked = |cmd: &mut Cmd| {
+        let asked = |cmd: &mut Cmd, floor: u64| {
             cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
             cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(terms.message());
             cmd.arg(millis(terms.waiter_ttl));

@@ -50,7 +50,7 @@ impl Batch for Acquires {
 
     async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
         let sent = Instant::now();
-        let (sent_on, results) = match self.commands.connection() {
+        let (sent_on, results) = match self.commands.connection(&questions[0].keys) {
             Ok(mut connection) => {
                 let mut results = match questions {
                     // Alone, it is asked so that it is in line at once if it is not free.
@@ -87,7 +87,7 @@ impl Batch for Releases {
 
     async fn send(&self, questions: &[Release]) -> Vec<Answer<bool>> {
         let sent = Instant::now();
-        let results = match self.commands.connection() {
+        let results = match self.commands.connection(&questions[0].keys) {
             Ok(mut connection) => {
                 let mut results = connection.release(questions).await;
                 if refused_for_one(&results, questions.len()) {

@@ -11,7 +11,22 @@ pub(crate) struct Script {
     files: &'static [&'static str],
     text: &'static str,
     hash: LazyLock<String>,
+    /// The same script where channels belong to slots, and its hash.
+    sharded: LazyLock<(String, String)>,
 }
+
+/// How scripts tell others, which is all in which they differ from server to server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// On channels of the whole server, or of the whole cluster.
+    Plain,
+    /// On channels that belong to a slot of a cluster.
+    Sharded,
+}
+
+/// How every script publishes: the one spelling that [`sharded`] looks for.
+const PUBLISH: &str = "redis.pcall('publish'";
+const PUBLISH_SHARDED: &str = "redis.pcall('spublish'";
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+,)*) => {
@@ -19,6 +34,7 @@ macro_rules! scripts {
             files: &[$($file),+],
             text: concat!($(include_str!(concat!("../../lua/", $file)),)+),
             hash: LazyLock::new(|| hash(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
+            sharded: LazyLock::new(|| sharded(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
         };)*
 
         /// Every script.
@@ -82,20 +98,37 @@ fn hash(text: &str) -> String {
     redis::Script::new(text).get_hash().to_owned()
 }
 
+fn sharded(text: &str) -> (String, String) {
+    let text = text.replace(PUBLISH, PUBLISH_SHARDED);
+    let hash = hash(&text);
+    (text, hash)
+}
+
 impl Script {
+    fn text(&self, dialect: Dialect) -> &str {
+        match dialect {
+            Dialect::Plain => self.text,
+            Dialect::Sharded => &self.sharded.0,
+        }
+    }
+
     /// Whether any of it lies in this folder of `lua/`.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         self.files.iter().any(|file| file.starts_with(folder))
     }
 
     /// The call of a script that the server should know.
-    pub(crate) fn by_hash(&self) -> Cmd {
-        head("EVALSHA", &self.hash)
+    pub(crate) fn by_hash(&self, dialect: Dialect) -> Cmd {
+        let hash = match dialect {
+            Dialect::Plain => &*self.hash,
+            Dialect::Sharded => &self.sharded.1,
+        };
+        head("EVALSHA", hash)
     }
 
     /// The call of a script that the server has forgotten.
-    pub(crate) fn by_text(&self) -> Cmd {
-        head("EVAL", self.text)
+    pub(crate) fn by_text(&self, dialect: Dialect) -> Cmd {
+        head("EVAL", self.text(dialect))
     }
 }
 
@@ -108,15 +141,32 @@ fn head(command: &str, script: &str) -> Cmd {
 
 /// Loads all scripts but those in a folder that the client never calls. Many clients may connect again at the same time,
 /// and each of them has to finish before its connection times out.
-pub(crate) fn load(pipe: &mut Pipeline, never_called: &str) {
+pub(crate) fn load(pipe: &mut Pipeline, never_called: &str, dialect: Dialect) {
     for script in ALL.iter().filter(|script| !script.is_in(never_called)) {
-        pipe.cmd("SCRIPT").arg("LOAD").arg(script.text);
+        pipe.cmd("SCRIPT").arg("LOAD").arg(script.text(dialect));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_script_publishes_in_the_spelling_that_a_cluster_replaces() {
+        for script in ALL {
+            let code = |text: &str| {
+                let lines = text.lines().map(|line| line.split("--").next().unwrap_or_default());
+                lines.collect::<Vec<_>>().join("\n").to_lowercase()
+            };
+            let published = code(script.text).matches("'publish'").count();
+            assert_eq!(published, code(script.text).matches(PUBLISH).count());
+            let sharded = code(script.text(Dialect::Sharded));
+            assert_eq!(sharded.matches("'publish'").count(), 0);
+            assert_eq!(sharded.matches(PUBLISH_SHARDED).count(), published);
+        }
+        let publishing = ALL.iter().filter(|script| script.text.contains(PUBLISH)).count();
+        assert!(publishing > 10, "{publishing} scripts publish");
+    }
 
     #[test]
     fn every_script_says_what_it_is_asked_and_what_it_answers() {

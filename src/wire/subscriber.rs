@@ -3,24 +3,33 @@
 //! 1. A channel is live only on the word of the server, on the connection that is live now.
 //! 2. The link's task alone subscribes and unsubscribes, one batch after the other: a waiter who
 //!    comes while its channel is being left is subscribed again right after.
-//! 3. What is heard goes straight from the connection's own task to the listener. Messages that
+//! 3. In a cluster there is a link to each server that has a channel. A channel whose slot moves goes to the link of the
+//!    server that has it now, where it becomes live again.
+//! 4. What is heard goes straight from the connection's own task to the listener. Messages that
 //!    were sent while there was no connection are lost; so each channel that becomes live, for the
 //!    first time or again, is told to the listener too.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, PushKind, Value, cmd};
+use redis::{PushInfo, PushKind, Value, cmd, pipe};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
+use crate::slot::Slot;
 use crate::wire::address::Address;
-use crate::wire::commands::primary;
-use crate::wire::fault::{self, Fault};
-use crate::wire::link::{Duty, Keeper};
+use crate::wire::cluster::Cluster;
+use crate::wire::fault::{self, Fault, Turn};
+use crate::wire::hello::{Expected, Hello};
+use crate::wire::link::{Duty, Generations, Keeper};
+use crate::wire::map::SlotMap;
+use crate::wire::node::Node;
+use crate::wire::scripts::Dialect;
+use crate::wire::shard::Facts;
 
 /// Channels in one SUBSCRIBE; a hundred thousand would take the server a third of a second.
 const BATCH: usize = 1000;
@@ -35,6 +44,9 @@ const MOST_IDLE: usize = 12_000;
 
 /// When to ask again for a channel that the server's ACL refused.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
+
+/// The pause before a channel is asked for again that a server did not take, give or take a half.
+const NOT_TAKEN: Duration = Duration::from_millis(50);
 
 /// What a listener hears.
 #[derive(Debug, Clone, Copy)]
@@ -55,29 +67,46 @@ type Listener = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
 pub(crate) struct Subscriber(Arc<Channels>);
 
 impl Subscriber {
+    /// All channels are of one server.
     pub(crate) fn new(
         address: Arc<Address>,
         linger: Duration,
         listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> (Self, Keeper<impl Duty>) {
-        let channels = Arc::new(Channels {
-            table: Mutex::default(),
-            changed: Notify::new(),
-            generation: AtomicU64::new(0),
-            linger,
-            listener: Box::new(listener),
-        });
-        let (keeper, _) = Keeper::new(address, Arc::clone(&channels));
+        let expected = Expected::Alone(address.as_cluster());
+        let channels = Channels::new(None, linger, Box::new(listener));
+        let link = channels.homes().open(None).link.clone();
+        let ears = Ears { channels: Arc::clone(&channels), home: None, expected, link };
+        let (keeper, _) = Keeper::new(address, Arc::new(ears), Generations::default());
         (Self(channels), keeper)
+    }
+
+    /// The channels are of the servers of a cluster.
+    pub(crate) fn in_cluster(
+        cluster: Arc<Cluster>,
+        linger: Duration,
+        listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Channels::new(Some(cluster), linger, Box::new(listener)))
     }
 
     /// Listens to a channel for as long as the subscription is kept, and a while longer.
     pub(crate) fn join(&self, channel: &str) -> Subscription {
-        let mut table = self.0.table();
-        let channel = table.join(channel);
-        drop(table);
-        self.0.changed.notify_one();
+        let mut homes = self.0.homes();
+        let home = homes.of(channel);
+        let at = homes.open(home);
+        let (channel, link) = (at.table.join(channel), Arc::clone(&at.link));
+        drop(homes);
+        link.changed.notify_one();
+        self.0.connect();
         Subscription { channels: Arc::clone(&self.0), channel }
+    }
+
+    /// Moves each channel to the server that has its slot in this map.
+    pub(crate) fn follow(&self, map: Arc<SlotMap>) {
+        let changed = self.0.homes().follow(map);
+        changed.iter().for_each(|link| link.changed.notify_one());
+        self.0.connect();
     }
 }
 
@@ -96,19 +125,97 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if self.channels.table().leave(&self.channel, Instant::now()) {
-            self.channels.changed.notify_one();
+        let mut homes = self.channels.homes();
+        let home = homes.of(&self.channel);
+        let Some(at) = homes.all.get_mut(&home) else { return };
+        let link = Arc::clone(&at.link);
+        let is_news = at.table.leave(&self.channel, Instant::now());
+        drop(homes);
+        if is_news {
+            link.changed.notify_one();
         }
     }
 }
 
 struct Channels {
-    table: Mutex<Table>,
+    homes: Mutex<Homes>,
+    cluster: Option<Arc<Cluster>>,
+    generations: Generations,
+    linger: Duration,
+    listener: Listener,
+}
+
+/// Where channels are subscribed. `None` is the only server, or in a cluster no server: the slot has none for now.
+#[derive(Default)]
+struct Homes {
+    map: Arc<SlotMap>,
+    all: BTreeMap<Option<Node>, Home>,
+}
+
+/// The channels that one server has.
+#[derive(Default)]
+struct Home {
+    table: Table,
+    link: Arc<HomeLink>,
+    /// Ends the link; `None`: there is none yet.
+    stop: Option<CancellationToken>,
+}
+
+/// What a home and its link share.
+#[derive(Default)]
+struct HomeLink {
     changed: Notify,
     /// The connection that is live now; 0: none.
     generation: AtomicU64,
-    linger: Duration,
-    listener: Listener,
+    facts: Facts,
+}
+
+impl HomeLink {
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}
+
+impl Homes {
+    /// The home of a channel.
+    fn of(&self, channel: &str) -> Option<Node> {
+        if self.map.is_empty() { None } else { self.map.owner(Slot::of(channel)).cloned() }
+    }
+
+    fn open(&mut self, home: Option<Node>) -> &mut Home {
+        self.all.entry(home).or_default()
+    }
+
+    /// Moves each channel to where it belongs now. Returns the links that have more or less to do.
+    fn follow(&mut self, map: Arc<SlotMap>) -> Vec<Arc<HomeLink>> {
+        self.map = Arc::clone(&map);
+        let (mut moved, mut changed) = (Vec::new(), Vec::new());
+        for (node, home) in &mut self.all {
+            let stays = |channel: &str| map.owner(Slot::of(channel)) == node.as_ref();
+            // Where channels belong to slots, the server ends what has moved. A plain one stays, and has to be left.
+            let is_left = home.link.facts.dialect() == Dialect::Plain;
+            let leaving = home.table.leave_behind(stays, is_left);
+            if !leaving.is_empty() {
+                changed.push(Arc::clone(&home.link));
+            }
+            moved.extend(leaving);
+        }
+        for (channel, subscribers) in moved {
+            let home = self.of(&channel);
+            let at = self.open(home);
+            at.table.adopt(channel, subscribers);
+            changed.push(Arc::clone(&at.link));
+        }
+        let used = map.nodes();
+        self.all.retain(|node, home| {
+            let stays = node.as_ref().is_none_or(|node| used.contains(node));
+            if let (false, Some(stop)) = (stays, &home.stop) {
+                stop.cancel();
+            }
+            stays
+        });
+        changed
+    }
 }
 
 #[derive(Default)]
@@ -119,6 +226,8 @@ struct Table {
     wanted: VecDeque<Arc<str>>,
     /// Without subscribers, with the time from which their linger counts, in its order.
     idle: VecDeque<(Instant, Arc<str>)>,
+    /// To be unsubscribed, since another server has them now.
+    left: BTreeSet<Arc<str>>,
 }
 
 struct Channel {
@@ -152,6 +261,7 @@ impl Table {
             return name;
         }
         let name: Arc<str> = name.into();
+        self.left.remove(&name);
         let channel = Channel { subscribers: 1, phase: Phase::Wanted, idle_since: None };
         self.channels.insert(Arc::clone(&name), channel);
         self.wanted.push_back(Arc::clone(&name));
@@ -207,9 +317,49 @@ impl Table {
         self.idle.front().map(|(since, _)| if crowded { *since } else { *since + linger })
     }
 
+    /// Forgets the channels that do not stay. Returns those that are waited for, with the number of their subscribers.
+    fn leave_behind(
+        &mut self,
+        stays: impl Fn(&str) -> bool,
+        is_left: bool,
+    ) -> Vec<(Arc<str>, usize)> {
+        let mut moved = Vec::new();
+        self.channels.retain(|name, channel| {
+            let is_here = stays(name);
+            if !is_here && is_left {
+                self.left.insert(Arc::clone(name));
+            }
+            if !is_here && channel.subscribers > 0 {
+                moved.push((Arc::clone(name), channel.subscribers));
+            }
+            is_here
+        });
+        moved
+    }
+
+    /// Takes over a channel from another server.
+    fn adopt(&mut self, name: Arc<str>, subscribers: usize) {
+        self.left.remove(&name);
+        let channel = Channel { subscribers, phase: Phase::Wanted, idle_since: None };
+        self.channels.insert(Arc::clone(&name), channel);
+        self.wanted.push_back(name);
+    }
+
+    /// A server ended a channel that nobody has left, or did not take it.
+    fn want_again(&mut self, name: &str) -> bool {
+        let Some((name, _)) = self.channels.get_key_value(name) else { return false };
+        let name = Arc::clone(name);
+        if let Some(channel) = self.channels.get_mut(&name) {
+            channel.phase = Phase::Wanted;
+        }
+        self.wanted.push_back(name);
+        true
+    }
+
     /// A new connection knows no channel: those with waiters are wanted again.
     fn start_again(&mut self) {
         self.idle.clear();
+        self.left.clear();
         self.channels.retain(|_, channel| channel.subscribers > 0);
         for channel in self.channels.values_mut() {
             channel.phase = Phase::Wanted;
@@ -220,32 +370,107 @@ impl Table {
 }
 
 impl Channels {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().expect("no panic under this lock")
+    fn new(cluster: Option<Arc<Cluster>>, linger: Duration, listener: Listener) -> Arc<Self> {
+        let (homes, generations) = (Mutex::default(), Generations::default());
+        Arc::new(Self { homes, cluster, generations, linger, listener })
+    }
+
+    fn homes(&self) -> MutexGuard<'_, Homes> {
+        self.homes.lock().expect("no panic under this lock")
+    }
+
+    /// Connects to the servers of a cluster that channels have come to.
+    fn connect(self: &Arc<Self>) {
+        let Some(cluster) = &self.cluster else { return };
+        loop {
+            let mut homes = self.homes();
+            let mut new = homes.all.iter_mut().filter(|(_, home)| home.stop.is_none());
+            let Some((Some(node), home)) = new.find(|(node, _)| node.is_some()) else { return };
+            let (node, link) = (node.clone(), Arc::clone(&home.link));
+            // Its own, so that it can be ended before the client is.
+            let stop = CancellationToken::new();
+            home.stop = Some(stop.clone());
+            drop(homes);
+            let Ok(address) = cluster.address(&node) else { continue };
+            let (home, expected) = (Some(node), Expected::Node);
+            let ears = Ears { channels: Arc::clone(self), home, expected, link };
+            let (keeper, _) =
+                Keeper::new(Arc::new(address), Arc::new(ears), self.generations.clone());
+            cluster.run(|ends| async move {
+                stop.run_until_cancelled(keeper.run(ends)).await;
+            });
+        }
     }
 
     fn is_live(&self, channel: &str) -> bool {
-        let now = self.generation.load(Ordering::Acquire);
-        let table = self.table();
-        table.channels.get(channel).is_some_and(|c| matches!(c.phase, Phase::Live(on) if on == now))
+        let homes = self.homes();
+        let Some(home) = homes.all.get(&homes.of(channel)) else { return false };
+        let now = home.link.generation();
+        let channel = home.table.channels.get(channel);
+        channel.is_some_and(|c| matches!(c.phase, Phase::Live(on) if on == now))
+    }
+}
+
+/// What is done on a link for channels: those of one home.
+struct Ears {
+    channels: Arc<Channels>,
+    home: Option<Node>,
+    expected: Expected,
+    link: Arc<HomeLink>,
+}
+
+impl Ears {
+    /// Does something with the table of this home.
+    fn at<T: Default>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
+        let mut homes = self.channels.homes();
+        // It may have been closed, and opened again with another link.
+        let home = homes.all.get_mut(&self.home).filter(|home| Arc::ptr_eq(&home.link, &self.link));
+        home.map_or_else(T::default, |home| act(&mut home.table))
     }
 
     /// The server acknowledged a channel. It may have been left and wanted again in between: then
     /// another acknowledgement follows, and until then this one is as good.
     fn acknowledge(&self, name: &str, generation: u64) {
-        if generation != self.generation.load(Ordering::Acquire) {
+        if generation != self.link.generation() {
             return;
         }
-        if let Some(channel) = self.table().channels.get_mut(name) {
-            channel.phase = Phase::Live(generation);
-        }
+        self.at(|table| {
+            if let Some(channel) = table.channels.get_mut(name) {
+                channel.phase = Phase::Live(generation);
+            }
+        });
     }
 
     fn refuse(&self, name: &str, fault: &Fault) {
         tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters ask now and then instead");
-        if let Some(channel) = self.table().channels.get_mut(name) {
-            channel.phase = Phase::Refused(Instant::now());
+        self.at(|table| {
+            if let Some(channel) = table.channels.get_mut(name) {
+                channel.phase = Phase::Refused(Instant::now());
+            }
+        });
+    }
+
+    /// The server ended a channel, since its slot has moved. Where it is now, the next answer will say.
+    fn ended(&self, name: &str) {
+        let on = self.link.generation();
+        let was_live = |table: &Table| {
+            table.channels.get(name).is_some_and(|c| matches!(c.phase, Phase::Live(at) if at == on))
+        };
+        // If it was not, we have left it ourselves, and want it again by now.
+        if self.at(|table| was_live(table) && table.want_again(name)) {
+            self.link.changed.notify_one();
+            self.map_is_stale();
         }
+    }
+
+    fn map_is_stale(&self) {
+        if let Some(cluster) = &self.channels.cluster {
+            cluster.stale.notify_one();
+        }
+    }
+
+    fn is_sharded(&self) -> bool {
+        self.link.facts.dialect() == Dialect::Sharded
     }
 
     async fn subscribe(
@@ -253,7 +478,12 @@ impl Channels {
         conn: &mut MultiplexedConnection,
         names: &[Arc<str>],
     ) -> Result<(), Fault> {
-        match conn.subscribe(words(names)).await.map_err(Fault::answering) {
+        let asked = if self.is_sharded() {
+            self.subscribe_sharded(conn, names).await
+        } else {
+            conn.subscribe(words(names)).await.map_err(Fault::answering)
+        };
+        match asked {
             Ok(()) => Ok(()),
             Err(Fault::Permission(source)) if names.len() == 1 => {
                 self.refuse(&names[0], &Fault::Permission(source));
@@ -270,25 +500,91 @@ impl Channels {
         }
     }
 
+    /// Each channel in a command of its own, or the answers would be taken for those of other commands. Even so, a push that
+    /// ends a channel counts as an answer to something else: so only pushes say what is live, and no answer
+    /// says which channel it is about.
+    async fn subscribe_sharded(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
+        let answers = in_a_row(conn, "SSUBSCRIBE", names).await?;
+        let mut denied = None;
+        for answer in &answers {
+            let Value::ServerError(error) = answer else { continue };
+            match fault::entry(error) {
+                Fault::Turned(Turn::Moved { slot, to }, _) => self.moved(slot, &to),
+                fault @ Fault::Permission(_) => denied = Some(fault),
+                fault @ (Fault::Turned(..) | Fault::Refused(_)) => {
+                    tracing::debug!(?fault, "a channel is not subscribed yet");
+                    self.map_is_stale();
+                }
+                fault => return Err(fault),
+            }
+        }
+        if let Some(fault) = denied {
+            return Err(fault);
+        }
+        let on = self.link.generation();
+        let was_taken = |channel: &Channel| matches!(channel.phase, Phase::Live(at) if at == on);
+        let is_missing = |table: &mut Table| {
+            let missing = |name: &&Arc<str>| {
+                table.channels.get(&***name).is_some_and(|channel| !was_taken(channel))
+            };
+            let missing: Vec<_> = names.iter().filter(missing).cloned().collect();
+            missing.iter().for_each(|name| _ = table.want_again(name));
+            !missing.is_empty()
+        };
+        if self.at(is_missing) {
+            sleep(NOT_TAKEN.mul_f64(0.5 + fastrand::f64())).await;
+        }
+        Ok(())
+    }
+
+    fn moved(&self, slot: Slot, to: &str) {
+        let next = self.home.as_ref().and_then(|home| Node::redirected(to, home));
+        if let (Some(cluster), Some(next)) = (&self.channels.cluster, next) {
+            cluster.moved(slot, next);
+        }
+    }
+
+    async fn unsubscribe(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
+        if self.is_sharded() {
+            // Of a slot that has moved, the server has ended the channel already, and says so once more.
+            in_a_row(conn, "SUNSUBSCRIBE", names).await.map(drop)
+        } else {
+            conn.unsubscribe(words(names)).await.map_err(Fault::answering)
+        }
+    }
+
     /// Works off what is wanted and what has expired; whether there was anything.
     async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
-        let wanted = self.table().next_wanted();
+        let wanted = self.at(Table::next_wanted);
         if !wanted.is_empty() {
             self.subscribe(conn, &wanted).await?;
             if wanted.len() == BATCH {
                 sleep(PACE).await;
             }
         }
-        let expired = self.table().expire(Instant::now(), self.linger);
+        let linger = self.channels.linger;
+        let expired = self.at(|table| {
+            let mut expired = table.expire(Instant::now(), linger);
+            expired.extend(std::mem::take(&mut table.left));
+            expired
+        });
         for names in expired.chunks(BATCH) {
-            conn.unsubscribe(words(names)).await.map_err(Fault::answering)?;
+            self.unsubscribe(conn, names).await?;
         }
         Ok(!wanted.is_empty() || !expired.is_empty())
     }
 
     /// Until the next channel expires, if there is one.
     async fn next_expiry(&self) {
-        let next = self.table().expires_next(self.linger);
+        let next = self.at(|table| table.expires_next(self.channels.linger));
         match next {
             Some(at) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
@@ -296,18 +592,31 @@ impl Channels {
     }
 }
 
+/// The same command for each of these channels.
+async fn in_a_row(
+    conn: &mut MultiplexedConnection,
+    command: &str,
+    names: &[Arc<str>],
+) -> Result<Vec<Value>, Fault> {
+    let mut pipe = pipe();
+    names.iter().for_each(|name| _ = pipe.cmd(command).arg(&**name));
+    conn.send_packed_commands(&pipe, 0, pipe.len()).await.map_err(Fault::answering)
+}
+
 fn words(names: &[Arc<str>]) -> Vec<&str> {
     names.iter().map(|name| &**name).collect()
 }
 
-impl Duty for Channels {
+impl Duty for Ears {
     const NAME: &'static str = "subscriber";
 
     async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
         let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
-        primary(Some(&hello))?;
-        self.table().start_again();
-        self.generation.store(generation, Ordering::Release);
+        let hello = Hello::read(Some(&hello))?;
+        hello.accepted(&self.expected)?;
+        self.link.facts.learn(&hello, &self.expected);
+        self.at(Table::start_again);
+        self.link.generation.store(generation, Ordering::Release);
         Ok(())
     }
 
@@ -319,7 +628,9 @@ impl Duty for Channels {
                 Fault::Refused(_) => Ok(()),
                 fault => Err(fault),
             },
-            hello => primary(Some(&hello)),
+            // A push that ended a channel was taken for the answer. It is a sign of life, and the next one says more.
+            answer if self.is_sharded() && !matches!(answer, Value::Map(_)) => Ok(()),
+            hello => Hello::read(Some(&hello))?.accepted(&self.expected),
         }
     }
 
@@ -328,7 +639,7 @@ impl Duty for Channels {
             match self.catch_up(&mut conn).await {
                 Ok(true) => {}
                 Ok(false) => tokio::select! {
-                    () = self.changed.notified() => {}
+                    () = self.link.changed.notified() => {}
                     () = self.next_expiry() => {}
                 },
                 Err(fault) => return fault,
@@ -337,35 +648,36 @@ impl Duty for Channels {
     }
 
     fn hear(&self, generation: u64, push: PushInfo) {
-        match (push.kind, push.data.as_slice()) {
-            (PushKind::Subscribe, [Value::BulkString(channel), ..]) => {
-                if let Ok(channel) = std::str::from_utf8(channel) {
-                    self.acknowledge(channel, generation);
-                    (self.listener)(channel, Heard::Live);
-                }
+        let [Value::BulkString(channel), data @ ..] = push.data.as_slice() else { return };
+        let Ok(channel) = std::str::from_utf8(channel) else { return };
+        match (push.kind, data) {
+            (PushKind::Subscribe | PushKind::SSubscribe, _) => {
+                self.acknowledge(channel, generation);
+                (self.channels.listener)(channel, Heard::Live);
             }
-            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) => {
-                if let Ok(channel) = std::str::from_utf8(channel) {
-                    (self.listener)(channel, Heard::Message(message));
-                }
+            (PushKind::Message | PushKind::SMessage, [Value::BulkString(message)]) => {
+                (self.channels.listener)(channel, Heard::Message(message));
+            }
+            (PushKind::SUnsubscribe, _) if generation == self.link.generation() => {
+                self.ended(channel);
             }
             _ => {}
         }
     }
 
     fn down(&self) {
-        self.generation.store(0, Ordering::Release);
+        self.link.generation.store(0, Ordering::Release);
+        self.map_is_stale();
     }
 
     /// A waiter that parks until it is told must not sleep until the TTL of a lock that may be free by now.
     fn stays_down(&self) {
-        let awaited: Vec<_> = {
-            let table = self.table();
+        let awaited: Vec<_> = self.at(|table| {
             let awaited = table.channels.iter().filter(|(_, channel)| channel.subscribers > 0);
             awaited.map(|(name, _)| Arc::clone(name)).collect()
-        };
+        });
         for name in awaited {
-            (self.listener)(&name, Heard::Deaf);
+            (self.channels.listener)(&name, Heard::Deaf);
         }
     }
 }

@@ -13,7 +13,7 @@ const LAYERS: [&[&str]; 9] = [
     &["engine"],
     &["wire"],
     &["keys"],
-    &["kinds"],
+    &["kinds", "slot"],
     &["config", "error", "owner", "token", "tls"],
 ];
 

@@ -1,0 +1,243 @@
+//! The servers of a cluster, as one client knows them: which of them has which slot, and a shard for each that was asked
+//! for.
+//!
+//! 1. A shard is made when a slot of it is first asked for, and kept until its node has been out of the map for a while.
+//! 2. The map is never asked whether it is right. The node that is asked says so, and its word changes one slot at once.
+//! 3. Whatever casts doubt on the map wakes the guide (`guide.rs`), which asks for a new one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Layout;
+use crate::error::said;
+use crate::slot::Slot;
+use crate::wire::address::{Address, Addresses};
+use crate::wire::clock::ServerClock;
+use crate::wire::fault::{self, Fault, Turn};
+use crate::wire::hello::Expected;
+use crate::wire::link::{Generations, Keeper};
+use crate::wire::map::SlotMap;
+use crate::wire::node::Node;
+use crate::wire::replies::strange;
+use crate::wire::shard::{CommandDuty, Shard};
+
+/// A node that has no slot for so long has left. Two nodes may disagree about a slot for seconds.
+const LEFT: Duration = Duration::from_secs(30);
+
+/// Who runs the tasks that a client needs later.
+pub(crate) struct Crew {
+    /// On the runtime of the client, whoever calls.
+    pub(crate) spawn: Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
+    pub(crate) stop: CancellationToken,
+}
+
+/// The servers of a cluster.
+pub(crate) struct Cluster {
+    addresses: Addresses,
+    layout: Layout,
+    crew: Crew,
+    generations: Generations,
+    pub(crate) newest: Arc<watch::Sender<u64>>,
+    /// See [`ServerClock::with`].
+    beyond: Arc<AtomicU64>,
+    map: watch::Sender<Arc<SlotMap>>,
+    /// Something is wrong with the map.
+    pub(crate) stale: Arc<Notify>,
+    shards: Mutex<BTreeMap<Node, Kept>>,
+}
+
+struct Kept {
+    shard: Arc<Shard>,
+    stop: CancellationToken,
+    /// Since when its node has no slot.
+    unused: Option<Instant>,
+}
+
+impl Cluster {
+    pub(crate) fn new(addresses: Addresses, layout: Layout, crew: Crew) -> Self {
+        Self {
+            addresses,
+            layout,
+            crew,
+            generations: Generations::default(),
+            newest: Arc::new(watch::Sender::new(0)),
+            beyond: Arc::default(),
+            map: watch::Sender::default(),
+            stale: Arc::default(),
+            shards: Mutex::default(),
+        }
+    }
+
+    fn shards(&self) -> MutexGuard<'_, BTreeMap<Node, Kept>> {
+        self.shards.lock().expect("no panic under this lock")
+    }
+
+    /// The map, now and whenever it changes.
+    pub(crate) fn map(&self) -> watch::Receiver<Arc<SlotMap>> {
+        self.map.subscribe()
+    }
+
+    pub(crate) fn seeds(&self) -> &[Node] {
+        &self.addresses.seeds
+    }
+
+    pub(crate) fn address(&self, node: &Node) -> Result<Address, Fault> {
+        self.addresses.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
+    }
+
+    /// Has a task run. It ends by itself when this token is cancelled, which it is when the client ends.
+    pub(crate) fn run<T: Future<Output = ()> + Send + 'static>(
+        &self,
+        task: impl FnOnce(CancellationToken) -> T,
+    ) {
+        (self.crew.spawn)(Box::pin(task(self.crew.stop.clone())));
+    }
+
+    /// The shard that has this slot.
+    pub(crate) fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Fault> {
+        let node = self.map.borrow().owner(slot).cloned();
+        match node {
+            Some(node) => self.shard(&node),
+            None => {
+                self.stale.notify_one();
+                let number = slot.number();
+                Err(Fault::Turned(Turn::Down, said(format!("no node has the slot {number}"))))
+            }
+        }
+    }
+
+    /// The shard of this node, which is made if it is new.
+    pub(crate) fn shard(&self, node: &Node) -> Result<Arc<Shard>, Fault> {
+        if let Some(kept) = self.shards().get(node) {
+            return Ok(Arc::clone(&kept.shard));
+        }
+        let clock = ServerClock::with(Arc::clone(&self.beyond));
+        let (newest, lost) = (Arc::clone(&self.newest), Arc::clone(&self.stale));
+        let duty = CommandDuty::new(self.layout, clock, Expected::Node, newest, lost);
+        let (duty, address) = (Arc::new(duty), Arc::new(self.address(node)?));
+        let (keeper, link) = Keeper::new(address, Arc::clone(&duty), self.generations.clone());
+        let shard = Arc::new(Shard::new(Some(node.clone()), link, &duty));
+        let stop = self.crew.stop.child_token();
+        let kept = Kept { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
+        match self.shards().entry(node.clone()) {
+            std::collections::btree_map::Entry::Occupied(other) => {
+                return Ok(Arc::clone(&other.get().shard));
+            }
+            std::collections::btree_map::Entry::Vacant(place) => _ = place.insert(kept),
+        }
+        (self.crew.spawn)(Box::pin(keeper.run(stop)));
+        Ok(shard)
+    }
+
+    /// A node said that this one has the slot.
+    pub(crate) fn moved(&self, slot: Slot, node: Node) {
+        tracing::debug!(slot = slot.number(), %node, "the slot has moved");
+        self.change(|map| map.with(slot, node));
+        self.stale.notify_one();
+    }
+
+    /// Believes a new map.
+    pub(crate) fn adopt(&self, map: SlotMap) {
+        self.change(|_| map);
+        self.end_unused();
+    }
+
+    fn change(&self, change: impl FnOnce(&SlotMap) -> SlotMap) {
+        self.map.send_if_modified(|map| {
+            let newer = change(map);
+            let left = map.left_for(&newer);
+            if left.is_empty() && newer.left_for(map).is_empty() {
+                return false;
+            }
+            // Before any request goes to the server that comes after.
+            let (shards, now) = (self.shards(), Instant::now());
+            left.into_iter().filter_map(|node| shards.get(node)).for_each(|kept| {
+                kept.shard.clock.hand_on(now);
+            });
+            drop(shards);
+            *map = Arc::new(newer);
+            true
+        });
+    }
+
+    /// Ends the links to nodes that have left. Requests that are on their way there have the connection for themselves.
+    fn end_unused(&self) {
+        let (map, now) = (Arc::clone(&self.map.borrow()), Instant::now());
+        let used = map.nodes();
+        let mut ended = Vec::new();
+        self.shards().retain(|node, kept| {
+            if used.contains(node) {
+                kept.unused = None;
+                return true;
+            }
+            let since = *kept.unused.get_or_insert(now);
+            if now < since + LEFT {
+                return true;
+            }
+            ended.push(kept.stop.clone());
+            false
+        });
+        ended.iter().for_each(CancellationToken::cancel);
+    }
+
+    /// The live connections, each with the node that it leads to.
+    pub(crate) fn connections(&self) -> Vec<(Node, MultiplexedConnection)> {
+        let shards = self.shards();
+        let live = shards
+            .iter()
+            .filter_map(|(node, kept)| Some((node.clone(), kept.shard.link.live().ok()?.conn)));
+        live.collect()
+    }
+
+    /// Whether a server that has slots, and that was asked for, cannot be reached.
+    pub(crate) fn is_troubled(&self) -> bool {
+        let map = Arc::clone(&self.map.borrow());
+        let used = map.nodes();
+        self.shards()
+            .iter()
+            .any(|(node, kept)| used.contains(node) && kept.shard.link.live().is_err())
+    }
+
+    /// Asks a node for the map, over a connection for this alone.
+    pub(crate) async fn ask_stranger(&self, node: &Node) -> Result<SlotMap, Fault> {
+        let address = self.address(node)?;
+        let limit = address.connect_timeout();
+        let asked = async {
+            let mut dialled = address.connect(|_| {}).await?;
+            ask_for_map(&mut dialled.conn, node).await
+        };
+        let late = || Fault::NotSent(said(format!("{node} did not answer in {limit:?}")));
+        timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// Asks a node for the map.
+pub(crate) async fn ask_for_map(
+    conn: &mut MultiplexedConnection,
+    node: &Node,
+) -> Result<SlotMap, Fault> {
+    let answer = conn.send_packed_command(cmd("CLUSTER").arg("SLOTS")).await;
+    match answer.map_err(Fault::answering)? {
+        redis::Value::ServerError(error) if is_no_cluster(&error) => Err(Fault::Config(format!(
+            "{node} is no node of a cluster: connect to it as redis:// or rediss://"
+        ))),
+        redis::Value::ServerError(error) => Err(fault::entry(&error)),
+        answer => {
+            let map = SlotMap::read(&answer, node)?;
+            if map.nodes().is_empty() { Err(strange(&"a cluster without slots")) } else { Ok(map) }
+        }
+    }
+}
+
+fn is_no_cluster(error: &redis::ServerError) -> bool {
+    error.details().is_some_and(|details| details.contains("cluster support disabled"))
+}

@@ -1,0 +1,59 @@
+//! One node of a cluster: where it listens.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A host and a port. A node has no other name here.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node {
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+}
+
+impl Node {
+    pub(crate) fn new(host: &str, port: u16) -> Self {
+        Self { host: host.into(), port }
+    }
+
+    /// What a redirection calls a node: `host:port`. An IPv6 address stands there without brackets. Without a host it is
+    /// the host of the node that answered.
+    pub(crate) fn redirected(text: &str, answering: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Some(answering.told(host, port.parse().ok()?))
+    }
+
+    /// A node as this one calls it.
+    pub(crate) fn told(&self, host: &str, port: u16) -> Self {
+        // What a node listens on says nothing of where others reach it.
+        let is_ours = matches!(host, "" | "0.0.0.0" | "::");
+        Self { host: if is_ours { Arc::clone(&self.host) } else { host.into() }, port }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_names_a_node() {
+        let us = Node::new("10.0.0.1", 7000);
+        let told = |text: &str| Node::redirected(text, &us);
+        assert_eq!(told("10.0.0.2:7001"), Some(Node::new("10.0.0.2", 7001)));
+        assert_eq!(told(":7001"), Some(Node::new("10.0.0.1", 7001)), "the same host");
+        assert_eq!(told("::1:7001"), Some(Node::new("::1", 7001)), "IPv6 has no brackets there");
+        assert_eq!(told("redis-1.local:7001"), Some(Node::new("redis-1.local", 7001)));
+        for nonsense in ["", "10.0.0.2", "10.0.0.2:", "10.0.0.2:x", "10.0.0.2:70000"] {
+            assert_eq!(told(nonsense), None, "{nonsense}");
+        }
+    }
+}

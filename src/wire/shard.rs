@@ -1,0 +1,218 @@
+//! One server that a client sends scripts to: a primary that knows them, and tells the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, Value, cmd, pipe};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::config::Layout;
+use crate::wire::clock::{PRECISE, ServerClock};
+use crate::wire::fault::{self, Fault};
+use crate::wire::hello::{Expected, Hello};
+use crate::wire::link::{Duty, Link};
+use crate::wire::node::Node;
+use crate::wire::replies::strange;
+use crate::wire::scripts::{self, Dialect};
+
+/// How often the clock of a new server is read, if the answers are slow.
+const READINGS: usize = 3;
+
+/// One server, as those see it that ask it.
+pub(crate) struct Shard {
+    /// `None`: it is the only one.
+    pub(crate) node: Option<Node>,
+    pub(crate) link: Link,
+    pub(crate) clock: Arc<ServerClock>,
+    facts: Arc<Facts>,
+}
+
+impl Shard {
+    pub(crate) fn new(node: Option<Node>, link: Link, duty: &CommandDuty) -> Self {
+        let (clock, facts) = (Arc::clone(&duty.clock), Arc::clone(&duty.facts));
+        Self { node, link, clock, facts }
+    }
+
+    /// How its scripts publish.
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.facts.dialect()
+    }
+}
+
+/// What a server said of itself.
+#[derive(Default)]
+pub(crate) struct Facts {
+    is_sharded: AtomicBool,
+}
+
+impl Facts {
+    pub(crate) fn dialect(&self) -> Dialect {
+        if self.is_sharded.load(Ordering::Relaxed) { Dialect::Sharded } else { Dialect::Plain }
+    }
+
+    /// Takes note of what a server says of itself. On one that is no node of a cluster, all channels are plain.
+    pub(crate) fn learn(&self, hello: &Hello, expected: &Expected) {
+        let is_sharded = matches!(expected, Expected::Node) && hello.is_sharded();
+        self.is_sharded.store(is_sharded, Ordering::Relaxed);
+    }
+}
+
+/// What is done on a link for scripts.
+pub(crate) struct CommandDuty {
+    pub(crate) layout: Layout,
+    pub(crate) clock: Arc<ServerClock>,
+    pub(crate) expected: Expected,
+    /// The newest connection of all servers.
+    pub(crate) newest: Arc<watch::Sender<u64>>,
+    /// Told when the connection is gone.
+    pub(crate) lost: Arc<Notify>,
+    facts: Arc<Facts>,
+    warned_of_eviction: AtomicBool,
+}
+
+impl CommandDuty {
+    pub(crate) fn new(
+        layout: Layout,
+        clock: ServerClock,
+        expected: Expected,
+        newest: Arc<watch::Sender<u64>>,
+        lost: Arc<Notify>,
+    ) -> Self {
+        Self {
+            layout,
+            clock: Arc::new(clock),
+            expected,
+            newest,
+            lost,
+            facts: Arc::default(),
+            warned_of_eviction: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Duty for CommandDuty {
+    const NAME: &'static str = "command";
+
+    async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
+        match self.expected {
+            Expected::Alone(_) => {
+                let mut pipe = pipe();
+                pipe.cmd("HELLO");
+                pipe.cmd("INFO").arg("memory");
+                scripts::load(&mut pipe, self.layout.never_calls(), Dialect::Plain);
+                let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
+                let answers = answers.map_err(Fault::connecting)?;
+                self.accept(answers.first())?;
+                self.warn_of_eviction(answers.get(1));
+                answers[2..].iter().try_for_each(loaded)?;
+                self.clock.forget();
+            }
+            Expected::Node => {
+                let hello = conn.send_packed_command(&cmd("HELLO")).await;
+                self.accept(Some(&hello.map_err(Fault::connecting)?))?;
+                let mut pipe = pipe();
+                pipe.cmd("INFO").arg("memory");
+                scripts::load(&mut pipe, self.layout.never_calls(), self.facts.dialect());
+                let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
+                let answers = answers.map_err(Fault::connecting)?;
+                self.warn_of_eviction(answers.first());
+                answers[1..].iter().try_for_each(loaded)?;
+                // There may be another server behind this address.
+                self.clock.hand_on(Instant::now());
+                self.clock.forget();
+            }
+        }
+        for _ in 0..READINGS {
+            if self.read_clock(conn).await? <= PRECISE {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        match self.read_clock(conn).await {
+            // A server that answers is alive, however busy or broken it says it is.
+            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn up(&self, generation: u64) {
+        self.newest.send_if_modified(|newest| {
+            let is_newer = generation > *newest;
+            *newest = generation.max(*newest);
+            is_newer
+        });
+    }
+
+    async fn work(&self, _: MultiplexedConnection) -> Fault {
+        std::future::pending().await
+    }
+
+    fn hear(&self, _: u64, _: PushInfo) {}
+
+    fn down(&self) {
+        self.lost.notify_one();
+    }
+}
+
+impl CommandDuty {
+    fn accept(&self, answer: Option<&Value>) -> Result<(), Fault> {
+        let hello = Hello::read(answer)?;
+        hello.accepted(&self.expected)?;
+        self.facts.learn(&hello, &self.expected);
+        Ok(())
+    }
+
+    /// How long it took.
+    async fn read_clock(&self, conn: &mut MultiplexedConnection) -> Result<Duration, Fault> {
+        let sent = Instant::now();
+        let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
+        let answered = Instant::now();
+        self.clock.learn(micros(answer)?, sent, answered);
+        Ok(answered - sent)
+    }
+
+    /// A server that may evict keys may evict a lock that is held. A user who may not ask is not
+    /// told.
+    fn warn_of_eviction(&self, info: Option<&Value>) {
+        let Some(Value::VerbatimString { text, .. }) = info else { return };
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
+        let limited = field("maxmemory:").is_some_and(|limit| limit != "0");
+        let Some(policy) = field("maxmemory_policy:").filter(|policy| *policy != "noeviction")
+        else {
+            return;
+        };
+        if limited && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
+            tracing::warn!(policy, "the server may evict locks that are held: set noeviction");
+        }
+    }
+}
+
+/// A user who may not load scripts can still call them if another user has loaded them.
+fn loaded(answer: &Value) -> Result<(), Fault> {
+    match answer {
+        Value::ServerError(error) => match fault::entry(error) {
+            Fault::Permission(_) => Ok(()),
+            fault => Err(fault),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn micros(time: Value) -> Result<u64, Fault> {
+    if let Value::ServerError(error) = &time {
+        return Err(fault::entry(error));
+    }
+    match redis::from_redis_value::<(u64, u64)>(time) {
+        Ok((seconds, micros)) => {
+            let time = seconds.checked_mul(1_000_000).and_then(|time| time.checked_add(micros));
+            time.ok_or_else(|| strange(&seconds))
+        }
+        Err(error) => Err(strange(&error)),
+    }
+}
