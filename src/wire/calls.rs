@@ -10,7 +10,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::keys::{Keys, TenureId};
 use crate::wire::commands::Connection;
 use crate::wire::family::{existing, scripts_of};
-use crate::wire::fault::Fault;
+use crate::wire::fault::{Fault, Turn};
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{COUNT, RENEW};
 
@@ -202,10 +202,38 @@ impl Connection<'_> {
         &mut self,
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        if releases.iter().all(|release| release.keys.row.lies_as_plain) {
+        let answers = if releases.iter().all(|release| release.keys.row.lies_as_plain) {
             self.release_plain(releases).await
         } else {
-            Ok(self.leave_each(releases).await)
+            match self.leave_each(releases).await.as_mut_slice() {
+                // One failed as a whole, like a plain one.
+                [Err(fault)] => Err(fault.clone()),
+                answers => Ok(answers.to_vec()),
+            }
+        };
+        match (releases, answers) {
+            ([release], Err(fault @ Fault::Turned(Turn::TryAgain, _))) => {
+                Ok(vec![self.release_alone(release, fault).await])
+            }
+            (_, answers) => answers,
+        }
+    }
+
+    /// Gives back a lock whose keys are at two nodes of a cluster, while their slot moves. A field that does not hold it
+    /// may still stand in its line, which cannot be touched now: then the answer is still the one before.
+    async fn release_alone(&mut self, release: &Release, before: Fault) -> Result<bool, Fault> {
+        let Release { keys, id } = release;
+        let Some(script) = scripts_of(keys).release_alone else { return Err(before) };
+        let terms = self.terms();
+        let fill = |cmd: &mut Cmd, _: u64| {
+            cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client));
+            cmd.arg(&*keys.channel).arg(terms.message());
+        };
+        // From the owner of the slot: the lock may not have moved yet.
+        self.go_back(keys)?;
+        match number(self.call(script, fill).await?)? {
+            1 => Ok(true),
+            _ => Err(before),
         }
     }
 

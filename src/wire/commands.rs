@@ -284,6 +284,15 @@ impl Connection<'_> {
         Ok(is_asking)
     }
 
+    /// Turns to the server that has this lock, wherever a request was sent on to before.
+    pub(crate) fn go_back(&mut self, keys: &Keys) -> Result<(), Fault> {
+        let shard = self.commands.shard(keys)?;
+        self.live = shard.link.live()?;
+        self.shard = shard;
+        self.sent_on.store(self.live.generation, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// What one entry of an answer says of the whole server is acted on as if it were all of it.
     pub(crate) fn heed(&self, fault: &Fault) {
         if matches!(fault, Fault::Distrusted(_)) {

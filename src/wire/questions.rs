@@ -3,7 +3,7 @@
 use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
 
-use crate::keys::{Keys, TenureId};
+use crate::keys::{Key, Keys, TenureId};
 use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
 use crate::wire::commands::Connection;
 use crate::wire::family::{existing, scripts_of};
@@ -28,10 +28,36 @@ impl Connection<'_> {
         keys: &Keys,
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
+        let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes()];
+        self.ask_of(script, keys, all, fill).await
+    }
+
+    /// As [`ask`](Self::ask), of the holders alone. While a slot of a cluster moves, the other keys may be elsewhere, and only
+    /// a request with one key is answered: the same one four times is one.
+    async fn ask_holders(
+        &mut self,
+        script: &'static Script,
+        keys: &Keys,
+        fill: impl Fn(&mut Cmd, &str),
+    ) -> Result<Value, Fault> {
+        match keys.slot {
+            Some(_) => self.ask_of(script, keys, [keys.lock(); 4], fill).await,
+            None => self.ask(script, keys, fill).await,
+        }
+    }
+
+    async fn ask_of(
+        &mut self,
+        script: &'static Script,
+        keys: &Keys,
+        all: [Key<'_>; 4],
+        fill: impl Fn(&mut Cmd, &str),
+    ) -> Result<Value, Fault> {
         let terms = self.terms();
         let (kind, capacity) = (keys.row.word, keys.kind.capacity());
         let asked = |cmd: &mut Cmd, floor: u64| {
-            cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+            cmd.arg(all.len());
+            all.iter().for_each(|key| _ = cmd.arg(key));
             cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(terms.message());
             cmd.arg(millis(terms.waiter_ttl));
             fill(cmd, &terms.client);
@@ -105,7 +131,7 @@ impl Connection<'_> {
         let others = renewals.iter().filter(|renewal| !is_plain(renewal));
         let renew = others.map(async |Renewal { keys, id, ttl }| {
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
-            found(self.again().ask_if(scripts_of(keys).renew, keys, fill).await)
+            found(self.again().ask_holders(existing(scripts_of(keys).renew, keys)?, keys, fill).await)
         });
         let (plain, others) = join(self.renew_all_plain(&plain), join_all(renew)).await;
         in_order(renewals.iter().map(is_plain), plain, others)

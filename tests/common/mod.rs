@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod child;
 pub mod clock;
+pub mod cluster;
 pub mod fixture;
 pub mod port;
 pub mod process;
@@ -14,6 +15,7 @@ pub mod server;
 pub mod wait;
 
 pub use admin::{Admin, connect};
+pub use cluster::Cluster;
 pub use process::{Worker, WorkerSide};
 pub use proxy::{Class, Fault, Proxy};
 pub use server::Server;

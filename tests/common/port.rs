@@ -1,5 +1,6 @@
 //! A TCP port that stays ours, whether somebody listens on it or not.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
@@ -22,6 +23,18 @@ impl Port {
         Self { address, _keeper: keeper }
     }
 
+    /// One, and the one ten thousand further on, which a node of a cluster uses for its bus.
+    pub fn reserve_pair() -> (Self, Self) {
+        loop {
+            let port = Self::reserve();
+            let Some(bus) = port.number().checked_add(10_000) else { continue };
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, bus));
+            if let Ok(keeper) = try_bound(address) {
+                return (port, Self { address, _keeper: keeper });
+            }
+        }
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -37,8 +50,12 @@ pub fn listen(address: SocketAddr) -> TcpListener {
 }
 
 fn bound(address: SocketAddr) -> TcpSocket {
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_reuseaddr(true).expect("SO_REUSEADDR");
-    socket.bind(address).expect("a loopback port");
-    socket
+    try_bound(address).expect("a loopback port")
+}
+
+fn try_bound(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }

@@ -30,6 +30,8 @@ pub struct Server {
     child: Mutex<Option<Child>>,
     setup: Setup,
     port: Port,
+    /// Of a node of a cluster.
+    _bus: Option<Port>,
     dir: Dir,
 }
 
@@ -39,6 +41,7 @@ pub struct Setup {
     args: Vec<String>,
     program: Option<PathBuf>,
     variables: Vec<(String, String)>,
+    is_node: bool,
 }
 
 impl Setup {
@@ -65,6 +68,14 @@ impl Setup {
         self
     }
 
+    /// A node of a cluster, which it does not know yet. It counts another node as dead after a second of silence.
+    pub fn node(mut self) -> Self {
+        self.is_node = true;
+        self.set("cluster-enabled", "yes")
+            .set("cluster-node-timeout", "1000")
+            .set("cluster-require-full-coverage", "no")
+    }
+
     /// Another program than the one that all tests run with.
     pub fn program(self, program: PathBuf) -> Self {
         Self { program: Some(program), ..self }
@@ -77,8 +88,14 @@ impl Setup {
     }
 
     pub async fn start(self) -> Server {
-        let (port, dir) = (Port::reserve(), Dir::create());
-        let server = Server { child: Mutex::default(), setup: self, port, dir };
+        let (port, bus) = if self.is_node {
+            let (port, bus) = Port::reserve_pair();
+            (port, Some(bus))
+        } else {
+            (Port::reserve(), None)
+        };
+        let (child, dir) = (Mutex::default(), Dir::create());
+        let server = Server { child, setup: self, port, _bus: bus, dir };
         server.start_again().await;
         server
     }
@@ -185,7 +202,7 @@ impl Server {
     fn command(&self) -> io::Result<process::Command> {
         let log = File::options().create(true).append(true).open(self.dir.0.join("log"))?;
         let everybodys = || env::var_os("PARKLOCK_SERVER").unwrap_or("redis-server".into());
-        let Setup { args, program, variables } = &self.setup;
+        let Setup { args, program, variables, .. } = &self.setup;
         let mut command =
             child::command(program.clone().map_or_else(everybodys, PathBuf::into_os_string));
         command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args);
@@ -205,6 +222,11 @@ impl Server {
         let length = stream.read(&mut answer).await?;
         // Any other refusal, such as NOAUTH, comes from a server that is up.
         Ok(length > 0 && !answer.starts_with(b"-LOADING"))
+    }
+
+    /// Whether it runs, and was not killed.
+    pub fn is_up(&self) -> bool {
+        self.is_running()
     }
 
     fn is_running(&self) -> bool {

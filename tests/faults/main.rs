@@ -10,6 +10,7 @@ mod common;
 mod cancel;
 mod churn;
 mod clock;
+mod cluster;
 mod crowd;
 mod extremes;
 mod fencing;

@@ -1,6 +1,5 @@
 //! What happens to a server: it ends, changes its role, refuses, stalls, and others write to its keys.
 
-mod cluster;
 mod demotion;
 mod failover;
 mod keys;

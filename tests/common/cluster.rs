@@ -1,0 +1,249 @@
+//! A real cluster of one's own: three primaries, with a replica each if wanted, whose slots can be moved.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use super::admin::Admin;
+use super::server::{Server, Setup};
+use super::wait::eventually;
+
+/// How many slots there are.
+const SLOTS: usize = 16_384;
+
+/// A cluster cannot be up in less than two seconds, whatever is done.
+const START: Duration = Duration::from_secs(40);
+
+/// A cluster in which every slot is served. Dropped, all of it is killed.
+#[derive(Debug)]
+pub struct Cluster {
+    /// First the primaries, then the replica of each in the same order.
+    pub nodes: Vec<Server>,
+    /// What the nodes call each other.
+    pub ids: Vec<String>,
+    /// How many primaries there were at the start.
+    primaries: usize,
+}
+
+impl Cluster {
+    /// Three primaries.
+    pub async fn start() -> Self {
+        Self::start_as(3, 3, Server::builder).await
+    }
+
+    /// Three primaries, with a replica each.
+    pub async fn with_replicas() -> Self {
+        Self::start_as(6, 3, Server::builder).await
+    }
+
+    /// So many nodes, the first of them primaries, all of them set up like this.
+    pub async fn start_as(size: usize, primaries: usize, setup: impl Fn() -> Setup) -> Self {
+        let nodes = join_all((0..size).map(|_| setup().node().start())).await;
+        let mut ids = Vec::new();
+        for (at, node) in nodes.iter().enumerate() {
+            let admin = node.admin().await;
+            ids.push(admin.cmd(&["CLUSTER", "MYID"]).await);
+            let epoch = (at + 1).to_string();
+            admin.cmd::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+            if at < primaries {
+                let all = at * SLOTS / primaries..(at + 1) * SLOTS / primaries;
+                let numbers: Vec<_> = all.map(|slot| slot.to_string()).collect();
+                let mut words = vec!["CLUSTER", "ADDSLOTS"];
+                words.extend(numbers.iter().map(String::as_str));
+                admin.cmd::<()>(&words).await;
+            }
+        }
+        let cluster = Self { nodes, ids, primaries };
+        cluster.introduce().await;
+        cluster.follow().await;
+        cluster.settled().await;
+        cluster
+    }
+
+    async fn introduce(&self) {
+        let first = self.nodes[0].admin().await;
+        for node in &self.nodes[1..] {
+            let port = node.port().to_string();
+            first.cmd::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+        }
+        for node in &self.nodes {
+            let admin = node.admin().await;
+            let known = async || {
+                let list: String = admin.cmd(&["CLUSTER", "NODES"]).await;
+                list.lines().count() == self.nodes.len() && !list.contains("handshake")
+            };
+            eventually(START, "all nodes know each other", known).await;
+        }
+    }
+
+    /// Makes replicas of all but the first.
+    async fn follow(&self) {
+        for (replica, primary) in self.nodes.iter().skip(self.primaries).zip(&self.ids) {
+            let admin = replica.admin().await;
+            let follows = async || {
+                admin.try_cmd::<()>(&["CLUSTER", "REPLICATE", primary]).await.is_ok()
+            };
+            eventually(START, "the replica takes its primary", follows).await;
+        }
+    }
+
+    /// Waits until all nodes serve, and replicas have what their primaries have.
+    pub async fn settled(&self) {
+        for node in &self.nodes {
+            let admin = node.admin().await;
+            let is_served = async || {
+                let info: String = admin.cmd(&["CLUSTER", "INFO"]).await;
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
+            };
+            eventually(START, "the cluster serves", is_served).await;
+        }
+        let followed = self.nodes.len() - self.primaries;
+        for (at, primary) in self.nodes.iter().take(followed).enumerate() {
+            let (admin, key) = (primary.admin().await, self.names_at(at, "probe:", 1).remove(0));
+            let followed = async || {
+                admin.cmd::<()>(&["SET", &key, "1"]).await;
+                let replicas: i64 = admin.cmd(&["WAIT", "1", "100"]).await;
+                admin.cmd::<()>(&["DEL", &key]).await;
+                replicas == 1
+            };
+            eventually(START, "the replica follows", followed).await;
+        }
+    }
+
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self.nodes.iter().map(|node| node.address().to_string()).collect();
+        format!("redis-cluster://{}", hosts.join(","))
+    }
+
+    /// The URL with this node alone.
+    pub fn url_of(&self, at: usize) -> String {
+        format!("redis-cluster://{}", self.nodes[at].address())
+    }
+
+    pub async fn admin(&self, at: usize) -> Admin {
+        self.nodes[at].admin().await
+    }
+
+    /// The node that had the slot of this name at the start.
+    pub fn home(&self, name: &str) -> usize {
+        let (slot, all) = (slot(name), self.primaries);
+        (0..all).find(|at| slot < (at + 1) * SLOTS / all).expect("a primary")
+    }
+
+    /// So many names that begin like this and lie on this node at the start.
+    pub fn names_at(&self, at: usize, begin: &str, count: usize) -> Vec<String> {
+        let names = (0..).map(|number| format!("{begin}{number}"));
+        names.filter(|name| self.home(name) == at).take(count).collect()
+    }
+
+    /// Opens a slot: from now on its keys are at either of the two.
+    pub async fn open(&self, slot: usize, from: usize, to: usize) {
+        let (source, target) = (self.admin(from).await, self.admin(to).await);
+        let slot = slot.to_string();
+        let importing = ["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]];
+        target.cmd::<()>(&importing).await;
+        let migrating = ["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]];
+        source.cmd::<()>(&migrating).await;
+    }
+
+    /// Moves some keys of an open slot, all that there are if no more come; how many.
+    pub async fn move_keys(&self, slot: usize, from: usize, to: usize, most: usize) -> usize {
+        let source = self.admin(from).await;
+        let (slot, most) = (slot.to_string(), most.to_string());
+        let keys: Vec<String> =
+            source.cmd(&["CLUSTER", "GETKEYSINSLOT", &slot, &most]).await;
+        for key in &keys {
+            self.move_key(key, from, to).await;
+        }
+        keys.len()
+    }
+
+    pub async fn move_key(&self, key: &str, from: usize, to: usize) {
+        let (source, port) = (self.admin(from).await, self.nodes[to].port().to_string());
+        // A key that has expired meanwhile is answered with NOKEY.
+        let moved = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+        let _: String = source.cmd(&moved).await;
+    }
+
+    /// Says to all who has the slot now.
+    pub async fn close(&self, slot: usize, from: usize, to: usize) {
+        let slot = slot.to_string();
+        let words = ["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]];
+        self.admin(to).await.cmd::<()>(&words).await;
+        self.admin(from).await.cmd::<()>(&words).await;
+    }
+
+    /// Moves a slot with all its keys.
+    pub async fn move_slot(&self, slot: usize, from: usize, to: usize) {
+        self.open(slot, from, to).await;
+        while self.move_keys(slot, from, to, 10).await > 0 {}
+        self.close(slot, from, to).await;
+    }
+
+    /// Which node says that it is the primary of a slot.
+    pub async fn owner(&self, slot: usize) -> Option<usize> {
+        for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
+            let admin = node.admin().await;
+            let list: String = admin.cmd(&["CLUSTER", "NODES"]).await;
+            let own = list.lines().find(|line| line.contains("myself")).expect("itself");
+            let is_primary = own.split(' ').nth(2).is_some_and(|flags| flags.contains("master"));
+            let has = |range: &str| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                first.parse().is_ok_and(|first: usize| first <= slot)
+                    && last.parse().is_ok_and(|last: usize| slot <= last)
+            };
+            if is_primary && own.split(' ').skip(8).any(has) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Has a replica take over, as `CLUSTER FAILOVER` with this word does it, and waits until it has.
+    pub async fn fail_over(&self, replica: usize, word: Option<&str>) {
+        let admin = self.admin(replica).await;
+        let words: Vec<_> = ["CLUSTER", "FAILOVER"].into_iter().chain(word).collect();
+        admin.cmd::<()>(&words).await;
+        let role = async || {
+            admin.info("replication", "role").await.as_deref() == Some("master")
+        };
+        eventually(START, "the replica takes over", role).await;
+    }
+
+    /// Every key of all primaries that are up, but for the counters of the tokens.
+    pub async fn lock_keys(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for node in self.nodes.iter().filter(|node| node.is_up()) {
+            let admin = node.admin().await;
+            if admin.info("replication", "role").await.as_deref() == Some("master") {
+                all.extend(admin.keys().await);
+            }
+        }
+        all.retain(|key| !key.starts_with("lock:grants"));
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// How often all nodes have been asked this, by clients: of `evalsha`, or `cluster|slots`.
+    pub async fn command_calls(&self, command: &str) -> u64 {
+        let mut calls = 0;
+        for node in self.nodes.iter().filter(|node| node.is_up()) {
+            calls += node.admin().await.command_calls(command).await;
+        }
+        calls
+    }
+}
+
+/// The slot of a name without braces: CRC-16/XMODEM.
+pub fn slot(name: &str) -> usize {
+    let shift = |crc: u16, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+    let step = |crc: u16, byte: u8| (0..8).fold(crc ^ (u16::from(byte) << 8), shift);
+    usize::from(name.bytes().fold(0, step)) % SLOTS
+}
+
+/// So many names that begin like this and lie in one slot, that of the first of them.
+pub fn names_in_one_slot(begin: &str, count: usize) -> Vec<String> {
+    let first = slot(&format!("{begin}0"));
+    let names = (0..).map(|number| format!("{begin}{number}"));
+    names.filter(|name| slot(name) == first).take(count).collect()
+}

@@ -1,0 +1,104 @@
+//! Replicas that take the place of their primaries.
+
+use parklock::Guard;
+
+use crate::cluster::{is_clean, stand_in_line, two};
+use crate::common::{Cluster, eventually};
+use crate::scene::*;
+
+/// Each name is one of its own of a node's: a hold and a waiter on it.
+async fn a_failover_is_outlived(how: Option<&str>) {
+    let cluster = Cluster::with_replicas().await;
+    let (ours, theirs) = two(&cluster, told()).await;
+    let names = cluster.names_at(0, "failover:", 3);
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(ours.lock(name).lock().await.expect("it is free"));
+    }
+    let waiters: Vec<_> = names.iter().map(|name| waiting(theirs.lock(name))).collect();
+    let primary = cluster.admin(0).await;
+    for name in &names {
+        stand_in_line(&primary, name, 1).await;
+    }
+    // What the replica has not heard of is lost with any of them but the first.
+    replicated(&cluster).await;
+    cluster.fail_over(3, how).await;
+
+    for guard in &guards {
+        is_renewed(guard).await;
+    }
+    let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
+    for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
+        guard.unlock().await.expect("it was never lost");
+        let next = granted(waiter).await;
+        assert!(next.token() > token);
+        next.unlock().await.expect("it is ours");
+    }
+    is_clean(&cluster).await;
+    let role = cluster.admin(3).await.info("replication", "role").await;
+    assert_eq!(role.as_deref(), Some("master"));
+}
+
+fn told() -> parklock::Config {
+    brisk().max_park(LONG).ride_out(LONG)
+}
+
+/// Waits until the first replica has what its primary has.
+async fn replicated(cluster: &Cluster) {
+    let primary = cluster.admin(0).await;
+    let offset = async |admin: &crate::common::Admin, field: &str| {
+        admin.info("replication", field).await.and_then(|text| text.parse::<u64>().ok())
+    };
+    let replica = cluster.admin(3).await;
+    let want = offset(&primary, "master_repl_offset").await.expect("a number");
+    let has = async || offset(&replica, "slave_repl_offset").await.is_some_and(|has| has >= want);
+    eventually(SOON, "the replica has heard of it", has).await;
+}
+
+#[tokio::test]
+async fn a_planned_failover_loses_nothing_and_wakes_its_waiters() {
+    a_failover_is_outlived(None).await;
+}
+
+#[tokio::test]
+async fn a_forced_failover_loses_nothing_that_was_replicated() {
+    a_failover_is_outlived(Some("FORCE")).await;
+}
+
+#[tokio::test]
+async fn a_takeover_loses_nothing_that_was_replicated() {
+    a_failover_is_outlived(Some("TAKEOVER")).await;
+}
+
+/// The primary is killed. Its replica needs some seconds to take over, in which nothing is answered.
+#[tokio::test]
+async fn a_primary_that_is_killed_is_replaced_before_the_leases_are_over() {
+    let cluster = Cluster::with_replicas().await;
+    let config = parklock::Config::default().ride_out(LONG).max_park(LONG);
+    let (ours, theirs) = two(&cluster, config).await;
+    let names = cluster.names_at(0, "killed:", 2);
+    let guard = ours.lock(&names[0]).lock().await.expect("it is free");
+    let waiter = waiting(theirs.lock(&names[0]));
+    stand_in_line(&cluster.admin(0).await, &names[0], 1).await;
+    replicated(&cluster).await;
+    cluster.nodes[0].kill();
+
+    // A newcomer rides it out; a hold of another node is not touched by it.
+    let elsewhere = ours.lock(&cluster.names_at(1, "killed:", 1)[0]).lock().await;
+    soon(elsewhere.expect("it is free").unlock()).await.expect("it is ours");
+    let newcomer = soon(ours.lock(&names[1]).lock()).await.expect("it is free");
+    newcomer.unlock().await.expect("it is ours");
+
+    let first = guard.token();
+    assert!(guard.is_valid());
+    soon(guard.unlock()).await.expect("the replica had heard of it");
+    let next = granted(waiter).await;
+    assert!(next.token() > first);
+    next.unlock().await.expect("it is ours");
+    is_clean(&cluster).await;
+
+    // It comes back as a replica, and nobody takes it for more.
+    cluster.nodes[0].start_again().await;
+    let guard = soon(theirs.lock(&names[0]).lock()).await.expect("it is free");
+    guard.unlock().await.expect("it is ours");
+}

@@ -1,0 +1,68 @@
+//! A Redis Cluster: real nodes, whose slots are moved and whose primaries fail.
+
+mod failover;
+mod kinds;
+mod slots;
+
+use parklock::{Client, Config, Error, Layout};
+
+use crate::common::{Admin, Cluster, Server, eventually};
+use crate::scene::*;
+
+/// Two clients of one cluster.
+async fn two(cluster: &Cluster, config: Config) -> (Client, Client) {
+    let url = cluster.url();
+    tokio::join!(client(&url, config.clone()), client(&url, config))
+}
+
+/// Waits until nothing is left in the cluster but what a latch remembers for some minutes.
+async fn is_clean(cluster: &Cluster) {
+    let mut left = Vec::new();
+    for _ in 0..500 {
+        left = cluster.lock_keys().await;
+        left.retain(|key| !key.starts_with("lock_queue:{latch:"));
+        if left.is_empty() {
+            return;
+        }
+        tokio::time::sleep(A_WHILE / 2).await;
+    }
+    panic!("left: {left:?}");
+}
+
+/// Waits until so many stand in the line of this name.
+async fn stand_in_line(admin: &Admin, name: &str, count: usize) {
+    let line = format!("lock_queue:{{{name}}}");
+    let stand = async || admin.cmd::<usize>(&["ZCARD", &line]).await == count;
+    eventually(SOON, &format!("{count} stand in line"), stand).await;
+}
+
+/// That a call was told that the server refuses for now, and with which word.
+fn is_refused<T: std::fmt::Debug>(answer: Result<T, Error>, word: &str) {
+    match answer {
+        Err(Error::Unavailable { source }) if source.to_string().contains(word) => {}
+        other => panic!("not {word}: {other:?}"),
+    }
+}
+
+/// A URL that does not fit the server is refused with the one that does, and what does not work yet is refused too.
+#[tokio::test]
+async fn a_url_that_fits_the_server_is_asked_for() {
+    let (cluster, single) = tokio::join!(Cluster::start(), Server::start());
+    let node = cluster.nodes[0].url();
+    let error = Client::connect(&node).await.expect_err("it is a node");
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+    assert!(error.to_string().contains(&cluster.url_of(0)), "{error}");
+
+    let as_cluster = single.url().replace("redis://", "redis-cluster://");
+    let error = Client::connect(&as_cluster).await.expect_err("it is no cluster");
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+
+    let redisson = Config::default().layout(Layout::Redisson);
+    let error = Client::connect_with(cluster.url(), redisson).await.expect_err("not yet");
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+    for url in [format!("{}/1", cluster.url()), "redis-cluster://".to_owned()] {
+        let error = Client::connect(&url).await.expect_err("it cannot be");
+        assert!(matches!(error, Error::Config { .. }), "{url}: {error}");
+    }
+    Client::connect(cluster.url_of(2)).await.expect("one node that answers is enough");
+}

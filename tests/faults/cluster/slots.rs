@@ -1,0 +1,377 @@
+//! Slots that move, stand open, or are nobody's.
+
+use std::time::{Duration, Instant};
+
+use parklock::{Client, Config, Ended, Error, FencingToken, Guard};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::cluster::{is_clean, is_refused, stand_in_line, two};
+use crate::common::cluster::{names_in_one_slot, slot};
+use crate::common::{Cluster, Server, eventually};
+use crate::scene::*;
+
+/// Two nodes that have half of the slots each: enough for a slot to move.
+async fn pair() -> Cluster {
+    Cluster::start_as(2, 2, Server::builder).await
+}
+
+/// The lease of [`brisk`], and no park that ends by itself: who goes on was told.
+fn told() -> Config {
+    brisk().max_park(LONG).ride_out(LONG)
+}
+
+/// Where a name lies at the start, and where not.
+fn ways(cluster: &Cluster, name: &str) -> (usize, usize) {
+    (cluster.home(name), 1 - cluster.home(name))
+}
+
+/// F46: a slot has moved, and clients have heard nothing of it.
+#[tokio::test]
+async fn a_lock_is_followed_to_the_node_that_has_its_slot_now() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, patient()).await;
+    let (name, (from, to)) = ("a", ways(&cluster, "a"));
+    let guard = ours.lock(name).lock().await.expect("it is free");
+    let waiter = waiting(theirs.lock(name));
+    stand_in_line(&cluster.admin(from).await, name, 1).await;
+
+    cluster.move_slot(slot(name), from, to).await;
+    is_held_once(&cluster.admin(to).await, name).await;
+    let first = guard.token();
+    guard.unlock().await.expect("it is ours");
+    // It is told over there. Its park is a minute.
+    let next = granted(waiter).await;
+    assert!(next.token() > first);
+    next.unlock().await.expect("it is ours");
+
+    // And back, in which case it is the map that is wrong again.
+    cluster.move_slot(slot(name), to, from).await;
+    for client in [&ours, &theirs] {
+        let guard = soon(client.lock(name).lock()).await.expect("it is free");
+        guard.unlock().await.expect("it is ours");
+    }
+    is_clean(&cluster).await;
+}
+
+/// One hold of each kind: a lock, a fair lock, a reader, a writer, a permit.
+async fn one_of_each(client: &Client, names: &[String]) -> Vec<Guard> {
+    let [lock, fair, read, write, semaphore] = names else { panic!("five names") };
+    vec![
+        client.lock(lock).lock().await.expect("it is free"),
+        client.fair_lock(fair).lock().await.expect("it is free"),
+        client.rw_lock(read).read().await.expect("it is free"),
+        client.rw_lock(write).write().await.expect("it is free").into_guard(),
+        client.semaphore(semaphore, 1).acquire().await.expect("it is free"),
+    ]
+}
+
+type Waiter = JoinHandle<Result<Guard, Error>>;
+
+/// A caller that waits for each of them.
+fn one_waiter_each(client: &Client, names: &[String]) -> Vec<Waiter> {
+    let [lock, fair, read, write, semaphore] = names else { panic!("five names") };
+    let (read, write) = (client.rw_lock(read), client.rw_lock(write));
+    let semaphore = client.semaphore(semaphore, 1);
+    vec![
+        waiting(client.lock(lock)),
+        waiting(client.fair_lock(fair)),
+        tokio::spawn(async move { Ok(read.write().await?.into_guard()) }),
+        tokio::spawn(async move { write.read().await }),
+        tokio::spawn(async move { semaphore.acquire().await }),
+    ]
+}
+
+/// F46: the keys of a slot move one by one, with holders and waiters of every kind on them.
+#[tokio::test]
+async fn a_slot_that_moves_key_by_key_loses_no_hold_and_wakes_its_waiters_over_there() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, told()).await;
+    let names = names_in_one_slot("moving:", 5);
+    let (from, to) = ways(&cluster, &names[0]);
+    let guards = one_of_each(&ours, &names).await;
+    let waiters = one_waiter_each(&theirs, &names);
+    for name in &names {
+        stand_in_line(&cluster.admin(from).await, name, 1).await;
+    }
+
+    let slot = slot(&names[0]);
+    cluster.open(slot, from, to).await;
+    let mut moved = 0;
+    while cluster.move_keys(slot, from, to, 1).await > 0 {
+        moved += 1;
+        sleep(Duration::from_millis(200)).await;
+    }
+    assert!(moved >= 15, "{moved} keys: a lock, a line and notes for each");
+    cluster.close(slot, from, to).await;
+
+    for guard in &guards {
+        is_renewed(guard).await;
+    }
+    let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
+    for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
+        guard.unlock().await.expect("it was never lost");
+        let next = granted(waiter).await;
+        assert!(next.token() > token);
+        next.unlock().await.expect("it is ours");
+    }
+    is_clean(&cluster).await;
+}
+
+/// 5: an operator has left a slot half-way. The holders of every kind outlive that, and can give back what they hold.
+#[tokio::test]
+async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, told()).await;
+    let names = names_in_one_slot("open:", 10);
+    let (from, to) = ways(&cluster, &names[0]);
+    let slot = slot(&names[0]);
+    // Of the first five, the locks stay and all else goes. Of the others, the other way round.
+    let (stay, go) = names.split_at(5);
+    let mut guards = one_of_each(&ours, stay).await;
+    guards.extend(one_of_each(&ours, go).await);
+    let waiters = [one_waiter_each(&theirs, stay), one_waiter_each(&theirs, go)].concat_all();
+    let admin = cluster.admin(from).await;
+    for name in &names {
+        stand_in_line(&admin, name, 1).await;
+    }
+    cluster.open(slot, from, to).await;
+    for name in stay {
+        cluster.move_key(&format!("lock_queue:{{{name}}}"), from, to).await;
+        cluster.move_key(&format!("lock_notes:{{{name}}}"), from, to).await;
+    }
+    for name in go {
+        cluster.move_key(&format!("lock:{{{name}}}"), from, to).await;
+    }
+
+    // Three leases long.
+    let opened = Instant::now();
+    while opened.elapsed() < Duration::from_secs(9) {
+        assert!(guards.iter().all(Guard::is_valid), "lost after {:?}", opened.elapsed());
+        sleep(A_WHILE).await;
+    }
+    for guard in &guards {
+        is_renewed(guard).await;
+    }
+    is_refused(ours.lock(&stay[0]).try_lock().await.map(drop), "TRYAGAIN");
+    for guard in guards {
+        soon(guard.unlock()).await.expect("it was never lost");
+    }
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "nobody is let in half-way");
+
+    while cluster.move_keys(slot, from, to, 10).await > 0 {}
+    cluster.close(slot, from, to).await;
+    for waiter in waiters {
+        granted(waiter).await.unlock().await.expect("it is ours");
+    }
+    is_clean(&cluster).await;
+}
+
+trait ConcatAll {
+    fn concat_all(self) -> Vec<Waiter>;
+}
+
+impl<const N: usize> ConcatAll for [Vec<Waiter>; N] {
+    fn concat_all(self) -> Vec<Waiter> {
+        self.into_iter().flatten().collect()
+    }
+}
+
+/// 7: while a slot stands open, nobody is let in. Who waits is, once it is closed, and has not asked like mad.
+#[tokio::test]
+async fn a_slot_that_stands_open_for_a_moment_is_waited_out() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, patient()).await;
+    let (from, to) = ways(&cluster, "a");
+    ours.lock("a").lock().await.expect("it is free").unlock().await.expect("it is ours");
+    cluster.open(slot("a"), from, to).await;
+    let before = cluster.command_calls("evalsha").await + rejected(&cluster).await;
+
+    let lock = ours.lock("a");
+    is_refused(soon(lock.try_lock()).await.map(drop), "TRYAGAIN");
+    let waiter = waiting(theirs.lock("a"));
+    sleep(Duration::from_secs(1)).await;
+    assert!(!waiter.is_finished());
+    let asked = cluster.command_calls("evalsha").await + rejected(&cluster).await - before;
+    assert!((2..100).contains(&asked), "{asked} requests in a second");
+
+    while cluster.move_keys(slot("a"), from, to, 10).await > 0 {}
+    cluster.close(slot("a"), from, to).await;
+    granted(waiter).await.unlock().await.expect("it is ours");
+    is_clean(&cluster).await;
+}
+
+/// How many scripts were refused unrun.
+async fn rejected(cluster: &Cluster) -> u64 {
+    let mut all = 0;
+    for at in 0..cluster.nodes.len() {
+        let stat = cluster.admin(at).await.info("commandstats", "cmdstat_evalsha").await;
+        let rejected = stat.as_deref().and_then(|stat| stat.split("rejected_calls=").nth(1));
+        let rejected = rejected.and_then(|rest| rest.split(',').next());
+        all += rejected.map_or(0, |count| count.parse().expect("a number"));
+    }
+    all
+}
+
+/// 3: a permission to ask is for the next command of a connection. So it is sent in one piece with the request that it is
+/// for, however many others send on the same connection.
+#[tokio::test]
+async fn each_permission_to_ask_is_followed_by_its_own_request() {
+    let cluster = pair().await;
+    let client = client(&cluster.url(), patient()).await;
+    let (from, to) = ways(&cluster, "a");
+    // Of a lock that is nowhere, the target is asked whether it is held.
+    cluster.open(slot("a"), from, to).await;
+    let mut monitor = BufReader::new(TcpStream::connect(cluster.nodes[to].address()).await.unwrap());
+    monitor.write_all(b"MONITOR\r\n").await.unwrap();
+    let mut line = String::new();
+    monitor.read_line(&mut line).await.unwrap();
+    assert_eq!(line, "+OK\r\n");
+
+    let elsewhere = cluster.names_at(to, "other:", 1).remove(0);
+    let mut tasks = Vec::new();
+    for number in 0..64 {
+        let lock = client.lock(if number % 2 == 0 { "a" } else { &elsewhere });
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..20 {
+                assert!(!lock.is_locked().await.expect("it is answered"));
+            }
+        }));
+    }
+    for task in tasks {
+        soon(task).await.expect("no panic");
+    }
+    cluster.admin(to).await.cmd::<String>(&["ECHO", "the end"]).await;
+
+    let (mut asked, mut is_asking) = (0, None::<String>);
+    loop {
+        line.clear();
+        monitor.read_line(&mut line).await.unwrap();
+        if line.contains("the end") {
+            break;
+        }
+        // `+<time> [<database> <client>] "<command>" ..`; what a script does has no client.
+        let from = line.split(['[', ']']).nth(1).expect("who").to_owned();
+        if from.contains("lua") {
+            continue;
+        }
+        if is_asking.as_ref() == Some(&from) {
+            assert!(line.to_lowercase().contains("\"evalsha\"") || line.contains("\"EVAL\""), "{line}");
+            assert!(line.contains("lock:{a}"), "{line}");
+            is_asking = None;
+            asked += 1;
+        }
+        if line.contains("\"ASKING\"") {
+            assert_eq!(is_asking, None);
+            is_asking = Some(from);
+        }
+    }
+    assert!(asked >= 600, "{asked} times");
+    cluster.close(slot("a"), from, to).await;
+}
+
+/// 6, 14: a slot moves to and fro while clients use it. Nobody holds it twice, its tokens grow, and nothing is left.
+#[tokio::test]
+async fn tokens_grow_while_a_slot_moves_to_and_fro() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, told()).await;
+    let (from, to) = ways(&cluster, "a");
+    let turns = |client: Client| {
+        tokio::spawn(async move {
+            let mut tokens = Vec::<FencingToken>::new();
+            let until = Instant::now() + Duration::from_secs(6);
+            while Instant::now() < until {
+                let guard = soon(client.lock("a").lock()).await.expect("it is free soon");
+                tokens.push(guard.token());
+                guard.unlock().await.expect("it is ours");
+            }
+            tokens
+        })
+    };
+    let (one, other) = (turns(ours.clone()), turns(theirs.clone()));
+    let (mut here, mut there, mut moves) = (from, to, 0);
+    while !one.is_finished() || !other.is_finished() {
+        cluster.move_slot(slot("a"), here, there).await;
+        (here, there) = (there, here);
+        moves += 1;
+        sleep(Duration::from_millis(100)).await;
+    }
+    let (one, other) = (soon(one).await.expect("no panic"), soon(other).await.expect("no panic"));
+    assert!(moves > 10 && one.len() + other.len() > 100, "{moves}: {} {}", one.len(), other.len());
+    for tokens in [&one, &other] {
+        assert!(tokens.is_sorted_by(|one, next| one < next));
+    }
+    assert!(one.iter().all(|token| !other.contains(token)), "no token is given twice");
+    is_clean(&cluster).await;
+    let counters: usize =
+        cluster.admin(there).await.cmd(&["CLUSTER", "COUNTKEYSINSLOT", &slot("a").to_string()]).await;
+    assert_eq!(counters, 0, "the counter has moved along");
+}
+
+/// F47: nobody serves the slot, for a while, and for longer than a lease.
+#[tokio::test]
+async fn a_slot_that_nobody_serves_is_unavailable_and_its_holder_loses_by_the_deadline() {
+    let cluster = Cluster::start_as(1, 1, Server::builder).await;
+    let hasty = client(&cluster.url(), brisk().ride_out(Duration::from_secs(1))).await;
+    let patient = client(&cluster.url(), told()).await;
+    let (admin, slot) = (cluster.admin(0).await, slot("a").to_string());
+    let lock = hasty.lock("a");
+    let guard = patient.lock("a").lock().await.expect("it is free");
+
+    // Not served for less than a lease: nothing is lost.
+    let before = deadline(&guard);
+    admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
+    is_refused(soon(lock.try_lock()).await.map(drop), "CLUSTERDOWN");
+    is_refused(soon(lock.lock()).await.map(drop), "CLUSTERDOWN");
+    is_refused(soon(lock.is_locked()).await, "CLUSTERDOWN");
+    admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
+    is_renewed(&guard).await;
+    assert!(deadline(&guard) > before);
+    is_held_once(&admin, "a").await;
+
+    // For longer: lost by the deadline, whatever the node still has.
+    admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
+    assert_eq!(soon(guard.ended()).await, Ended::Lost);
+    assert!(!guard.is_valid());
+    assert_err!(soon(guard.unlock()).await, Error::Lost);
+    let waiter = waiting(patient.lock("a"));
+    admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
+    granted(waiter).await.unlock().await.expect("it is ours");
+}
+
+/// 8: many find out at once that their slots have gone. The map is asked for now and then, not by each of them.
+#[tokio::test]
+async fn a_thousand_wrong_ways_do_not_ask_for_a_thousand_maps() {
+    let cluster = pair().await;
+    let client = client(&cluster.url(), patient()).await;
+    let names = cluster.names_at(0, "storm:", 500);
+    let turn = async |name: &String| {
+        let guard = client.lock(name).lock().await.expect("it is free soon");
+        guard.unlock().await.expect("it is ours");
+    };
+    futures_util::future::join_all(names.iter().map(turn)).await;
+    // The slots of all names are given away. Their keys, the counters, stay behind.
+    cluster.admin(0).await.cmd::<()>(&["FLUSHALL"]).await;
+    let mut slots: Vec<_> = names.iter().map(|name| slot(name).to_string()).collect();
+    slots.sort();
+    slots.dedup();
+    for slot in &slots {
+        for at in [1, 0] {
+            let words = ["CLUSTER", "SETSLOT", slot, "NODE", &cluster.ids[1]];
+            cluster.admin(at).await.cmd::<()>(&words).await;
+        }
+    }
+    let maps = async || {
+        let (all, sub) = (cluster.command_calls("cluster").await, cluster.command_calls("cluster|slots").await);
+        all + sub
+    };
+    let (before, started) = (maps().await, Instant::now());
+    soon(futures_util::future::join_all(names.iter().map(turn))).await;
+    let (asked, took) = (maps().await - before, started.elapsed().as_secs_f64());
+    assert!(asked as f64 <= 6.0 + took * 6.0, "{asked} maps in {took} s");
+    assert_eq!(cluster.lock_keys().await, Vec::<String>::new());
+    let there = async || cluster.admin(1).await.keys().await.len() == slots.len();
+    eventually(SOON, "each slot has its counter over there", there).await;
+}
