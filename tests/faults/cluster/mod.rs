@@ -29,11 +29,11 @@ async fn is_clean(cluster: &Cluster) {
     panic!("left: {left:?}");
 }
 
-/// Waits until so many stand in the line of this name.
+/// Waits until at least so many stand in the line of this name.
 async fn stand_in_line(admin: &Admin, name: &str, count: usize) {
     let line = format!("lock_queue:{{{name}}}");
-    let stand = async || admin.cmd::<usize>(&["ZCARD", &line]).await == count;
-    eventually(SOON, &format!("{count} stand in line"), stand).await;
+    let stand = async || admin.cmd::<usize>(&["ZCARD", &line]).await >= count;
+    eventually(SOON, &format!("{count} stand in the line of {name}"), stand).await;
 }
 
 /// That a call was told that the server refuses for now, and with which word.
