@@ -110,7 +110,10 @@ impl Cluster {
             None => {
                 self.stale.notify_one();
                 let number = slot.number();
-                Err(Fault::Turned(Turn::Down, said(format!("CLUSTERDOWN no node has the slot {number}"))))
+                Err(Fault::Turned(
+                    Turn::Down,
+                    said(format!("CLUSTERDOWN no node has the slot {number}")),
+                ))
             }
         }
     }

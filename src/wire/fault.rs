@@ -272,7 +272,8 @@ mod tests {
         }
         assert!(Fault::from_text("TRYAGAIN x").is_passing());
         assert!(!Fault::from_text("TRYAGAIN x").is_open(), "it did not run");
-        let half = "ERR Error running script: Script attempted to access a non local key in a cluster";
+        let half =
+            "ERR Error running script: Script attempted to access a non local key in a cluster";
         assert!(Fault::from_text(half).is_open(), "a part of it ran");
         let crossed = Fault::from_text("CROSSSLOT x");
         assert!(!crossed.is_passing());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use super::admin::Admin;
 use super::server::{Server, Setup};
 use super::wait::eventually;
+use futures_util::future::join_all;
 
 /// How many slots there are.
 const SLOTS: usize = 16_384;
@@ -79,9 +79,8 @@ impl Cluster {
     async fn follow(&self) {
         for (replica, primary) in self.nodes.iter().skip(self.primaries).zip(&self.ids) {
             let admin = replica.admin().await;
-            let follows = async || {
-                admin.try_cmd::<()>(&["CLUSTER", "REPLICATE", primary]).await.is_ok()
-            };
+            let follows =
+                async || admin.try_cmd::<()>(&["CLUSTER", "REPLICATE", primary]).await.is_ok();
             eventually(START, "the replica takes its primary", follows).await;
         }
     }
@@ -149,8 +148,7 @@ impl Cluster {
     pub async fn move_keys(&self, slot: usize, from: usize, to: usize, most: usize) -> usize {
         let source = self.admin(from).await;
         let (slot, most) = (slot.to_string(), most.to_string());
-        let keys: Vec<String> =
-            source.cmd(&["CLUSTER", "GETKEYSINSLOT", &slot, &most]).await;
+        let keys: Vec<String> = source.cmd(&["CLUSTER", "GETKEYSINSLOT", &slot, &most]).await;
         for key in &keys {
             self.move_key(key, from, to).await;
         }
@@ -203,9 +201,7 @@ impl Cluster {
         let admin = self.admin(replica).await;
         let words: Vec<_> = ["CLUSTER", "FAILOVER"].into_iter().chain(word).collect();
         admin.cmd::<()>(&words).await;
-        let role = async || {
-            admin.info("replication", "role").await.as_deref() == Some("master")
-        };
+        let role = async || admin.info("replication", "role").await.as_deref() == Some("master");
         eventually(START, "the replica takes over", role).await;
     }
 

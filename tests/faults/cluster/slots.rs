@@ -216,7 +216,8 @@ async fn each_permission_to_ask_is_followed_by_its_own_request() {
     let (from, to) = ways(&cluster, "a");
     // Of a lock that is nowhere, the target is asked whether it is held.
     cluster.open(slot("a"), from, to).await;
-    let mut monitor = BufReader::new(TcpStream::connect(cluster.nodes[to].address()).await.unwrap());
+    let mut monitor =
+        BufReader::new(TcpStream::connect(cluster.nodes[to].address()).await.unwrap());
     monitor.write_all(b"MONITOR\r\n").await.unwrap();
     let mut line = String::new();
     monitor.read_line(&mut line).await.unwrap();
@@ -250,7 +251,10 @@ async fn each_permission_to_ask_is_followed_by_its_own_request() {
             continue;
         }
         if is_asking.as_ref() == Some(&from) {
-            assert!(line.to_lowercase().contains("\"evalsha\"") || line.contains("\"EVAL\""), "{line}");
+            assert!(
+                line.to_lowercase().contains("\"evalsha\"") || line.contains("\"EVAL\""),
+                "{line}"
+            );
             assert!(line.contains("lock:{a}"), "{line}");
             is_asking = None;
             asked += 1;
@@ -297,8 +301,11 @@ async fn tokens_grow_while_a_slot_moves_to_and_fro() {
     }
     assert!(one.iter().all(|token| !other.contains(token)), "no token is given twice");
     is_clean(&cluster).await;
-    let counters: usize =
-        cluster.admin(there).await.cmd(&["CLUSTER", "COUNTKEYSINSLOT", &slot("a").to_string()]).await;
+    let counters: usize = cluster
+        .admin(there)
+        .await
+        .cmd(&["CLUSTER", "COUNTKEYSINSLOT", &slot("a").to_string()])
+        .await;
     assert_eq!(counters, 0, "the counter has moved along");
 }
 
@@ -356,7 +363,8 @@ async fn a_thousand_wrong_ways_do_not_ask_for_a_thousand_maps() {
         }
     }
     let maps = async || {
-        let (all, sub) = (cluster.command_calls("cluster").await, cluster.command_calls("cluster|slots").await);
+        let (all, sub) =
+            (cluster.command_calls("cluster").await, cluster.command_calls("cluster|slots").await);
         all + sub
     };
     let (before, started) = (maps().await, Instant::now());
