@@ -287,6 +287,8 @@ impl Home {
             // Another database of keys may have come back with an older state of a name.
             // A caller that leaves the server no time to answer is told that there was no answer.
             Error::Unavailable { .. } | Error::Indeterminate { .. } if self.is_hasty(call) => true,
+            // Its own time ran out while it was not polled: a nested request has a limit of its own.
+            Error::Unavailable { .. } if matches!(manner, Manner::Unpolled(..)) => true,
             _ => closing || !board::with(|board| board.calm_since(call.since)),
         };
         if !expected {
