@@ -269,12 +269,16 @@ impl Board {
     /// Whether a caller of the same client was left unpolled at one of the same names during this call. Its client cancels
     /// it after a while, and only then asks for the next caller.
     pub fn is_behind_silence(&self, call: &Call) -> bool {
-        let parked = |other: &Call| {
-            let meets = other.names.iter().any(|name| call.names.contains(name));
-            other.parked && other.seat == call.seat && meets
-        };
-        let was_silent = |name: &usize| self.silent.get(&(call.seat, *name)) > Some(&call.since);
-        call.names.iter().any(was_silent) || self.calls.values().any(parked)
+        call.names.iter().any(|name| self.was_silent(call.seat, *name, call.since))
+    }
+
+    /// Whether a caller of this seat was left unpolled since then. Its client may have cancelled its request, which may run
+    /// later all the same.
+    pub fn was_silent(&self, seat: u64, name: usize, since: u64) -> bool {
+        let is_silent =
+            |call: &Call| call.parked && call.seat == seat && call.names.contains(&name);
+        self.silent.get(&(seat, name)).is_some_and(|until| *until >= since)
+            || self.calls.values().any(is_silent)
     }
 
     /// A caller went without an answer: its request may run yet, and is then given back in the background.
