@@ -134,8 +134,9 @@ impl PendingAcquire<'_> {
     fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
         let until = deadline(sent, self.acquire.lease);
         let attempt = match answer {
-            // So late that it is over already: the drop gives it back.
+            // So late that it is over already: it is given back, as one that was not answered.
             Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
+                self.hold_back();
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
             Ok(Acquired::Granted { number, awaited }) => {
