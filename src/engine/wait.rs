@@ -386,6 +386,12 @@ impl Caller {
     ) -> Result<Option<Hold>> {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let mut counted = None;
+        let mut count = || -> Result<()> {
+            if !is_counted && counted.is_none() {
+                counted = Some(self.engine.count_waiter()?);
+            }
+            Ok(())
+        };
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
@@ -411,9 +417,7 @@ impl Caller {
                     if entry.has_place() {
                         entry.refuse();
                     }
-                    if !is_counted && counted.is_none() {
-                        counted = Some(self.engine.count_waiter()?);
-                    }
+                    count()?;
                     ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
@@ -423,6 +427,8 @@ impl Caller {
                     }
                     Ok(answer) => {
                         entry.refuse();
+                        // It waits from now on. Messages may have it ask again and again before it ever parks.
+                        count()?;
                         contender.visit().have_contender_watched();
                         // Subscribe now. If the channel becomes live after this, the subscription rouses us, and we
                         // ask again.

@@ -148,6 +148,8 @@ pub struct Board {
     progress: BTreeMap<usize, u64>,
     /// As `progress`, in the order of what happens at one moment.
     moved: BTreeMap<usize, u64>,
+    /// Until when a caller of this seat was left unpolled at this name.
+    silent: BTreeMap<(u64, usize), u64>,
     /// The clients that are open, and whose each is.
     pub seats: BTreeMap<u64, usize>,
     /// Seats that are being closed, and those that have been.
@@ -259,7 +261,20 @@ impl Board {
             call.parked = parked;
             call.polled = clock::now();
             call.lapsed = true;
+            let silent = call.names.iter().map(|name| ((call.seat, *name), clock::now()));
+            self.silent.extend(silent);
         }
+    }
+
+    /// Whether a caller of the same client was left unpolled at one of the same names during this call. Its client cancels
+    /// it after a while, and only then asks for the next caller.
+    pub fn is_behind_silence(&self, call: &Call) -> bool {
+        let parked = |other: &Call| {
+            let meets = other.names.iter().any(|name| call.names.contains(name));
+            other.parked && other.seat == call.seat && meets
+        };
+        let was_silent = |name: &usize| self.silent.get(&(call.seat, *name)) > Some(&call.since);
+        call.names.iter().any(was_silent) || self.calls.values().any(parked)
     }
 
     /// A caller went without an answer: its request may run yet, and is then given back in the background.
