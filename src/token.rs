@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_grow_with_the_turn_and_more_with_the_grant() {
+    fn tokens_grow_with_the_hand_over_and_more_with_the_grant() {
         assert!(FencingToken::new(7, 0) < FencingToken::new(7, 1));
         assert!(FencingToken::new(7, 1023) < FencingToken::new(8, 0));
     }

@@ -951,7 +951,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_one_visitors_until_it_is_dropped() {
+    fn a_permit_belongs_to_one_visitor_until_it_is_dropped() {
         let table = Arc::new(Table::default());
         let permit = visit(&table).try_permit().unwrap();
         assert!(visit(&table).try_permit().is_none());
@@ -961,7 +961,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_to_leave_the_queue_looks_after_what_was_left_for_it() {
+    fn the_last_caller_to_leave_the_queue_looks_after_a_tenure_that_was_left_for_it() {
         let table = Arc::new(Table::default());
         let (first, second) = (visit(&table).wait(), visit(&table).wait());
         assert!(first.leave().is_none());

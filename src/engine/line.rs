@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn one_near_the_front_shows_three_signs_of_life_while_one_lasts() {
+    fn a_contender_near_the_front_shows_three_signs_of_life_within_a_waiter_ttl() {
         let mut play = Play::waiting(true);
         assert_eq!(play.parks_for(), TTL / 3);
         play.now += TTL / 3;
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_for_long_near_the_front_rests_until_the_line_moves() {
+    fn a_contender_that_waits_for_long_near_the_front_rests_until_the_line_moves() {
         let mut play = Play::waiting(true);
         let mut pauses = Vec::new();
         for _ in 0..8 {
@@ -387,7 +387,7 @@ mod tests {
 
     /// A holder that dies moves no line.
     #[test]
-    fn one_near_the_front_asks_when_the_holder_has_to_have_gone() {
+    fn a_contender_near_the_front_asks_when_the_lease_of_the_holder_is_over() {
         let mut play = Play::new();
         play.hears(Event::Asked);
         let again = Some(TTL / 9);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_far_from_the_front_one_asks_once_in_max_park_and_the_others_never() {
+    fn one_far_contender_asks_once_in_max_park_and_the_others_never() {
         let mut play = Play::waiting(false);
         assert_eq!(play.parks_for(), RULES.max_park);
         play.watching = false;
@@ -568,7 +568,7 @@ mod tests {
 
     /// Without a line, a message to all clients is the only word of a release.
     #[test]
-    fn what_is_told_to_all_before_the_answer_is_not_missed() {
+    fn a_message_to_all_before_the_answer_is_not_missed() {
         let mut play = Play::new();
         play.hears(Event::Asked);
         play.hears(Event::Stirred);
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stirs_the_front_lets_the_others_sleep() {
+    fn a_message_for_the_front_lets_the_others_sleep() {
         let mut far = Play::waiting(false);
         far.hears(Event::Stirred);
         assert_eq!(far.parks_for(), RULES.max_park);

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_goes_to_those_who_wait_in_their_order() {
+    fn the_permit_goes_to_waiting_callers_in_their_order() {
         let permit = taken();
         let mut hands = [(); 3].map(|()| Hand::waits(&permit));
         for at in 0..3 {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_do_not_come_are_found_silent_at_once_and_not_called_again() {
+    fn all_late_callers_are_found_silent_at_once_and_not_called_again() {
         let permit = taken();
         let silent = [(); 3].map(|()| Hand::waits(&permit));
         let mut polled = Hand::waits(&permit);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_who_come_for_an_open_turn_one_takes_it() {
+    fn only_one_of_two_callers_takes_an_open_permit() {
         let permit = taken();
         let (_silent, mut one) = (Hand::waits(&permit), Hand::waits(&permit));
         assert!(permit.pass_on());
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_had_the_turn_comes_again_before_those_who_came_later() {
+    fn a_caller_that_had_the_permit_queues_again_before_later_ones() {
         let permit = Permit::default();
         let number = permit.try_take().unwrap();
         let mut later = Hand::waits(&permit);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_sends_away_whoever_waits_or_comes() {
+    fn closing_sends_away_waiters_and_newcomers() {
         let permit = taken();
         let mut hand = Hand::waits(&permit);
         permit.close();

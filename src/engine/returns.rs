@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_begun_is_waited_for_and_what_begins_later_is_not() {
+    async fn returns_that_have_begun_are_waited_for_and_later_ones_are_not() {
         let returns = Arc::new(Returns::default());
         let (first, other) = (returns.begin(&keys("a")), returns.begin(&keys("b")));
         let (names, waits) = (keys("a"), Arc::clone(&returns));

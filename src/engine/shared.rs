@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn that_nobody_stands_in_line_is_known_for_a_while() {
+    fn the_word_that_nobody_stands_in_line_counts_for_a_while() {
         let (mut shared, now) = (Shared::default(), Instant::now());
         assert!(!shared.is_fresh(now, TIME));
         shared.enter(TenureId(0), 0, false, now);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_rests_for_whoever_waits_and_else_follows_no_return_on_its_way() {
+    fn a_tenure_rests_for_a_waiting_caller_or_while_a_return_is_on_its_way() {
         let mut shared = inside(3);
         assert!(!shared.rest(TenureId(0), 1, false));
         shared.leaving(TenureId(0));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_worth_as_much_is_taken_and_not_what_is_kept_for_others() {
+    fn a_caller_takes_only_permits_of_its_number_that_are_not_kept_for_others() {
         let mut shared = inside(3);
         for (id, permits) in [(0, 1), (1, 2), (2, 1)] {
             assert!(shared.rest(TenureId(id), permits, true));
@@ -267,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn what_one_was_answered_says_nothing_to_a_contender_for_something_else() {
+    fn an_answer_says_nothing_to_a_contender_that_asks_for_another_number() {
         let mut shared = inside(0);
         let asked = [3, 3, 1, 3].map(|permits| shared.asks_for(permits));
         assert_eq!(asked, [false, false, true, true]);
     }
 
     #[test]
-    fn a_latch_is_passed_by_those_who_came_before_the_request_was_sent() {
+    fn callers_that_came_before_the_request_was_sent_pass_an_open_latch() {
         let (mut shared, now) = (Shared::<()>::default(), Instant::now());
         assert!(!shared.has_passed_since(now));
         shared.passed(now);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_those_who_joined_leaves_for_itself() {
+    fn each_reader_that_joined_leaves_for_itself() {
         let mut company = Company::default();
         for hold in [0, 63, 64, 1023] {
             assert!(!company.has(hold));

@@ -861,7 +861,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_hold_count_is_told_by_one_word_at_a_time_until_it_is_the_latest() {
+    fn hold_counts_are_written_one_at_a_time_until_the_latest_is() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         assert_eq!(hold.tenure.enter(0), Some(2));
         assert!(hold.tenure.will_tell());
@@ -981,7 +981,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn those_who_join_are_stints_of_their_own_and_the_last_one_gives_back() {
+    fn readers_that_join_have_holds_of_their_own_and_the_last_one_gives_back() {
         let (table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
         let third = of_same(&first, first.tenure.join(BUDGET).unwrap());
@@ -1000,7 +1000,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_to_those_who_still_read() {
+    fn a_loss_is_told_to_the_remaining_readers() {
         let (_table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
         assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
@@ -1023,7 +1023,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_rests_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
+    fn a_resting_tenure_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
         let (table, mut hold) = read();
         let keys = Arc::clone(&hold.tenure.keys);
         let next = table.visit(&keys, 1).unwrap().wait();
@@ -1068,7 +1068,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_is_told_to_all_who_wait_for_it() {
+    async fn the_end_is_told_to_all_that_wait_for_it() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let ends = [(); 3].map(|()| tokio::spawn(hold.ended()));
         tokio::task::yield_now().await;

@@ -142,7 +142,7 @@ mod tests {
     const A_WHILE: Duration = Duration::from_millis(50);
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_watchdog_has_in_hand_is_there_for_closing() {
+    async fn closing_finds_the_tenures_that_the_watchdog_has_in_hand() {
         let timetable = Timetable::new(Instant::now());
         let tenures = [(); 3].map(|()| begun().1.tenure);
         assert!(timetable.enter(&tenures[0], Instant::now() + A_WHILE));

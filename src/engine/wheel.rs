@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_is_handed_out_at_the_next_tick() {
+    fn an_overdue_item_is_handed_out_at_the_next_tick() {
         let mut wheel = Wheel::new();
         wheel.advance(100);
         wheel.enter(3, "late");

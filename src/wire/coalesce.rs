@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_flies_alone_only_if_nobody_is_on_its_way() {
+    async fn a_request_goes_alone_only_if_no_other_is_on_its_way() {
         let airport = airport();
         let first = airport.send_alone();
         assert!(first.is_some());
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_for_a_landing_fly_together() {
+    async fn requests_that_wait_for_an_answer_share_a_batch() {
         let airport = airport();
         let others = full_sky(&airport);
         let asked: Vec<_> = (0..10).map(|question| ask(&airport, question)).collect();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_while_it_waits_is_not_asked_for_and_strands_nobody() {
+    async fn a_caller_that_goes_while_it_gathers_is_not_sent_and_strands_nobody() {
         let airport = airport();
         let others = full_sky(&airport);
         let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_found_wherever_the_server_hides_it() {
+    fn an_error_code_is_found_anywhere_in_its_text() {
         let hidden = "ERR Error running script (call to f_ab): @user_script:1: \
                       @user_script: 1: -READONLY You can't write against a read only replica.";
         assert!(matches!(Fault::from_text(hidden), Fault::Distrusted(_)));
