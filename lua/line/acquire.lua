@@ -98,13 +98,14 @@ local function wait()
   return { HELD, again, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
 end
 
--- Lets in the line first. What is still free goes to this caller, which does not wait, unless a live client waits in front.
+-- Lets in the line first. A caller that does not wait gets what is still free then, unless a waiter in front may come for it.
 local function try_once()
   if own.place then leave(own) end
   admit()
   local is_free = part <= capacity - used
+  if is_free then write_notes() end -- so that front() reads which waiters were asked just now
   for _, entry in ipairs(is_free and front(0, WINDOW) or {}) do
-    is_free = is_free and not lives_on(entry)
+    is_free = is_free and not may_come(entry)
   end
   if is_free then return take(lease) end
   settle()

@@ -1,5 +1,5 @@
--- Take all of these plain locks if every one of them is free and no live client waits for it. Otherwise take none, and say
--- which one is in the way.
+-- Take all of these plain locks if every one of them is free and no waiter may come for it. Otherwise take none, and say which
+-- one is in the way.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
 -- ARGV   the floor of the counter, the client that publishes, its waiter_ttl (how long after a sign of life a client counts as
@@ -25,7 +25,7 @@ local function asked(i)
   return ARGV[3 * i + 1], ARGV[3 * i + 2]
 end
 
--- Why the i-th lock cannot be taken. Nothing, if it has our field, or if it is free and no live client waits for it.
+-- Why the i-th lock cannot be taken. Nothing, if it has our field, or if it is free and no waiter may come for it.
 local function obstacle(i)
   local field, lease = asked(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
@@ -41,7 +41,7 @@ local function obstacle(i)
     found[i] = ttl
   elseif redis.call('exists', line) == 1 then
     for _, entry in ipairs(front(0, WINDOW)) do
-      if lives_on(entry) and entry.field ~= field then return CONTENDED, 0 end
+      if may_come(entry) and entry.field ~= field then return CONTENDED, 0 end
     end
   end
 end
