@@ -289,7 +289,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// Leaves a job to the releaser. Returns `false` if the client is closed; then nobody does the job.
-    fn put(&self, mut job: Job) -> bool {
+    pub(crate) fn put(&self, mut job: Job) -> bool {
         !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
     }
 

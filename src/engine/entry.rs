@@ -473,9 +473,14 @@ impl Entry {
         }
     }
 
-    /// The contender has been let in: the server has taken it out of the line.
-    pub(crate) fn forget_line(&self) {
-        *self.line() = None;
+    /// The contender has been let in: the server has taken it out of the line. Its tenure is shown before that: so this
+    /// client knows the owner field at any time. Otherwise a message about it would have its grant given back.
+    fn forget_line(&self, id: TenureId) {
+        let mut line = self.line();
+        // A tenure of a latch has given up its permit, and the line may be that of the next contender.
+        if line.as_ref().is_some_and(|line| line.id() == id) {
+            *line = None;
+        }
     }
 
     /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
@@ -745,7 +750,9 @@ impl EntryPermit {
         if self.entry().has_seats() {
             // The next caller of this client may ask at once, or join this tenure. So the permit goes on only when
             // the tenure can be found.
-            return self.visit().begin_beside(grant, holder, renew_at);
+            let tenure = self.visit().begin_beside(grant, holder, renew_at);
+            self.entry().forget_line(tenure.id);
+            return tenure;
         }
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
         let (visit, sent) = (self.visit().clone(), grant.sent);
@@ -758,6 +765,7 @@ impl EntryPermit {
             shared.passed(sent);
         }
         entry.show(&tenure);
+        entry.forget_line(tenure.id);
         tenure
     }
 
