@@ -1,4 +1,4 @@
-//! Between clients a lock goes round in the order in which they came, and whoever is dead does not stop it.
+//! Between clients, a lock goes round in the order in which they came, and a dead client does not stop it.
 
 use crate::common;
 
@@ -234,7 +234,7 @@ async fn a_client_that_is_far_away_is_not_starved() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_later_waits_for_a_few_stints_of_the_others() {
+async fn a_client_that_comes_later_waits_for_a_few_tenures_of_the_others() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let clients = connects(&server, 4, counted).await;
@@ -254,9 +254,9 @@ async fn a_client_that_comes_later_waits_for_a_few_stints_of_the_others() {
     assert!(most <= A_FEW, "{most}");
 }
 
-// Who does not come.
+// Clients that do not come.
 
-/// Whoever is at the head of the line is dead: the others have their turns all the same.
+/// The client at the head of the line is dead: the others get the lock all the same.
 async fn passed_over(admin: &Admin, dead: &str, held: Guard, others: &[Client]) {
     let mut turns = JoinSet::new();
     for client in others {
@@ -467,7 +467,7 @@ async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
     soon(waiter).await.unwrap().unlock().await.unwrap();
 }
 
-// What is published.
+// Messages.
 
 /// Everything that is published about the name, to all or to one client, from now on: the channel and the message.
 async fn listener(server: &Server) -> impl StreamExt<Item = (String, String)> + Unpin {
@@ -481,7 +481,7 @@ async fn listener(server: &Server) -> impl StreamExt<Item = (String, String)> + 
     Box::pin(messages.map(said))
 }
 
-/// The client of this owner field listens to what is said to it alone.
+/// The client of this owner field listens on its own channel.
 async fn listens(admin: &Admin, field: &str) {
     let own = format!("{CHANNEL}:{}", client_of(field));
     let heard = async || admin.subscribers(&own).await > 0;
