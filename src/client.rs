@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::kinds::Kind;
 use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
 
-/// A client of one Redis server: the source of all locks.
+/// A client of one Redis server, or of a Redis Cluster: the source of all locks.
 ///
-/// It has two connections, whatever the number of locks and waiters, and a few background tasks on
-/// the runtime on which it connected. Clones are cheap and share everything. Connect once per
+/// It has two connections to each server in use, whatever the number of locks and waiters, and a few background tasks
+/// on the runtime on which it connected. Clones are cheap and share everything. Connect once per
 /// process and clone.
 ///
 /// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the
@@ -25,6 +25,10 @@ pub struct Client {
 impl Client {
     /// Connects to `redis://[user:password@]host[:port][/database]`, `rediss://...` (feature `tls`)
     /// or `redis+unix:///path?db=0&user=...&pass=...`.
+    ///
+    /// A Redis Cluster is `redis-cluster://[user:password@]host1[:port],host2[:port]`, or `rediss-cluster://...`: some of its
+    /// nodes, of which one has to answer. The client finds the others, and connects to a node when it first needs a
+    /// lock there. A cluster has no databases, and [`Layout::Redisson`](crate::Layout::Redisson) does not work in one yet.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -40,7 +44,8 @@ impl Client {
     /// A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) if the URL cannot be understood,
+    /// [`Error::Config`](crate::Error::Config) if the URL cannot be understood or does not fit the server (the error names
+    /// the URL that does),
     /// [`Error::Permission`](crate::Error::Permission) if the server refuses the password, and
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the server is not there, or is not a primary,
     /// within [`Config::connect_timeout`].

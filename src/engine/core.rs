@@ -177,7 +177,10 @@ impl Engine {
 
     /// The connection to send on. If it has just broken, this waits for the next one for a while.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
-        if self.commands.connection(keys).is_err() {
+        // If no node has the slot, a connection would not help.
+        if let Err(fault) = self.commands.connection(keys)
+            && !matches!(fault, Fault::Turned(..))
+        {
             let _ = tokio::time::timeout(self.config.response(), self.commands.up(keys)).await;
         }
         self.commands.connection(keys)

@@ -43,7 +43,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 ///
 /// # Locks of several clients or kinds
 /// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
-/// [fenced](crate::Redisson::fenced_lock) ones.) No script on one server can take a lock on another. So a caller
+/// [fenced](crate::Redisson::fenced_lock) ones. In a Redis Cluster, all lists are like that.) No script on one server can
+/// take a lock on another. So a caller
 /// takes these locks one after the other, in the order of their names, and while it waits for one it **holds the
 /// locks before it**. All callers take them in the same order, so they do not wait for each other in a circle. This
 /// needs one thing of you: if a name is on the list for several servers, every caller must list these servers in the

@@ -56,6 +56,32 @@ async fn a_lock_is_followed_to_the_node_that_has_its_slot_now() {
     is_clean(&cluster).await;
 }
 
+/// 11: a waiter sleeps, and its slot moves. It listens over there without being woken, and is told of the release.
+#[tokio::test]
+async fn a_waiter_that_sleeps_listens_where_its_slot_is_now() {
+    let cluster = pair().await;
+    // It shows no sign of life for twenty seconds.
+    let (ours, theirs) = two(&cluster, patient().waiter_ttl(LONG)).await;
+    let (name, (from, to)) = ("a", ways(&cluster, "a"));
+    let guard = ours.lock(name).lock().await.expect("it is free");
+    let waiter = waiting(theirs.lock(name));
+    stand_in_line(&cluster.admin(from).await, name, 1).await;
+    sleep(Duration::from_secs(1)).await;
+
+    cluster.move_slot(slot(name), from, to).await;
+    sleep(Duration::from_secs(1)).await;
+    let before = cluster.command_calls("evalsha").await;
+    sleep(Duration::from_secs(2)).await;
+    let asked = cluster.command_calls("evalsha").await - before;
+    assert!(asked <= 3, "{asked} requests of a waiter that listens");
+
+    guard.unlock().await.expect("it is ours");
+    let told = tokio::time::timeout(Duration::from_secs(2), waiter).await;
+    let next = told.expect("it was told").expect("no panic").expect("the lock");
+    next.unlock().await.expect("it is ours");
+    is_clean(&cluster).await;
+}
+
 /// One hold of each kind: a lock, a fair lock, a reader, a writer, a permit.
 async fn one_of_each(client: &Client, names: &[String]) -> Vec<Guard> {
     let [lock, fair, read, write, semaphore] = names else { panic!("five names") };
