@@ -207,18 +207,18 @@ impl Connection<'_> {
         let answers = if releases.iter().all(|release| release.keys.row.lies_as_plain) {
             self.release_plain(releases).await
         } else {
-            match self.leave_each(releases).await.as_mut_slice() {
-                // One failed as a whole, like a plain one.
-                [Err(fault)] => Err(fault.clone()),
-                answers => Ok(answers.to_vec()),
-            }
+            Ok(self.leave_each(releases).await)
         };
-        match (releases, answers) {
-            ([release], Err(fault @ Fault::Turned(Turn::TryAgain, _))) => {
-                Ok(vec![self.release_alone(release, fault).await])
+        let [release] = releases else { return answers };
+        let answer = answers.and_then(|mut only| only.pop().unwrap_or(Err(strange(&"nothing"))));
+        Ok(vec![match answer {
+            Err(fault @ Fault::Turned(Turn::TryAgain, _)) => {
+                self.release_alone(release, fault).await
             }
-            (_, answers) => answers,
-        }
+            // It gave back, and then could not let the next one in. To give back comes first in all of the scripts.
+            Err(Fault::HalfRun(_)) => Ok(true),
+            answer => answer,
+        }])
     }
 
     /// Gives back a lock whose keys are at two nodes of a cluster, while their slot moves. A field that does not hold it

@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     NoScript,
     /// A cluster wants it asked elsewhere, or later: it did not run.
     Turned(Turn, Source),
+    /// A part of the script ran: it emptied a key of a slot that stands open, and could not touch it again.
+    HalfRun(Source),
     /// The server is not what the URL says.
     Config(String),
     /// The client was closed.
@@ -101,9 +103,8 @@ impl Fault {
     /// The fault of an error text of the server. The text may be a whole answer or one entry of a batch.
     pub(crate) fn from_text(text: &str) -> Self {
         let source = said(text);
-        // A script whose first part ran: it emptied a key of a slot that is being moved, and could not touch it again.
         if text.contains("non local key") {
-            return Self::Unanswered(source);
+            return Self::HalfRun(source);
         }
         if let Some(turn) = Turn::of(text) {
             return Self::Turned(turn, source);
@@ -142,7 +143,7 @@ impl Fault {
 
     /// Whether the request may have run, or may still run.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self, Self::Unanswered(_))
+        matches!(self, Self::Unanswered(_) | Self::HalfRun(_))
     }
 
     /// Whether a later try may help.
@@ -150,6 +151,7 @@ impl Fault {
         match self {
             Self::NotSent(_)
             | Self::Unanswered(_)
+            | Self::HalfRun(_)
             | Self::Refused(_)
             | Self::Distrusted(_)
             | Self::NoScript => true,
@@ -161,7 +163,7 @@ impl Fault {
     /// The fault as the error of a call that gives up now.
     pub(crate) fn into_error(self, key: &str) -> Error {
         match self {
-            Self::Unanswered(source) => Error::Indeterminate { source },
+            Self::Unanswered(source) | Self::HalfRun(source) => Error::Indeterminate { source },
             Self::NotSent(source) | Self::Refused(source) | Self::Distrusted(source) => {
                 Error::Unavailable { source }
             }
@@ -192,6 +194,7 @@ impl Fault {
     pub(crate) fn into_unconfirmed(self) -> Error {
         match self {
             Self::Unanswered(source)
+            | Self::HalfRun(source)
             | Self::NotSent(source)
             | Self::Refused(source)
             | Self::Distrusted(source)
