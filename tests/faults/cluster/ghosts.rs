@@ -21,14 +21,9 @@ impl Scene {
     async fn before(cluster: Cluster) -> Self {
         let proxies = join_all(cluster.nodes.iter().map(Proxy::before)).await;
         for (at, proxy) in proxies.iter().enumerate() {
-            proxy.name_script(
-                "acquire",
-                "-- What is out of the ordinary, and the other kinds. See asked.lua",
-            );
-            proxy.name_script(
-                "release",
-                "-- What the others left: several locks, or one that is waited for.",
-            );
+            // Parts that do not publish, which is spelled otherwise in a cluster.
+            proxy.name_script("acquire", include_str!("../../../lua/line/asked.lua"));
+            proxy.name_script("release", include_str!("../../../lua/line/release_one.lua"));
             let port = proxy.port().to_string();
             cluster.admin(at).await.config_set("cluster-announce-port", &port).await;
         }
