@@ -681,7 +681,8 @@ impl Contender {
         self.permit.as_ref().expect("it has not been granted yet").visit()
     }
 
-    /// The server has taken it out of the line. The entry knows its owner field until the tenure has begun.
+    /// The server has let it in, and taken it out of the line. The entry knows its owner field until the tenure has
+    /// begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
         permit.entry().stop_contending();

@@ -1,4 +1,4 @@
-//! Whoever waits with a limit gives up in time, and has the lock if it comes before.
+//! A caller that waits with a limit gives up in time, or has the lock before.
 
 use std::time::{Duration, Instant};
 
