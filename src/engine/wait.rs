@@ -427,7 +427,8 @@ impl Caller {
                     }
                     Ok(answer) => {
                         entry.refuse();
-                        // It waits from now on. Messages may have it ask again and again before it ever parks.
+                        // The caller counts as waiting from now on. Messages may make it ask again and again before
+                        // it ever parks.
                         count()?;
                         contender.visit().have_contender_watched();
                         // Subscribe now. If the channel becomes live after this, the subscription rouses us, and we
