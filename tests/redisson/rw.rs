@@ -219,7 +219,7 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
         reader.ask("readunlock a").await;
     }
     ours.unlock().await.unwrap();
-    assert!(writer.is_busy().await, "who wrote reads");
+    assert!(writer.is_busy().await, "the writer reads");
     assert!(read.is_valid());
     let left = Instant::now();
     read.unlock().await.unwrap();

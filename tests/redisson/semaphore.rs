@@ -168,7 +168,7 @@ async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_ov
     assert!(taken.elapsed() > QUICK / 3, "not before it is over");
     assert!(two.try_acquire().await.unwrap().is_none(), "the other one is for ever");
     one.unlock().await.unwrap();
-    assert!(two.force_unlock().await.unwrap(), "but not for those who know better");
+    assert!(two.force_unlock().await.unwrap(), "but not for clients that know better");
     assert_eq!(two.available_permits().await.unwrap(), 2);
 }
 

@@ -596,7 +596,7 @@ impl Board {
             let Unlock { process, seat, name, token, began, .. } = unlock;
             let began = began as f64 / 1e9;
             self.wrong(
-                "unlock said Ok of what Redis did not have",
+                "unlock said Ok of a lock that Redis did not have",
                 format!("p{process} seat {seat} name {name} token {token}, begun at {began}"),
             );
         }

@@ -319,7 +319,7 @@ impl Home {
         if comes_once && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;
             board::wrong(
-                "TooManyWaiters for who already waits",
+                "TooManyWaiters for a caller that already waits",
                 format!("{} for {waited} ms", call.caller),
             );
         }

@@ -23,7 +23,7 @@ fn a_release_gives_to_the_next_in_line_and_tells_it_alone() {
             }
             assert!(
                 name.heard(listener).is_empty(),
-                "who lines up is answered, and nobody is told"
+                "a newcomer gets an answer, and nobody is told"
             );
             let expected = [
                 ("a", vec!["b:1=@7", "f:1?"]),
@@ -279,7 +279,7 @@ fn a_lease_that_is_over_makes_room_when_somebody_looks() {
             name.pass(50);
             let listener = name.listener("bc");
             assert!(!name.lock("c:1").is_granted(), "it is not the first");
-            assert_eq!(name.words(listener), ["b:1=@7"], "whoever comes by lets in who is");
+            assert_eq!(name.words(listener), ["b:1=@7"], "any call lets in the head");
             assert!(!name.release("a:1"));
         });
     }
