@@ -257,7 +257,7 @@ fn a_try_gets_a_lock_that_only_the_dead_wait_for() {
 
 /// A waiter that rests shows no signs of life until the line moves. Then it is asked for one, and its turn is kept.
 #[test]
-fn now_or_never_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
+fn a_try_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             let now = Ask { part: name.capacity, ..once() };
