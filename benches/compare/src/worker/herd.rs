@@ -16,7 +16,7 @@ use super::room::Room;
 use crate::measure::clock::now_ns;
 use crate::variants::{Contender, Kind};
 
-/// One in so many callers lets others run while it is inside: so a second holder shows.
+/// One in so many callers lets others run while it is inside: so a caller too many shows.
 const OPENED_EACH: usize = 64;
 
 pub async fn run<C: Contender>(job: Herd, wire: &mut Wire) -> Result<()> {
