@@ -84,7 +84,7 @@ fn settles(world: &World, what: &What) -> u64 {
     let plan = &world.plan;
     let noticed = noticed(world);
     match what {
-        // Nobody tells those who wait; they look when the lease should be over.
+        // Nobody tells the waiters. They look when the lease should be over.
         What::Swallow { .. } | What::Deny { .. } | What::Delete { .. } | What::DeleteAll => {
             noticed + plan.longest(|client| client.max_park.max(client.watchdog))
         }

@@ -103,7 +103,7 @@ pub enum What {
         client: usize,
         long: u64,
     },
-    /// Nothing comes through; what was sent arrives later, or never.
+    /// Nothing comes through. Bytes that are sent meanwhile arrive later, or never.
     Hole {
         client: usize,
         link: usize,
