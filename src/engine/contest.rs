@@ -1,12 +1,12 @@
 //! The work of the caller that has the permit, kept where the client can end it: in the entry of the lock.
 //!
 //! A contender whose future is not polled keeps the permit, an answer that it does not read, a grant that it does not
-//! take. So its future is in two parts. The outer one is the caller's. The inner one does all that needs the permit,
-//! and lies here; the outer one polls it.
+//! take. An `unlock()` keeps the permit until its release is answered. So their futures are in two parts. The outer one is
+//! the caller's. The inner one does all that needs the permit, and lies here; the outer one polls it.
 //!
 //! 1. What lies here can be dropped by the lookout, and that is all that ever happens to a silent contender: it
 //!    is cancelled, as if its caller had dropped it. Whatever a cancelled contender gives back, this one gives back:
-//!    the permit, its place in line, what its request may have been granted.
+//!    the permit, its place in line, what its request may have been granted. A release goes on in the background.
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops it during a poll, and
 //!    nobody polls it after it was dropped: a tenure begins within a poll, hence before the work is dropped or never.
 //! 3. A number tells the work of one contender from that of the next. A caller that comes too late finds another

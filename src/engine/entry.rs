@@ -305,7 +305,8 @@ pub(crate) struct Entry {
     lookout: OnceLock<Arc<Lookout<Self>>>,
 }
 
-/// What comes of a contest: the tenure with its number of hand-overs, none if there was one attempt only, or an error.
+/// What comes of a contest: the tenure with its number of hand-overs, none after a release or if there was one attempt only,
+/// or an error.
 pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
