@@ -97,13 +97,14 @@ local function wait()
   return { HELD, again, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
 end
 
--- What is free once the line was let in is free for whoever does not wait, unless somebody alive waits in front.
+-- A caller that does not wait gets what is still free once the line was let in, unless a waiter in front may come for it.
 local function try_once()
   if own.place then leave(own) end
   admit()
   local is_free = part <= capacity - used
+  if is_free then write_notes() end -- so that front() reads which waiters were asked just now
   for _, entry in ipairs(is_free and front(0, WINDOW) or {}) do
-    is_free = is_free and not lives_on(entry)
+    is_free = is_free and not may_come(entry)
   end
   if is_free then return take(lease) end
   settle()

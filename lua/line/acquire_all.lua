@@ -25,7 +25,7 @@ local function asked(i)
   return ARGV[3 * i + 1], ARGV[3 * i + 2]
 end
 
--- Nothing, if the lock has our field, or is free and nobody alive waits for it.
+-- Nothing, if the lock has our field, or is free and no waiter may come for it.
 local function obstacle(i)
   local field, lease = asked(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
@@ -41,7 +41,7 @@ local function obstacle(i)
     found[i] = ttl
   elseif redis.call('exists', line) == 1 then
     for _, entry in ipairs(front(0, WINDOW)) do
-      if lives_on(entry) and entry.field ~= field then return CONTENDED, 0 end
+      if may_come(entry) and entry.field ~= field then return CONTENDED, 0 end
     end
   end
 end

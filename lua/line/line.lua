@@ -142,6 +142,12 @@ local function is_dead(entry)
   return not lives_on(entry) and was_asked(entry) and entry.asked + waiter_ttl <= at
 end
 
+-- Whether a caller that does not wait must not pass this waiter: its client lives, or has heard that it has to give a sign.
+-- A waiter that rests gives its sign only then, so that it is often silent when its turn comes.
+local function may_come(entry)
+  return lives_on(entry) or was_asked(entry) and entry.heard and not is_dead(entry)
+end
+
 local function stands(field)
   return redis.call('zscore', line, field)
 end

@@ -69,10 +69,12 @@ impl Engine {
             waiter_ttl: config.life(),
         };
         let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
-        let signs = Arc::new(Signs::new(started));
+        let (signs, debts) = (Arc::new(Signs::new(started)), Debts::default());
         let ears = Listener {
             table: Arc::clone(&table),
             timetable: Arc::clone(&timetable),
+            outbox: outbox.clone(),
+            debts: debts.clone(),
             signs: Arc::clone(&signs),
             client: client.clone(),
             rules: rules(&config, config.life()),
@@ -92,7 +94,6 @@ impl Engine {
             rhythm,
             started,
         };
-        let debts = Debts::default();
         let giving_back = Releaser {
             jobs,
             commands: commands.clone(),

@@ -288,7 +288,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// Leaves a job; `false` if the client is closed, and the job is not done.
-    fn put(&self, mut job: Job) -> bool {
+    pub(crate) fn put(&self, mut job: Job) -> bool {
         !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
     }
 

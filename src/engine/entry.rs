@@ -464,9 +464,14 @@ impl Entry {
         }
     }
 
-    /// The contender has been let in: what it knew is over.
-    pub(crate) fn forget_line(&self) {
-        *self.line() = None;
+    /// The contender has been let in: what it knew is over. The tenure is shown before. At any time one of the two is known
+    /// by the owner field, or a message about it would have it given back.
+    fn forget_line(&self, id: TenureId) {
+        let mut line = self.line();
+        // A tenure of a latch has given up its permit, and the line may be that of the next contender.
+        if line.as_ref().is_some_and(|line| line.id() == id) {
+            *line = None;
+        }
     }
 
     /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
@@ -734,7 +739,9 @@ impl EntryPermit {
     pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
         if self.entry().has_seats() {
             // The next of this client may ask at once, or join: the permit goes on when the tenure can be found.
-            return self.visit().begin_beside(grant, holder, renew_at);
+            let tenure = self.visit().begin_beside(grant, holder, renew_at);
+            self.entry().forget_line(tenure.id);
+            return tenure;
         }
         // Until all is known of it: the tenure of a latch gives up its permit at once.
         let (visit, sent) = (self.visit().clone(), grant.sent);
@@ -747,6 +754,7 @@ impl EntryPermit {
             shared.passed(sent);
         }
         entry.show(&tenure);
+        entry.forget_line(tenure.id);
         tenure
     }
 

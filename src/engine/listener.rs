@@ -4,16 +4,22 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::engine::core::Outbox;
+use crate::engine::debts::Debts;
 use crate::engine::entry::Table;
+use crate::engine::job::Job;
 use crate::engine::line::{Event, PushedGrant, Rules};
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
-use crate::wire::{Heard, What, publisher, words};
+use crate::keys::TenureId;
+use crate::wire::{Heard, What, Word, publisher, words};
 
 /// What a client does with what it hears.
 pub(crate) struct Listener {
     pub(crate) table: Arc<Table>,
     pub(crate) timetable: Arc<Timetable>,
+    pub(crate) outbox: Outbox,
+    pub(crate) debts: Debts,
     pub(crate) signs: Arc<Signs>,
     pub(crate) client: String,
     pub(crate) rules: Rules,
@@ -38,7 +44,10 @@ impl Listener {
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let now = Instant::now();
         for word in words(message, &self.client) {
-            let Some(entry) = self.table.find_waiting(channel, word.id) else { continue };
+            let Some(entry) = self.table.find_waiting(channel, word.id) else {
+                self.hear_of_unknown(channel, word, now);
+                continue;
+            };
             match word.what {
                 What::Granted { number, secret } => {
                     // A grant without a sign of ours may come from any client. It wakes, and does no more.
@@ -55,6 +64,29 @@ impl Listener {
                 }
             }
         }
+    }
+
+    /// A server that lost its last writes, as a replica that was promoted may have, has waiters in its line that have long
+    /// been let in or have gone. Their client lives, so that each of them would block the line for a sign of life.
+    fn hear_of_unknown(&self, channel: &str, word: Word, now: Instant) {
+        match word.what {
+            // The sign says that the server has granted it: what any client might publish gives nothing back.
+            What::Granted { secret, .. } if self.signs.time_of(secret, now, channel).is_some() => {
+                self.give_up(channel, word.id);
+            }
+            What::Near { at_once: true } => {
+                self.table.all_of(channel).iter().for_each(|e| e.step(Event::Roused, self.rules));
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives back what was granted to a waiter that this client does not have.
+    fn give_up(&self, channel: &str, id: TenureId) {
+        let entries = self.table.all_of(channel);
+        // The waiters of one line are of one kind.
+        let Some(entry) = entries.iter().find(|entry| entry.keys.row.has_line) else { return };
+        self.outbox.put(Job::leave_line(&entry.keys, id, self.debts.tidying()));
     }
 
     /// A message to all clients: one of them used force, or found that a lock was lost.

@@ -379,6 +379,12 @@ impl Caller {
     ) -> Result<Option<Hold>> {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let mut counted = None;
+        let mut count = || -> Result<()> {
+            if !is_counted && counted.is_none() {
+                counted = Some(self.engine.count_waiter()?);
+            }
+            Ok(())
+        };
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
@@ -404,9 +410,7 @@ impl Caller {
                     if entry.has_place() {
                         entry.refuse();
                     }
-                    if !is_counted && counted.is_none() {
-                        counted = Some(self.engine.count_waiter()?);
-                    }
+                    count()?;
                     ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
@@ -416,6 +420,8 @@ impl Caller {
                     }
                     Ok(answer) => {
                         entry.refuse();
+                        // It waits from now on. Messages may have it ask again and again before it ever parks.
+                        count()?;
                         contender.visit().have_contender_watched();
                         // From here on messages reach us, or the subscription rouses us when they do.
                         ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
@@ -667,10 +673,9 @@ impl Contender {
         self.permit.as_ref().expect("it has not been granted yet").visit()
     }
 
-    /// The server has taken it out of the line.
+    /// The server has taken it out of the line. The entry knows its owner field until the tenure has begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
-        permit.entry().forget_line();
         permit.entry().stop_contending();
         self.engine.give_back_former(permit.entry());
         permit

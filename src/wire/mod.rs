@@ -26,7 +26,7 @@ pub(crate) use commands::{Commands, Connection, Terms};
 pub use dial::{Dial, Stream};
 pub(crate) use fault::Fault;
 pub(crate) use latch::Order;
-pub(crate) use message::{What, publisher, words};
+pub(crate) use message::{What, Word, publisher, words};
 pub(crate) use questions::Status;
 pub(crate) use requests::{Acquires, Requests};
 pub(crate) use subscriber::{Heard, Subscriber, Subscription};

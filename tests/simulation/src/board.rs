@@ -148,6 +148,8 @@ pub struct Board {
     progress: BTreeMap<usize, u64>,
     /// As `progress`, in the order of what happens at one moment.
     moved: BTreeMap<usize, u64>,
+    /// Until when a caller of this seat was left unpolled at this name.
+    silent: BTreeMap<(u64, usize), u64>,
     /// The clients that are open, and whose each is.
     pub seats: BTreeMap<u64, usize>,
     /// Seats that are being closed, and those that have been.
@@ -259,7 +261,24 @@ impl Board {
             call.parked = parked;
             call.polled = clock::now();
             call.lapsed = true;
+            let silent = call.names.iter().map(|name| ((call.seat, *name), clock::now()));
+            self.silent.extend(silent);
         }
+    }
+
+    /// Whether a caller of the same client was left unpolled at one of the same names during this call. Its client cancels
+    /// it after a while, and only then asks for the next caller.
+    pub fn is_behind_silence(&self, call: &Call) -> bool {
+        call.names.iter().any(|name| self.was_silent(call.seat, *name, call.since))
+    }
+
+    /// Whether a caller of this seat was left unpolled since then. Its client may have cancelled its request, which may run
+    /// later all the same.
+    pub fn was_silent(&self, seat: u64, name: usize, since: u64) -> bool {
+        let is_silent =
+            |call: &Call| call.parked && call.seat == seat && call.names.contains(&name);
+        self.silent.get(&(seat, name)).is_some_and(|until| *until >= since)
+            || self.calls.values().any(is_silent)
     }
 
     /// A caller went without an answer: its request may run yet, and is then given back in the background.

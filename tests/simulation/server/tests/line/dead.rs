@@ -255,6 +255,28 @@ fn now_or_never_gets_what_only_the_dead_wait_for() {
     }
 }
 
+/// A waiter that rests shows no signs of life until the line moves. Then it is asked for one, and its turn is kept.
+#[test]
+fn now_or_never_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let now = Ask { part: name.capacity, ..once() };
+            let listener = name.listener("b");
+            name.lock("a:1");
+            name.lock("b:1");
+            name.pass(WAITER_TTL / 2);
+            name.release("c:1"); // another client comes by, so that nothing is a stall
+            name.pass(WAITER_TTL / 2);
+            name.release("c:1");
+            name.release("a:1");
+            assert!(name.words(listener).contains(&"b:1!".to_owned()), "{kind:?}");
+            let answer = name.acquire("d:1", &now);
+            assert!(!answer.is_granted(), "{kind:?}: b has heard the question: {answer:?}");
+            assert!(name.lock("b:1").is_granted(), "{kind:?}: its sign is an acquire");
+        });
+    }
+}
+
 #[test]
 fn the_life_of_a_client_counts_for_all_that_it_waits_for() {
     in_virtual_time(FAIR, |name| {
