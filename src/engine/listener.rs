@@ -1,4 +1,4 @@
-//! What a client does with the messages that it hears.
+//! The listener: what a client does with the messages that it hears.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::engine::timetable::Timetable;
 use crate::keys::TenureId;
 use crate::wire::{Heard, What, Word, publisher, words};
 
-/// What a client does with what it hears.
+/// Turns messages into events for contenders, and into looks at tenures.
 pub(crate) struct Listener {
     pub(crate) table: Arc<Table>,
     pub(crate) timetable: Arc<Timetable>,
@@ -31,7 +31,7 @@ impl Listener {
         match heard {
             Heard::Message(message) if is_own => self.hear_words(name_channel, message),
             Heard::Message(message) => self.hear_of_all(channel, message),
-            // Live, or out of reach: either way the waiters have to ask.
+            // The channel is live, or out of reach. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
                 for entry in self.table.all_of(name_channel) {
                     entry.step(Event::Roused, self.rules);
@@ -50,7 +50,7 @@ impl Listener {
             };
             match word.what {
                 What::Granted { number, secret } => {
-                    // A grant without a sign of ours may come from any client. It wakes, and does no more.
+                    // A grant without a sign of ours may come from any client: it only makes the contender ask.
                     let event = match self.signs.time_of(secret, now, channel) {
                         Some(signed) => Event::Told(PushedGrant { id: word.id, number, signed }),
                         None => Event::Roused,
@@ -98,7 +98,8 @@ impl Listener {
             // A client that used force has let in the next waiter. A client that found a lock gone may have found the line
             // gone too, and with it the entries of waiters far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
-            // Redisson's channels tell of every release. Of what several hold, that says nothing to the others.
+            // Redisson's channels tell of every release. If several hold the lock, the release of one says nothing to
+            // the others.
             let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;
             if let Some(tenure) =
                 entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
@@ -110,7 +111,7 @@ impl Listener {
     }
 }
 
-/// The channel of a name that this channel belongs to; whether it is that of this client alone.
+/// The channel of the name that this channel belongs to, and whether this channel is for this client alone.
 fn shared_channel<'a>(channel: &'a str, client: &str) -> (&'a str, bool) {
     let shared = channel.strip_suffix(client).and_then(|channel| channel.strip_suffix(':'));
     (shared.unwrap_or(channel), shared.is_some())

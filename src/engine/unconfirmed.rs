@@ -1,4 +1,4 @@
-//! A word to Redis that may not have arrived.
+//! A request to Redis that may not have arrived.
 
 use tokio::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::engine::core::Engine;
 use crate::engine::job::{Job, Outcome};
 use crate::wire::Fault;
 
-/// Dropped before it is known to have arrived, it is said in the background.
+/// If it is dropped before it is known to have arrived, the releaser repeats it in the background.
 pub(crate) struct Unconfirmed<'a> {
     engine: &'a Engine,
     job: Option<Job>,
@@ -17,17 +17,17 @@ impl<'a> Unconfirmed<'a> {
         Self { engine, job: Some(job) }
     }
 
-    /// It has arrived.
+    /// The request has arrived.
     pub(crate) fn confirmed(mut self) {
         self.job = None;
     }
 
-    /// The server has answered, or this failure came instead, after which the background goes on with it.
+    /// The server has answered. Or this failure came instead: then the background goes on with the job.
     pub(crate) fn came_to(mut self, outcome: Outcome) {
         let Some(mut job) = self.job.take() else { return };
         match &outcome {
             Ok(_) => return job.settle(outcome, Instant::now()),
-            // A gathering that ended may have sent it before.
+            // A gathering that has ended may have sent it before.
             Err(fault) if fault.is_open() || matches!(fault, Fault::Closed) => job.may_have_run(),
             Err(_) => {}
         }

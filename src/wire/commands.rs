@@ -1,4 +1,4 @@
-//! The command link: a server that is a primary, knows our scripts, and tells the time.
+//! The command link: a connection to a primary that knows our scripts and tells the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ use crate::wire::link::{Duty, Keeper, Link, Live};
 use crate::wire::replies::strange;
 use crate::wire::scripts::{self, Script};
 
-/// How often the clock of a new server is read, if the answers are slow.
+/// How many times the client reads the clock of a new server, if the answers are slow.
 const READINGS: usize = 3;
 
-/// The way of all scripts to the server.
+/// The link over which all scripts are called.
 #[derive(Clone)]
 pub(crate) struct Commands {
     link: Link,
@@ -29,21 +29,21 @@ pub(crate) struct Commands {
     terms: Arc<Terms>,
 }
 
-/// What every script of a client is told.
+/// The arguments that every script of a client gets.
 #[derive(Debug)]
 pub(crate) struct Terms {
     /// This client's name, in lines and in the messages that it publishes.
     pub(crate) client: String,
     pub(crate) layout: Layout,
-    /// How long a line is kept without a sign of life from any client in it. Most clients in a line are silent, and look
-    /// by themselves more often than this.
+    /// How long the server keeps a line in which no client shows a sign of life. Most clients in a line sleep, but
+    /// ask more often than this.
     pub(crate) line_ttl: Duration,
-    /// For how long after its last sign a client in line counts as alive.
+    /// For how long after its last sign of life a client in line counts as alive.
     pub(crate) waiter_ttl: Duration,
 }
 
 impl Terms {
-    /// What a release publishes in our name.
+    /// The message that a release publishes for us.
     pub(crate) fn message(&self) -> &str {
         self.layout.message(&self.client)
     }
@@ -61,7 +61,7 @@ impl Commands {
         (Self { link, clock, terms: Arc::new(terms) }, keeper)
     }
 
-    /// The connection to send on, or why there is none.
+    /// The connection to send on, or the reason why there is none.
     pub(crate) fn connection(&self) -> Result<Connection<'_>, Fault> {
         self.link.live().map(|live| Connection { live, commands: self })
     }
@@ -71,7 +71,7 @@ impl Commands {
         self.clock.granted(number, Instant::now());
     }
 
-    /// Waits until there is a connection, or never will be again.
+    /// Waits until there is a connection, or until there will never be one again.
     pub(crate) async fn up(&self) {
         self.link.up().await;
     }
@@ -81,8 +81,8 @@ impl Commands {
         self.link.newer_than(generation).await;
     }
 
-    /// A fault as the error of a call about this lock. If a key is of another type, the server is
-    /// asked which one that is.
+    /// Turns a fault into the error of a call about this lock. If a key has another type, it asks the server which
+    /// one.
     pub(crate) async fn explained(&self, fault: Fault, keys: &Keys) -> Error {
         if !matches!(fault, Fault::WrongType) {
             return fault.into_error(&keys.lock().to_string());
@@ -100,14 +100,15 @@ impl Commands {
     }
 }
 
-/// One connection, for one request or a few that belong together.
+/// One connection, for one request or for a few that belong together.
 pub(crate) struct Connection<'a> {
     live: Live,
     commands: &'a Commands,
 }
 
 impl Connection<'_> {
-    /// Requests on lines of one generation reach the server in the order in which they were sent.
+    /// The generation of the connection. Requests of one generation reach the server in the order in which they were
+    /// sent.
     pub(crate) fn generation(&self) -> u64 {
         self.live.generation
     }
@@ -129,7 +130,7 @@ impl Connection<'_> {
         Self { live: self.live.clone(), commands: self.commands }
     }
 
-    /// Calls a script, whether the server remembers it or not.
+    /// Calls a script. If the server does not know it, sends its text.
     pub(crate) async fn call(
         &mut self,
         script: &Script,
@@ -146,7 +147,7 @@ impl Connection<'_> {
         answer
     }
 
-    /// What one entry of an answer says of the whole server is acted on as if it were all of it.
+    /// An entry of an answer may report a fault of the whole server: then the link acts as if the whole answer did.
     pub(crate) fn heed(&self, fault: &Fault) {
         if matches!(fault, Fault::Distrusted(_)) {
             self.distrust();
@@ -206,7 +207,7 @@ impl Duty for CommandDuty {
 
     async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         match self.read_clock(conn).await {
-            // A server that answers is alive, however busy or broken it says it is.
+            // A server that answers is alive, even if it says that it is busy or broken.
             Ok(_) | Err(Fault::Refused(_)) => Ok(()),
             Err(fault) => Err(fault),
         }
@@ -231,8 +232,8 @@ impl CommandDuty {
         Ok(answered - sent)
     }
 
-    /// A server that may evict keys may evict a lock that is held. A user who may not ask is not
-    /// told.
+    /// Warns of a server that may evict keys: it may evict a lock that is held. If the user may not ask, there is no
+    /// warning.
     fn warn_of_eviction(&self, info: Option<&Value>) {
         let Some(Value::VerbatimString { text, .. }) = info else { return };
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
@@ -247,7 +248,7 @@ impl CommandDuty {
     }
 }
 
-/// A server that calls itself a primary in its HELLO.
+/// Checks that the server calls itself a primary in its reply to HELLO.
 pub(crate) fn primary(hello: Option<&Value>) -> Result<(), Fault> {
     let Some(Value::Map(fields)) = hello else {
         return Err(strange(&hello));
@@ -266,7 +267,7 @@ fn said_as(value: &Value, word: &str) -> bool {
     }
 }
 
-/// A user who may not load scripts can still call them if another user has loaded them.
+/// Loads the scripts. A user that may not load scripts can still call them if another user has loaded them.
 fn loaded(answer: &Value) -> Result<(), Fault> {
     match answer {
         Value::ServerError(error) => match fault::entry(error) {

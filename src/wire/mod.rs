@@ -1,4 +1,4 @@
-//! Everything that speaks to Redis; the only folder that names the `redis` crate.
+//! All code that speaks to Redis. No other folder names the `redis` crate.
 
 mod address;
 mod args;

@@ -319,7 +319,7 @@ async fn a_fixed_lease_is_renewed_from_the_first_nested_hold_that_asks_for_it() 
 }
 
 #[tokio::test]
-async fn the_end_of_a_hold_that_is_given_back_is_told_as_such() {
+async fn a_hold_that_is_given_back_ends_as_released() {
     let (_server, client) = quick_client().await;
     let guard = client.lock("a").lock().await.unwrap();
     let (early, late) = (guard.ended(), guard.ended());
@@ -355,7 +355,7 @@ async fn run_drops_its_work_when_the_lock_is_lost() {
 }
 
 #[tokio::test]
-async fn run_gives_the_lock_back_and_answers_what_the_work_did() {
+async fn run_gives_the_lock_back_and_returns_the_output_of_the_work() {
     let (server, client) = quick_client().await;
     let token = client.lock("a").run(async |hold| hold.token()).await.unwrap();
     assert!(lock_keys(&server.admin().await).await.is_empty());

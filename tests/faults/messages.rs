@@ -76,7 +76,7 @@ async fn a_waiter_that_may_not_listen_looks_for_itself() {
 
 /// F44: forged messages, in all shapes.
 #[tokio::test]
-async fn what_a_message_says_is_never_believed() {
+async fn a_forged_message_is_never_believed() {
     let scene = Scene::new().await;
     let (client, other) = (scene.client(patient()).await, scene.other().await);
     let theirs = other.lock("a").lock().await.unwrap();

@@ -234,7 +234,7 @@ async fn a_client_that_is_far_away_is_not_starved() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_later_waits_for_a_few_stints_of_the_others() {
+async fn a_client_that_comes_later_waits_for_a_few_tenures_of_the_others() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let clients = connects(&server, 4, counted).await;

@@ -232,7 +232,7 @@ async fn tasks_of_one_client_and_of_another_are_one_queue() {
 }
 
 #[tokio::test]
-async fn who_asks_without_waiting_does_not_overtake_and_leaves_no_trace() {
+async fn a_try_does_not_overtake_waiters_and_leaves_no_trace() {
     let server = Server::start().await;
     let (admin, ours, theirs) =
         (server.admin().await, client_with(&server, patient()).await, client(&server).await);
@@ -256,7 +256,7 @@ async fn who_asks_without_waiting_does_not_overtake_and_leaves_no_trace() {
 
 /// Nobody asks again: the release grants it, and whoever holds it for long enough has it confirmed.
 #[tokio::test]
-async fn the_next_holder_has_it_without_asking() {
+async fn the_next_holder_has_the_lock_without_asking() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
@@ -289,7 +289,7 @@ async fn the_next_holder_has_it_without_asking() {
 
 /// From the moment of the grant, not only when it was confirmed.
 #[tokio::test]
-async fn what_a_message_grants_has_a_ttl_at_once() {
+async fn a_grant_by_message_has_a_ttl_at_once() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let (ours, theirs) =
@@ -429,7 +429,7 @@ async fn an_acquire_without_an_answer_gives_up_its_place() {
 
 /// One lost answer is no outage: what is answered afterwards counts.
 #[tokio::test]
-async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
+async fn a_waiter_whose_answer_was_lost_once_still_runs_out_of_time() {
     let server = Server::start().await;
     let ours = client(&server).await;
     let proxy = Proxy::before(&server).await;
@@ -444,7 +444,7 @@ async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
 
 /// Each lost answer is a new place, but all of them are one outage.
 #[tokio::test]
-async fn who_is_never_answered_gives_up_after_the_ride_out() {
+async fn a_waiter_without_answers_gives_up_after_ride_out() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
@@ -546,7 +546,7 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
 /// as long again. To these two times come the pauses between two looks, and one pause that is taken for a stall: three
 /// times and a third. One after the other they would cost eight times.
 #[tokio::test]
-async fn eight_waiters_that_are_killed_cost_less_than_a_claim_each() {
+async fn eight_waiters_that_are_killed_cost_less_than_a_waiter_ttl_each() {
     const DEAD: u32 = 8;
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
@@ -594,7 +594,7 @@ async fn a_dead_head_is_passed_over_before_it_is_its_turn() {
 }
 
 #[tokio::test]
-async fn who_gives_up_leaves_the_queue_at_once() {
+async fn a_cancelled_waiter_leaves_the_line_at_once() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let ours = client_with(&server, patient()).await;
@@ -615,7 +615,7 @@ async fn who_gives_up_leaves_the_queue_at_once() {
 
 /// It was let in, and goes without having looked: the next is let in by that, and not by the end of a place.
 #[tokio::test]
-async fn who_gives_up_what_it_was_granted_lets_the_next_in() {
+async fn a_waiter_that_gives_up_its_grant_lets_the_next_one_in() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let ours = client_with(&server, patient()).await;
@@ -781,7 +781,7 @@ async fn a_client_that_closes_leaves_the_queue_and_what_it_holds() {
 
 /// It has had to wait, and so still listens; whoever does it, its own client too.
 #[tokio::test]
-async fn whoever_loses_it_by_force_is_told_at_once() {
+async fn a_holder_is_told_at_once_that_force_was_used() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let (ours, theirs) =
@@ -877,7 +877,7 @@ async fn with_a_full_memory_it_is_renewed_given_back_and_granted_on() {
 
 /// Whoever comes is refused, but whoever stands in the queue shows that it lives, and stays there.
 #[tokio::test]
-async fn with_a_full_memory_those_who_wait_keep_their_places() {
+async fn with_a_full_memory_waiters_keep_their_places() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let ours = client_with(&server, Config::default().max_park(LONG)).await;
@@ -1010,7 +1010,7 @@ async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
 
 /// A client that dies during a stall is out two claim times later at the latest.
 #[tokio::test]
-async fn a_waiter_that_dies_in_a_stall_costs_the_others_no_more_than_two_claims() {
+async fn a_waiter_that_dies_in_a_stall_costs_the_others_at_most_two_waiter_ttls() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
     let proxy = Proxy::before(&server).await;

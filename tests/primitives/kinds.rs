@@ -108,7 +108,7 @@ async fn is_free_for(kind: Kind, client: &Client) {
 
 /// F77: a name is one kind's while somebody holds it.
 #[tokio::test]
-async fn a_name_that_one_kind_holds_is_no_other_kinds() {
+async fn a_name_in_use_is_a_conflict_for_other_kinds() {
     let (server, ours) = server_and_client().await;
     let (admin, theirs) = (server.admin().await, client(&server).await);
     for pair @ (held, asked) in pairs() {
@@ -185,7 +185,7 @@ async fn falls_silent(kind: Kind, server: &Server) -> (Proxy, Client, Guard) {
 
 /// A name is any kind's when the lease of its last holder is over, whoever had a longer one before.
 #[tokio::test]
-async fn a_name_whose_holder_fell_silent_is_any_kinds_when_its_lease_is_over() {
+async fn a_name_is_free_for_any_kind_when_the_lease_of_its_holder_is_over() {
     let (server, ours) = server_and_client().await;
     for held in [Fair, Semaphore(3)] {
         for asked in KINDS {
@@ -200,7 +200,7 @@ async fn a_name_whose_holder_fell_silent_is_any_kinds_when_its_lease_is_over() {
 
 /// Notes may be evicted or deleted. Nobody enters beside those who hold it, and whoever waits is let in all the same.
 #[tokio::test]
-async fn who_holds_is_alone_when_the_notes_are_gone() {
+async fn nobody_enters_beside_a_holder_when_the_notes_are_gone() {
     let (server, ours) = server_and_client().await;
     let (admin, lock) = (server.admin().await, ours.rw_lock("a"));
     let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];

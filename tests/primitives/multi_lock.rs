@@ -61,7 +61,7 @@ async fn stays_free(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn it_excludes_whoever_locks_any_of_its_names() {
+async fn a_multi_lock_excludes_every_lock_of_its_names() {
     let (server, one) = server_and_client().await;
     let (other, admin) = (client(&server).await, server.admin().await);
 
@@ -143,7 +143,7 @@ impl Counters {
 
 /// Dining philosophers: overlapping names in every order, alone and together, of several clients and tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_want_overlapping_names_take_turns_and_never_two_at_once() {
+async fn callers_of_overlapping_names_take_turns_and_never_two_at_once() {
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
     const TURNS: usize = 40;
     let server = Server::start().await;
@@ -185,7 +185,7 @@ async fn many_who_want_overlapping_names_take_turns_and_never_two_at_once() {
 }
 
 #[tokio::test]
-async fn two_who_name_them_in_opposite_orders_both_go_on() {
+async fn two_callers_that_name_them_in_opposite_orders_both_go_on() {
     const ROUNDS: u64 = 1_000;
     let server = Server::start().await;
     let (total, mut rivals) = (Arc::new(AtomicU64::new(0)), Vec::new());
@@ -213,7 +213,7 @@ async fn two_who_name_them_in_opposite_orders_both_go_on() {
 }
 
 #[tokio::test]
-async fn who_waits_holds_nothing() {
+async fn a_waiter_holds_nothing() {
     let (server, one) = server_and_client().await;
     let (other, admin) = (client(&server).await, server.admin().await);
     let (b, c) = (other.lock("b").lock().await.unwrap(), other.lock("c").lock().await.unwrap());
@@ -249,7 +249,7 @@ async fn stands_in_line(admin: &Admin, place: &str, field: &str, lives_for: i64)
 
 /// A free lock for which somebody alive waits is not taken, though the head of the line has fallen silent.
 #[tokio::test]
-async fn it_does_not_overtake_those_who_stand_in_line() {
+async fn a_multi_lock_does_not_overtake_waiters_in_line() {
     let (server, one) = server_and_client().await;
     let admin = server.admin().await;
     stands_in_line(&admin, "1", "silent:1", -1).await;
@@ -481,7 +481,7 @@ async fn an_unlock_that_is_dropped_at_any_poll_still_gives_them_back() {
 }
 
 #[tokio::test]
-async fn one_that_is_lost_is_a_loss_of_all_and_ends_the_work() {
+async fn the_loss_of_one_lock_is_the_loss_of_all_and_ends_the_work() {
     let server = Server::start().await;
     let (client, admin) = (client_with(&server, quick()).await, server.admin().await);
     for name in ABC {
@@ -810,7 +810,7 @@ async fn without_one_of_the_servers_nothing_is_held_on_the_others() {
 
 /// What is held while another server is waited for may be lost meanwhile: then all begins anew.
 #[tokio::test]
-async fn what_is_lost_while_another_is_waited_for_is_taken_again() {
+async fn a_lock_that_is_lost_while_the_call_waits_for_another_is_taken_again() {
     let two = Two::set().await;
     let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
     let waiting = wait(&two.lock(&quick()).await);

@@ -715,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn two_callers_that_share_an_entry_survive_that_one_is_cancelled() {
+    fn two_callers_that_share_an_entry_survive_the_cancellation_of_one() {
         holds(&setting("cancelled", (2, 1, 2), 1, Faults { most: 1, cancelled: 1, ..NONE }));
     }
 

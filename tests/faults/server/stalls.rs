@@ -80,7 +80,7 @@ async fn a_busy_server_is_not_stormed() {
 
 /// F11: the server is stopped while a client wants to connect.
 #[tokio::test]
-async fn a_stopped_server_is_unavailable_to_who_connects() {
+async fn connecting_to_a_stopped_server_is_unavailable() {
     let scene = Scene::new().await;
     scene.stop().await;
     let config = patient().connect_timeout(Duration::from_millis(200));
