@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,7 +21,6 @@ use crate::engine::listener::Listener;
 use crate::engine::looking::look_out;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
-use crate::engine::returns::Returns;
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
@@ -50,97 +49,132 @@ impl Engine {
     }
 
     async fn connect_to(address: Address, client: String, config: Config) -> Result<Arc<Self>> {
-        let address = Arc::new(address);
-        let database = address.database();
-        let started = Instant::now();
         let (releaser, jobs) = mpsc::unbounded_channel();
-        let (timetable, returns) = (Arc::new(Timetable::new(started)), Arc::<Returns>::default());
-        let outbox = Outbox {
-            releaser: releaser.clone(),
-            returns: Arc::clone(&returns),
-            timetable: Arc::clone(&timetable),
-        };
-        let give_back = outbox.clone();
-        let table = Arc::new(Table::new(move |tenure| give_back.give_back(tenure)));
-        let terms = Terms {
-            client: client.clone(),
-            layout: config.layout,
-            line_ttl: line_ttl(&config),
-            waiter_ttl: config.life(),
-        };
-        let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
-        let (signs, debts) = (Arc::new(Signs::new(started)), Debts::default());
-        let ears = Listener {
-            table: Arc::clone(&table),
-            timetable: Arc::clone(&timetable),
-            outbox: outbox.clone(),
-            debts: debts.clone(),
-            signs: Arc::clone(&signs),
-            client: client.clone(),
-            rules: rules(&config, config.life()),
-        };
-        let heard = move |channel: &str, heard: Heard<'_>| ears.hear(channel, heard);
+        let (address, memory) = (Arc::new(address), Memory::new(releaser));
+        let (commands, mut command_link) =
+            Commands::new(Arc::clone(&address), terms(&client, &config));
+        let listener = memory.listener(&client, &config);
+        let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let (subscriber, mut subscriber_link) =
-            Subscriber::new(address, config.subscription_linger, heard);
+            Subscriber::new(Arc::clone(&address), config.subscription_linger, heard);
         tokio::try_join!(command_link.start(), subscriber_link.start())
             .map_err(|fault| fault.into_outage(""))?;
 
-        let (rhythm, budget) = (rhythm(&config), budget(&config));
-        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+        let links = (commands, subscriber, address.database());
+        let (engine, stop) = (memory.engine(client, config, links), CancellationToken::new());
+        engine.spawn(command_link.run(stop.clone()));
+        engine.spawn(subscriber_link.run(stop.clone()));
+        engine.start(jobs, stop);
+        Ok(engine)
+    }
+
+    /// Starts the tasks that need no link of their own.
+    fn start(self: &Arc<Self>, jobs: UnboundedReceiver<Job>, stop: CancellationToken) {
         let watchdog = Watchdog {
-            timetable: Arc::clone(&timetable),
-            commands: commands.clone(),
-            releaser: releaser.clone(),
-            rhythm,
-            started,
+            timetable: Arc::clone(&self.timetable),
+            commands: self.commands.clone(),
+            releaser: self.outbox.releaser.clone(),
+            rhythm: self.rhythm,
+            started: self.started,
         };
-        let giving_back = Releaser {
+        let releaser = Releaser {
             jobs,
-            commands: commands.clone(),
-            debts: debts.clone(),
-            patience: config.response(),
+            commands: self.commands.clone(),
+            debts: self.debts.clone(),
+            patience: self.config.response(),
         };
-        let orphans = orphanage(releaser.clone());
-        let requests = Requests::new(&commands, orphans);
+        self.spawn(watchdog.run(stop.clone()));
+        self.spawn(gather(self.requests.clone(), stop.clone()));
+        self.spawn(releaser.run(self.closing.clone(), stop.clone()));
+        self.spawn(look_out(Arc::downgrade(self), stop));
+        self.tasks.close();
+    }
 
-        let tasks = TaskTracker::new();
-        let last_word =
-            || LastWord { table: Arc::clone(&table), timetable: Arc::clone(&timetable) };
-        tasks.spawn(last_word().after(command_link.run(stop.clone())));
-        tasks.spawn(last_word().after(subscriber_link.run(stop.clone())));
-        tasks.spawn(last_word().after(watchdog.run(stop.clone())));
-        tasks.spawn(last_word().after(gather(requests.clone(), stop.clone())));
-        tasks.spawn(last_word().after(giving_back.run(closing.clone(), stop.clone())));
-        let last_word = last_word();
+    /// Starts a task that the client cannot go on without.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let (table, timetable) = (Arc::clone(&self.table), Arc::clone(&self.timetable));
+        self.tasks.spawn(LastWord { table, timetable }.after(task));
+    }
+}
 
-        let engine = Arc::new(Self {
+/// What a client remembers, before it has connections.
+struct Memory {
+    started: Instant,
+    outbox: Outbox,
+    table: Arc<Table>,
+    signs: Arc<Signs>,
+    debts: Debts,
+}
+
+impl Memory {
+    fn new(releaser: UnboundedSender<Job>) -> Self {
+        let started = Instant::now();
+        let timetable = Arc::new(Timetable::new(started));
+        let outbox = Outbox { releaser, returns: Arc::default(), timetable };
+        let give_back = outbox.clone();
+        Self {
+            started,
+            outbox,
+            table: Arc::new(Table::new(move |tenure| give_back.give_back(tenure))),
+            signs: Arc::new(Signs::new(started)),
+            debts: Debts::default(),
+        }
+    }
+
+    fn listener(&self, client: &str, config: &Config) -> Listener {
+        Listener {
+            table: Arc::clone(&self.table),
+            timetable: Arc::clone(&self.outbox.timetable),
+            outbox: self.outbox.clone(),
+            debts: self.debts.clone(),
+            signs: Arc::clone(&self.signs),
+            client: client.to_owned(),
+            rules: rules(config, config.life()),
+        }
+    }
+
+    /// The engine of this client, with these links to this database.
+    fn engine(
+        self,
+        client: String,
+        config: Config,
+        (commands, subscriber, database): (Commands, Subscriber, i64),
+    ) -> Arc<Engine> {
+        let Self { started, outbox, table, signs, debts } = self;
+        Arc::new(Engine {
+            rhythm: rhythm(&config),
+            budget: budget(&config),
             config,
             database,
+            requests: Requests::new(&commands, orphanage(outbox.releaser.clone())),
             commands,
-            requests,
             client,
             subscriber,
             table,
-            timetable,
+            timetable: Arc::clone(&outbox.timetable),
             owned: Owned::default(),
             signs,
-            rhythm,
-            budget,
             started,
-            outbox,
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             debts,
-            returns,
-            closing,
-            tasks,
-        });
-        let looking_out = look_out(Arc::downgrade(&engine), stop);
-        engine.tasks.spawn(last_word.after(looking_out));
-        engine.tasks.close();
-        Ok(engine)
+            returns: Arc::clone(&outbox.returns),
+            outbox,
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+}
+
+/// What every request says of this client.
+fn terms(client: &str, config: &Config) -> Terms {
+    Terms {
+        client: client.to_owned(),
+        layout: config.layout,
+        line_ttl: line_ttl(config),
+        waiter_ttl: config.life(),
     }
 }
 
@@ -152,7 +186,7 @@ fn client_id() -> String {
 }
 
 /// Undoes a request whose caller has gone: gives back the lock, or the place in line.
-fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
+fn orphanage(releaser: UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
     move |Answered { question, answer }| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
