@@ -170,7 +170,7 @@ impl Line {
     }
 
     /// Whether the server has told it to wait.
-    pub(crate) fn was_refused(&self) -> bool {
+    pub(crate) fn was_told_to_wait(&self) -> bool {
         self.signed.is_some() || self.place > 0
     }
 
@@ -498,12 +498,12 @@ mod tests {
     #[test]
     fn a_contender_waits_for_others_once_the_server_has_said_so() {
         let mut play = Play::new();
-        assert!(!play.line.was_refused());
+        assert!(!play.line.was_told_to_wait());
         play.hears(Event::Asked);
-        assert!(!play.line.was_refused());
+        assert!(!play.line.was_told_to_wait());
         play.answer(false);
         play.line.rename(TenureId(8), play.now);
-        assert!(play.line.was_refused());
+        assert!(play.line.was_told_to_wait());
     }
 
     /// The grant was over when the server answered that the contender waits.

@@ -15,6 +15,7 @@ mod grant;
 mod hold;
 mod holding;
 mod job;
+mod known;
 mod latch_calls;
 mod line;
 mod listener;

@@ -437,16 +437,7 @@ impl<S: Stay> Tenure<S> {
             stay => {
                 let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
-                match rests {
-                    Some(visit) => {
-                        state.since = now.into();
-                        Left::Rests(visit)
-                    }
-                    None => {
-                        let (stay, slot) = state.release();
-                        Left::Last(stay, slot)
-                    }
-                }
+                state.rest_or_end(rests, now)
             }
         };
         drop(state);
@@ -709,6 +700,16 @@ impl<S: Stay> State<S> {
 
     fn is_renewed(&self) -> bool {
         self.watched || self.unconfirmed
+    }
+
+    /// Leaves it to the next caller of its client, or ends it.
+    fn rest_or_end(&mut self, rests: Option<S::Visit>, now: Instant) -> Left<S> {
+        if let Some(visit) = rests {
+            self.since = now.into();
+            return Left::Rests(visit);
+        }
+        let (stay, slot) = self.release();
+        Left::Last(stay, slot)
     }
 
     /// Ends it as released. Returns its permit or its seat, and its slot in the wheel.
