@@ -29,6 +29,7 @@ mod returns;
 mod shared;
 mod sign;
 mod tenure;
+mod term;
 mod timetable;
 mod unconfirmed;
 mod wait;

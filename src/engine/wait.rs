@@ -586,8 +586,8 @@ impl Stand<'_> {
         }
         if self.ears.is_none() {
             let channels = entry.channels(&self.engine.client);
-            let join = |channel: &Box<str>| self.engine.subscriber.join(channel);
-            self.ears = Some(channels.iter().map(join).collect());
+            let subscriptions = channels.iter().map(|channel| self.engine.subscriber.join(channel));
+            self.ears = Some(subscriptions.collect());
         }
         Ok(())
     }
