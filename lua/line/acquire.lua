@@ -147,7 +147,8 @@ local function refuse(text)
   return redis.error_reply(text)
 end
 
--- Compare the capacities of a newcomer and of the lock. Those who hold, or stood in line before, were compared when they came.
+-- Compare the capacity that a newcomer names with that of the lock. The script compared it for holders and waiters
+-- when they came.
 local is_newcomer = not own.place and not left and had == 0
 if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
   admit()

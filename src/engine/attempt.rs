@@ -134,8 +134,9 @@ impl PendingAcquire<'_> {
     fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
         let until = deadline(sent, self.acquire.lease);
         let attempt = match answer {
-            // The answer came so late that the lease is over: the drop gives the lock back.
+            // The grant came so late that its lease is over: the client gives it back, as if it had not been answered.
             Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
+                self.hold_back();
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
             Ok(Acquired::Granted { number, awaited }) => {

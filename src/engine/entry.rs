@@ -473,8 +473,8 @@ impl Entry {
         }
     }
 
-    /// The contender has been let in: the server has taken it out of the line. The tenure is shown before. At any time
-    /// one of the two is known by the owner field, or a message about it would have it given back.
+    /// The contender has been let in: the server has taken it out of the line. Its tenure is shown before that: so this
+    /// client knows the owner field at any time. Otherwise a message about it would have its grant given back.
     fn forget_line(&self, id: TenureId) {
         let mut line = self.line();
         // A tenure of a latch has given up its permit, and the line may be that of the next contender.

@@ -214,7 +214,7 @@ async fn everything(url: &str, layout: Layout, admin: &Admin) {
 /// The first words of all commands that were run.
 async fn commands_run(admin: &Admin) -> BTreeSet<String> {
     let stats: String = admin.cmd(&["INFO", "commandstats"]).await;
-    // Valkey lists what was only refused, too.
+    // Valkey also lists commands that were only refused.
     let run = stats.lines().filter(|line| !line.contains(":calls=0,"));
     let names = run.filter_map(|line| line.strip_prefix("cmdstat_")?.split([':', '|']).next());
     names.map(str::to_owned).collect()
@@ -331,7 +331,7 @@ async fn a_missing_permission_of_a_kind_with_a_line_is_told_and_leaves_no_eterna
         let client = client(&user_without(&server, &[missing]).await).await;
         let refused = timeout(SOON, client.semaphore("a", 2).acquire()).await.expect(missing);
         let refused = match refused {
-            // It is noticed later by those whose script needs it.
+            // Only a later script needs this permission.
             Ok(guard) => guard.unlock().await.map(|()| unreachable!("{missing} is not needed")),
             refused => refused,
         };

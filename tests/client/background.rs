@@ -1,4 +1,4 @@
-//! What is given back in the background is given back soon, whatever else goes on.
+//! The client soon gives back locks in the background, whatever else goes on.
 
 use crate::common;
 

@@ -46,7 +46,7 @@ async fn connect(url: &str, config: Config) -> Client {
     comes_in(url, config).await
 }
 
-/// A proxy that knows the scripts of whoever connects through it.
+/// A proxy that knows the scripts of the clients that connect through it.
 async fn proxy(server: &Server) -> Proxy {
     let proxy = Proxy::before(server).await;
     proxy.name_acquires();
@@ -126,7 +126,7 @@ async fn scripts_run(admin: &Admin) -> u64 {
     admin.command_calls("evalsha").await + admin.command_calls("eval").await
 }
 
-/// What is in the server, but for the token counter: keys with their values, and channels.
+/// The keys of the server with their values, except for the token counter, and the channels.
 async fn left(admin: &Admin) -> Vec<String> {
     let mut left = admin.channels().await;
     for key in admin.keys().await {
@@ -361,7 +361,7 @@ async fn an_exchanged_lock_goes_to_another_client_that_waits() {
     is_clean(&admin).await;
 }
 
-/// One place for waiters: whoever has it keeps it from the queue of its client into the line of the clients.
+/// One place for a waiter: the caller that has it keeps it from the queue of its client into the line of the clients.
 #[tokio::test]
 async fn a_caller_that_waits_already_is_not_one_too_many() {
     let server = Server::start().await;
@@ -864,7 +864,7 @@ async fn close_in_the_middle_of_hand_offs_leaves_nothing() {
     }
 }
 
-/// "What is held is given back and its guards report lost": also if the watchdog was waiting for an answer.
+/// `close` gives back all locks, and their guards report a loss: also if the watchdog waits for an answer.
 #[tokio::test]
 async fn close_gives_back_what_was_being_renewed() {
     let server = Server::start().await;

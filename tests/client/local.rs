@@ -1,4 +1,4 @@
-//! Within one client: who waits for whom, in which order, and what it costs the server.
+//! Within one client: which caller waits for which, in what order, and what it costs the server.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use parklock::{Client, Config, Error};
 use tokio::time::timeout;
 use tokio::{join, task::JoinSet};
 
-/// On the one thread of these tests: until those who were spawned wait.
+/// Yields until the spawned callers wait. These tests have one thread.
 async fn they_wait() {
     tokio::task::yield_now().await;
 }

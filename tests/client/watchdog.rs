@@ -1,4 +1,4 @@
-//! What is held stays held, and what is lost is told.
+//! The watchdog keeps locks, and tells holders of a loss.
 
 use crate::common;
 
@@ -15,7 +15,7 @@ use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::time::{sleep, timeout};
 
-/// As `quick`, but whoever has to wait for a deadline instead of being told waits visibly longer.
+/// As `quick`, but a test that waits for a deadline instead of a message takes visibly longer.
 fn slower() -> Config {
     Config::default().watchdog_timeout(Duration::from_secs(6))
 }
@@ -63,7 +63,7 @@ async fn a_lock_held_for_five_timeouts_is_never_lost_nor_near_it() {
 #[tokio::test]
 async fn a_grant_that_is_taken_up_late_is_not_believed() {
     let server = Server::start().await;
-    // A lease of half a minute: what is free sooner was given back.
+    // A lease of half a minute: if the lock is free sooner, it was given back.
     let (admin, client) = (server.admin().await, client_with(&server, Config::default()).await);
     let lock = client.lock("a");
     let mut asking = Box::pin(lock.lock());

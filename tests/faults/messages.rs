@@ -119,7 +119,7 @@ async fn forged_messages_do_not_multiply_renewals() {
     let theirs = other.lock("a").lock().await.unwrap();
     let waiter = scene.parked(&client, "a").await;
     theirs.unlock().await.unwrap();
-    let guard = granted(waiter).await; // who has waited still listens
+    let guard = granted(waiter).await; // a client that has waited still listens
     let renewals = scene.proxy.script("renew").count();
     let late = scene.proxy.script("renew").delay_reply(Duration::from_millis(40), Duration::ZERO);
 

@@ -1,4 +1,5 @@
-//! The fair lock: first come, first served, whoever asks; and a release grants it to the next in the same step.
+//! The fair lock: first come, first served, for all callers of all clients. A release grants it to the next waiter in
+//! the same step.
 
 use crate::common;
 
@@ -20,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 const QUEUE: &str = "lock_queue:{a}";
 
-/// How long a place is kept for somebody who fell silent, unless a test says otherwise.
+/// How long a silent waiter keeps its place, unless a test says otherwise.
 const CLAIM: Duration = Duration::from_secs(1);
 
 /// No lease, place or park ends by itself while a test runs: what happens was told.
@@ -254,7 +255,7 @@ async fn a_try_does_not_overtake_waiters_and_leaves_no_trace() {
 
 // --- The grant that a release sends ---------------------------------------------------------------------------------
 
-/// Nobody asks again: the release grants it, and whoever holds it for long enough has it confirmed.
+/// Nobody asks again: the release grants the lock, and a holder confirms the grant if it holds for long enough.
 #[tokio::test]
 async fn the_next_holder_has_the_lock_without_asking() {
     let server = Server::start().await;
@@ -427,7 +428,7 @@ async fn an_acquire_without_an_answer_gives_up_its_place() {
     is_clean(&admin).await;
 }
 
-/// One lost answer is no outage: what is answered afterwards counts.
+/// One lost answer is no outage: later answers count.
 #[tokio::test]
 async fn a_waiter_whose_answer_was_lost_once_still_runs_out_of_time() {
     let server = Server::start().await;
@@ -540,7 +541,8 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
     is_clean(&admin).await; // long before a lease is over
 }
 
-// --- Those who go ---------------------------------------------------------------------------------------------------
+// --- Callers that go
+// --------------------------------------------------------------------------------------------------
 
 /// The first of them is given the lock for as long as its last sign of life lasts. The others are asked together, and have
 /// as long again. To these two times come the pauses between two looks, and one pause that is taken for a stall: three
@@ -669,7 +671,8 @@ async fn a_fixed_lease_ends_and_the_next_is_let_in() {
     is_clean(&admin).await;
 }
 
-/// Fixed leases are as long as they were asked for, whoever granted them: shorter or longer than a place.
+/// Fixed leases are as long as the callers asked for, also in a grant by message: shorter or longer than a sign of
+/// life lasts.
 #[tokio::test]
 async fn a_lease_that_a_message_began_is_as_long_as_any() {
     let server = Server::start().await;
@@ -779,7 +782,7 @@ async fn a_client_that_closes_leaves_the_queue_and_what_it_holds() {
     is_clean(&admin).await;
 }
 
-/// It has had to wait, and so still listens; whoever does it, its own client too.
+/// The holder has had to wait, so its client still listens. Any client may use force, its own too.
 #[tokio::test]
 async fn a_holder_is_told_at_once_that_force_was_used() {
     let server = Server::start().await;
@@ -837,7 +840,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
     server.restart().await;
     let admin = server.admin().await;
     let mut last = before;
-    // In any order: the server has forgotten who was first.
+    // In any order: the server has forgotten which one was first.
     for waiter in futures_util::future::join_all(waiters.map(|waiter| async {
         let guard = granted(waiter).await;
         let token = guard.token();
@@ -875,7 +878,7 @@ async fn with_a_full_memory_it_is_renewed_given_back_and_granted_on() {
     is_clean(&admin).await;
 }
 
-/// Whoever comes is refused, but whoever stands in the queue shows that it lives, and stays there.
+/// A newcomer is refused. A waiter in the line shows signs of life, and stays there.
 #[tokio::test]
 async fn with_a_full_memory_waiters_keep_their_places() {
     let server = Server::start().await;
@@ -967,7 +970,7 @@ async fn the_order_is_kept_over<S>(
     }
 }
 
-/// B3: silence during a stall says nothing about those who are silent.
+/// B3: silence during a stall says nothing about the silent clients.
 #[tokio::test]
 async fn a_paused_server_serves_in_the_same_order_when_it_goes_on() {
     let pause = async |server: &Server, _| server.pause();
@@ -1079,7 +1082,8 @@ async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_
 
 // --- Forged messages ------------------------------------------------------------------------------------------------
 
-/// B7: whoever may publish, but not read the keys, can guess the field and count the signs of life. That grants nothing.
+/// B7: a user that may publish, but not read the keys, can guess the owner field and count the signs of life. That
+/// grants nothing.
 #[tokio::test]
 async fn a_forged_message_grants_nothing() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! A latch opens once it was counted down to zero, each call counted once, and whoever waits is answered.
+//! A latch opens when it was counted down to zero. Each call counts once, and all waiters are answered.
 
 use crate::common;
 
@@ -149,7 +149,7 @@ async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
     }
 }
 
-/// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. What was counted is no permit.
+/// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. The counts are no permits.
 #[tokio::test]
 async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
     let server = Server::start().await;
@@ -165,7 +165,7 @@ async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
     assert_eq!(permits.available_permits().await.unwrap(), 3);
 }
 
-/// What was set and what was deleted is said by the request that did it, however often it is sent.
+/// The request that has set or deleted a latch says so, however often the client sends it.
 #[tokio::test]
 async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
     for layout in LAYOUTS {
@@ -229,7 +229,7 @@ async fn deleting_a_latch_answers_its_waiters() {
     }
 }
 
-/// In Redisson's layout, what is not there is open.
+/// In Redisson's layout, a missing latch is open.
 fn unset(layout: Layout, answer: Result<()>) {
     match (layout, answer) {
         (Layout::Redisson, Ok(())) | (Layout::Native, Err(Error::Unset)) => {}
@@ -411,7 +411,7 @@ async fn the_record_of_many_counts_is_small() {
     }
 }
 
-/// C4: whoever came before the request was sent is answered by it, and asks none of its own.
+/// C4: one request answers all callers that came before it was sent; they send none of their own.
 #[tokio::test]
 async fn all_waiters_of_one_client_pass_with_a_few_requests() {
     const WAITERS: usize = 300;
@@ -433,7 +433,7 @@ async fn all_waiters_of_one_client_pass_with_a_few_requests() {
     }
 }
 
-/// P9: whoever waits, was told, and is not polled.
+/// P9: a caller that waits, was told, and is not polled.
 #[tokio::test]
 async fn a_waiter_that_is_not_polled_holds_up_nobody() {
     for (layout, asked) in LAYOUTS.into_iter().flat_map(|layout| [(layout, 1), (layout, 100)]) {

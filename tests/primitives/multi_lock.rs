@@ -100,7 +100,7 @@ async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
     is_free(&admin).await;
 }
 
-/// Whoever finds that somebody of its own client is there first asks nobody else.
+/// A caller that finds another caller of its own client there first does not ask the server.
 #[tokio::test]
 async fn an_attempt_that_its_own_client_can_answer_needs_no_request() {
     let (server, client) = server_and_client().await;
@@ -259,7 +259,7 @@ async fn a_multi_lock_does_not_overtake_waiters_in_line() {
     assert_eq!(lock_keys(&admin).await, ["lock_notes:{b}", "lock_queue:{b}"]);
     assert!(one.multi_lock(["a", "b"]).try_lock().await.unwrap().is_none());
 
-    // Who waits is let in when those before it had their time and did not come.
+    // A waiter is let in when the waiters before it had their time and did not come.
     in_time(one.multi_lock(["a", "b"]).lock()).await.unwrap().unlock().await.unwrap();
     is_free(&admin).await;
 }
@@ -318,14 +318,14 @@ async fn the_script_is_harmless_when_it_runs_twice() {
     for name in ABC {
         admin.cmd::<i64>(&["DEL", &key(name)]).await;
     }
-    // And whoever is granted a lock stands in its line no more.
+    // And a caller that was granted a lock does not stand in its line any more.
     stands_in_line(&admin, "1", "y-b:1", 60_000).await;
     assert_eq!(run(&["b"], "y").await, (1, 0));
     assert_eq!(run(&ABC, "x").await, (0, 2));
     assert_eq!(lock_keys(&admin).await, [key("b")]);
 }
 
-/// Whatever goes wrong on the way, what was done is undone.
+/// If anything goes wrong on the way, the script undoes what it has done.
 #[tokio::test]
 async fn a_refusal_in_the_middle_takes_none() {
     let (server, client) = server_and_client().await;
@@ -367,7 +367,7 @@ async fn a_lost_reply_gives_all_of_them_back() {
     lost.happened().await;
     is_free(&admin).await;
 
-    // Who may wait asks again.
+    // A caller that may wait asks again.
     let lost = proxy.script("acquire_all").first(1).cut_after();
     let guard = in_time(multi.lock()).await.unwrap();
     lost.happened().await;
@@ -572,7 +572,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
     is_free(&server.admin().await).await;
 }
 
-/// What was waited for first has as much time left as what came with it.
+/// The lock that was waited for first has as much time left as the others.
 #[tokio::test]
 async fn a_lease_is_whole_however_slowly_the_others_came() {
     const LEASE: Duration = Duration::from_secs(4);
@@ -808,7 +808,7 @@ async fn without_one_of_the_servers_nothing_is_held_on_the_others() {
     drop(blocker);
 }
 
-/// What is held while another server is waited for may be lost meanwhile: then all begins anew.
+/// A lock that is held while the call waits for another server may be lost meanwhile: then the call begins anew.
 #[tokio::test]
 async fn a_lock_that_is_lost_while_the_call_waits_for_another_is_taken_again() {
     let two = Two::set().await;
@@ -830,7 +830,7 @@ async fn a_lock_that_is_lost_while_the_call_waits_for_another_is_taken_again() {
     two.is_free().await;
 }
 
-/// What was taken first has as much time left as what came last.
+/// The lock that was taken first has as much time left as the last one.
 #[tokio::test]
 async fn a_lease_is_whole_however_slow_the_other_server_was() {
     const LEASE: Duration = Duration::from_secs(4);

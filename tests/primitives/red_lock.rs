@@ -190,7 +190,7 @@ async fn a_minority_that_is_down_is_not_missed() {
     }
 }
 
-/// F50: without a majority nobody gets it, and who has it loses it by its deadline.
+/// F50: without a majority nobody gets the lock, and its holder loses it by its deadline.
 #[tokio::test]
 async fn without_a_majority_the_lock_is_lost_and_cannot_be_taken() {
     let stage = Stage::set(3).await;
@@ -420,7 +420,7 @@ async fn extending_a_lost_lock_does_not_lengthen_it_on_any_server() {
     stage.is_free().await;
 }
 
-/// What was held while another server was waited for has its whole lease again.
+/// A part that was held while the call waited for another server has its whole lease again.
 #[tokio::test]
 async fn a_lease_is_whole_however_long_it_was_waited_for() {
     const LEASE: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! An owner takes its lock again; everybody else waits, whoever they are.
+//! An owner takes its lock again; all others wait.
 
 use crate::common;
 

@@ -381,8 +381,8 @@ async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
     .await;
 }
 
-/// The longest reader leaves, and one that is dead stays: whoever waits must not wait for the lease of the one that
-/// left.
+/// The reader with the longest lease leaves, and a dead one stays: a waiter must not wait for the lease of the one
+/// that left.
 #[tokio::test]
 async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
     in_both(QUICK, async |scene| {
@@ -674,7 +674,7 @@ async fn work_under_the_lock_has_it_and_gives_it_back() {
     .await;
 }
 
-/// Who is in, as all tasks of this process see it.
+/// The callers inside, as all tasks of this process see them.
 #[derive(Default)]
 struct Room {
     readers: AtomicUsize,
@@ -701,7 +701,7 @@ impl Room {
     }
 }
 
-/// The scenarios `testConcurrency...` of Redisson: whoever comes, in whatever order.
+/// The scenarios `testConcurrency...` of Redisson: readers and writers in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_inside_beside_a_writer() {
     // What a message grants lasts for a fourth of this until it is confirmed: longer than this machine stands still.
@@ -926,7 +926,7 @@ async fn scripts_a_turn<G>(scene: &Scene, take: impl AsyncFn() -> G, give: impl 
     scripts as f64 / (TASKS * TURNS) as f64
 }
 
-/// C4, C5: those who read together ask once, and a write is handed on as a plain lock is.
+/// C4, C5: callers that read together ask once, and a client hands a write on like a plain lock.
 #[tokio::test]
 async fn tasks_of_one_client_read_together_hand_writes_on_and_seldom_ask() {
     in_both(USUAL, async |scene| {
@@ -965,13 +965,13 @@ async fn five_hundred_reads_far_away_take_a_few_round_trips() {
     .await;
 }
 
-/// Two who read with one word to the server: the second asks while the first is being answered.
+/// Two readers with one request to the server: the second asks while the first waits for its answer.
 async fn two_together(lock: &RwLock) -> (Guard, Guard) {
     let (one, other) = tokio::join!(lock.read(), lock.read());
     (one.expect("a read"), other.expect("a read"))
 }
 
-/// Each of those who read together has a hold of its own.
+/// Each caller that reads together with others has a hold of its own.
 #[tokio::test]
 async fn a_reader_that_leaves_the_others_has_left_for_itself() {
     in_both(USUAL, async |scene| {
@@ -1003,7 +1003,7 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
     .await;
 }
 
-/// P7: those who read together are joined by so many and no more, and then a writer that stands in line comes first.
+/// P7: only so many callers join a read. Then a writer that stands in line comes first.
 #[tokio::test]
 async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_pause() {
     const MOST: u32 = 40;
@@ -1033,7 +1033,8 @@ async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_paus
         reads.store(0, Ordering::Relaxed);
         let write = timeout(SOON, writer).await.expect("it comes in").unwrap().unwrap();
         let reads = reads.load(Ordering::Relaxed);
-        // Those of the last tenure, one more each, and those who come in behind the writer before it is told.
+        // The reads of the last tenure, one more for each reader, and those that come in behind the writer before it
+        // is told.
         assert!(reads <= MOST as usize + 2 * READERS, "{reads} came first");
         write.unlock().await.unwrap();
     }

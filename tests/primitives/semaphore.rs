@@ -107,7 +107,7 @@ impl Scene {
         }
     }
 
-    /// The keys of those who hold or wait.
+    /// The keys of holders and waiters.
     async fn traces(&self) -> Vec<String> {
         let keys = lock_keys(&self.admin).await;
         keys.into_iter().filter(|key| self.of == Native || key != "a").collect()
@@ -286,7 +286,7 @@ async fn are_kept(of: Of) {
     assert_eq!(permits.available_permits().await.expect("an answer"), 3);
 }
 
-/// F78. A semaphore that is made larger lets in who waits.
+/// F78. A semaphore that is made larger lets waiters in.
 #[tokio::test]
 async fn permits_that_are_added_while_others_are_held_let_in_waiters() {
     for of in ALL {
@@ -306,7 +306,7 @@ async fn permits_that_are_added_while_others_are_held_let_in_waiters() {
     }
 }
 
-/// F78. Below what is held: it takes nothing away, and gives out nothing before enough came back.
+/// F78. With fewer permits than are held, the semaphore takes none away, and grants none before enough came back.
 #[tokio::test]
 async fn permits_that_are_taken_away_while_held_do_not_come_back() {
     for of in ALL {
@@ -570,7 +570,7 @@ async fn a_script_that_runs_twice_takes_and_gives_back_once() {
     }
 }
 
-/// Java deletes it, or it is evicted: what is held is not given out anew.
+/// Java deletes the number, or Redis evicts it: permits that are held are not granted anew.
 #[tokio::test]
 async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
     for of in [Plain, Expirable] {
@@ -627,7 +627,7 @@ async fn a_holder_whose_lease_is_over_does_not_fix_the_number_of_permits() {
     assert!(all.unwrap().is_some(), "nobody holds, nobody waits");
 }
 
-/// It could wait for ever, and with it all who came after it.
+/// It could wait for ever, and with it all callers that came after it.
 #[tokio::test]
 async fn a_waiter_for_more_permits_than_there_will_be_is_told() {
     for of in ALL {
@@ -710,7 +710,7 @@ async fn names_that_differ_in_braces_only_are_two_semaphores() {
     let _dead = dying.semaphore("a", 2).lease(lease).acquire().await.unwrap();
     let _cut_off = proxy.blackhole(None);
     let _both = braced.acquire_many(2).await.unwrap();
-    sleep(lease * 2).await; // whoever comes now gives back what the dead one had
+    sleep(lease * 2).await; // the next caller gives back the permits of the dead one
 
     assert!(braced.try_acquire().await.unwrap().is_none(), "three hold two permits");
     assert_eq!(bare.available_permits().await.unwrap(), 2);
@@ -806,7 +806,7 @@ async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     scripts as f64 / (tasks * TURNS) as f64
 }
 
-/// C4, C5: what is given back is handed on, whether or not there is room for all.
+/// C4, C5: permits that are given back are handed on, whether or not there is room for all.
 #[tokio::test]
 async fn tasks_of_one_client_hand_permits_on_and_seldom_ask() {
     for of in ALL {
@@ -839,7 +839,7 @@ async fn callers_of_one_client_ask_side_by_side() {
     }
 }
 
-/// What is handed on is not given back for its age, so that the speed of this machine does not matter.
+/// A client hands permits on whatever their age, so that the speed of this machine does not matter.
 fn handing_on() -> Config {
     let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
     Config::default().max_park(LONG).hand_off(hand_off)
@@ -928,7 +928,8 @@ async fn closing_a_client_gives_back_resting_permits() {
     }
 }
 
-/// P7: what is handed on within a client keeps nobody else waiting: not until a lease is over, nor a place in the line.
+/// P7: a client that hands permits on keeps no other client waiting: neither until a lease is over, nor until a sign
+/// of life is.
 #[tokio::test]
 async fn two_clients_share_the_permits_that_neither_can_have_alone() {
     const SHOW: Duration = Duration::from_secs(2);

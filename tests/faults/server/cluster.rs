@@ -129,7 +129,7 @@ async fn a_slot_that_nobody_serves_is_unavailable_and_its_holder_loses_by_the_de
     is_refused(soon(lock.lock()).await, "CLUSTERDOWN");
     is_refused(soon(lock.is_locked()).await, "CLUSTERDOWN");
 
-    // Who has the patience gets it when the slot is served.
+    // A patient caller gets the lock when a node serves the slot.
     let waiter = waiting(patient.lock(BESIDE));
     node.admin.cmd::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
     let guard = granted(waiter).await;

@@ -1,4 +1,5 @@
-//! The server's memory is full: what is held can be kept and given back, nothing is taken, and evictions are told.
+//! The server's memory is full: holders can keep and give back their locks, nobody can take one, and holders are told
+//! of evictions.
 
 use std::time::{Duration, Instant};
 

@@ -88,7 +88,7 @@ async fn connecting_to_a_stopped_server_is_unavailable() {
     assert_err!(connected, Error::Unavailable { .. });
 }
 
-/// F11: the server is stopped under two callers who re-enter with one owner.
+/// F11: the server is stopped under two callers that nest with one owner.
 #[tokio::test]
 async fn an_impatient_nested_call_does_not_wait_for_a_patient_one() {
     let scene = Scene::new().await;

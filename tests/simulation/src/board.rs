@@ -148,6 +148,8 @@ pub struct Board {
     progress: BTreeMap<usize, u64>,
     /// As `progress`, in the order of what happens at one moment.
     moved: BTreeMap<usize, u64>,
+    /// When a hold of this name was last lost: the server's lease ends somewhat later than its holder believes.
+    lost: BTreeMap<usize, u64>,
     /// Until when a caller of this seat was left unpolled at this name.
     silent: BTreeMap<(u64, usize), u64>,
     /// The clients that are open, and whose each is.
@@ -310,10 +312,13 @@ impl Board {
         };
         let moved = |name: &usize| self.moved.get(name).is_some_and(|at| *at > call.order);
         let moved = call.names.iter().any(moved);
+        let was_lost = |name: &usize| self.lost.get(name).is_some_and(|at| at + quiet > call.since);
+        let lost = call.names.iter().any(was_lost);
         let returning = self.returning.values().any(|names| meets(names));
         others == 0
             && !holds
             && !moved
+            && !lost
             && !returning
             && !self.active.iter().any(|(key, at)| recent(key, *at))
     }
@@ -473,6 +478,7 @@ impl Board {
         let Some(mut live) = self.claims.remove(&id) else { return };
         let now = clock::now();
         self.progress(&live.terms.call);
+        self.lost.extend(live.terms.call.names.iter().map(|name| (*name, now)));
         let closing = self.closing.contains_key(&live.claim.seat);
         let claim = &mut live.claim;
         claim.ended = Some(now.min(claim.deadline));
