@@ -141,7 +141,7 @@ impl Config {
     /// The longest that a waiter parks before it asks again, even if the holder's TTL is longer.
     /// Default 10 s.
     ///
-    /// It bounds the delay if an unlock message is lost. The price is one request per client and
+    /// It bounds the delay if a message is lost. The price is one request per client and
     /// awaited lock in this time. A client that looks often takes no place in the line from clients that look seldom.
     #[must_use]
     pub fn max_park(mut self, time: Duration) -> Self {

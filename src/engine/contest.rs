@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&seen), 1);
     }
 
-    /// It begins a tenure, perhaps.
+    /// The last poll, which may begin a tenure.
     #[test]
     fn work_is_not_dropped_while_it_is_polled() {
         let contest = Arc::new(Contest::default());

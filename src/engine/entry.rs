@@ -359,7 +359,7 @@ impl Entry {
         self.line.lock().expect("no panic under this lock")
     }
 
-    /// What is inside together; `None` of a plain lock.
+    /// The tenures that are inside side by side; `None` for a plain lock.
     pub(crate) fn shared(&self) -> Option<MutexGuard<'_, Shared<Arc<Tenure>>>> {
         let listed = self.listed.as_ref()?;
         Some(listed.shared.lock().expect("no panic under this lock"))

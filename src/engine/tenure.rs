@@ -459,7 +459,7 @@ impl<S: Stay> Tenure<S> {
         }
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.since = now.into();
-        Taken::Held(state.next_stint())
+        Taken::Held(state.next_hold())
     }
 
     /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if it has
@@ -477,7 +477,7 @@ impl<S: Stay> Tenure<S> {
             company.enter(state.hand_overs);
             state.company = Some(Box::new(company));
         }
-        Some(state.next_stint())
+        Some(state.next_hold())
     }
 
     /// The next caller in the queue takes up an idle tenure, if the budget allows. Otherwise the tenure ends, and the
@@ -502,7 +502,7 @@ impl<S: Stay> Tenure<S> {
         state.since = now.into();
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.stay = Some(permit.into());
-        PickUp::Held(state.next_stint())
+        PickUp::Held(state.next_hold())
     }
 
     /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one, and its slot in the wheel.
@@ -647,7 +647,7 @@ impl<S: Stay> State<S> {
     }
 
     /// Begins the next hold, and counts it.
-    fn next_stint(&mut self) -> u16 {
+    fn next_hold(&mut self) -> u16 {
         self.hand_overs += 1;
         self.holds += 1;
         if let Some(company) = &mut self.company {

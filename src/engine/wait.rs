@@ -389,7 +389,8 @@ impl Caller {
                     }
                     Ok(answer) => {
                         entry.went_elsewhere();
-                        // It waits from now on. Messages may have it ask again and again before it ever parks.
+                        // The caller counts as waiting from now on. Messages may make it ask again and again before
+                        // it ever parks.
                         stand.begin(&entry)?;
                         contender.visit().have_contender_watched();
                         if matches!(answer, Attempt::GaveWay) {
@@ -645,7 +646,8 @@ impl Contender {
         self.permit.as_ref().expect("it has not been granted yet").visit()
     }
 
-    /// The server has taken it out of the line. The entry knows its owner field until the tenure has begun.
+    /// The server has let it in, and taken it out of the line. The entry knows its owner field until the tenure has
+    /// begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
         permit.entry().stop_contending();

@@ -1100,7 +1100,7 @@ async fn a_forged_message_grants_nothing() {
         assert!(admin.publish(channel, &word).await > 0);
         sleep(Duration::from_millis(5)).await;
     }
-    assert!(is_pending(&mut waiter).await, "it believes what no script said");
+    assert!(is_pending(&mut waiter).await, "it believes a message that no script sent");
     guard.unlock().await.unwrap();
     granted(waiter).await.unlock().await.unwrap();
     is_clean(&admin).await;

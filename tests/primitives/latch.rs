@@ -71,7 +71,7 @@ async fn all_waiters_pass_when_the_latch_is_counted_down_to_zero() {
             answered(waiter).await.unwrap();
         }
         assert_eq!(a.count_down_latch("a").count_down().await.unwrap(), 0, "not below zero");
-        answered(waiter(&c)).await.expect("who comes late passes");
+        answered(waiter(&c)).await.expect("a late caller passes");
         nothing_is_eternal(&admin).await;
     }
 }
