@@ -232,10 +232,35 @@ impl Config {
     /// [`Error::Config`], naming the first relation that does not hold.
     pub(crate) fn check(&self) -> Result<()> {
         let relations = [
+            &self.relations_of_leases()[..],
+            &self.relations_of_answers(),
+            &self.relations_of_waiting(),
+        ];
+        match relations.into_iter().flatten().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, relation)) => Err(Error::config(*relation)),
+        }
+    }
+
+    fn relations_of_leases(&self) -> [Relation; 3] {
+        [
             (
                 (SHORTEST_WATCH..=*LEASE.end()).contains(&self.watchdog_timeout),
                 "watchdog_timeout must be between 100 ms and 24 h",
             ),
+            (
+                self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
+                "max_hold must be at least watchdog_timeout, which every hold is given",
+            ),
+            (
+                self.hand_off.max_consecutive <= MOST_HAND_OVERS,
+                "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
+            ),
+        ]
+    }
+
+    fn relations_of_answers(&self) -> [Relation; 4] {
+        [
             (
                 self.response() <= self.watchdog_timeout / 4,
                 "response_timeout must be at most a quarter of watchdog_timeout, \
@@ -244,13 +269,15 @@ impl Config {
             (self.response() >= SHORTEST_ANSWER, "response_timeout must be at least 1 ms"),
             (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
             (self.connect_timeout <= *LEASE.end(), "connect_timeout must be at most 24 h"),
+        ]
+    }
+
+    fn relations_of_waiting(&self) -> [Relation; 8] {
+        [
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
             (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
+            (self.max_waiters > 0, "max_waiters must be at least 1"),
             (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),
-            (
-                self.hand_off.max_consecutive <= MOST_HAND_OVERS,
-                "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
-            ),
             (
                 self.life() <= self.watchdog_timeout / 2,
                 "waiter_ttl must be at most half of watchdog_timeout, \
@@ -267,18 +294,12 @@ impl Config {
                  or a lock could run out between two callers",
             ),
             (self.pickup() >= SHORTEST_ANSWER, "pickup_timeout must be at least 1 ms"),
-            (self.max_waiters > 0, "max_waiters must be at least 1"),
-            (
-                self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
-                "max_hold must be at least watchdog_timeout, which every hold is given",
-            ),
-        ];
-        match relations.iter().find(|(holds, _)| !holds) {
-            None => Ok(()),
-            Some((_, relation)) => Err(Error::config(*relation)),
-        }
+        ]
     }
 }
+
+/// Whether something holds between settings, and what the error says if it does not.
+type Relation = (bool, &'static str);
 
 /// Which keys and channels a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

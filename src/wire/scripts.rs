@@ -61,7 +61,7 @@ scripts! {
     LINE_RESIZE = "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/resize.lua",
     REDISSON_LOCK_ACQUIRE = "lock/grant.lua" "redisson/lock/acquire.lua",
     REDISSON_FENCED_ACQUIRE = "lock/grant.lua" "redisson/count_up.lua" "redisson/lock/acquire.lua",
-    REDISSON_LOCK_ACQUIRE_ALL = "lock/grant.lua" "redisson/lock/acquire_all.lua",
+    REDISSON_LOCK_ACQUIRE_ALL = "lock/grant.lua" "redisson/lock/all_or_none.lua",
     REDISSON_LOCK_RELEASE = "redisson/lock/release.lua",
     REDISSON_LOCK_FORCE_UNLOCK = "redisson/lock/force_unlock.lua",
     REDISSON_FAIR_ACQUIRE = "lock/grant.lua" "redisson/fair/fair.lua" "redisson/fair/acquire.lua",
