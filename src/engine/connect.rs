@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::keys::Space;
 use crate::wire::{
     Acquired, Acquires, Address, Addresses, Answered, Cluster, Commands, Crew, Fault, Guide, Heard,
-    Requests, Subscriber, Target, Terms,
+    Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
 };
 
 impl Engine {
@@ -44,6 +44,7 @@ impl Engine {
                 return Err(Error::config("Layout::Redisson does not work in a cluster yet"));
             }
             Target::Cluster(urls) => To::Cluster(Box::new(Addresses::new(&urls, &config)?)),
+            Target::Sentinel(watched) => To::Sentinel(Box::new(Sentinels::new(watched, &config)?)),
         };
         Self::connect_to(to, client_id(), config).await
     }
@@ -63,6 +64,7 @@ impl Engine {
         let space = match &to {
             To::One(address) => Space::Database(address.database()),
             To::Cluster(_) => Space::Cluster,
+            To::Sentinel(sentinels) => Space::Database(sentinels.database()),
         };
         let started = Instant::now();
         let (releaser, jobs) = mpsc::unbounded_channel();
@@ -157,6 +159,8 @@ impl Engine {
 enum To {
     One(Box<Address>),
     Cluster(Box<Addresses>),
+    /// The primary that these watch.
+    Sentinel(Box<Sentinels>),
 }
 
 impl To {
@@ -168,21 +172,22 @@ impl To {
         config: &Config,
         heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> Result<(Commands, Subscriber), Fault> {
-        let linger = config.subscription_linger;
         match self {
             Self::One(address) => {
-                let address = Arc::new(*address);
-                let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
-                let (subscriber, mut subscriber_link) = Subscriber::new(address, linger, heard);
-                tokio::try_join!(command_link.start(), subscriber_link.start())?;
-                (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
-                (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
-                Ok((commands, subscriber))
+                link_to_one(Place::Fixed(Arc::new(*address)), terms, &crew, config, heard).await
+            }
+            Self::Sentinel(sentinels) => {
+                let sentinels = Arc::new(*sentinels);
+                let place = Place::Primary(Arc::clone(&sentinels));
+                let linked = link_to_one(place, terms, &crew, config, heard).await?;
+                (crew.spawn)(Box::pin(Sentry::new(&sentinels).run(crew.stop.clone())));
+                Ok(linked)
             }
             Self::Cluster(addresses) => {
                 let cluster = Arc::new(Cluster::new(*addresses, config.layout, crew));
                 let guide = Guide::new(Arc::clone(&cluster));
                 guide.start().await?;
+                let linger = config.subscription_linger;
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
                 let told = subscriber.clone();
                 cluster.run(|stop| guide.run(told, stop));
@@ -190,6 +195,22 @@ impl To {
             }
         }
     }
+}
+
+async fn link_to_one(
+    place: Place,
+    terms: Terms,
+    crew: &Crew,
+    config: &Config,
+    heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+) -> Result<(Commands, Subscriber), Fault> {
+    let linger = config.subscription_linger;
+    let (commands, mut command_link) = Commands::new(place.clone(), terms, config);
+    let (subscriber, mut subscriber_link) = Subscriber::new(place, linger, heard);
+    tokio::try_join!(command_link.start(), subscriber_link.start())?;
+    (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
+    (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
+    Ok((commands, subscriber))
 }
 
 /// Spawns tasks on the current runtime, also when it is called from another one.

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::wire::dial::{Dialled, Dialler};
 use crate::wire::fault::Fault;
+use crate::wire::hello::Expected;
 use crate::wire::node::Node;
 
 /// A peer that vanished without a word is noticed by the heartbeat; these two also free the socket.
@@ -67,15 +68,16 @@ impl Address {
         })
     }
 
-    /// The URL of the cluster that this server may turn out to be a node of.
-    pub(crate) fn as_cluster(&self) -> String {
+    /// What this server is taken for, with the URLs that it may turn out to need instead.
+    pub(crate) fn alone(&self) -> Expected {
         let url = self.to_string();
         let url = url.trim_end_matches("/0");
-        url.replacen("redis://", "redis-cluster://", 1).replacen(
-            "rediss://",
-            "rediss-cluster://",
-            1,
-        )
+        let renamed = |scheme: &str| {
+            let (plain, encrypted) = (format!("redis-{scheme}://"), format!("rediss-{scheme}://"));
+            url.replacen("redis://", &plain, 1).replacen("rediss://", &encrypted, 1)
+        };
+        let sentinel = format!("{}/<service>", renamed("sentinel"));
+        Expected::Alone { cluster: renamed("cluster"), sentinel }
     }
 
     /// The number of the database.
@@ -116,11 +118,12 @@ impl Address {
     }
 }
 
-/// How every node of a cluster is reached: as the URL says, whatever a node says of another.
+/// How several servers are reached: as the URL says, whatever one of them says of another. Nodes of a cluster, or
+/// sentinels, or the servers that are a primary one after the other.
 pub(crate) struct Addresses {
     info: ConnectionInfo,
     config: Config,
-    /// The nodes that the URL names.
+    /// The servers that the URL names.
     pub(crate) seeds: Vec<Node>,
 }
 
@@ -133,12 +136,17 @@ impl Addresses {
         let infos = urls.iter().map(|url| understood(url)).collect::<Result<Vec<_>>>()?;
         let seeds = infos.iter().map(|info| node(info.addr())).collect::<Result<_>>()?;
         let first = infos.into_iter().next();
-        let info = first.ok_or_else(|| Error::config("the URL of a cluster names no node"))?;
+        let info = first.ok_or_else(|| Error::config("the URL names no server"))?;
         let addresses = Self { info, config: config.clone(), seeds };
         for seed in &addresses.seeds {
             addresses.of(seed)?;
         }
         Ok(addresses)
+    }
+
+    /// The number of the database.
+    pub(crate) fn database(&self) -> i64 {
+        self.info.redis_settings().db()
     }
 
     /// # Errors
@@ -160,7 +168,7 @@ fn node(addr: &ConnectionAddr) -> Result<Node> {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             Ok(Node::new(host, *port))
         }
-        _ => Err(Error::config("the nodes of a cluster are reached over TCP")),
+        _ => Err(Error::config("the servers of this URL are reached over TCP")),
     }
 }
 
@@ -175,7 +183,8 @@ fn malformed(error: &redis::RedisError) -> Error {
     // The client's description of the error is a constant; its detail could quote the URL.
     let reason = error.category();
     Error::config(format!(
-        "the URL is not one of redis://, rediss://, redis+unix://, redis-cluster:// and rediss-cluster:// ({reason})"
+        "the URL is not one of redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster://, \
+         redis-sentinel:// and rediss-sentinel:// ({reason})"
     ))
 }
 
@@ -271,7 +280,9 @@ mod tests {
         assert_eq!(addresses.seeds, [Node::new("a", 7000), Node::new("::1", 6379)]);
         let other = addresses.of(&Node::new("b", 7001)).unwrap();
         assert_eq!(other.to_string(), "redis://b:7001/0");
-        assert_eq!(other.as_cluster(), "redis-cluster://b:7001");
+        let Expected::Alone { cluster, sentinel } = other.alone() else { panic!("it is alone") };
+        assert_eq!(cluster, "redis-cluster://b:7001");
+        assert_eq!(sentinel, "redis-sentinel://b:7001/<service>");
         let settings = other.client.get_connection_info().redis_settings();
         assert_eq!(settings.username(), Some("user"));
         assert!(!format!("{other:?}").contains("secret"));

@@ -27,6 +27,7 @@ use crate::wire::hello::Expected;
 use crate::wire::link::{Generations, Keeper};
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
+use crate::wire::place::Place;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Shard};
 
@@ -126,8 +127,8 @@ impl Cluster {
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (newest, lost) = (Arc::clone(&self.newest), Arc::clone(&self.stale));
         let duty = CommandDuty::new(self.layout, clock, Expected::Node, newest, lost);
-        let (duty, address) = (Arc::new(duty), Arc::new(self.address(node)?));
-        let (keeper, link) = Keeper::new(address, Arc::clone(&duty), self.generations.clone());
+        let (duty, place) = (Arc::new(duty), Place::Fixed(Arc::new(self.address(node)?)));
+        let (keeper, link) = Keeper::new(place, Arc::clone(&duty), self.generations.clone());
         let shard = Arc::new(Shard::new(Some(node.clone()), link, &duty));
         let stop = self.crew.stop.child_token();
         let kept = Kept { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };

@@ -11,13 +11,12 @@ use tokio::time::{Instant, timeout};
 use crate::config::{Config, Layout};
 use crate::error::Error;
 use crate::keys::Keys;
-use crate::wire::address::Address;
 use crate::wire::clock::ServerClock;
 use crate::wire::cluster::Cluster;
 use crate::wire::fault::{self, Fault, Turn};
-use crate::wire::hello::Expected;
 use crate::wire::link::{Duty, Generations, Keeper, Live};
 use crate::wire::node::Node;
+use crate::wire::place::Place;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{CommandDuty, Shard};
 
@@ -63,13 +62,13 @@ impl Terms {
 
 impl Commands {
     /// All locks lie on one server.
-    pub(crate) fn new(address: Arc<Address>, terms: Terms) -> (Self, Keeper<impl Duty>) {
+    pub(crate) fn new(place: Place, terms: Terms, config: &Config) -> (Self, Keeper<impl Duty>) {
         let (newest, seen) = watch::channel(0);
-        let (expected, lost) = (Expected::Alone(address.as_cluster()), Arc::<Notify>::default());
+        let (expected, lost) = (place.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
         let duty = CommandDuty::new(terms.layout, clock, expected, Arc::new(newest), lost);
-        let (duty, connect_timeout) = (Arc::new(duty), address.connect_timeout());
-        let (keeper, link) = Keeper::new(address, Arc::clone(&duty), Generations::default());
+        let (duty, connect_timeout) = (Arc::new(duty), config.connect_timeout);
+        let (keeper, link) = Keeper::new(place, Arc::clone(&duty), Generations::default());
         let servers = Servers::One(Arc::new(Shard::new(None, link, &duty)));
         (Self { servers, terms: Arc::new(terms), newest: seen, connect_timeout }, keeper)
     }

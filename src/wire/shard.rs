@@ -98,7 +98,7 @@ impl Duty for CommandDuty {
 
     async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
         match self.expected {
-            Expected::Alone(_) => {
+            Expected::Alone { .. } | Expected::Watched => {
                 let mut pipe = pipe();
                 pipe.cmd("HELLO");
                 pipe.cmd("INFO").arg("memory");
@@ -108,6 +108,10 @@ impl Duty for CommandDuty {
                 self.accept(answers.first())?;
                 self.warn_of_eviction(answers.get(1));
                 answers[2..].iter().try_for_each(loaded)?;
+                if matches!(self.expected, Expected::Watched) {
+                    // It may be another server than the one before.
+                    self.clock.hand_on(Instant::now());
+                }
                 self.clock.forget();
             }
             Expected::Node => {

@@ -42,6 +42,8 @@ pub struct Setup {
     program: Option<PathBuf>,
     variables: Vec<(String, String)>,
     is_node: bool,
+    /// Of a sentinel: the lines of its file besides the port.
+    sentinel: Option<String>,
 }
 
 impl Setup {
@@ -74,6 +76,11 @@ impl Setup {
         self.set("cluster-enabled", "yes")
             .set("cluster-node-timeout", "1000")
             .set("cluster-require-full-coverage", "no")
+    }
+
+    /// A sentinel, with these lines in its file.
+    pub fn sentinel(self, lines: String) -> Self {
+        Self { sentinel: Some(lines), ..self }
     }
 
     /// Another program than the one that all tests run with.
@@ -205,7 +212,18 @@ impl Server {
         let Setup { args, program, variables, .. } = &self.setup;
         let mut command =
             child::command(program.clone().map_or_else(everybodys, PathBuf::into_os_string));
-        command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args);
+        match &self.setup.sentinel {
+            None => _ = command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args),
+            Some(lines) => {
+                let file = self.dir.0.join("sentinel.conf");
+                // It writes what it learns into its file, and goes on from there.
+                if !file.exists() {
+                    let port = self.port();
+                    fs::write(&file, format!("port {port}\nbind 127.0.0.1\n{lines}\n"))?;
+                }
+                command.arg("sentinel.conf").arg("--sentinel").args(args);
+            }
+        }
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command
             .current_dir(self.dir())
