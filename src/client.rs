@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::kinds::Kind;
 use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
 
-/// A client of one Redis server: the source of all locks.
+/// A client of one Redis server, or of a Redis Cluster: the source of all locks.
 ///
-/// It has two connections, whatever the number of locks and waiters, and a few background tasks on
-/// the runtime on which it connected. Clones are cheap and share everything. Connect once per
+/// It has two connections to each server in use, whatever the number of locks and waiters, and a few background tasks
+/// on the runtime on which it connected. Clones are cheap and share everything. Connect once per
 /// process and clone.
 ///
 /// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the
@@ -25,6 +25,10 @@ pub struct Client {
 impl Client {
     /// Connects to `redis://[user:password@]host[:port][/database]`, `rediss://...` (feature `tls`)
     /// or `redis+unix:///path?db=0&user=...&pass=...`.
+    ///
+    /// A Redis Cluster is `redis-cluster://[user:password@]host1[:port],host2[:port]`, or `rediss-cluster://...`: some of its
+    /// nodes, of which one has to answer. The client finds the others, and connects to a node when it first needs a
+    /// lock there. A cluster has no databases, and [`Layout::Redisson`](crate::Layout::Redisson) does not work in one yet.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -40,7 +44,8 @@ impl Client {
     /// A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) if the URL cannot be understood,
+    /// [`Error::Config`](crate::Error::Config) if the URL cannot be understood or does not fit the server (the error names
+    /// the URL that does),
     /// [`Error::Permission`](crate::Error::Permission) if the server refuses the password, and
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the server is not there, or is not a primary,
     /// within [`Config::connect_timeout`].
@@ -57,8 +62,8 @@ impl Client {
     /// A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and [`Error::Config`](crate::Error::Config) naming the
-    /// relation between two settings that does not hold.
+    /// As [`connect`](Self::connect). [`Error::Config`](crate::Error::Config) also if two settings contradict each
+    /// other; it names them.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -87,8 +92,8 @@ impl Client {
     /// A lock that is granted first come, first served, across all clients and tasks.
     ///
     /// [`lock`](Self::lock) is fair enough for most programs: it serves the callers of a client in their order,
-    /// and the clients in turn. A fair lock keeps one order of all callers of all clients on the server. It never
-    /// goes from task to task without the server: each hold costs requests, where a plain lock often needs none.
+    /// and the clients in turn. For a fair lock, the server keeps one order of all callers of all clients. No client
+    /// hands a fair lock from task to task by itself: each hold costs requests, where a plain lock often needs none.
     ///
     /// A waiter near the front of the line renews its place three times per
     /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). A waiter that stops is skipped, and gets
@@ -121,7 +126,7 @@ impl Client {
         RwLock::new(Arc::clone(&self.engine), name.into())
     }
 
-    /// So many permits, for which many may compete. Making the handle does no I/O.
+    /// A semaphore of this many permits, shared by all processes. Making the handle does no I/O.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8. The first call reports an invalid name or number.
     pub fn semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
@@ -159,11 +164,11 @@ impl Client {
 
     /// Closes the client, for all of its clones.
     ///
-    /// Waiters end with [`Error::Closed`](crate::Error::Closed). The client gives back all that it holds. Its
-    /// guards report a loss: none calls itself valid after this. Then `close` waits for every request that may have
+    /// Waiters end with [`Error::Closed`](crate::Error::Closed). The client gives back all that it holds. Its guards
+    /// report a loss: no guard calls itself valid after this. Then `close` waits for every request that may have
     /// taken a lock, and for every release: unlocks on their way (they end as always), dropped guards, and calls that
-    /// were cancelled before Redis answered them. So when `close` returns, this client holds nothing, and its background
-    /// tasks have ended.
+    /// were cancelled before Redis answered them. So when `close` returns, this client holds nothing, and its
+    /// background tasks have ended.
     ///
     /// It takes one response timeout at the most ([`Config::response_timeout`]). A lock whose
     /// release the server has not confirmed by then is left to its lease.
@@ -171,7 +176,7 @@ impl Client {
     /// [`Config::response_timeout`]: crate::Config::response_timeout
     ///
     /// # Cancel safety
-    /// The client is closed when the future is first polled; the rest goes on without it.
+    /// The first poll of the future closes the client. If the future is dropped, the rest goes on in the background.
     pub async fn close(&self) {
         self.engine.close().await;
     }

@@ -1,4 +1,4 @@
-//! Every setting: its default, its reason, its price, and the one check of them all.
+//! Every setting with its default, its reason and its price, and the one check of all settings.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::tls::Tls;
 pub(crate) const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
-/// The longest of them.
+/// The longest lease.
 pub(crate) fn longest_lease() -> Duration {
     *LEASE.end()
 }
 
-/// Shorter, the watchdog's steps of some milliseconds would be too coarse.
+/// For a shorter timeout, the watchdog's steps of some milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 
 /// A waiter gives three signs of life in this time. Each of them is a round trip, and waiters keep some
@@ -87,8 +87,8 @@ impl Default for Config {
 impl Config {
     /// How long a lock outlives a holder that falls silent. Default 30 s, as Redisson.
     ///
-    /// The watchdog renews each third of it, so that two renewals may fail in a row. Shorter frees
-    /// the locks of a crashed process sooner; longer survives longer pauses and outages.
+    /// The watchdog renews a lock each third of this time, so that two renewals in a row may fail. A shorter time
+    /// frees the locks of a crashed process sooner; a longer one survives longer pauses and outages.
     #[must_use]
     pub fn watchdog_timeout(mut self, timeout: Duration) -> Self {
         self.watchdog_timeout = timeout;
@@ -110,7 +110,7 @@ impl Config {
         self
     }
 
-    /// How long a connection may take to be made, with everything that makes it usable.
+    /// How long it may take to make a connection, with all that makes it usable.
     /// Default 2 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
@@ -122,8 +122,8 @@ impl Config {
     /// [`watchdog_timeout`](Self::watchdog_timeout) if that is less.
     ///
     /// It must be at most a quarter of the watchdog timeout, so that a renewal which gets no answer
-    /// can be repeated in time. Shorter notices a stopped server sooner; too short takes a slow one
-    /// for dead.
+    /// can be repeated in time. A shorter time notices a stopped server sooner; one that is too short takes a slow
+    /// server for dead.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout);
@@ -142,7 +142,7 @@ impl Config {
     /// Default 10 s.
     ///
     /// It bounds the delay if an unlock message is lost. The price is one request per client and
-    /// awaited lock in this time. A client that looks often takes nothing from those that look seldom.
+    /// awaited lock in this time. A client that looks often takes no place in the line from clients that look seldom.
     #[must_use]
     pub fn max_park(mut self, time: Duration) -> Self {
         self.max_park = time;
@@ -191,9 +191,9 @@ impl Config {
     /// How long the watchdog renews one lock at the most. Default: as long as it is held.
     ///
     /// Past this time the lock is no longer renewed and is lost with its running lease, also if its holder
-    /// takes it again and again. It ends a guard that was forgotten; it also ends work that merely takes
-    /// longer. A caller still gets what it asks for itself, by
-    /// [`Guard::extend`](crate::Guard::extend) or a fixed lease.
+    /// takes it again and again. It ends a guard that was forgotten; it also ends work that merely takes longer. A
+    /// caller that asks for more time itself, by [`Guard::extend`](crate::Guard::extend) or by a fixed lease, still
+    /// gets it.
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.max_hold = Some(time);
@@ -224,7 +224,7 @@ impl Config {
     }
 
     pub(crate) fn riding_out(&self) -> Duration {
-        // A year is for ever, and can still be added to a moment.
+        // A year is as good as for ever, and adding it to a time does not overflow.
         self.ride_out.unwrap_or(self.watchdog_timeout).min(Duration::from_secs(365 * 24 * 60 * 60))
     }
 
@@ -284,23 +284,22 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Layout {
-    /// Our own: `lock:{name}` and `lock_channel:{name}`, for every name. In another database than 0 the
-    /// channel has its number: `lock_channel:3:{name}`.
+    /// Our own: `lock:{name}` and `lock_channel:{name}`, for every name. In a database other than 0, the channel has
+    /// its number: `lock_channel:3:{name}`.
     #[default]
     Native,
-    /// That of Redisson (Java), so that both fleets share locks: `name` and
-    /// `redisson_lock__channel:{name}`.
+    /// Redisson's (Java), so that both fleets share locks: `name` and `redisson_lock__channel:{name}`.
     Redisson,
 }
 
-/// How long a client may pass a lock around among its own callers.
+/// How often and for how long a client may pass a lock on among its own callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// Hand-overs in a row, at most 1,023; with 0 every holder gives the lock back to Redis. Default 256.
+    /// How many hand-overs in a row, at most 1,023. With 0, every holder gives the lock back to Redis. Default 256.
     ///
-    /// More is faster and makes the other clients wait longer.
+    /// A greater number is faster, and makes the other clients wait longer.
     pub max_consecutive: u32,
-    /// Time in a row. Default 2 ms.
+    /// For how long in a row. Default 2 ms.
     pub max_time: Duration,
 }
 

@@ -16,7 +16,7 @@ pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lock was ours and is not any more: its lease ran out, or it was taken away.
+    /// The caller had the lock and has it no more: its lease ran out, or somebody took it away.
     ///
     /// Work that the caller did since then may have run beside the work of another holder, unless the protected
     /// resource compares [`FencingToken`](crate::FencingToken)s. The next holder's lock was not touched.
@@ -49,12 +49,12 @@ pub enum Error {
         source: Source,
     },
 
-    /// A key of this name holds a value of another kind. It was left as it is.
+    /// A key of this name holds a value of another kind. The key was left as it is.
     #[error("the key {key:?} holds a {kind}, not what was asked for")]
     Conflict {
         /// The key in Redis.
         key: String,
-        /// Its type, as Redis calls it, or what others use the name for.
+        /// The type of that key, as Redis calls it, or the kind that others use the name for.
         kind: String,
     },
 
@@ -152,7 +152,7 @@ impl Error {
     }
 }
 
-/// A failure that no other library reported: our own words, as a source.
+/// A failure that no other library reported, in our own words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Said(pub(crate) String);

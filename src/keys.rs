@@ -1,4 +1,4 @@
-//! How names become keys and channels: every format that another client could meet.
+//! Keys and channels of names: every format that another client can meet.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,8 +25,8 @@ pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     tag.into_iter().chain(bare)
 }
 
-/// The name with its braces in a native channel. The name brings no brace of its own, and neither does what stands around
-/// it: before it the number of a database, behind it the client whose channel it is.
+/// The name with its braces in a native channel. The name has no brace of its own, since its braces are encoded. Nor
+/// have the parts around it: the number of a database before it, and the id of a client behind it.
 fn tag_in(channel: &str) -> &str {
     let tag = channel.find('{').map_or("", |brace| &channel[brace..]);
     tag.find('}').map_or(tag, |brace| &tag[..=brace])
@@ -41,22 +41,21 @@ pub(crate) enum Space {
     Cluster,
 }
 
-/// Where one lock lies in Redis. Handles and held locks each have one, so it keeps no more text
-/// than it must.
+/// The place of one lock in Redis. Each handle and each held lock has one, so it keeps as little text as possible.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// Where a release is told. It ends with the name, as each layout writes it.
+    /// The channel for messages to all clients. It ends with the name, as each layout writes it.
     pub(crate) channel: Box<str>,
     pub(crate) kind: Kind,
-    /// What is true of its kind in its layout.
+    /// The row of its kind in its layout.
     pub(crate) row: &'static Row,
-    /// In the channel, the name stands in braces that are not its own.
+    /// Whether the name stands in the channel in braces that are not its own.
     pub(crate) braced: bool,
     /// In a cluster: the slot of all its keys and channels.
     pub(crate) slot: Option<Slot>,
 }
 
-/// A key, put together when it is written.
+/// A key. It is put together when it is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'a>(&'static str, &'a str, &'static str);
 
@@ -68,7 +67,7 @@ impl fmt::Display for Key<'_> {
     }
 }
 
-/// A tenure among all that its client has ever had: never used again.
+/// The id of a tenure. A client never uses it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TenureId(pub(crate) u64);
 
@@ -79,7 +78,7 @@ impl TenureId {
     }
 }
 
-/// An owner field, put together when it is written.
+/// An owner field. It is put together when it is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field<'a>(&'a str, TenureId);
 
@@ -101,8 +100,8 @@ impl Keys {
     /// cluster.
     pub(crate) fn in_space(space: Space, layout: Layout, kind: Kind, name: String) -> Result<Self> {
         check(layout, &name)?;
-        // Redisson's rule: a name that brings a brace is taken to bring its own hash tag, but not by
-        // its latches.
+        // Redisson's rule: a name with a brace counts as having its own hash tag. Its latches do not follow this
+        // rule.
         let row = kind.row(layout);
         let braced = row.always_braced || !name.contains('{');
         let name = if row.escapes { escaped(&name) } else { name };
@@ -130,7 +129,7 @@ impl Keys {
         Ok(Self { slot: Some(slot), ..self })
     }
 
-    /// What the user calls the lock.
+    /// The name that the user gave.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         if self.row.escapes { unescaped(self.written()) } else { self.written().into() }
     }
@@ -163,7 +162,7 @@ impl Keys {
         }
     }
 
-    /// The key of the holders, or of how much is left.
+    /// The key of the holders, or of the count of a latch.
     pub(crate) fn lock(&self) -> Key<'_> {
         self.key(self.row.keys.lock.0)
     }
@@ -180,9 +179,9 @@ impl Keys {
 
     /// A key that only parklock uses. Each name has its own, in the slot of a cluster in which the lock lies.
     ///
-    /// Redisson's channels and keys take the names `a` and `{a}` for one, ours must not: a name that
-    /// brings a `}` is not put into braces, and is told from the others by its end. If that brace closes no
-    /// tag, all of the name is hashed, and no longer key can lie in the same slot.
+    /// Redisson gives the names `a` and `{a}` the same channels and keys. Our keys must differ: so a name with a `}`
+    /// is not put into braces, and its key ends in another way. If that brace closes no tag, Redis hashes the whole
+    /// name, and no longer key can lie in the same slot.
     fn own(&self, prefix: &'static str) -> Key<'_> {
         let name = self.written();
         if name.contains('}') {
@@ -205,23 +204,23 @@ impl Keys {
         [lock, line, notes, (self.tokens(), "string")]
     }
 
-    /// What tells a plain lock from all others of a client.
+    /// The id of a plain lock within a client.
     pub(crate) fn id(&self) -> &str {
         if self.row.escapes { self.tag() } else { self.written() }
     }
 
-    /// What the channels of all locks of this database begin with: what follows `lock:` in a native key follows here too.
+    /// The beginning of the channels of all locks of this database. It goes on as a native key does after `lock:`.
     pub(crate) fn channel_prefix(&self) -> &str {
         self.channel.strip_suffix(self.tag()).unwrap_or(&self.channel)
     }
 
-    /// Where one client alone is told what concerns it, in the native layout: a grant, or that one of its callers is near
-    /// the front of the line.
+    /// The channel for one client alone, in the native layout. Messages there say that a caller of this client has
+    /// the lock, or is near the front of the line.
     pub(crate) fn client_channel(&self, client: &str) -> Box<str> {
         format!("{}:{client}", self.channel).into()
     }
 
-    /// Where a waiter that stands in line for itself is told that it is let in.
+    /// The channel on which a waiter hears of its grant that stands in line for itself.
     pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
         if self.row.waiter_has_channel {
             format!("{}:{waiter}", self.channel).into()
@@ -230,13 +229,14 @@ impl Keys {
         }
     }
 
-    /// Whether callers of one client hold it side by side, in one entry.
+    /// Whether callers of one client may hold it side by side, in one entry.
     pub(crate) fn is_held_together(&self) -> bool {
         self.row.is_shared && !self.row.is_passed
     }
 
-    /// What tells the lines of one client apart: how much of a semaphore is asked for. Where the server has no line for it,
-    /// there is one queue in the client, so that small requests do not overtake a large one.
+    /// The class of a request: callers of one class share an entry. For a semaphore it is the number of permits. If
+    /// the server has no line for it, all callers of a client share one queue, so that small requests do not overtake
+    /// a large one.
     pub(crate) fn class(&self, permits: u32) -> u32 {
         if self.row.has_line && self.is_held_together() { permits } else { 0 }
     }
@@ -265,7 +265,7 @@ fn is_own(name: &str) -> bool {
     OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix.trim_end_matches('{')))
 }
 
-/// The name as a hash tag: Redis ends a tag at the first brace, so that no name may bring its own.
+/// The name as a hash tag. Redis ends a tag at the first closing brace, so the braces of the name are encoded.
 fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
@@ -359,7 +359,7 @@ mod tests {
         Kind::Latch,
     ];
 
-    /// A name of the bytes that could make it more than one tag.
+    /// A name with the bytes that could make it more than one tag.
     fn random_name() -> String {
         let parts = ["{", "}", "%", "%7B", "{}", ":", "a", "ü", " "];
         (0..fastrand::usize(1..8)).map(|_| parts[fastrand::usize(..parts.len())]).collect()
@@ -390,7 +390,7 @@ mod tests {
         assert!(matches!(made(Kind::Lock, "a}b"), Err(Error::InvalidName { .. })));
     }
 
-    /// F48: whatever the name is, one slot has it all but the counter of the tokens, which all locks share.
+    /// F48: for any name, all keys lie in one slot, except for the counter of the tokens, which all locks share.
     #[test]
     fn all_keys_of_a_native_name_lie_in_one_slot() {
         for _ in 0..10_000 {
@@ -411,7 +411,7 @@ mod tests {
         }
     }
 
-    /// The names that are alike: they differ in braces, escapes, and in what the keys are made with.
+    /// Names that are alike: they differ in braces, in escapes, and in the words that the keys are made with.
     fn names_alike() -> Vec<String> {
         let words =
             ["a", "{a}", "a}", "{a", "{{a}}", "{}a", "a}b{c}", "{a}b", "a%7B", "%", "}", "{"];
@@ -421,7 +421,7 @@ mod tests {
         words.map(str::to_owned).chain(random).collect()
     }
 
-    /// B1: two names never share a key that is ours alone, and it lies in the slot of the name.
+    /// B1: two names never share a key that is ours alone, and that key lies in the slot of the name.
     #[test]
     fn each_name_has_keys_of_its_own_in_one_slot() {
         for layout in [Layout::Native, Layout::Redisson] {
@@ -431,7 +431,7 @@ mod tests {
             {
                 let Ok(keys) = Keys::new(layout, kind, name.clone()) else { continue };
                 let mut all = vec![keys.lock(), keys.line()];
-                // What Redisson's read-write locks have here is what the keys of their readers begin with.
+                // For Redisson's read-write locks, this key is only the beginning of the readers' keys.
                 if layout == Layout::Native || !matches!(kind, Kind::Read | Kind::Write) {
                     all.push(keys.notes());
                 }
@@ -450,7 +450,7 @@ mod tests {
         }
     }
 
-    /// Keys that Redisson has made up: `a` and `{a}` share them there too.
+    /// These keys have Redisson's formats: `a` and `{a}` share them in Redisson too.
     fn is_redissons(layout: Layout, key: &str) -> bool {
         let theirs = key.starts_with("redisson_") || key.ends_with(":timeout");
         layout == Layout::Redisson && theirs

@@ -1,11 +1,11 @@
-//! What there is to lock: one row of data for each kind in each layout.
+//! The kinds of locks: one row of data for each kind in each layout.
 //!
-//! Code that treats one kind differently from another looks the difference up here, in a column of the row. The scripts
+//! Code that treats kinds differently looks the difference up here, in a column of the row. The scripts
 //! of a row are in `wire/family.rs`, under its [`Family`].
 
 use crate::config::Layout;
 
-/// The kind of thing that a name is for: one name, one kind.
+/// The kind of a name: one name, one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Lock,
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Latch,
 }
 
-/// The permits that a writer takes: there are never so many readers.
+/// How many permits a writer takes: there are never so many readers.
 pub(crate) const ALL: u32 = 1 << 30;
 
 /// The scripts that serve a row.
@@ -42,23 +42,23 @@ pub(crate) enum Family {
     RedissonLatch,
 }
 
-/// How a key is made of a name.
+/// How a name becomes a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum KeyFormat {
-    /// The name between these, with the braces that it has in the channel.
+    /// The name between these two, with the braces that it has in the channel.
     Tagged(&'static str, &'static str),
     /// The name as the user wrote it.
     Bare,
-    /// A key that parklock alone uses. It begins like this, and ends with a brace.
+    /// A key that parklock alone uses. It begins with this, and ends with a brace.
     Own(&'static str),
     /// One key for all names.
     Shared(&'static str),
 }
 
-/// The keys of a name, and the type that each of them has.
+/// The keys of a name, and their types.
 #[derive(Debug)]
 pub(crate) struct KeyFormats {
-    /// The holders, or how much is left.
+    /// The holders, or the count of a latch.
     pub(crate) lock: (KeyFormat, &'static str),
     /// The waiters, in their order; in Redisson's layout also the leases of permits. For a latch, the requests
     /// that were carried out.
@@ -69,52 +69,53 @@ pub(crate) struct KeyFormats {
     pub(crate) tokens: KeyFormat,
 }
 
-/// What is true of a kind in a layout, whatever the name.
+/// What is true of a kind in a layout, for all names.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What the scripts call the kind.
+    /// The word of the scripts for the kind.
     pub(crate) word: &'static str,
     pub(crate) family: Family,
-    /// What its channels begin with.
+    /// The beginning of its channels.
     pub(crate) channel: &'static str,
     pub(crate) keys: KeyFormats,
 
     // The names.
-    /// In keys and channels, a name has no brace of its own, and channels say the database.
+    /// In keys and channels, the braces of a name are encoded, and channels have the number of the database.
     pub(crate) escapes: bool,
-    /// A name that brings braces is put into braces all the same.
+    /// A name with braces is put into braces all the same.
     pub(crate) always_braced: bool,
-    /// A waiter is told on a channel of its own that it is let in.
+    /// A waiter hears of its grant on a channel of its own.
     pub(crate) waiter_has_channel: bool,
 
     // The requests.
-    /// The hash, and the scripts, of a plain lock: several are asked for, kept and given back in one request.
+    /// It has the hash and the scripts of a plain lock: one request takes, renews or gives back several locks.
     pub(crate) lies_as_plain: bool,
-    /// It is acquired and forced in the same form as all that has a [`Family`], and an acquire can give back in the same
-    /// step what its client had before.
+    /// One acquire can also give back, in the same step, a tenure that its client had before. Acquire and force then
+    /// have the form that all native kinds share.
     pub(crate) exchanges: bool,
     /// Waiters stand in a line of parklock's on the server.
     pub(crate) has_line: bool,
-    /// Each caller waits for itself, since the server knows the order of all. Otherwise one caller of a client waits
+    /// Each caller waits for itself, since the server keeps the order of all. Otherwise one caller of a client waits
     /// for all of them.
     pub(crate) waits_alone: bool,
-    /// Its token is the server's number, which others count too.
+    /// Its token is the number of the server's counter, which Java shares.
     pub(crate) token_is_number: bool,
 
     // The callers of one client.
-    /// A client finds its entry by name, re-entrant holders among them.
+    /// A client finds its entry by name, and in it the holder, which may be re-entrant.
     pub(crate) is_plain: bool,
-    /// Several callers may have it at once.
+    /// Several callers may hold it at once.
     pub(crate) is_shared: bool,
-    /// One caller at a time may have it, and its client hands it from caller to caller without a request to the server.
+    /// One caller at a time may hold it, and its client hands it from caller to caller without a request to the
+    /// server.
     pub(crate) is_handed_on: bool,
-    /// A caller may join what another one of its client holds.
+    /// A caller may join the hold of another caller of its client.
     pub(crate) is_joined: bool,
     /// Callers pass it, and do not hold it.
     pub(crate) is_passed: bool,
-    /// A latch that is not there counts as open.
+    /// A missing latch counts as open.
     pub(crate) is_open_if_absent: bool,
-    /// How many permits a caller asks for that names no number.
+    /// How many permits a caller asks for if it names no number.
     pub(crate) asks_for: u32,
 }
 
@@ -124,15 +125,15 @@ const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
 const REDISSON_SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 
-/// What our own keys beside a lock begin with. In Redisson's layout a name is a key, so that no name may
-/// begin like this.
+/// The beginnings of our own keys beside a lock. In Redisson's layout a name is a key, so no name may begin like
+/// this.
 const PERMITS: &str = "lock_permits:{";
 const REQUESTS: &str = "lock_requests:{";
 const NOTES: &str = "lock_notes:{";
 pub(crate) const OWN_PREFIXES: [&str; 3] = [PERMITS, REQUESTS, NOTES];
 
-/// The counter behind all fencing tokens, the one key that never expires. In the native layout no
-/// lock can have this key, since theirs have braces.
+/// The counter behind all fencing tokens, the one key that never expires. In the native layout no lock can have this
+/// key, since the keys of locks have braces.
 pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
 
 const TOKENS: KeyFormat = KeyFormat::Shared(TOKEN_COUNTER);
@@ -147,7 +148,7 @@ const fn native_keys(lock: &'static str) -> KeyFormats {
     }
 }
 
-/// A kind in the native layout that one caller may have at a time.
+/// A kind in the native layout that one caller may hold at a time.
 const NATIVE: Row = Row {
     word: "",
     family: Family::Line,
@@ -198,7 +199,7 @@ static LATCH: Row = Row {
     ..NATIVE
 };
 
-/// A lock in Redisson's layout. It has one key: where a script expects another, it is given the same.
+/// A lock in Redisson's layout. It has one key: for every other key of a script, it passes the same one.
 const REDISSON: Row = Row {
     word: "lock",
     family: Family::RedissonLock,
@@ -296,16 +297,16 @@ static REDISSON_LATCH: Row = Row {
     keys: KeyFormats { line: (KeyFormat::Own(REQUESTS), "zset"), ..REDISSON_PERMITS.keys },
     always_braced: true,
     is_passed: true,
-    // Redisson's latches go when they open.
+    // Redisson deletes a latch when it opens.
     is_open_if_absent: true,
     ..REDISSON_PERMITS
 };
 
 impl Kind {
-    /// What is true of this kind in this layout. This is the one place that asks which kind or layout it is.
+    /// The row of this kind in this layout. This is the one place that asks which kind or layout it is.
     pub(crate) fn row(self, layout: Layout) -> &'static Row {
         match (layout, self) {
-            // What the two layouts tell apart for Redisson's sake is one in ours.
+            // Redisson has two kinds here. In our layout they are one.
             (Layout::Native, Self::Lock | Self::Fenced) => &LOCK,
             (Layout::Native, Self::Fair) => &FAIR,
             (Layout::Native, Self::Read) => &READ,
@@ -323,7 +324,7 @@ impl Kind {
         }
     }
 
-    /// How much of it there is.
+    /// The capacity: how many permits there are.
     pub(crate) fn capacity(self) -> u32 {
         match self {
             Self::Lock | Self::Fenced | Self::Fair => 1,
@@ -344,7 +345,7 @@ impl Layout {
         }
     }
 
-    /// The folder of scripts that no client of this layout calls.
+    /// The folder of scripts that a client of this layout never calls.
     pub(crate) fn never_calls(self) -> &'static str {
         match self {
             Self::Native => "redisson/",

@@ -1,8 +1,8 @@
 //! Redisson-style pub/sub waiting locks for Tokio.
 //!
-//! A lock that several processes share through Redis, whose waiters park until they are told of its
-//! release: they never poll. Re-entrant, fenced, renewed while held, told when lost, and safe to
-//! drop at any `await`.
+//! Several processes share a lock through Redis. A waiter parks until Redis tells it to go on; it never polls. The
+//! client renews a lock while you hold it, and tells you when it is lost. Every hold has a fencing token. Every
+//! future may be dropped at any `await`.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -25,19 +25,19 @@
 //! | strictly first come, first served, across all processes and tasks | [`Client::fair_lock`] |
 //! | many readers or one writer, as with `tokio::sync::RwLock` | [`RwLock`] |
 //! | the same, locked again in nested calls | [`ReentrantRwLock`] |
-//! | so many at a time | [`Semaphore`] |
+//! | at most so many holders at a time | [`Semaphore`] |
 //! | tasks that wait for N completions | [`CountDownLatch`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
 //! # What a lease cannot promise
 //!
-//! A process that sleeps through its lease (it was stopped, or its executor blocked) still thinks that
-//! it holds the lock when it wakes, until it looks. If its whole machine was suspended, even a look
-//! does not tell, since the monotonic clock of Linux stood still: only the next renewal does. A primary that fails over to a replica may
-//! forget a lock that it had granted. A server whose clock is set forward frees locks early. Where
-//! two holders at once would do damage, pass [`Guard::token`] to whatever you protect, and let it
-//! refuse smaller numbers than it has seen.
+//! A process can sleep through its lease: it was stopped, or its executor was blocked. When it wakes, it still thinks
+//! that it holds the lock, until it looks. If its whole machine was suspended, even a look does not tell, since the
+//! monotonic clock of Linux stood still: only the next renewal does. A primary that fails over to a replica may
+//! forget a lock that it had granted. A server whose clock is set forward frees locks early. Where two holders at
+//! once would do damage, pass [`Guard::token`] to the resource that you protect, and let the resource refuse smaller
+//! numbers than it has seen.
 //!
 //! # Where time comes from
 //!

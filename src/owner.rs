@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 
-/// An explicit owner of a [`ReentrantLock`](crate::ReentrantLock): every call in its name may nest.
+/// An explicit owner of a [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock):
+/// every call in its name may nest.
 ///
-/// Without one, the owner is the current Tokio task. That is wrong where one task polls several
-/// futures side by side (`join!`, `select!`, `FuturesUnordered`), since they would all be one owner,
-/// and where one piece of work spans several tasks. Give each piece of work an `Owner` of its own.
+/// Without one, the owner is the current Tokio task. That is wrong in two cases. If one task polls several futures
+/// side by side (`join!`, `select!`, `FuturesUnordered`), they all are one owner. If one piece of work spans several
+/// tasks, each of them is an owner of its own. Give each piece of work an `Owner`.
 ///
-/// Clones are the same owner. Two tasks that share an owner share its locks: what one holds, the
-/// other enters. A call that was already waiting when its owner got the lock keeps its place in
-/// the queue, as any other waiter.
+/// Clones are the same owner. Two tasks that share an owner share its locks: if one task holds a lock, the other one
+/// may take it too. A call that was already waiting when its owner got the lock keeps its place in the queue, as any
+/// other waiter.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -33,7 +34,7 @@ use std::thread::ThreadId;
 pub struct Owner(u64);
 
 impl Owner {
-    /// An owner like no other in this process.
+    /// A new owner, different from all others in this process.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "two defaults that differ would surprise")]
     pub fn new() -> Self {
@@ -51,7 +52,7 @@ pub(crate) enum OwnerId {
 }
 
 impl OwnerId {
-    /// The current Tokio task; outside a task the current thread, where `block_on` keeps its future.
+    /// The current Tokio task. Outside of a task it is the current thread, on which `block_on` keeps its future.
     pub(crate) fn current() -> Self {
         match tokio::task::try_id() {
             Some(id) => Self::Task(id),

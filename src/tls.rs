@@ -17,7 +17,7 @@ pub(crate) struct Identity {
 }
 
 impl Tls {
-    /// The web's roots, no client certificate.
+    /// Trusts the web's roots, and has no client certificate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -30,7 +30,7 @@ impl Tls {
         self
     }
 
-    /// Shows the server this certificate.
+    /// Identifies this client to the server by a certificate and its private key.
     #[must_use]
     pub fn identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity = Some(Identity { certificate: certificate.into(), key: key.into() });

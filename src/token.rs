@@ -2,18 +2,17 @@
 
 use std::fmt;
 
-/// Holds that one grant by Redis can be handed through without a new number from the server.
+/// How many holds one grant by Redis can have, one after the other, without a new number from the server.
 const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 
 /// A number that grows with every hold of a lock, for the protected resource to check.
 ///
-/// A lease can run out while its holder sleeps. To be protected then, the resource
-/// remembers the greatest token it has seen, and refuses a smaller one. The idea is
-/// Martin Kleppmann's (*How to do distributed locking*, 2016).
+/// A lease can run out while its holder sleeps. So the resource remembers the greatest token that it has seen, and
+/// refuses a smaller one. The idea is Martin Kleppmann's (*How to do distributed locking*, 2016).
 ///
-/// Tokens grow strictly from one holder of a lock to the next, also when the server lost its
-/// counter, as long as its clock was not set back by more than it was away. A nested hold has the
-/// token of the outer one. Tokens of different locks do not compare.
+/// Tokens grow strictly from one holder of a lock to the next. They also do if the server lost its counter, unless
+/// its clock was also set back by more time than the server was away. A nested hold has the token of the outer one.
+/// Tokens of different locks do not compare.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -39,12 +38,12 @@ impl FencingToken {
         Self(grant * HAND_OVERS_PER_GRANT + u64::from(hand_over))
     }
 
-    /// The token of a lock whose counter Redisson counts too: its number is the same in both.
+    /// The token of a lock whose counter Redisson shares: the number is the same in both libraries.
     pub(crate) fn of_redisson(count: u64) -> Self {
         Self(count)
     }
 
-    /// The number, to be stored beside the protected data.
+    /// The number. Store it beside the protected data.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_grow_with_the_turn_and_more_with_the_grant() {
+    fn tokens_grow_with_the_hand_over_and_more_with_the_grant() {
         assert!(FencingToken::new(7, 0) < FencingToken::new(7, 1));
         assert!(FencingToken::new(7, 1023) < FencingToken::new(8, 0));
     }

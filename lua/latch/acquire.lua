@@ -1,10 +1,10 @@
 -- Say whether the latch is open.
 --
 -- KEYS   see latch.lua
--- ARGV   see latch.lua; whoever asks is not written down
--- Reply  1, 0            it is
---        0, TTL in ms    it is closed, for so long at the most; a day if it has no TTL
---        an error of UNSET: it is not there (native only)
+-- ARGV   see latch.lua; the script does not use the owner field
+-- Reply  1, 0            the latch is open
+--        0, TTL in ms    the latch is closed, for this long at the most; a day if it has no TTL
+--        an error of UNSET: the latch does not exist (native only)
 
 touch()
 if not count and not GONE_IS_OPEN then return redis.error_reply('UNSET there is no such latch') end

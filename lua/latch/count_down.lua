@@ -1,9 +1,9 @@
--- Count down by one, and tell those who wait if that opens the latch.
+-- Count down by one. If that opens the latch, tell the waiters.
 --
 -- KEYS   see latch.lua
--- ARGV   ..., the request, for how long it is remembered in ms
+-- ARGV   ..., the request, for how long the latch remembers it in ms
 -- Reply  the count that is left; it does not go below zero
---        an error of UNSET: it is not there (native only)
+--        an error of UNSET: the latch does not exist (native only)
 
 local request, keep = ARGV[7], tonumber(ARGV[8])
 

@@ -1,8 +1,8 @@
--- Delete the latch, and tell those who wait.
+-- Delete the latch, and tell the waiters.
 --
 -- KEYS   see latch.lua
--- ARGV   ..., the request, for how long it is remembered in ms
--- Reply  1 deleted | 0 it was not there
+-- ARGV   ..., the request, for how long the latch remembers it in ms
+-- Reply  1 deleted | 0 there was none
 
 local request, keep = ARGV[7], tonumber(ARGV[8])
 

@@ -1,5 +1,5 @@
--- Our own latch: at zero it stays, open, until its time is over, and one that is not there was never
--- set. So an expiry is not taken for a success.
+-- Our own latch. At zero it stays in Redis, open, until its lease is over. A missing latch does not count as open: so nobody
+-- takes the end of a lease for a success.
 --
 -- KEYS   see latch.lua
 

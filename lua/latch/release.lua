@@ -1,4 +1,4 @@
--- Whoever has passed a latch holds nothing: there is nothing to give back, nor to keep.
+-- A caller that has passed a latch holds nothing, so there is nothing to give back or to renew.
 --
 -- KEYS   see latch.lua
 -- Reply  1

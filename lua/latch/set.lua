@@ -1,8 +1,8 @@
 -- Set the latch, if it is not closed.
 --
 -- KEYS   see latch.lua
--- ARGV   ..., the request, for how long it is remembered in ms, the count, its TTL in ms
--- Reply  1 set | 0 it is closed: others count on it
+-- ARGV   ..., the request, for how long the latch remembers it in ms, the count, its TTL in ms
+-- Reply  1 set | 0 the latch is closed: callers may be waiting for it
 
 local request, keep, wanted, ttl = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 if out_of_range(ttl) then return redis.error_reply('ERR TTL out of range') end
@@ -11,7 +11,7 @@ if is_done(request) or count and count > 0 then
   touch()
   return { is_done(request) and 1 or 0 }
 end
--- What would be open at once is not there.
+-- Redisson has no key for an open latch.
 if GONE_IS_OPEN and tonumber(wanted) == 0 then
   redis.call('del', latch)
   tell('open')

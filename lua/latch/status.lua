@@ -2,7 +2,7 @@
 --
 -- KEYS   see latch.lua
 -- ARGV   see latch.lua
--- Reply  its TTL in ms (-1: none; -2: it is not there) | the count | 0
+-- Reply  its TTL in ms (-1: none; -2: there is no latch) | the count | 0
 
 touch()
 return { redis.call('pttl', latch), count or 0, 0 }

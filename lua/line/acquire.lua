@@ -1,7 +1,7 @@
--- What is out of the ordinary, and the other kinds. See asked.lua for KEYS, ARGV and the reply.
+-- Take a lock or line up for it, in all cases that no straight path has answered. See asked.lua for KEYS, ARGV and the reply.
 
 local own = read({ field })[1]
--- Also of newcomers: a line of another type is found here, before anything is written that would have to be undone.
+-- This looks newcomers up too: a line key of another type fails here, before a write that would have to be undone.
 own.place = tonumber(stands(field) or nil)
 local left = holds(field)
 check_writable(not own.place and not left and had == 0 and old == '')
@@ -22,7 +22,8 @@ local function take(ms, is_there)
 end
 
 local function sign()
-  -- Others come by themselves in their own time, which may be another than ours.
+  -- Our waiter_ttl differs from that of the client before us. The waiters that stand here may show signs of life more seldom
+  -- than we expect, so none of them counts as awake.
   if rhythm ~= waiter_ttl then sleepers, rhythm = math.max(sleepers, micros), waiter_ttl end
   own.life.ends, own.life.secret = at + waiter_ttl, secret
   if not own.place then own.life.entries = own.life.entries + 1 end
@@ -30,14 +31,14 @@ local function sign()
   wants[field] = string.format(manner == 'rest' and '%.0f %.0f r' or '%.0f %.0f', part, lease)
   note(field, wants[field])
   if noted_kind ~= kind .. ' ' .. capacity then note('kind', kind .. ' ' .. capacity) end
-  -- Those who read wait for a writer: when it leaves, they come before the next one.
+  -- This reader waits for a writer. When that one leaves, readers that waited go before the next writer.
   if kind == 'rw' and used >= capacity and not written then
     written = '1'
     note('written', 1)
   end
 end
 
--- Who had a place has it again. All others come behind the last one, whatever the server's clock says.
+-- A caller that had a place has it again. Any other goes behind the last one, even if the server's clock was set back.
 local function line_up()
   local last = redis.call('zrange', line, -1, -1, 'WITHSCORES')[2]
   local place = math.max(micros, last and last + 1 or 0)
@@ -57,8 +58,8 @@ local function keep_line()
   if not is_set then redis.call('pexpire', notes, line_ttl) end
 end
 
--- Whether this sign of life concerns nobody else: nobody can be let in, and somebody has just looked at the front. Who stands
--- there itself has been told so, unless it came just now.
+-- Whether this sign of life changes nothing for others: there is no room, and a script has just looked at the front. A caller
+-- that stands at the front itself was told so then, unless it came just now.
 local function is_of_no_account(is_relied_on)
   if not is_recent or used < capacity then return false end
   if is_relied_on or own.place <= near then return true end
@@ -71,8 +72,8 @@ local function wait()
   asker, asks_for = field, lease
   let_go()
   if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-  -- Who comes to a quick line shows one more sign before it sleeps. Of the callers of a client one will do: they live and
-  -- die together. In a slow line all would show that sign before their turn, which would make it slower.
+  -- A client that comes to a quick line shows one more sign of life before it sleeps. One of its callers does so for all of
+  -- them: they live and die together. In a slow line, every client would show that sign before its turn, and slow the line down.
   local is_relied_on = is_new and had == 0 and own.life.entries == 0
   local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
   is_relied_on = is_relied_on and (not head or is_quick(head))
@@ -97,13 +98,14 @@ local function wait()
   return { HELD, again, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
 end
 
--- What is free once the line was let in is free for whoever does not wait, unless somebody alive waits in front.
+-- Lets in the line first. A caller that does not wait gets what is still free then, unless a waiter in front may come for it.
 local function try_once()
   if own.place then leave(own) end
   admit()
   local is_free = part <= capacity - used
+  if is_free then write_notes() end -- so that front() reads which waiters were asked just now
   for _, entry in ipairs(is_free and front(0, WINDOW) or {}) do
-    is_free = is_free and not lives_on(entry)
+    is_free = is_free and not may_come(entry)
   end
   if is_free then return take(lease) end
   settle()
@@ -112,7 +114,7 @@ end
 
 local function give_back_old()
   if put_out(old) then return end
-  -- It went without a release, and perhaps the line with it. Then nobody has told those who waited.
+  -- The hold is gone without a release, and perhaps the line with it. Then nobody has told the waiters.
   if nobody_is_left() then redis.pcall('publish', channel, from) end
 end
 
@@ -126,7 +128,7 @@ local function attempt()
   return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
 end
 
--- Who may not do all of it has done nothing of it. Only a key that is new has no TTL yet.
+-- A command was refused: undo the others. Only a key that this script has made has no TTL yet.
 local function undo()
   entering, somebody_waits = {}, false
   if not left then pcall(put_out, field) end
@@ -145,7 +147,8 @@ local function refuse(text)
   return redis.error_reply(text)
 end
 
--- Whoever came before has agreed.
+-- Compare the capacity that a newcomer names with that of the lock. The script compared it for holders and waiters
+-- when they came.
 local is_newcomer = not own.place and not left and had == 0
 if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
   admit()
@@ -155,7 +158,7 @@ if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
   end
   capacity = tonumber(ARGV[3])
 end
--- More than there is could be waited for without an end.
+-- A caller that wants more than there is would wait for ever.
 if part > capacity and not left then
   return refuse(string.format('PERMITS %.0f of %.0f', part, capacity))
 end

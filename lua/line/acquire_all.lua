@@ -1,31 +1,31 @@
--- Take all of these plain locks if every one of them is free and nobody alive waits for it; otherwise take none, and say
--- which is in the way.
+-- Take all of these plain locks if every one of them is free and no waiter may come for it. Otherwise take none, and say which
+-- one is in the way.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
--- ARGV   the floor of the counter, who publishes, for how long after a sign of life a client counts as alive in ms, then
---        for each lock: owner field, lease in ms, channel
+-- ARGV   the floor of the counter, the client that publishes, its waiter_ttl (how long after a sign of life a client counts as
+--        alive) in ms, then for each lock: owner field, lease in ms, channel
 -- Reply  three items:
---          1, 0, grant      all are taken; the grant is that of the first, each further one has one more
+--          1, 0, grant      all are taken; the grant is that of the first lock, and grows by one from lock to lock
 --          0, n, TTL in ms  the n-th is held by somebody else (-1: the key has no TTL)
 --          2, n, 0          the n-th is free, but somebody else is in line for it
 --         -1, n, text       refused because of the n-th (0: of none of them)
---        Whatever is not "taken" has changed nothing, but that a line has moved on.
+--        Unless all are taken, nothing has changed, except that a line may have moved on.
 --
--- The locks are distinct. Run again for the same owner fields, it finds its own work and says "taken" once
--- more. Nobody is put in line: who waits for one of them does so as for a lock alone.
+-- The locks are distinct. A script that runs again for the same owner fields finds its own work, and says "taken" once more.
+-- It puts nobody in line: a caller waits for one of the locks with acquire.lua.
 
 from, waiter_ttl = ARGV[2], tonumber(ARGV[3])
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
 
 local locks = (#KEYS - 1) / 3
-local found = {} -- what was there of ours: its TTL
+local found = {} -- the TTLs of the locks that have our field already
 
 local function asked(i)
   lock, line, notes, channel = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1], ARGV[3 * i + 3]
   return ARGV[3 * i + 1], ARGV[3 * i + 2]
 end
 
--- Nothing, if the lock has our field, or is free and nobody alive waits for it.
+-- Why the i-th lock cannot be taken. Nothing, if it has our field, or if it is free and no waiter may come for it.
 local function obstacle(i)
   local field, lease = asked(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
@@ -41,7 +41,7 @@ local function obstacle(i)
     found[i] = ttl
   elseif redis.call('exists', line) == 1 then
     for _, entry in ipairs(front(0, WINDOW)) do
-      if lives_on(entry) and entry.field ~= field then return CONTENDED, 0 end
+      if may_come(entry) and entry.field ~= field then return CONTENDED, 0 end
     end
   end
 end

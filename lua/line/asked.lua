@@ -1,24 +1,30 @@
--- Take a lock or a part of it, or wait for it in line: also the sign of life of somebody who waits.
+-- Take a lock or a part of it, or wait for it in line. A waiter also shows its signs of life with it.
 --
 -- KEYS   see head.lua
--- ARGV   ..., owner field, the part wanted, lease in ms, manner ('wait': in line if it cannot be had now | 'rest': as
---        'wait', and it shows the next sign of life only when it is told that the line has moved | 'once': now or
---        never), the owner field within whose hold it needs no room ('': nobody's), its place as it was answered before
---        (0: it never was), a secret that a grant by message repeats, so that whoever waits knows that it is no other's
---        message, an owner field that is given back first ('': none), how long a line is kept without a sign, in ms
--- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if somebody is in line now
---        0, TTL in ms, place, near   in line; by then the first of the holders has to go (-1: the key has no TTL), or one who
---                                is silent, and for whom there is room, may have answered. Near: 1 if it has to show
---                                signs of life, and to ask again by then even if it rests: perhaps nobody else can;
---                                0 if it may sleep until it is told
---        grant                   the same, and nobody is in line: alone, since the server takes long to look through a table
+-- ARGV   ..., and then:
+--        owner field
+--        the part wanted
+--        lease in ms
+--        manner: 'wait', in line if there is no room now; 'rest', as 'wait', and the caller shows its next sign of life only
+--            when it is told that the line has moved; 'once', now or never
+--        the owner field of the hold within which the caller needs no room ('': none)
+--        the caller's former place in line, as a reply told it (0: none)
+--        a secret, which a grant by message repeats: so the caller knows that the message is no forgery
+--        an owner field to give back first ('': none)
+--        how long a line is kept without a sign of life, in ms
+-- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if a caller is in line now
+--        0, TTL in ms, place, near   in line. After the TTL the caller asks again: by then the first holder's lease is over
+--                                (-1: the key has no TTL), or a silent head, for which there is room, may have answered.
+--                                Near: 1 if the caller has to show signs of life, and has to ask after the TTL even if it
+--                                rests, since perhaps no other can; 0 if it may sleep until it is told
+--        grant                   taken, and no caller is in line: the number alone, since a table costs the server time
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
---        an error of PERMITS: there is not so much in all
+--        an error of PERMITS: the whole capacity is less than the part
 --
--- Run again for the same owner field, it finds its own work: in line it keeps its place, and what it was given meanwhile
--- it has for the whole lease. Who was put out, or comes under another owner field since an answer was lost, says its
--- place and has it again.
+-- A script that runs again for the same owner field finds its own work. In line the caller keeps its place. If it was let in
+-- meanwhile, it now has the whole lease. A caller says its former place if it was put out of the line, or if it comes under a
+-- new owner field because an answer was lost. Then it has that place again.
 
 local field, part, lease, manner, within = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
 local had, secret, old, line_ttl = tonumber(ARGV[12]), ARGV[13], ARGV[14], tonumber(ARGV[15])

@@ -1,26 +1,28 @@
--- The clock by which those who wait are judged. It stands still when the server does.
+-- The clock that says which waiters are alive. It stands still while the server stands still.
 
-local BOUND = 64 -- so many items of work there are in one call at the most
-local WINDOW = 4 -- so many at the front of a line show signs of life
--- What a message grants ends with the sign of life that it was made for. Whoever would have no more than this left, in ms, might
--- hear of it too late: it has to give a sign first. It is a quarter of the shortest waiter_ttl.
+local BOUND = 64 -- the most items of work that one call does
+local WINDOW = 4 -- how many waiters at the front of a line show signs of life
+-- A grant by message ends with the sign of life that it was made for. A waiter with no more than this left of its sign, in ms,
+-- might hear of its grant too late: it has to show a new sign first. This is a quarter of the shortest waiter_ttl.
 local LEAST_LIFE = 12
 
 local micros, now -- the server's clock
-local at -- the clock of those who wait, in ms: it is this far behind the server's
-local behind, after_gap, rhythm
+local at -- the clock of the waiters, in ms
+local behind, after_gap, rhythm -- how far `at` is behind the server's clock, in ms; see read_state()
 local near, sleepers -- see line.lua
-local last_look -- when somebody looked at the front, in ms
-local is_recent -- somebody has just looked at the front
+local last_look -- when a script last looked at the front, in ms
+local is_recent -- whether that was just now
 
--- In a stall nobody can give a sign of life, and the first script after it may run before those that wait in the
--- sockets: it must put out nobody. Whoever is near the front comes three times per waiter_ttl, so that a gap of more
--- than half of that between two scripts is a stall, and the clock leaves it out. After a second gap in a row it is not:
--- nobody comes, or one who is far away, and the dead must not live on between the scripts. It also leaves out a step
--- back of the server's clock. The note says when a script last looked at the front, how far the clock was behind then,
--- whether that script came after a gap, the waiter_ttl of who gave the last sign (clients may differ in that, and whoever
--- runs this need not wait at all), and two places (see line.lua). It is longer than 64 bytes, so that Redis keeps the notes
--- as a table: in a short hash each look would go through all of it.
+-- While the server stands still, no client can show a sign of life. The first script after such a stall may run before the
+-- signs that still wait in the sockets, so it must put out nobody. Clients near the front come three times per waiter_ttl.
+-- So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. A second gap in a row
+-- is none: either no client comes, or only one that is far away, and the dead must not live on between the scripts. The
+-- clock also leaves out a step back of the server's clock.
+--
+-- The note says when a script last looked at the front, how far the clock was behind then, whether that script came after a
+-- gap, the waiter_ttl of the client that showed the last sign, and two places (see line.lua). That waiter_ttl is noted
+-- because clients may have different ones, and the client that runs this script may not be a waiter. The note is longer than
+-- 64 bytes on purpose: so Redis keeps the notes as a table. In a short hash each look would go through all of it.
 local function read_state(note, waiter_ttl)
   local time = redis.call('time')
   micros = time[1] * 1000000 + time[2]
@@ -48,14 +50,14 @@ local function state_note()
   )
 end
 
--- Whether who came to this place is awake without being told: it lined up not long ago and shows signs of life by itself
--- until it is answered that it may sleep. Then all who came later are awake too.
+-- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and shows signs of
+-- life by itself until a reply says that it may sleep. If it is awake, all waiters behind it are awake too.
 local function is_awake(place)
   return place > sleepers and place <= micros and micros - place < rhythm * 1000
 end
 
--- Whether the line moves so fast that whoever comes to its end now has its turn before it would show a second sign: its
--- head came a short time ago, to this place.
+-- Whether the line moves so fast that a client that lines up now has its turn before its second sign of life is due: the
+-- head, which stands at this place, came a short time ago.
 local function is_quick(head)
   return micros - head < rhythm * 1000 / 3
 end

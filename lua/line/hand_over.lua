@@ -1,7 +1,7 @@
--- The usual turn of a plain lock that many want: it is given back, and the head of the line has it. This is release_all.lua
--- for one lock in whose line all are awake, so that nobody but the head has to be looked at. It is done here, before the tools
--- of the line are made, since a lock that many want spends half of the server's time on it. Whatever is out of the ordinary
--- goes on there.
+-- The usual turn of a plain lock that many clients want: its holder gives it back, and the head of the line has it. This does
+-- what release_all.lua does for one lock, if all in its line are awake: then the script has to look at the head alone. It runs
+-- before the functions of the line are made, since making them takes half of the server's time for such a turn. In every
+-- other case release_all.lua goes on from here.
 
 local given_back
 if #KEYS == 4 then

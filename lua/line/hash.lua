@@ -1,12 +1,12 @@
--- Who holds a plain lock: a hash with one owner field, which ends with the TTL of the key. As lua/line/zset.lua for the
--- other kinds.
+-- The holder of a plain lock: a hash with one owner field. The hold ends with the TTL of the key. The functions are those of
+-- lua/line/zset.lua, which has the holders of the other kinds.
 
 local kind, capacity, is_set = 'lock', 1, false
 local lock, line, notes, channel
 local used
 
--- As in zset.lua, but for one thing: who comes to a lock that is held may stand in line though the memory is full. The
--- alternative is that it never gets it.
+-- As in zset.lua, with one difference: a newcomer to a lock that is held may stand in line though the memory is full. Otherwise
+-- it might never get the lock.
 local function check_writable(is_newcomer)
   if is_newcomer and used == 0 then
     redis.call('zadd', line, 'XX', 0, 'parklock:nobody')
@@ -21,15 +21,15 @@ local function open_holders(noted)
   return known_kind, tonumber(known_capacity)
 end
 
--- For how much longer it holds it, in ms; nothing if it does not.
+-- For how much longer this owner holds the lock, in ms. Nothing if it does not hold it.
 local function holds(field)
   return redis.call('hexists', lock, field) == 1 and redis.call('pttl', lock)
 end
 
--- Nobody's lease is over here that the server has not let go itself.
+-- The server itself deletes the key when the lease is over.
 local function let_go() end
 
--- Those who are let in have the numbers from this one on. Here there is one of them.
+-- Lets these entries in: they get the grants from this number on. Here there is only one entry.
 local function put_in(entries, number)
   local code, err = put(lock, entries[1].field, string.format('%.0f', entries[1].ms), number)
   if code ~= GRANTED then return nil, err end
@@ -37,7 +37,7 @@ local function put_in(entries, number)
   return number
 end
 
--- Lets one that holds it hold it for so much longer from now. It is no less than what it had.
+-- Lets a holder hold for this long from now. The caller passes no less than it had.
 local function prolong(field, ms)
   redis.call('pexpire', lock, string.format('%.0f', ms))
 end

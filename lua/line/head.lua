@@ -1,8 +1,8 @@
--- What the scripts about one name begin with.
+-- The beginning of all scripts about one name.
 --
 -- KEYS   the token counter, the holders, the line, the notes
--- ARGV   the floor of the counter, the kind, its capacity, channel, who publishes, for how long after a sign of life a
---        client counts as alive in ms, then what the script asks for
+-- ARGV   the floor of the counter, the kind, its capacity, channel, the client that publishes, its waiter_ttl (how long after a
+--        sign of life a client counts as alive) in ms, then what the script asks for
 
 lock, line, notes, channel = KEYS[2], KEYS[3], KEYS[4], ARGV[4]
 from, waiter_ttl = ARGV[5], tonumber(ARGV[6])
@@ -14,7 +14,8 @@ local function nobody_is_left()
   return redis.call('exists', lock, line) == 0
 end
 
--- Who holds and waits decides what the name is used for. The dead count for as long as they hold, or may still answer.
+-- The holders and waiters of a name decide its kind. The dead among them count until their leases are over, or until they can
+-- no longer answer.
 local known, known_capacity = open()
 if known and known ~= kind then
   local ours, our_capacity = kind, capacity

@@ -1,38 +1,39 @@
--- The line of those who wait, in the order in which they came, and how it moves.
+-- The line: the waiters of a name in the order in which they came, and how the line moves.
 --
--- Line    owner field -> its place: when it came, in microseconds of the server's clock, each place once. Of a
---         read-write lock, readers stand in it twice: as '<' and the field at their place minus READERS as well, so that
---         the readers are found without going through the writers.
--- Notes   <owner field>        the part that it wants and for how long in ms, as long as it is in line; 'r' if it rests: it
---                              has waited for long, and shows signs of life again when it is told that the line has moved
---         life:<client>        when the client counts as dead unless it gives a sign, the secret of its last sign, and how
---                              many of its owner fields are in line
---         asked:<owner field>  when it was first and last told to give a sign at once, and whether anybody heard it
+-- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
+--         of a read-write lock, each reader stands twice. The second member is '<' and the owner field, at its place minus
+--         READERS: so a script finds the readers without going through the writers.
+-- Notes   <owner field>        what the waiter wants: its part, and its lease in ms. 'r' follows if it rests: it has waited for
+--                              long, and shows signs of life again when it is told that the line has moved
+--         life:<client>        when the client counts as dead unless it shows a sign of life; the secret of its last sign;
+--                              how many of its owner fields are in line
+--         asked:<owner field>  when it was first and last told to show a sign of life at once, and whether a client heard that
 --         state                see clock.lua, and two places:
---                              near: everybody up to it was told to show signs of life;
---                              sleepers: nobody behind it was answered that it may sleep, or rests
+--                              near: all waiters up to here were told to show signs of life;
+--                              sleepers: no waiter behind here rests, or was told by a reply that it may sleep
 --         written, reading     see readers_first()
 --         kind, set            kind and capacity; that somebody has set the capacity
 
--- How long a capacity that was set is remembered since it was last used, in ms: thirty days, so that what runs once a
+-- For how long after its last use a capacity that was set is remembered, in ms: thirty days, so that a job that runs once a
 -- month still finds it.
 local REMEMBERED = 2592000000
 
 local READERS = 9007199254740992 -- 2^53
 
-local from, waiter_ttl -- who publishes; for how long after a sign of life a client counts as alive
+local from, waiter_ttl -- the client that publishes; for how long after a sign of life a client counts as alive
 local reading, written
-local lives, wants -- what is known by now: client -> its life, owner field -> what it wants
-local moved -- somebody has left the line
-local changed, changes -- the names of the notes that change, in order; name -> the new value, false if it goes
-local mail, addressees -- client -> the words for it; the clients, in order
-local asker, asks_for, number_of_asker, refusal -- who runs this, for how long it asks, and what came of it
-local asks_again -- it has to be answered whether it is near the front
-local entering -- those who are let in, but not written down yet
+local lives, wants -- what this script has read or written: client -> its life, owner field -> what it wants
+local moved -- whether a waiter has left the line
+local changed, changes -- the names of the notes that change, in order; name -> the new value, or false to erase it
+local mail, addressees -- client -> the message for it; these clients, in order
+-- The owner field that this script was called for, and its lease; the grant that it got, or the error.
+local asker, asks_for, number_of_asker, refusal
+local asks_again -- the reply has to say whether the asker is near the front
+local entering -- waiters that are let in, but not written down yet
 local noted_kind, notes_are_new, somebody_waits
-local sign_is_due -- there is room for somebody silent, who keeps it until a sign comes or waiter_ttl is over
+local sign_is_due -- there is room for a silent waiter, which keeps it until it shows a sign or waiter_ttl is over
 
--- Notes are written together at the end.
+-- Changes a note. write_notes() writes all changes together at the end.
 local function note(name, value)
   if changes[name] == nil then changed[#changed + 1] = name end
   changes[name] = value
@@ -61,7 +62,7 @@ local function client_of(field)
   return field:match('^(.*):%d+$') or field
 end
 
--- Reads what is known of this name. Nothing was written yet.
+-- Reads what Redis knows of this name. Nothing has been written yet.
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
   number_of_asker, refusal, entering, somebody_waits, moved, sign_is_due = nil, nil, {}, false, false, false
@@ -72,7 +73,7 @@ local function open()
   return open_holders(noted_kind)
 end
 
--- The life of a client, as it is noted. One of which nothing is known is silent.
+-- The life of a client, as the notes have it. A client without a note counts as silent.
 local function life_of(client, noted)
   if not lives[client] then
     local ends, secret, entries = (noted or ''):match('^(%d+) (%d+) (%d+)$')
@@ -90,7 +91,7 @@ local function note_life(client)
   end
 end
 
--- What the notes say of these owner fields.
+-- The entries of these owner fields, as the notes have them.
 local function read(fields)
   local entries, names = {}, {}
   for i, field in ipairs(fields) do
@@ -111,12 +112,12 @@ local function read(fields)
   return entries
 end
 
--- So many from the front, without the first few: owner fields and places in turn.
+-- `count` waiters from the front, without the first `skipped`: owner fields and places in turn.
 local function places(skipped, count)
   return redis.call('zrange', line, 0, '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
 end
 
--- The same, with what the notes say of them.
+-- The same waiters, as entries.
 local function front(skipped, count)
   local found, fields = places(skipped, count), {}
   for i = 1, #found, 2 do
@@ -133,7 +134,7 @@ local function lives_on(entry)
   return entry.life.ends - at > LEAST_LIFE
 end
 
--- Whether it was told to give a sign since its client fell silent. What was asked before its last sign is of no account.
+-- Whether it was told to show a sign of life since its client fell silent. A request before the last sign does not count.
 local function was_asked(entry)
   return entry.asked and entry.asked >= entry.life.ends
 end
@@ -142,11 +143,17 @@ local function is_dead(entry)
   return not lives_on(entry) and was_asked(entry) and entry.asked + waiter_ttl <= at
 end
 
+-- Whether a caller that does not wait must not pass this waiter: its client lives, or has heard that it has to give a sign.
+-- A waiter that rests gives its sign only then, so that it is often silent when its turn comes.
+local function may_come(entry)
+  return lives_on(entry) or was_asked(entry) and entry.heard and not is_dead(entry)
+end
+
 local function stands(field)
   return redis.call('zscore', line, field)
 end
 
--- They wait no more. Nothing is left of them in the notes, and of a client nothing if it was the last one.
+-- Removes these entries from the line and the notes. The life of a client goes with the last of its entries.
 local function leave_all(entries)
   local gone = {}
   for i, entry in ipairs(entries) do
@@ -178,8 +185,8 @@ local function say(client, word)
   mail[client] = mail[client] .. ' ' .. word
 end
 
--- Sends what there is to be said, each client all of it at once, on the channel that it alone hears. For each client,
--- whether anybody heard it.
+-- Sends the mail: one message to each client, on the channel that it alone hears. Returns for each client whether anybody
+-- heard it.
 local function send()
   local heard = {}
   for _, client in ipairs(addressees) do
@@ -190,7 +197,7 @@ local function send()
   return heard
 end
 
--- Gives it what it waits for.
+-- Lets this waiter in. write_grants() writes it down.
 local function grant(entry)
   entering[#entering + 1] = entry
   used = used + entry.part
@@ -200,9 +207,9 @@ local function grant(entry)
   end
 end
 
--- Writes down who was let in, all at once, and tells those who did not ask just now. They cannot confirm before they
--- hear of it, and may be dead: so they hold no longer than their client counts as alive, and the holder says itself that
--- it lives on. Whether that was possible.
+-- Writes down all that were let in, and tells them, except the asker, which gets a reply. A waiter that is told by a message
+-- may be dead, and cannot confirm its grant before it hears of it. So its hold lasts only as long as its client counts as
+-- alive; then the client has to renew it. Returns whether the grants could be written.
 local function write_grants()
   if #entering == 0 then return true end
   for _, entry in ipairs(entering) do
@@ -228,7 +235,7 @@ local function write_grants()
   return true
 end
 
--- Notes that it was told to give a sign at once.
+-- Tells it to show a sign of life at once.
 local function ask(entry)
   if not was_asked(entry) then entry.asked = at end
   entry.asked_last = at
@@ -240,14 +247,15 @@ local function note_asked(entry, heard)
   note('asked:' .. entry.field, string.format('%.0f %.0f %d', entry.asked, entry.asked_last, heard and 1 or 0))
 end
 
--- It has been told, and its answer may still come.
+-- Whether it was told just now, so that its answer may still come.
 local function is_told(entry)
   return was_asked(entry) and entry.asked_last + waiter_ttl / 3 > at
 end
 
--- Those who have waited while somebody wrote read before the next one writes: when the last writer leaves, that is
--- everybody in line up to 'reading'. They may stand far behind the window and be silent. Then they are told to give a
--- sign, and come by themselves; until all have come, or waiter_ttl is over, nobody writes. Whether that is so now.
+-- Readers that waited for a writer go before the next writer: 'written' says that a writer was let in. When it leaves, these
+-- readers are all that stand in line up to the place 'reading'. They may stand far behind the window and be silent. Then they
+-- are told to show a sign of life, and come by themselves. Nobody writes until all of them have come, or waiter_ttl is over.
+-- Returns whether that is so now, and how much work is left.
 local function readers_first(work)
   if kind ~= 'rw' or used >= capacity then return false, work end
   if written then
@@ -281,7 +289,7 @@ local function readers_first(work)
   leave_all(dead)
   waits = not write_grants() or waits
   if #found == BOUND and not waits then
-    -- The others have to wait for a further call: the next of them is told to make it.
+    -- The other readers are left for another call: tell the first of them to make it.
     local next = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', 0, 1)
     for _, reader in ipairs(read({ next[1] and next[1]:sub(2) })) do
       ask(reader)
@@ -302,14 +310,15 @@ local function readers_first(work)
   return waits, work
 end
 
--- Tells those at the front, so many that WINDOW of them are awake: they live, or were told and somebody heard it. Who is
--- new here shows signs of life from now on, and is told so if it may be asleep. Who is silent has to give a sign at once; it keeps its place for waiter_ttl,
--- since a message can be lost, and is told again until then. All of them are told at once, so that the dead cost that
--- time together. Where nobody listens, the next one is told too: somebody has to be awake who makes the next call.
+-- Looks at the front, and tells waiters there until WINDOW of them are awake: a waiter is awake if its client lives, or if it
+-- was told and a client heard that. A waiter that is new at the front shows signs of life from now on. It is told so if it may
+-- be asleep. A silent waiter has to show a sign at once. It keeps its place for waiter_ttl, and is told again until then, since
+-- a message can be lost. All silent ones are told at once, so that the dead cost that time together. If nobody listens on the
+-- channel of a waiter, the next one is told too: one client has to be awake to make the next call.
 local function watch(entries, are_all, work)
   local awake, seen = 0, 0
-  -- Then those who rest need not be woken: it is not their turn, and they come by themselves when the holder has to have
-  -- gone.
+  -- Then waiters that rest need not be woken. It is not their turn, and they come by themselves when the holder's lease is
+  -- over.
   local nothing_new = not moved and used >= capacity
   while #entries > 0 do
     local told, dead = {}, {}
@@ -346,7 +355,7 @@ local function watch(entries, are_all, work)
   end
 end
 
--- Lets in those at the front, in their order, as long as there is room. How much work is left.
+-- Lets in the waiters at the front, in their order, as long as there is room. Returns how much work is left.
 local function let_in(readers_come, work)
   local entries, first, count, are_all, dead = {}, 1, 1, false, {}
   local function write()
@@ -359,7 +368,7 @@ local function let_in(readers_come, work)
     if not head then
       if are_all or not write() then break end
       entries, first = front(0, count), 1
-      -- If there is room for more of them, there may be room for many.
+      -- There was room for all that were read, so there may be room for many more.
       are_all, count = #entries < count, math.min(BOUND, 4 * count)
     elseif not head.part or is_dead(head) then
       dead[#dead + 1] = head
@@ -368,7 +377,7 @@ local function let_in(readers_come, work)
       if head.part > capacity - used then break end
       sign_is_due = not lives_on(head) or readers_come and head.part == capacity
       if sign_is_due then break end
-      -- Enough for one call. The next one is told to make another.
+      -- This is enough for one call: tell the next waiter to make another.
       if work <= 0 then
         say(head.client, head.field .. '!')
         break
@@ -381,15 +390,15 @@ local function let_in(readers_come, work)
   return work
 end
 
--- Lets in whoever may now. The head of the line gets what is free if its client lives. If it is silent, nobody passes it
--- until it gives a sign or was asked for one waiter_ttl ago.
+-- Moves the line. The head gets what is free if its client lives. If it is silent, nobody passes it until it shows a sign of
+-- life, or until one waiter_ttl has gone by since it was told to.
 local function admit()
   let_go()
   local readers_come, work = readers_first(BOUND)
   local head = tonumber(places(0, 1)[2])
   if head then
     work = let_in(readers_come, work)
-    -- In a line that moves fast nobody is told to sleep, and nobody has to be woken.
+    -- In a line that moves fast no waiter sleeps, so none has to be woken.
     if asks_again or not is_awake(head) then
       local window = front(0, WINDOW)
       watch(window, #window < WINDOW, math.max(work, WINDOW))
@@ -403,8 +412,8 @@ local function remember_capacity()
   redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
 end
 
--- Writes down what has changed. Without anybody in line, the notes say no more than a capacity that was set. (A key goes by
--- an expiry of now: the right to delete is for those who use force.) Whether somebody waits now.
+-- Writes down what has changed. If nobody is in line, the notes keep nothing but a capacity that was set. (An expiry of zero
+-- deletes the key: only users that may take locks away by force need the right to DEL.) Returns whether somebody waits now.
 local function settle()
   local waits = somebody_waits or redis.call('exists', line) == 1
   settle_holders(waits)

@@ -1,7 +1,7 @@
--- What most do who come to a plain lock that is held: they go to the end of the line, or are the first in it. This is wait() of
--- acquire.lua for those by whose coming nobody can be let in and nobody has to be looked at. It is done here, before the tools
--- of the line are made, since a lock that many want spends half of the server's time on it. Whatever is out of the ordinary
--- goes on there.
+-- What most clients do that come to a plain lock that is held: they go to the end of the line, or are the first in it. This does
+-- what wait() of acquire.lua does, if the newcomer changes nothing for others: no client can be let in, and no script has to
+-- look at the front. It runs before the functions of the line are made, since making them takes half of the server's time for
+-- such a call. In every other case acquire.lua goes on from here.
 
 local client, ttl_of_life = field:match('^(.*):%d+$'), tonumber(ARGV[6]) or 0
 if client and ttl_of_life >= 1 and part == 1 and manner == 'wait' and within == '' and had == 0 and old == '' then
@@ -20,7 +20,7 @@ if client and ttl_of_life >= 1 and part == 1 and manner == 'wait' and within == 
   end
   local ttl = is_usual and redis.call('pttl', lock)
   if is_usual and ttl > 0 and redis.call('hexists', lock, field) == 0 then
-    -- Needs no memory, and is refused by a replica. After it, the others may.
+    -- This write needs no memory, and a replica refuses it. After it, Redis allows the writes that need memory.
     redis.call('hdel', lock, 'parklock:nobody')
     if redis.call('zadd', line, 'NX', string.format('%.0f', micros), field) == 1 then
       local wants, sign = part .. ' ' .. lease, at + rhythm .. ' ' .. secret .. ' 1'
@@ -30,7 +30,7 @@ if client and ttl_of_life >= 1 and part == 1 and manner == 'wait' and within == 
           and type(redis.pcall('hset', notes, 'state', state_note(), 'kind', 'lock 1')) == 'number'
       end
       if is_written then return { HELD, ttl, micros, 1 } end
-      -- Who may not do all of it has done nothing of it.
+      -- One of the commands was refused: undo the others.
       redis.pcall('zrem', line, field)
       redis.pcall('hdel', notes, field, life)
     end

@@ -1,4 +1,4 @@
--- What the others left: several locks, or one that is waited for.
+-- All releases that neither release_one.lua nor hand_over.lua has answered: several locks, or one that clients wait for.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
@@ -8,20 +8,20 @@ local function release(i, field)
   channel = channels .. lock:sub(#'lock:' + 1)
   local gone = given_back or redis.call('hdel', lock, field)
   if not is_waited_for and redis.call('exists', line) == 0 then
-    -- A lock that is not ours any more may have gone without a release, and perhaps the line with it: it was deleted, or a
-    -- replica that had never heard of it took over. Nobody has told those who waited, and they would sleep for long.
+    -- Our hold is gone, and perhaps without a release, and the line with it: somebody deleted the keys, or a replica that had
+    -- never heard of them took over. Then nobody has told the waiters, and they would sleep for long.
     if gone == 0 and redis.call('exists', lock) == 0 then redis.pcall('publish', channel, from) end
     return gone
   end
   open()
   if gone == 0 and stands(field) then leave(read({ field })[1]) end
-  -- Also if it was not ours: if it went without a release, the next one has it now.
+  -- Do this even if the lock was not ours: if it is gone without a release, the head of the line has it now.
   pcall(admit)
   settle()
   return gone
 end
 
--- Whatever goes wrong with one lock is said of that one alone.
+-- An error of one lock is reported for that lock alone.
 local reply = {}
 for i = 1, (#KEYS - 1) / 3 do
   local fine, gone = pcall(release, i, ARGV[i + 1])

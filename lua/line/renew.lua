@@ -1,16 +1,16 @@
--- Let a holder hold at least so much longer. A lease is never shortened.
+-- Renew a hold: it lasts at least this long from now. A lease is never shortened.
 --
 -- KEYS   the token counter (not used), the holders
 -- ARGV   see head.lua (not used), then: owner field, lease wanted in ms
--- Reply  1 renewed | 0 it holds no more
+-- Reply  1 renewed | 0 there is no such hold any more
 --
--- Who was granted it by a message confirms by this that it has heard of it.
+-- A client that a message let in confirms with this script that it has heard of its grant.
 
 local lock, field, wanted = KEYS[2], ARGV[7], tonumber(ARGV[8])
 if not wanted or wanted < 1 or wanted > 86400000 then return redis.error_reply('ERR lease out of range') end
 
--- Changes nothing; a replica refuses it, so "gone" is always a primary's word. After a write that needs
--- no memory, the others may.
+-- This write changes nothing, and a replica refuses it: so "gone" is always a primary's word. It needs no memory, and after it
+-- Redis allows the writes that do.
 redis.call('zrem', lock, 'parklock:nobody')
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

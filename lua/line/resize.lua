@@ -1,11 +1,11 @@
--- Set the capacity, for all and whatever they say it is, and let in whoever may now.
+-- Set the capacity for all clients, whatever their handles were made with, and let in the front of the line.
 --
 -- KEYS   see head.lua
 -- ARGV   ..., the new capacity
 -- Reply  1 set
 --
--- It stays until it is set again, or was not used for thirty days. Made smaller, it takes nothing away: nobody
--- enters before enough have left.
+-- The capacity stays until it is set again, or until nobody has used it for thirty days. A smaller one takes nothing away:
+-- nobody enters before enough holders have left.
 
 local wanted = tonumber(ARGV[7])
 if not wanted or wanted < 1 then return redis.error_reply('ERR capacity out of range') end
@@ -16,7 +16,7 @@ settle()
 capacity, is_set = wanted, true
 local fine, problem = pcall(remember_capacity)
 if not fine then
-  -- No key of ours is ever left without a TTL.
+  -- A key of ours must never stay without a TTL.
   if redis.call('pttl', notes) == -1 then redis.call('del', notes) end
   return redis.error_reply(type(problem) == 'table' and problem.err or tostring(problem))
 end

@@ -2,9 +2,9 @@
 --
 -- KEYS   see head.lua
 -- ARGV   see head.lua
--- Reply  the longest lease left in ms (-2: nobody holds) | how much is held, of how much
+-- Reply  the longest lease left in ms (-2: there is no holder) | how much is held | the capacity
 --
--- Whose lease is over does not count, and makes room.
+-- A holder whose lease is over does not count, and makes room.
 
 check_writable()
 admit()

@@ -1,4 +1,4 @@
--- What take_one.lua left: several locks, one that is not free, or a counter that is lost.
+-- All requests that take_one.lua has not answered: several locks, one that is not free, or a counter that is lost.
 
 local function grant(lock, field, lease)
   local number, err = draw(1)
@@ -9,12 +9,12 @@ end
 local function attempt(lock, line, field, lease)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   if redis.call('exists', lock, line) == 0 then return grant(lock, field, lease) end
-  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
+  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing, and a replica refuses it
   if redis.call('hexists', lock, field) == 0 then return CONTENDED, 0 end
   return grant(lock, field, math.max(lease, redis.call('pttl', lock)))
 end
 
--- Whatever goes wrong with one lock is said of that one alone.
+-- An error of one lock is reported for that lock alone.
 local reply = {}
 for i = 1, (#KEYS - 1) / 2 do
   local fine, code, value = pcall(attempt, KEYS[2 * i], KEYS[2 * i + 1], ARGV[2 * i], ARGV[2 * i + 1])

@@ -1,11 +1,11 @@
--- Who holds a fair lock, a read-write lock or a semaphore: a sorted set of owner fields, each until the end of its lease,
--- in ms of the server's clock. The server's clock alone decides what is over.
+-- The holders of a fair lock, a read-write lock or a semaphore: a sorted set of owner fields. The score is the end of the
+-- holder's lease, in ms of the server's clock, which alone decides what is over.
 --
 -- Beside the holders, with scores below any time:
 --   #<kind> <capacity>   how much of it is in use, below zero by UNUSED: always the first member
---   #line                somebody waits, so that who comes has to look at the line
---   =<owner field>       the part that it holds, negative, if that is not one
--- All of it is one key, so that it ends together, and an uncontended call needs no other.
+--   #line                somebody waits: a newcomer has to look at the line
+--   =<owner field>       the part that it holds, negative; missing if the part is one
+-- All of this is one key: so it ends together, and an uncontended call needs no other key.
 
 local UNUSED = 4503599627370496 -- 2^52
 local WAITED_FOR = '-2251799813685248' -- -2^51
@@ -13,10 +13,10 @@ local WAITED_FOR = '-2251799813685248' -- -2^51
 local lock, line, notes, channel
 local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
 local used -- how much is in use
-local said -- the member that says so
+local said -- the member with the kind and the capacity, if there is one
 
--- A newcomer is refused if the memory is full: this write changes nothing and needs memory. Who stands here stays, and
--- goes on: the other needs none, and after a write the server allows everything. A replica refuses both.
+-- Two writes that change nothing; a replica refuses both. The first needs memory: so a newcomer is refused if the memory is
+-- full. The second needs none, and after it Redis allows every write: so holders and waiters can go on.
 local function check_writable(is_newcomer)
   if is_newcomer then
     redis.call('zadd', lock, 'XX', 0, 'parklock:nobody')
@@ -25,7 +25,8 @@ local function check_writable(is_newcomer)
   end
 end
 
--- What is known of it: by those who hold it, or else by those who wait for it or have set its capacity.
+-- The kind and the capacity that are in use: the holders' key says so, or else the notes of the waiters, or of a capacity that
+-- was set.
 local function open_holders(noted)
   local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
@@ -33,7 +34,7 @@ local function open_holders(noted)
   if known then
     said, used = first[1], first[2] + UNUSED
   elseif first[1] then
-    used = redis.call('zcard', lock) * capacity -- not ours: whoever holds what nobody knows of holds all of it
+    used = redis.call('zcard', lock) * capacity -- the member is not ours: whoever has written it holds everything
   end
   local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
@@ -44,12 +45,12 @@ local function holds(field)
   return until_when > now and until_when - now
 end
 
--- What is kept of a part: nothing, if it is one.
+-- The member that keeps the part of a holder, if that is more than one.
 local function note_of(field)
   return '=' .. field
 end
 
--- Those who are let in have the numbers from this one on.
+-- Lets these entries in: they get the grants from this number on.
 local function put_in(entries, number)
   local added = {}
   for _, entry in ipairs(entries) do
@@ -66,7 +67,7 @@ local function put_in(entries, number)
   return number
 end
 
--- Lets one that holds it hold it for so much longer from now. It is no less than what it had.
+-- Lets a holder hold for this long from now. The caller passes no less than it had.
 local function prolong(field, ms)
   redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
 end
@@ -78,7 +79,8 @@ local function put_out(field)
   return true
 end
 
--- Takes away what is over, so many at the most: the rest goes on in further calls, and until then counts as held.
+-- Takes away holds whose leases are over, at most BOUND of them. Further calls take away the rest, which counts as held until
+-- then.
 local function let_go()
   local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
   if #over == 0 then return end
@@ -96,7 +98,7 @@ local function let_go()
   redis.call('zrem', lock, unpack(gone))
 end
 
--- The holders, and the first of them by name.
+-- Takes away all holds. Returns how many there were, and the owner fields of the first ones.
 local function put_all_out()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
@@ -105,14 +107,14 @@ local function put_all_out()
   return gone, named
 end
 
--- When the first of the holders has to go, in ms.
+-- How long the shortest lease still lasts, in ms.
 local function shortest_lease()
   local first = redis.call('zrange', lock, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
   return first[2] and math.max(1, first[2] - now)
 end
 
--- Says how much is in use and whether somebody waits, and lets the key live as long as the last of the leases. Without
--- holders, nothing is left of it.
+-- Writes down how much is in use and whether somebody waits, and lets the key live as long as the longest lease. Without
+-- holders, it deletes the key.
 local function settle_holders(is_waited_for)
   local last = redis.call('zrange', lock, -1, -1, 'WITHSCORES')
   if not last[2] or tonumber(last[2]) < 0 then

@@ -4,17 +4,17 @@
 -- ARGV   owner field, hold count (1 or more), lease in ms
 -- Reply  1 written | 0 the tenure is gone, nothing was changed
 --
--- The count is written, not added to: run twice, the script leaves the same.
+-- It writes the count and does not add to it: a script that runs twice changes nothing more.
 
 local count, lease = tonumber(ARGV[2]), tonumber(ARGV[3])
 if not count or count < 1 then return redis.error_reply('ERR count out of range') end
 if not lease or lease < 1 or lease > 86400000 then return redis.error_reply('ERR lease out of range') end
 
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
-  redis.call('hdel', KEYS[1], 'parklock:nobody') -- a replica refuses, so "gone" is a primary's word
+  redis.call('hdel', KEYS[1], 'parklock:nobody') -- a replica refuses it: so "gone" is a primary's word
   return { 0 }
 end
--- The expiry first: it needs no memory, and refused it has changed nothing.
+-- The expiry comes first. It needs no memory, and if Redis refuses it, nothing has changed.
 redis.call('pexpire', KEYS[1], math.max(lease, redis.call('pttl', KEYS[1])))
 redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
 return { 1 }

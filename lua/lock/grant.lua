@@ -1,11 +1,11 @@
--- How a free lock is granted, and by which number.
+-- The tools to grant a free lock: the number of a grant, and the holder's field.
 --
 -- KEYS   the token counter first
 -- ARGV   first: the floor of the counter
 
 local LONGEST_LEASE = 86400000 -- 24 h
 local LAST_EXACT = 9007199254740991 -- 2^53 - 1: beyond it, Lua's numbers skip some integers
-local AHEAD = 1099511627776 -- 2^40: so many microseconds, twelve days, ahead of the clock is no counter of ours
+local AHEAD = 1099511627776 -- 2^40: a counter that is this many microseconds, twelve days, ahead of the clock is not ours
 local GRANTED, HELD, CONTENDED, REFUSED = 1, 0, 2, -1
 
 local floor = tonumber(ARGV[1])
@@ -18,10 +18,10 @@ local function out_of_range(lease)
   return not ms or ms < 1 or ms > LONGEST_LEASE
 end
 
--- The first of so many new grants. Grants are numbered by the server's own clock in microseconds: by
--- the floor, as our client knows it, or, if the counter is lost or not ours, by the clock itself,
--- which other clients may know better. Only if the counter is ahead of the floor, it counts on; the
--- bound of that moves faster than anybody counts.
+-- The number of the first of this many new grants. Numbers come from the server's clock, in microseconds. The floor is that
+-- clock as our client knows it. A counter that is behind the floor goes on from the floor; one that is ahead of it counts on
+-- by one. A counter that is lost or not ours goes on from the clock itself, since another client may have known it better than
+-- ours. The counter never gets far ahead of the clock: a microsecond is shorter than a grant.
 local function draw(grants)
   local top = grants == 1 and ARGV[1] or string.format('%.0f', floor + grants - 1)
   local before = redis.pcall('set', KEYS[1], top, 'GET')
@@ -38,14 +38,14 @@ local function draw(grants)
   return last + 1
 end
 
--- The expiry comes last and is undone with the field: no key is ever left without a TTL.
+-- The expiry comes last. If it fails, the field is undone: so no key ever stays without a TTL.
 local function put(lock, field, lease, grant)
   local set = redis.pcall('hset', lock, field, 1)
   if type(set) == 'table' then return REFUSED, set.err end
   local expiry = redis.pcall('pexpire', lock, lease)
   if expiry ~= 1 then
     local undone = redis.pcall('hdel', lock, field)
-    -- Who may set no expiry may perhaps not do this either: then the whole key goes.
+    -- A user that may not set an expiry may not be allowed to undo it either. Then delete the whole key.
     if type(undone) == 'table' and redis.pcall('pttl', lock) == -1 then redis.pcall('del', lock) end
     return REFUSED, type(expiry) == 'table' and expiry.err or 'ERR the expiry was not set'
   end

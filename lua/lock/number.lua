@@ -1,5 +1,5 @@
--- The number of a grant on the straight path, without a function made for it: as draw() in grant.lua does it for one grant, if
--- the counter is as it should be. A counter that is lost or not ours is put back for draw(). There is none unless `is_free`.
+-- The number of a grant on the straight path, if `is_free`. It does what draw() of grant.lua does for one grant, but makes no
+-- function. If the counter is lost or not ours, it puts the counter back and leaves the number to draw().
 local number
 if is_free then
   local floor = tonumber(ARGV[1])

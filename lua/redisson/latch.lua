@@ -1,5 +1,5 @@
--- Redisson's RCountDownLatch: it goes at zero, so that one that is not there is open. Its channel is
--- told '0' when it opens, and '1' when it is set or deleted.
+-- Redisson's RCountDownLatch. Redisson deletes it at zero, so a missing latch counts as open. The message on its channel is
+-- '0' when it opens, and '1' when it is set or deleted.
 --
 -- KEYS   see lua/latch/latch.lua
 

@@ -1,8 +1,8 @@
 //! Several plain locks in one step: all of them, or none.
 //!
-//! 1. This call does not wait: if one of the locks is taken, it answers which one.
-//! 2. The permits of all are taken before Redis is asked, so that one client contends once for each.
-//! 3. What is granted is a tenure for each lock, like any other.
+//! 1. This call does not wait: if one of the locks is taken, it returns which one.
+//! 2. It takes the permits of all locks before it asks Redis, so that a client contends once for each lock.
+//! 3. Redis grants a tenure for each lock, like any other.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ use crate::wire::{Acquire, Fault, Manner};
 
 /// The answer to a request for several at once.
 pub(crate) enum AllOrNone {
-    /// All of them, in the order asked.
+    /// All of them, in the order of the request.
     Held(Vec<Hold>),
     /// None: another caller has this one.
     Busy(usize),
@@ -29,7 +29,7 @@ pub(crate) enum AllOrNone {
 /// the waiters that stand in line for it.
 ///
 /// # Cancel safety
-/// What Redis may have granted to a dropped future is given back in the background.
+/// If Redis grants the locks to a dropped future, the client gives them back in the background.
 pub(crate) async fn acquire_all(
     engine: &Arc<Engine>,
     wanted: &[(Arc<Keys>, Lease)],
@@ -37,8 +37,8 @@ pub(crate) async fn acquire_all(
 ) -> Result<AllOrNone> {
     let Some((keys, _)) = wanted.first() else { return Ok(AllOrNone::Held(Vec::new())) };
     loop {
-        // In a contest of its own, that has nothing to do with the entry of any of them: a caller that is not polled must
-        // not keep their permits, nor what it was granted.
+        // The contest has an entry of its own, apart from the entries of the locks. So the lookout can cancel a
+        // caller that is not polled: it must keep neither the permits nor the grants.
         let (beside, told) = (engine.visit(keys, 1, true)?, Arc::new(Mutex::new(None)));
         let work = (Arc::clone(engine), wanted.to_vec(), Arc::clone(&told));
         let work = async move {
@@ -59,7 +59,7 @@ async fn ask_for_all(
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,
 ) -> Result<AllOrNone> {
-    // A connection that has just broken is back in no time.
+    // A connection that has just broken comes back in a few milliseconds.
     if let Some((keys, _)) = wanted.first() {
         let _ = engine.connected(keys).await;
     }
@@ -96,7 +96,7 @@ async fn ask_for_all(
                 Holder { owner: None, asked_by, lease: *lease, permits: 1 },
             )
         });
-    // Each is begun, whatever becomes of the others: a client that was closed gives back all of them.
+    // Begin each of them even if one fails: a client that was closed gives back all of them.
     let begun: Vec<_> = begun.collect();
     Ok(AllOrNone::Held(begun.into_iter().collect::<Result<_>>()?))
 }

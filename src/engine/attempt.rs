@@ -1,4 +1,4 @@
-//! One request that may take a lock, or several, and the value that gives back what it may have taken.
+//! A request that may take one lock or several, and the value that gives back what the request may have taken.
 
 use std::time::Duration;
 
@@ -14,37 +14,37 @@ use crate::wire::{Acquire, Acquired, Answered, Fault, SentOn};
 /// The answer to an attempt.
 pub(crate) enum Attempt {
     Granted(Grant),
-    /// We stand in the line at this place; `near`: at its front.
+    /// We stand in the line at this place. `near`: the place is near the front.
     Waits {
         place: u64,
         near: bool,
-        /// As of [`Self::Held`].
+        /// As in [`Self::Held`].
         ttl: Option<Duration>,
     },
-    /// Another holder has it for so long, and this client stands in no line; `None`: the key has no TTL.
+    /// Another holder has it for this long, and this client stands in no line. `None`: the key has no TTL.
     Held(Option<Duration>),
-    /// Given back for the others, which go first.
+    /// The offered tenure was given back, and a waiter of another client may have been woken: it goes first.
     GaveWay,
 }
 
-/// The answer to an attempt to take several at once.
+/// The answer to an attempt to take several locks at once.
 pub(crate) enum AttemptAll {
-    /// All of them, in the order asked.
+    /// All of them, in the order of the request.
     Granted(Vec<Grant>),
-    /// None: another caller has this one, or is to have it first.
+    /// None: another caller has this one, or stands in line for it.
     Busy(usize),
-    /// None, because of this one.
+    /// None: the server refused this one.
     Refused(usize, Fault),
 }
 
-/// An attempt on its way. Dropped without an answer, it gives back what it may have got. Its debt is
-/// counted in the acquire: from before it is sent until the tenure, or the job, has it.
+/// An attempt on its way. If it is dropped without an answer, it gives back what Redis may have granted. The acquire
+/// carries the debt from before it is sent, until the tenure or the job takes the debt over.
 struct PendingAcquire<'a> {
     engine: &'a Engine,
     acquire: Acquire,
     /// The connection on which it was sent, until it is answered.
     open_on: Option<SentOn>,
-    /// Where its contender waits, if it is in line.
+    /// The entry whose contender may stand in line.
     entry: Option<&'a Entry>,
 }
 
@@ -59,21 +59,21 @@ impl Drop for PendingAcquire<'_> {
 /// Tries once. Callers that try at the same time share one request.
 ///
 /// # Cancel safety
-/// If the future is dropped, what Redis may have granted is given back in the background.
+/// If Redis grants the lock to a dropped future, the client gives it back in the background.
 pub(crate) async fn attempt(
     engine: &Engine,
     acquire: Acquire,
     entry: &Entry,
 ) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
-    // What is known to be contended is asked for alone, and everything that lies in a cluster.
+    // A lock that is known to be contended is asked for alone, and so is every lock of a cluster.
     let is_alone = !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0;
     if is_alone || acquire.keys.slot.is_some() {
         return ask(engine, acquire, entry).await;
     }
     let Some(_on_its_way) = acquires.send_alone() else {
         let Answered { question, answer } = acquires.join(acquire).await?;
-        // Of several that are asked for together none is put in line, and none is looked at closely.
+        // The script that takes several locks puts nobody in line, and does not look closely at any of them.
         if matches!(answer.result, Ok(Acquired::Contended)) {
             return ask(engine, question, entry).await;
         }
@@ -138,8 +138,9 @@ impl PendingAcquire<'_> {
     fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
         let until = deadline(sent, self.acquire.lease);
         let attempt = match answer {
-            // So late that it is over already: the drop gives it back.
+            // The grant came so late that its lease is over: the client gives it back, as if it had not been answered.
             Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
+                self.hold_back();
                 return Err(Fault::late("the grant arrived when its lease was over"));
             }
             Ok(Acquired::Granted { number, awaited }) => {
@@ -147,7 +148,7 @@ impl PendingAcquire<'_> {
                 let debt = debt.clone();
                 Ok(Attempt::Granted(Grant { id, number, awaited, lease, sent, debt }))
             }
-            // `close` has given up the places of all waiters that it found. This one came after.
+            // `close` has given up the places of all waiters that it found. This place came after that.
             Ok(Acquired::Waits { .. }) if self.engine.debts.is_closed() => {
                 let Acquire { keys, id, debt, .. } = &self.acquire;
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));
@@ -166,8 +167,9 @@ impl PendingAcquire<'_> {
         attempt
     }
 
-    /// A contender with a place in line asks again, under another owner field. What this one may have got is given
-    /// back after that: its place must not be free in between, or those behind it would be let in.
+    /// A contender with a place in line asks again, under another owner field. The client gives back the old owner
+    /// field after that. If it did so before, the place would be free in between, and the waiters behind it would be
+    /// let in.
     fn hold_back(&mut self) {
         let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
         if let Some(sent_on) = self.open_on.take() {

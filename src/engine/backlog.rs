@@ -2,7 +2,7 @@
 //!
 //! 1. A job waits for its time, is ready in its lane, or is part of a request to the server.
 //! 2. Each lane goes on by itself: a release never waits for a hold count.
-//! 3. A job is asked for until the server answers it, or Redis itself has freed the lock.
+//! 3. A job is repeated until the server answers it, or until Redis itself has freed the lock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::engine::job::{Job, Lane, Outcome};
 
-/// One request: what is asked, until [`Backlog::answered`].
+/// One request, with its jobs, until [`Backlog::answered`].
 pub(crate) struct Ask {
     pub(crate) lane: Lane,
     pub(crate) jobs: Vec<Job>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub(crate) struct Answers {
     pub(crate) lane: Lane,
     pub(crate) jobs: Vec<(Job, Outcome)>,
@@ -36,7 +36,7 @@ struct Queue {
 pub(crate) struct Backlog {
     releases: Queue,
     counts: Queue,
-    /// By the time at which they are to be asked for again.
+    /// Jobs by the time at which they are to be asked for again.
     later: BTreeMap<(Instant, u64), Job>,
     seen: u64,
     /// The jobs of one request would be of several servers, so that each is a request of its own.
@@ -58,14 +58,14 @@ impl Backlog {
         self.later.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Makes ready whatever waits for its time.
+    /// Makes all jobs ready that wait for their time.
     pub(crate) fn hasten(&mut self) {
         for job in std::mem::take(&mut self.later).into_values() {
             self.put(job);
         }
     }
 
-    /// What is to be asked for now: first what others may wait for.
+    /// The next request. Releases come first, since other callers may wait for them.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Ask> {
         let later = self.later.split_off(&(now, u64::MAX));
         for job in std::mem::replace(&mut self.later, later).into_values() {
@@ -146,7 +146,7 @@ mod tests {
         Job::release(&tenure, None)
     }
 
-    /// A release whose first try, in the foreground, failed like this.
+    /// A release whose first try, in the foreground, failed with this fault.
     fn unlock(fault: &Fault) -> (Job, Receiver<Outcome>) {
         release().telling(fault)
     }

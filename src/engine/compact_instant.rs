@@ -1,12 +1,12 @@
-//! A time to remember, in half the room of an [`Instant`]: what is held by the hundred thousand
-//! remembers several.
+//! A time in half the room of an [`Instant`]. Each tenure keeps several times, and a client may have a hundred
+//! thousand tenures.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Before every moment that is compared with another; those before it would all be this one.
+/// Earlier than any instant that this client compares. An instant before it would turn into it.
 static EPOCH: LazyLock<Instant> = LazyLock::new(|| {
     let now = Instant::now();
     now.checked_sub(Duration::from_secs(3600)).unwrap_or(now)

@@ -1,4 +1,4 @@
-//! How a client comes about: its connections, its tasks, and what becomes of it when one of them ends.
+//! How a client is made: its connections, its tasks, and what happens when one of its tasks ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -49,7 +49,7 @@ impl Engine {
         Self::connect_to(to, client_id(), config).await
     }
 
-    /// Connects over streams of the simulation's, as the client that it names.
+    /// Connects over streams of the simulation, as a client with this id.
     #[cfg(parklock_sim)]
     pub(crate) async fn connect_over(
         dial: crate::wire::Dial,
@@ -82,10 +82,12 @@ impl Engine {
             line_ttl: line_ttl(&config),
             waiter_ttl: config.life(),
         };
-        let signs = Arc::new(Signs::new(started));
+        let (signs, debts) = (Arc::new(Signs::new(started)), Debts::default());
         let ears = Listener {
             table: Arc::clone(&table),
             timetable: Arc::clone(&timetable),
+            outbox: outbox.clone(),
+            debts: debts.clone(),
             signs: Arc::clone(&signs),
             client: client.clone(),
             rules: rules(&config, config.life()),
@@ -108,7 +110,6 @@ impl Engine {
             rhythm,
             started,
         };
-        let debts = Debts::default();
         let giving_back = Releaser {
             jobs,
             commands: commands.clone(),
@@ -225,20 +226,20 @@ fn spawner(
     })
 }
 
-/// Random, as a UUID of version 8: Redisson's have version 4, and in the queues that we share with it our
-/// scripts tell us from its clients by that.
+/// A random id: a UUID of version 8. Redisson's ids have version 4. By that, our scripts tell our clients from
+/// Redisson's in a queue that both share.
 fn client_id() -> String {
     let random = *Uuid::new_v4().as_bytes();
     uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
 }
 
-/// What was done for a caller that has gone is undone: the lock is given back, or its place in line.
+/// Undoes a request whose caller has gone: gives back the lock, or the place in line.
 fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
     move |Answered { question, answer }| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
         let open = answer.result.is_err_and(|fault| fault.is_open());
-        // A failure means that the client is closed: then the TTL does it.
+        // A failure means that the client is closed. Then the TTL frees the lock.
         if granted || open {
             let _ = releaser.send(Job::ghost(Ghost::new(&question, answer.sent_on)));
         } else if waits {
@@ -264,13 +265,13 @@ fn rhythm(config: &Config) -> Rhythm {
 
 fn budget(config: &Config) -> Budget {
     let HandOff { max_consecutive: hand_overs, max_time: time } = config.hand_off;
-    // A renewal is late when less than this is left.
+    // A renewal is late when less than this is left of the lease.
     let lease = config.watchdog_timeout;
     Budget { hand_overs, time, reserve: lease / 3, lease }
 }
 
-/// A task's last word: without it the client cannot go on. Waiters are sent away and tenures lost,
-/// however the task came to its end: by `close`, a panic, or the end of its runtime.
+/// Closes the client when a task ends, since the client cannot go on without it. Waiters are sent away and tenures
+/// are lost, no matter how the task ended: by `close`, by a panic, or with its runtime.
 struct LastWord {
     table: Arc<Table>,
     timetable: Arc<Timetable>,

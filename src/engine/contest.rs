@@ -1,19 +1,19 @@
-//! The work of the caller that has the permit, kept where the client can end it: in the entry of the lock.
+//! The work of the caller that has the permit. It lies in the entry of the lock, where the client can end it.
 //!
-//! A contender whose future is not polled keeps the permit, an answer that it does not read, a grant that it does not
-//! take. So its future is in two parts. The outer one is the caller's. The inner one does all that needs the permit,
-//! and lies here; the outer one polls it.
+//! A contender whose future is not polled would keep the permit, an answer that it does not read, or a grant that it
+//! does not take. So its future has two parts. The caller has the outer one. The inner one does all that needs the
+//! permit, and lies here. The outer one polls the inner one.
 //!
-//! 1. What lies here can be dropped by the lookout, and that is all that ever happens to a silent contender: it
-//!    is cancelled, as if its caller had dropped it. Whatever a cancelled contender gives back, this one gives back:
-//!    the permit, its place in line, what its request may have been granted.
-//! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops it during a poll, and
-//!    nobody polls it after it was dropped: a tenure begins within a poll, hence before the work is dropped or never.
-//! 3. A number tells the work of one contender from that of the next. A caller that comes too late finds another
+//! 1. The lookout can drop the work that lies here. This is all that ever happens to a silent contender: it is
+//!    cancelled, as if its caller had dropped its future. So it gives back what every cancelled contender gives back:
+//!    the permit, its place in line, and what its request may have been granted.
+//! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops the work during a poll,
+//!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never.
+//! 3. A number tells the work of one contender from the work of the next. A caller that comes too late finds another
 //!    number, touches nothing, and queues again.
 //!
-//! Only work that was woken and not polled since is dropped. One that nothing has happened to is parked, and sleeps as
-//! long as it likes.
+//! The lookout drops only work that was woken and not polled since. Work that nothing has happened to is parked, and
+//! may sleep for ever.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,30 +24,30 @@ use futures_util::task::AtomicWaker;
 
 use crate::engine::permit::{LOOKS, Look};
 
-/// What a contender does.
+/// The work of a contender.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Where the work of the one contender of an entry lies.
+/// The place for the work of the one contender of an entry.
 pub(crate) struct Contest<T> {
     state: Mutex<State<T>>,
-    /// It was woken, and not polled since.
+    /// Whether the work was woken, and not polled since.
     woken: AtomicBool,
-    /// Who polls it.
+    /// The waker of the caller that polls it.
     caller: AtomicWaker,
 }
 
-/// A caller's part in a contest.
+/// The state of a caller's work.
 pub(crate) enum Part<T> {
-    /// Its work has not been polled.
+    /// The work has not been polled yet.
     New(Work<T>),
-    /// Its work has this number.
+    /// The work has this number.
     Begun(u64),
     Over,
 }
 
 struct State<T> {
     number: u64,
-    /// None while it is polled, and when there is none.
+    /// The work, if there is any; taken out while it is polled.
     work: Option<Work<T>>,
     looks: u32,
 }
@@ -66,7 +66,7 @@ impl<T> Contest<T> {
 
     /// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
     ///
-    /// Work that is done at its first poll never lies here.
+    /// Work that is done at its first poll is never stored here.
     pub(crate) fn poll(
         &self,
         part: &mut Part<T>,
@@ -80,7 +80,7 @@ impl<T> Contest<T> {
         };
         let Some(mut work) = work else { return Poll::Ready(None) };
         self.caller.register(context.waker());
-        // Before the work is polled: what wakes it meanwhile is for the next poll.
+        // Clear the mark before the poll: a wake-up during the poll is for the next one.
         self.woken.store(false, Ordering::SeqCst);
         if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
             return Poll::Ready(Some(done));
@@ -94,7 +94,8 @@ impl<T> Contest<T> {
         if state.number == number { state.work.take() } else { None }
     }
 
-    /// Nobody else's work lies here: pending work has the permit, and whoever had it before has dropped its own.
+    /// No other caller's work lies here: pending work has the permit, and the caller that had the permit before has
+    /// dropped its own work.
     fn put(&self, number: Option<u64>, work: Work<T>) -> u64 {
         let mut state = self.state();
         debug_assert!(state.work.is_none(), "two contend for one entry");
@@ -103,10 +104,10 @@ impl<T> Contest<T> {
         state.number
     }
 
-    /// A caller has gone: its work is cancelled, if that still lies here.
+    /// A caller has gone: cancels its work, if that still lies here.
     pub(crate) fn end(&self, part: &mut Part<T>) {
         if let Part::Begun(number) = std::mem::replace(part, Part::Over) {
-            // Whoever drops it passes the permit on, and the next one may begin at once: not under the lock.
+            // Drop it without the lock: the drop passes the permit on, and the next caller may begin at once.
             drop(self.take(number));
         }
     }
@@ -117,7 +118,7 @@ impl<T> Contest<T> {
         self.caller.wake();
     }
 
-    /// Whether it was woken, and not polled since.
+    /// Whether the work was woken, and not polled since.
     pub(crate) fn is_late(&self) -> bool {
         self.woken.load(Ordering::SeqCst) && self.state().work.is_some()
     }
@@ -125,7 +126,7 @@ impl<T> Contest<T> {
     /// Looks whether the work was polled since it was woken.
     pub(crate) fn look(&self) -> Look {
         let mut state = self.state();
-        // While it is polled there is none here, and each poll has the looks counted anew.
+        // During a poll there is no work here. Each poll restarts the count of looks.
         if state.work.is_none() || !self.woken.load(Ordering::SeqCst) {
             return Look::Well;
         }
@@ -133,7 +134,7 @@ impl<T> Contest<T> {
         if state.looks < LOOKS { Look::Late } else { Look::Silent }
     }
 
-    /// The work that was just found silent, unless it was polled since: it is to be dropped.
+    /// Takes out work that was just found silent, unless it was polled since. The caller drops it.
     pub(crate) fn take_silent(&self) -> Option<Work<T>> {
         let mut state = self.state();
         if state.looks < LOOKS { None } else { state.work.take() }

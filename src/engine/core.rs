@@ -1,4 +1,4 @@
-//! All that the handles of one client share, and what every part of the engine asks it for.
+//! The state that the handles of one client share, and the tools that every part of the engine uses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,10 +30,10 @@ use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
 /// The pause before something that failed is tried again, give or take a half.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// The part of a reconnect's rush that each waited-for lock adds to its length.
+/// After a reconnect, requests for all waited-for locks are spread over some time. Each lock adds this much to it.
 const SPREAD: Duration = Duration::from_micros(50);
 
-/// All that the handles of one client share.
+/// The state that the handles of one client share.
 pub(crate) struct Engine {
     pub(crate) config: Config,
     pub(crate) space: Space,
@@ -63,7 +63,7 @@ impl Engine {
     /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
     /// the client's tasks to end.
     pub(crate) async fn close(&self) {
-        // A debt of its own: the releaser goes on until all that ends here has been handed over to it.
+        // This debt keeps the releaser going until it has been handed all that ends here.
         let handing_over = self.debts.tidying();
         self.debts.close();
         for entry in self.table.close() {
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Where something of this name lies.
+    /// The keys of this name, as this kind.
     ///
     /// # Errors
     /// [`Error::InvalidName`].
@@ -95,7 +95,7 @@ impl Engine {
         Keys::in_space(self.space, self.config.layout, kind, name)
     }
 
-    /// The request's lease, in time.
+    /// How long this lease is.
     pub(crate) fn lease(&self, lease: Lease) -> Duration {
         match lease {
             Lease::Watched => self.config.watchdog_timeout,
@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// What this owner has of something, by our own account.
+    /// The hold that this owner has in this client.
     pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Hold> {
         let tenure = if keys.row.is_plain {
             self.table.find(keys.id())?.tenure()?
@@ -114,8 +114,8 @@ impl Engine {
         Some(Hold::new(tenure, hand_over))
     }
 
-    /// The entry in which a caller waits: the one of all callers that ask for the same, or one of its own. In its own
-    /// entry it does not queue behind other callers: they may be waiting for it.
+    /// The entry in which a caller waits: one that all callers of the same lock share, or one of its own. In its own
+    /// entry a caller does not queue behind other callers: they may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
         let visit = if alone || keys.row.waits_alone {
             let id = self.next_tenure();
@@ -126,13 +126,13 @@ impl Engine {
         visit.map_err(|fault| fault.into_error(&keys.lock().to_string()))
     }
 
-    /// A tenure that has never been and never will be again.
+    /// The id of a new tenure. It is never used again.
     pub(crate) fn next_tenure(&self) -> TenureId {
         TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number of something that is to be done once. They are dense, since the server remembers many that
-    /// follow each other in one place.
+    /// The number of a request that counts once. Numbers follow each other without a gap, so that the server can
+    /// remember many of them in one member.
     pub(crate) fn next_order(&self) -> u64 {
         self.orders.fetch_add(1, Ordering::Relaxed)
     }
@@ -142,12 +142,12 @@ impl Engine {
         let renew_at = self.rhythm.first(self.started, grant.sent);
         let visit = permit.entry().has_seats().then(|| permit.visit().clone());
         let hold = self.begun(permit.begin(grant, holder, renew_at), holder);
-        // What rests may have been left for this caller.
+        // A resting tenure may have been left for this caller.
         visit.iter().for_each(|visit| self.look_after(visit));
         hold
     }
 
-    /// As [`begin`](Self::begin), of what was got beside the contender.
+    /// As [`begin`](Self::begin), for a grant to a caller that asked beside the contender.
     pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
         self.begun(visit.begin_beside(grant, holder, renew_at), holder)
@@ -169,22 +169,25 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// Counts one that has been counted before, and waits on.
+    /// Counts a waiter that has been counted before, so that no limit sends it away.
     pub(crate) fn count_again(&self) -> Counted<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         Counted(&self.waiters)
     }
 
-    /// The connection to send on. One that has just broken is given the time to come back.
+    /// The connection to send on. If it has just broken, this waits for the next one for a while.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
-        if self.commands.connection(keys).is_err() {
+        // If no node has the slot, a connection would not help.
+        if let Err(fault) = self.commands.connection(keys)
+            && !matches!(fault, Fault::Turned(..))
+        {
             let _ = tokio::time::timeout(self.config.response(), self.commands.up(keys)).await;
         }
         self.commands.connection(keys)
     }
 
-    /// The permit, if no other caller of this client has it or waits for it. What this client has given up itself is
-    /// waited for until the server has answered.
+    /// The permit, if no other caller of this client has it or waits for it. If this client is giving the lock back,
+    /// this waits for the server's answer.
     pub(crate) async fn permit_now(&self, visit: &Visit) -> Option<EntryPermit> {
         let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
         if !is_held() && !visit.entry.is_awaited() {
@@ -193,25 +196,26 @@ impl Engine {
         visit.try_permit()
     }
 
-    /// Has something done in the background.
+    /// Leaves a job to the background.
     pub(crate) fn later(&self, job: Job) {
         if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
             tracing::warn!("the client is closed: the leases end the locks that it still held");
         }
     }
 
-    /// Gives back what a contender may have got under the owner fields that it had before.
+    /// Gives back what Redis may have granted to the former owner fields of a contender.
     pub(crate) fn give_back_former(&self, entry: &Entry) {
         entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
     }
 
-    /// Gives back what was left for callers that waited, if none waits any more.
+    /// Gives back what was left for waiting callers, if none waits any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
         let entry = &visit.entry;
         if entry.is_awaited() {
             return;
         }
-        // With the permit: a contender that lines up meanwhile would not be told that it was driven out.
+        // Do this with the permit in hand: otherwise a contender that lines up meanwhile would lose its place without
+        // a word.
         let permit = visit.try_permit();
         if permit.is_none() && !entry.is_closed() {
             return;
@@ -225,8 +229,8 @@ impl Engine {
         if let Some(tenure) = entry.tenure() {
             return self.retire(&tenure, permit);
         }
-        // First the permit: a holder that leaves in between takes the one that has it for a contender, and leaves the
-        // tenure to it.
+        // Drop the permit first. While we have it, a holder that leaves takes us for a contender, and leaves its
+        // tenure to us.
         drop(permit);
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }
@@ -239,10 +243,10 @@ impl Engine {
         }
     }
 
-    /// Gives back what rests at this name, and waits until what was given back by now is free for others.
+    /// Gives back what rests at this name, and waits until Redis has answered all returns that are under way.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// It may be dropped at any time.
     pub(crate) async fn settle(&self, keys: &Keys) {
         for entry in self.table.all_of(&keys.channel) {
             let ahead = entry.ahead();
@@ -257,12 +261,12 @@ impl Engine {
         self.later(Job::leave_line(keys, id, self.debts.tidying()));
     }
 
-    /// A random part of the time over which all waited-for locks are to be asked for again.
+    /// A random delay, so that the requests for all waited-for locks are spread over some time.
     pub(crate) fn spread(&self) -> Duration {
         (SPREAD * u32::try_from(self.table.len()).unwrap_or(u32::MAX)).mul_f64(fastrand::f64())
     }
 
-    /// A sign of life for a contender, and when it was made. Without a line, none is needed.
+    /// A sign of life for a contender, and when it was made. A kind without a line needs none.
     pub(crate) fn sign(&self, keys: &Keys) -> (u64, Instant) {
         let now = Instant::now();
         if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
@@ -278,7 +282,7 @@ impl Engine {
     }
 }
 
-/// Where tenures that no caller needs any more are left to be given back.
+/// The way to the releaser, which gives tenures back that no caller needs any more.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
@@ -287,22 +291,22 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Leaves a job; `false` if the client is closed, and the job is not done.
-    fn put(&self, mut job: Job) -> bool {
+    /// Leaves a job to the releaser. Returns `false` if the client is closed; then nobody does the job.
+    pub(crate) fn put(&self, mut job: Job) -> bool {
         !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
     }
 
-    /// Gives back a tenure that no caller holds, if that is still so.
+    /// Gives a tenure back, if still no caller holds it.
     pub(crate) fn give_back(&self, tenure: &Tenure) {
         if let Some((stay, slot)) = tenure.retire() {
             self.timetable.leave(slot);
-            // Without the task that gives back, the lease does it.
+            // If the releaser has ended, the lease frees the lock.
             self.put(Job::release(tenure, stay));
         }
     }
 }
 
-/// One caller that waits.
+/// A caller that is counted as a waiter.
 pub(crate) struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -311,14 +315,14 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Without handles and guards, what is being given back is given back, and the tasks end.
+/// Without handles and guards, the releaser finishes what it is giving back, and the tasks end.
 impl Drop for Engine {
     fn drop(&mut self) {
         self.debts.close();
     }
 }
 
-/// How contenders wait for a lease of this length.
+/// The rules by which contenders wait that ask for this lease.
 pub(crate) fn rules(config: &Config, lease: Duration) -> Rules {
     let waiter_ttl = config.life();
     let rests = config.layout.has_lines();

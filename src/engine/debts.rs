@@ -1,8 +1,8 @@
-//! What a client may owe to Redis: whatever it may have got there, and has to give back.
+//! What a client may owe to Redis: all that it may have got there, and has to give back.
 //!
-//! 1. A debt is counted before the request is sent that may cause it. It lives in the value that has
-//!    to give back: the acquire on its way, then the tenure, then the releaser's job.
-//! 2. It ends when the server has said that nothing is left, or when Redis has freed the lock by itself.
+//! 1. The client counts a debt before it sends the request that may cause it. The debt lives in the value that has to
+//!    give the lock back: the acquire on its way, then the tenure, then the releaser's job.
+//! 2. A debt ends when the server has said that nothing is left, or when Redis has freed the lock by itself.
 //! 3. A client that is closed waits until it owes nothing.
 
 use tokio_util::task::TaskTracker;
@@ -10,7 +10,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::wire::Fault;
 
-/// One thing that may have to be given back.
+/// One lock that may have to be given back.
 pub(crate) type Debt = TaskTrackerToken;
 
 /// The debts of one client.
@@ -23,13 +23,13 @@ impl Debts {
     /// # Errors
     /// [`Fault::Closed`] if the client is closed: then the request must not be sent.
     pub(crate) fn incur(&self) -> Result<Debt, Fault> {
-        // First the token, then the look. Both, and `close`, change or read one atomic: either `close`
-        // came first and is seen here, or the token came first and is waited for.
+        // Take the token first, and look second. This and `close` use one atomic: if `close` came first, we see it
+        // here; if the token came first, `close` waits for it.
         let debt = self.0.token();
         if self.is_closed() { Err(Fault::Closed) } else { Ok(debt) }
     }
 
-    /// Counts something that only gives back, which a client that is closed does too.
+    /// Counts a job that only gives back. A client that is closed still does that.
     pub(crate) fn tidying(&self) -> Debt {
         self.0.token()
     }

@@ -1,15 +1,17 @@
 //! The state of one lock within one client: its permit, the gate of its contender, its tenures.
 //!
-//! 1. `permit` is with the contender, or with the tenure that it became, or open, or a caller was called (`permit.rs`).
-//!    What a contender does lies in `contest`, so that one that is not polled can be cancelled (`contest.rs`).
-//! 2. `gate` banks at most one permit, and only the contender takes it. `line` is what the contender knows; it
-//!    outlives a contender that was cancelled, for the next one of this client.
+//! 1. The contender has the `permit`, or the tenure that it got; or the permit is open, or a caller is called
+//!    (`permit.rs`). The work of a contender lies in `contest`, so that the lookout can cancel a contender that is
+//!    not polled (`contest.rs`).
+//! 2. `gate` banks at most one opening, and only the contender takes it. `line` is what the contender knows. It
+//!    outlives a contender that was cancelled, and serves the next one of this client.
 //! 3. An entry is in the table exactly as long as it has visitors.
-//! 4. Where each caller waits for itself, each has an entry of its own, and its permit at once.
-//! 5. What several callers may hold side by side is held without the permit: each tenure has a seat, which keeps the entry
-//!    in the table, and what is inside is in `shared.rs`.
-//! 6. A tenure that is idle (handed on, and not yet taken up) is always looked for after the permit
-//!    was taken. The caller that finds that no caller waits for it any more gives it back.
+//! 4. In a kind in which each caller waits for itself, each caller has an entry of its own, and gets its permit at
+//!    once.
+//! 5. If several callers may hold a lock side by side, they hold it without the permit. Each tenure has a seat, which
+//!    keeps the entry in the table. `shared.rs` knows the tenures inside.
+//! 6. A caller that takes the permit always looks for an idle tenure: one that was handed on and not taken up yet. A
+//!    caller that finds that no other waits for the tenure any more gives it back.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -38,28 +40,28 @@ use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::Kind;
 use crate::wire::{Fault, Manner};
 
-/// The entries of a client: those of plain locks by lock, all others by their channel.
+/// The entries of a client: those of plain locks by lock, all others by channel.
 #[derive(Default)]
 pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
     others: DashMap<Box<str>, Siblings>,
     closed: AtomicBool,
     lookout: Arc<Lookout<Entry>>,
-    /// None in a test.
+    /// `None` in a test.
     give_back: Option<GiveBack>,
 }
 
 /// One grant by Redis to this client, with what it keeps of its entry.
 pub(crate) type Tenure = tenure::Tenure<Stay>;
 
-/// Gives back a tenure that no caller holds, if that is still so.
+/// Gives a tenure back, if still no caller holds it.
 type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
 
-/// The entries at one channel that are no plain lock's.
+/// The entries of one channel, apart from those of plain locks.
 #[derive(Default)]
 struct Siblings {
     entries: BTreeMap<EntryKey, Arc<Entry>>,
-    /// The one far contender that asks now and then, for all of them.
+    /// The one far contender that asks now and then for all of them.
     watcher: Option<EntryKey>,
 }
 
@@ -77,7 +79,7 @@ impl Siblings {
 }
 
 impl Table {
-    /// A table that gives back like this what no caller needs any more.
+    /// A table that calls `give_back` for each tenure that no caller needs any more.
     pub(crate) fn new(give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
         Self { give_back: Some(Box::new(give_back)), ..Self::default() }
     }
@@ -86,16 +88,18 @@ impl Table {
         &self.lookout
     }
 
-    /// A visit of an entry that is visited; `None` if no caller is there any more.
+    /// One more visit of an entry, or `None` if it has no visitor any more.
     pub(crate) fn visit_again(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Visit> {
-        // Without the lock of its shard: an entry that is in the table stays there, and no other one comes back.
+        // This does not lock the shard of the table. An entry with visitors stays in the table, and one that has left
+        // does not come back.
         let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
         let visited =
             entry.visitors.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok();
         visited.then(|| Visit { table: Arc::clone(self), entry: Arc::clone(entry) })
     }
 
-    /// The entry of a lock, which its callers share. The callers of a semaphore share one if they ask for as many permits.
+    /// The entry of a lock, which its callers share. Callers of a semaphore share an entry if they ask for the same
+    /// number of permits.
     ///
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
@@ -107,7 +111,7 @@ impl Table {
         self.open(self.entered(keys))
     }
 
-    /// An entry for one caller alone, which waits as this tenure to be.
+    /// An entry for one caller alone. `id` is that of the tenure that it waits for.
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
@@ -136,7 +140,7 @@ impl Table {
 
     fn open(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Visit, Fault> {
         let visit = Visit { table: Arc::clone(self), entry };
-        // After the entry stands in the table: a `close` that runs at the same time finds it there.
+        // Look only now that the entry stands in the table: a `close` that runs at the same time finds it there.
         if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
     }
 
@@ -151,7 +155,7 @@ impl Table {
         Arc::clone(&entry)
     }
 
-    /// The entry of a plain lock. No reference into the table is kept.
+    /// The entry of a plain lock. The result does not keep the shard of the table locked.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Entry>> {
         self.locks.get(id).map(|entry| Arc::clone(&entry))
     }
@@ -163,12 +167,13 @@ impl Table {
             return Some(entry);
         }
         let siblings = self.others.get(channel)?;
-        // Nearly every caller has the owner field of its entry. One whose request was not answered has another.
+        // Nearly every caller has the owner field of its entry. A caller whose request was not answered has another
+        // one.
         let first = siblings.entries.get(&EntryKey::Alone(id)).filter(|entry| is_it(entry));
         first.or_else(|| siblings.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
     }
 
-    /// All that hear a channel.
+    /// All entries of a channel.
     pub(crate) fn all_of(&self, channel: &str) -> Vec<Arc<Entry>> {
         let mut entries: Vec<_> = ids_of(channel).filter_map(|id| self.find(id)).collect();
         if let Some(siblings) = self.others.get(channel) {
@@ -177,7 +182,8 @@ impl Table {
         entries
     }
 
-    /// Sends every waiter away, now and from now on. All entries: their places in line are to be given up.
+    /// Sends every waiter away, now and from now on. Returns all entries: the caller has to give up their places in
+    /// line.
     pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
         self.closed.store(true, Ordering::SeqCst);
         let entries = self.sorted(|_| true);
@@ -185,7 +191,8 @@ impl Table {
         entries
     }
 
-    /// Those of all entries, in one order: the maps hash with random keys, and no run of a simulation could be repeated.
+    /// These entries, in a fixed order. The maps hash with random keys, so without an order no run of the simulation
+    /// could be repeated.
     fn sorted(&self, is_one: impl Fn(&Arc<Entry>) -> bool) -> Vec<Arc<Entry>> {
         let plain = self.locks.iter().map(|entry| Arc::clone(&entry));
         let mut entries: Vec<_> = plain.filter(&is_one).collect();
@@ -196,7 +203,7 @@ impl Table {
         entries
     }
 
-    /// The entries with a contender that was told something, and has not come yet.
+    /// The entries whose contender was told something, and has not come yet.
     pub(crate) fn late(&self) -> Vec<Arc<Entry>> {
         self.sorted(|entry| entry.contest.is_late())
     }
@@ -206,7 +213,7 @@ impl Table {
     }
 
     fn leave(&self, entry: &Arc<Entry>) {
-        // Visitors come in under the lock of the table's shard: none can come while this looks again.
+        // New visitors come in under the lock of the table's shard: none can come while this looks again.
         let unvisited = |there: &Arc<Entry>| {
             Arc::ptr_eq(there, entry) && there.visitors.load(Ordering::Acquire) == 0
         };
@@ -223,8 +230,8 @@ impl Table {
         });
     }
 
-    /// Whether it is up to this contender to ask now and then for all of this client that are far from the front
-    /// of the same line. A message that was lost is found out by that.
+    /// Whether this contender has to ask now and then for all contenders of this client that are far from the front
+    /// of the same line. So a lost message is found out.
     fn is_watched_by(&self, entry: &Entry, is_far: bool) -> bool {
         let Some(listed) = &entry.listed else { return true };
         let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
@@ -236,24 +243,24 @@ impl Table {
     }
 }
 
-/// Which of the entries at one channel.
+/// The key of an entry within its channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EntryKey {
-    /// That of a kind, for the name with or without braces of its own, and for so much of it.
+    /// The entry of a kind: for the name with or without braces of its own, and for this many permits.
     Shared(Kind, bool, u32),
-    /// That of one caller.
+    /// The entry of one caller alone.
     Alone(TenureId),
 }
 
-/// Where an entry stands that is not a plain lock's.
+/// The place in the table of an entry that is not that of a plain lock.
 struct Listed {
     channel: Box<str>,
     key: EntryKey,
-    /// What is inside together.
+    /// The tenures that are inside side by side.
     shared: Mutex<Shared<Arc<Tenure>>>,
 }
 
-/// A lock as the table finds it: by what tells it from all others.
+/// A lock as the table finds it: by its id.
 struct ById(Arc<Keys>);
 
 impl Borrow<str> for ById {
@@ -283,29 +290,30 @@ pub(crate) struct Entry {
     contest: Contest<Contested>,
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
-    /// What is to be given back of the owner fields under which the contender had no answer, once it has one.
+    /// The owner fields under which the contender had no answer. They are given back once it has one.
     held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
     failing: Mutex<Option<CompactInstant>>,
     /// When a holder was last known.
     taken: Mutex<Option<CompactInstant>>,
-    /// Its contender waits: another client has it, or is to have it first.
+    /// The contender waits: another client has the lock, or comes first.
     refused: AtomicBool,
-    /// A line had the name of the entry.
+    /// Whether a line has used the owner field of the entry.
     has_used_name: AtomicBool,
-    /// What its contender knows.
+    /// What the contender knows.
     line: Mutex<Option<Box<Line>>>,
     visitors: AtomicUsize,
     listed: Option<Box<Listed>>,
-    /// Whether the lookout looks at it.
+    /// Whether the lookout watches this entry.
     pub(crate) watched: Watched,
-    /// How long its contender has had no answer.
+    /// For how long the contender has had no answer.
     age: Age,
-    /// Who is told when the contender is woken; none as long as it is alone.
+    /// The lookout, which is told when the contender is woken. Not set as long as the contender is alone.
     lookout: OnceLock<Arc<Lookout<Self>>>,
 }
 
-/// What comes of a contest: the tenure with its number of hand-overs, none if there was one attempt only, or an error.
+/// The outcome of a contest: the tenure with its number of hand-overs, `None` if one attempt was not enough, or an
+/// error.
 pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
@@ -335,12 +343,12 @@ impl Entry {
         Self { listed: Some(Box::new(listed)), ..Self::new(keys) }
     }
 
-    /// Where all that concerns it is told.
+    /// The channel for messages to all clients.
     pub(crate) fn channel(&self) -> &str {
         self.listed.as_ref().map_or(&self.keys.channel, |listed| &listed.channel)
     }
 
-    /// What its contender listens to: that, and what concerns this client alone.
+    /// The channels that its contender listens to: the channel for all clients, and the one for this client alone.
     pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
         let mut channels = vec![Box::from(self.channel())];
         channels.extend(self.keys.row.has_line.then(|| self.keys.client_channel(client)));
@@ -357,19 +365,19 @@ impl Entry {
         Some(listed.shared.lock().expect("no panic under this lock"))
     }
 
-    /// Whether each tenure has a seat here, and none has the permit.
+    /// Whether each tenure has a seat here instead of the permit.
     pub(crate) fn has_seats(&self) -> bool {
         let is_shared = |listed: &Listed| matches!(listed.key, EntryKey::Shared(..));
         self.keys.is_held_together() && self.listed.as_deref().is_some_and(is_shared)
     }
 
-    /// The callers of this client that what rests is kept for: those in the queue, and the contender, if the server has
-    /// let it wait.
+    /// The number of callers of this client for which resting tenures are kept: those in the queue, and the
+    /// contender, if the server has let it wait.
     pub(crate) fn ahead(&self) -> usize {
         self.permit.waiting() + usize::from(self.was_refused())
     }
 
-    /// Whether the contender is known to wait for others.
+    /// Whether the server has told the contender to wait.
     pub(crate) fn was_refused(&self) -> bool {
         self.line().as_ref().is_some_and(|line| line.was_refused())
     }
@@ -379,13 +387,13 @@ impl Entry {
         self.is_awaited() || !self.permit.is_open()
     }
 
-    /// The tenures that rest although no caller is to have them.
+    /// The tenures that rest although no caller wants them.
     pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
         let shared = self.shared().filter(|_| !self.is_wanted());
         shared.map_or_else(Vec::new, |shared| shared.forgotten())
     }
 
-    /// What was granted under this owner field.
+    /// The tenure of this owner field.
     pub(crate) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
         let together = self.shared().and_then(|shared| shared.find(id));
         together.or_else(|| self.tenure().filter(|tenure| tenure.id == id))
@@ -396,7 +404,7 @@ impl Entry {
         self.line().as_ref().map_or(rules, |line| line.rules(rules))
     }
 
-    /// Tells the contender, if there is one.
+    /// Tells the contender of an event, if there is a contender.
     pub(crate) fn step(&self, event: Event, rules: Rules) {
         if let Some(line) = &mut *self.line() {
             line.step(Instant::now(), event, rules);
@@ -420,8 +428,9 @@ impl Entry {
         (line.id(), line.place(), if line.rests() { Manner::Rest } else { Manner::Wait })
     }
 
-    /// A caller with an entry of its own is known by the name of the entry, in its first line. Once it was cancelled, requests
-    /// of that name may still run late and are cleared away: a second line of this name would be cleared away with them.
+    /// A caller with an entry of its own uses the owner field of the entry in its first line. If it is cancelled,
+    /// requests under that field may still run late, and the client clears them away. A second line of the same owner
+    /// field would be cleared away with them.
     fn new_id(&self, next_id: impl Fn() -> TenureId) -> TenureId {
         match self.listed.as_deref() {
             Some(Listed { key: EntryKey::Alone(id), .. })
@@ -433,7 +442,7 @@ impl Entry {
         }
     }
 
-    /// Whether its contender was told a place, which it keeps under another owner field.
+    /// Whether its contender was told a place. It keeps the place under another owner field.
     pub(crate) fn has_place(&self) -> bool {
         self.line().as_ref().is_some_and(|line| line.place() > 0)
     }
@@ -451,21 +460,27 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.is_far())
     }
 
-    /// Whether it waits or holds under this owner field.
+    /// Whether a caller here waits or holds under this owner field.
     fn is_known_as(&self, id: TenureId) -> bool {
         self.line().as_ref().is_some_and(|line| line.id() == id) || self.holder(id).is_some()
     }
 
-    /// The contender goes, and a request of its may still run. The next contender keeps the place.
+    /// The contender goes, and a request of it may still run. The next contender keeps the place, under another owner
+    /// field.
     pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
         if let Some(line) = self.line().as_mut().filter(|line| line.is_open()) {
             line.rename(next_id(), Instant::now());
         }
     }
 
-    /// The contender has been let in: what it knew is over.
-    pub(crate) fn forget_line(&self) {
-        *self.line() = None;
+    /// The contender has been let in: the server has taken it out of the line. Its tenure is shown before that: so this
+    /// client knows the owner field at any time. Otherwise a message about it would have its grant given back.
+    fn forget_line(&self, id: TenureId) {
+        let mut line = self.line();
+        // A tenure of a latch has given up its permit, and the line may be that of the next contender.
+        if line.as_ref().is_some_and(|line| line.id() == id) {
+            *line = None;
+        }
     }
 
     /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
@@ -474,7 +489,7 @@ impl Entry {
         line.stands().then(|| line.id())
     }
 
-    /// What tells it from all others, and puts them into one order.
+    /// A unique key, by which entries are put into a fixed order.
     fn order(&self) -> (&str, &str, Option<EntryKey>) {
         (self.channel(), self.keys.id(), self.listed.as_ref().map(|listed| listed.key))
     }
@@ -497,7 +512,7 @@ impl Entry {
         self.take();
     }
 
-    /// Whether the permit is no longer given out.
+    /// Whether the client was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.permit.is_closed()
     }
@@ -507,16 +522,17 @@ impl Entry {
         self.permit.waiting() > 0
     }
 
-    /// Looks whether the caller has come that was called.
+    /// Looks whether the called caller has come.
     pub(crate) fn look_for_called(&self) -> Look {
         self.permit.look()
     }
 
-    /// Looks whether the contender has come that was told something. Its work, if it is silent and in another's way:
-    /// it is to be dropped.
+    /// Looks whether a contender has come that was told something. If it is silent and in the way of another caller,
+    /// returns its work, for the caller to drop.
     pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
         match self.contest.look() {
-            // What a message grants to a silent contender lasts for a sign of life. It keeps its place, if it can.
+            // No other caller of this client waits. A grant by message to this silent contender ends with its sign of
+            // life. So let it keep its place.
             Look::Silent if !self.is_awaited() && self.is_parked() => (Look::Well, None),
             Look::Silent => (Look::Silent, self.contest.take_silent()),
             look => (look, None),
@@ -528,7 +544,7 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.was_refused() && !line.is_open())
     }
 
-    /// An attempt failed; since when they all do.
+    /// An attempt failed. Returns since when all attempts have failed.
     pub(crate) fn failed(&self, now: Instant) -> Instant {
         let mut failing = self.failing.lock().expect("no panic under this lock");
         failing.get_or_insert(now.into()).instant()
@@ -543,30 +559,30 @@ impl Entry {
         self.failing.lock().expect("no panic under this lock").is_some()
     }
 
-    /// Takes note that its contender was refused.
+    /// Takes note that the server has told the contender to wait.
     pub(crate) fn refuse(&self) {
         self.refused.store(true, Ordering::SeqCst);
     }
 
-    /// Its contender waits no more.
+    /// The contender waits no more.
     pub(crate) fn stop_contending(&self) {
         if self.refused.swap(false, Ordering::SeqCst) {
             self.take();
         }
     }
 
-    /// Whether a holder is known, or a caller that is to have it next: a holder of this client, or one that makes its
-    /// contender wait.
+    /// Whether somebody is known to have the lock: a caller of this client, or somebody else who makes its contender
+    /// wait.
     pub(crate) fn is_taken(&self) -> bool {
         self.refused.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
     }
 
-    /// Takes note that it has a holder now.
+    /// Takes note that the lock has a holder now.
     pub(crate) fn take(&self) {
         *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
     }
 
-    /// Whether a holder was known then, or later.
+    /// Whether a holder was known at this time or later.
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
         let taken = *self.taken.lock().expect("no panic under this lock");
         taken.is_some_and(|taken| taken >= then.into())
@@ -616,7 +632,7 @@ impl Visit {
         tenure
     }
 
-    /// A caller that has only come.
+    /// A caller that has just come.
     #[cfg(test)]
     pub(crate) fn wait(&self) -> Waiting {
         self.wait_as(Ticket::default())
@@ -628,11 +644,11 @@ impl Visit {
         Waiting { visit: self.clone(), ticket }
     }
 
-    /// From now on somebody is told if the contender is woken and not polled.
+    /// From now on the lookout is told when the contender is woken.
     pub(crate) fn have_contender_watched(&self) {
         self.entry.lookout.get_or_init(|| Arc::clone(&self.table.lookout));
         self.table.lookout.end(&self.entry.age);
-        // It may have been woken before.
+        // The contender may have been woken before.
         self.table.lookout.watch(&self.entry.watched, &self.entry);
     }
 
@@ -641,7 +657,7 @@ impl Visit {
         self.table.lookout.end(&self.entry.age);
     }
 
-    /// Does what needs the permit, which the work has; `None` if it was cancelled because its caller was not polled.
+    /// Does work that has the permit. Returns `None` if the lookout cancelled it because its caller was not polled.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work.
@@ -658,7 +674,7 @@ impl Visit {
 /// The caller's end of a contest.
 struct Contesting<'a> {
     visit: &'a Visit,
-    /// That of the work.
+    /// The waker for the work.
     waker: Waker,
     part: Part<Contested>,
 }
@@ -677,7 +693,7 @@ impl Drop for Contesting<'_> {
     }
 }
 
-/// An entry wakes its contender.
+/// An entry is the waker of its contender.
 impl Wake for Entry {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -693,7 +709,7 @@ impl Wake for Entry {
 
 impl Clone for Visit {
     fn clone(&self) -> Self {
-        // It is in the table as long as this visit is: no shard needs to be locked.
+        // The entry is in the table as long as this visit exists: no shard needs to be locked.
         self.entry.visitors.fetch_add(1, Ordering::Relaxed);
         Self { table: Arc::clone(&self.table), entry: Arc::clone(&self.entry) }
     }
@@ -711,7 +727,7 @@ impl Drop for Visit {
 /// The right to contend for a lock, and then to hold it.
 pub(crate) struct EntryPermit {
     visit: Visit,
-    /// The ticket with which it was taken.
+    /// The ticket with which the permit was taken.
     number: u64,
 }
 
@@ -724,7 +740,7 @@ impl EntryPermit {
         &self.visit
     }
 
-    /// With which its caller stands before all that came later, should it have to come again.
+    /// The ticket with which its caller stands before all later ones, if it has to queue again.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket::again(self.number)
     }
@@ -732,10 +748,13 @@ impl EntryPermit {
     /// Begins a tenure.
     pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
         if self.entry().has_seats() {
-            // The next of this client may ask at once, or join: the permit goes on when the tenure can be found.
-            return self.visit().begin_beside(grant, holder, renew_at);
+            // The next caller of this client may ask at once, or join this tenure. So the permit goes on only when
+            // the tenure can be found.
+            let tenure = self.visit().begin_beside(grant, holder, renew_at);
+            self.entry().forget_line(tenure.id);
+            return tenure;
         }
-        // Until all is known of it: the tenure of a latch gives up its permit at once.
+        // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
         let (visit, sent) = (self.visit().clone(), grant.sent);
         let entry = &visit.entry;
         let tenure =
@@ -746,16 +765,17 @@ impl EntryPermit {
             shared.passed(sent);
         }
         entry.show(&tenure);
+        entry.forget_line(tenure.id);
         tenure
     }
 
-    /// Passes the permit on, and stays to see to it that it arrives.
+    /// Passes the permit on. The visit remains: with it the caller can see to it that the permit arrives.
     pub(crate) fn pass_on(self) -> Visit {
         self.visit.clone()
     }
 }
 
-/// What a tenure has of an entry that holds several tenures side by side: it keeps the entry in the table.
+/// The part of a tenure in an entry that has several tenures side by side. It keeps the entry in the table.
 pub(crate) struct Seat {
     visit: Visit,
     id: TenureId,
@@ -771,7 +791,7 @@ impl Seat {
         &self.visit
     }
 
-    /// The tenure is about to be given back. The seat is kept until Redis has answered.
+    /// The tenure is about to be given back. The seat remains until Redis has answered.
     pub(crate) fn leaving(&mut self) {
         if let Some(mut shared) = self.visit.entry.shared() {
             shared.leaving(self.id);
@@ -781,7 +801,7 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// Gives back what rested for the sake of this return: no other return looks after it.
+    /// Gives back tenures that rested until this return was answered: no other return looks after them.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         let ahead = entry.ahead();
@@ -795,15 +815,15 @@ impl Drop for Seat {
     }
 }
 
-/// What a tenure keeps of its entry: the permit, or a seat beside others.
+/// The part of a tenure in its entry: the permit, or a seat beside others.
 pub(crate) enum Stay {
-    /// No other caller of this client may have it.
+    /// No other caller of this client may have the lock.
     Permit(EntryPermit),
     Seat(Seat),
 }
 
 impl Stay {
-    /// Passes the permit on, and stays to see to it that it arrives.
+    /// Passes the permit on. The visit remains: with it the caller can see to it that the permit arrives.
     pub(crate) fn pass_on(self) -> Visit {
         match self {
             Self::Permit(permit) => permit.pass_on(),
@@ -835,7 +855,8 @@ impl tenure::Stay for Stay {
         let Self::Seat(seat) = self else { return None };
         let entry = &seat.visit.entry;
         let mut shared = entry.shared()?;
-        // Under this lock: a caller that stops waiting looks at what rests afterwards, and so cannot miss this one.
+        // Look at both under this lock: a caller that stops waiting looks at resting tenures afterwards, and so
+        // cannot miss this one.
         let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));
         let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
         rests.then(|| seat.visit.clone())
@@ -867,14 +888,15 @@ impl Waiting {
     /// The permit, first come, first served.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up nothing: the place in the queue is this value's.
+    /// Dropping the future gives up nothing: this value keeps the place in the queue.
     pub(crate) async fn permit(&mut self) -> Result<EntryPermit, Fault> {
         let Self { visit, ticket } = self;
         let number = poll_fn(|context| visit.entry.permit.poll(ticket, context)).await?;
         Ok(EntryPermit { visit: visit.clone(), number })
     }
 
-    /// Leaves the queue. The last caller to leave gets the visit back, and has to look after what was left for the queue.
+    /// Leaves the queue. The last caller to leave gets the visit back, and has to look after tenures that were left
+    /// for the queue.
     pub(crate) fn leave(self) -> Option<Visit> {
         let visit = self.visit.clone();
         drop(self);
@@ -922,7 +944,7 @@ mod tests {
         assert_eq!(table.len(), 0);
     }
 
-    /// Where `Engine::held_by` looks for what an owner holds.
+    /// The place where `Engine::held_by` looks for the hold of an owner.
     #[test]
     fn exactly_the_plain_locks_are_found_by_their_name() {
         for layout in [Layout::Native, Layout::Redisson] {
@@ -937,7 +959,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_one_visitors_until_it_is_dropped() {
+    fn a_permit_belongs_to_one_visitor_until_it_is_dropped() {
         let table = Arc::new(Table::default());
         let permit = visit(&table).try_permit().unwrap();
         assert!(visit(&table).try_permit().is_none());
@@ -947,7 +969,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_to_leave_the_queue_looks_after_what_was_left_for_it() {
+    fn the_last_caller_to_leave_the_queue_looks_after_a_tenure_that_was_left_for_it() {
         let table = Arc::new(Table::default());
         let (first, second) = (visit(&table).wait(), visit(&table).wait());
         assert!(first.leave().is_none());

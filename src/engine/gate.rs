@@ -1,11 +1,11 @@
-//! Where a contender parks.
+//! The gate at which a contender parks.
 
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::wire::Fault;
 
-/// Where the contender parks until it is told something.
+/// The gate at which the contender parks until it is told something.
 pub(crate) struct Gate {
     permits: Semaphore,
 }
@@ -15,8 +15,8 @@ impl Gate {
         Self { permits: Semaphore::new(0) }
     }
 
-    /// Lets the contender through, the next one if there is none. Two tasks that open it at once may bank two: the
-    /// contender then asks once more than it needs to.
+    /// Lets the contender through, or the next one if there is none now. Two tasks that open the gate at once may
+    /// bank two openings. Then the contender asks once more than it needs to.
     pub(crate) fn open(&self) {
         if self.permits.available_permits() == 0 {
             self.permits.add_permits(1);

@@ -8,13 +8,13 @@ use crate::engine::debts::Debt;
 use crate::keys::{Keys, TenureId};
 use crate::wire::Acquire;
 
-/// What has to be known of an unanswered acquire to give back what it may get.
+/// What the releaser has to know of an unanswered acquire, to give back what it may have been granted.
 pub(crate) struct Ghost {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     /// The connection on which it was sent.
     pub(crate) sent_on: u64,
-    /// Redis has freed by then what it was granted.
+    /// By then Redis itself has freed what it may have granted.
     pub(crate) until: Instant,
     pub(crate) debt: Debt,
 }

@@ -1,4 +1,4 @@
-//! What Redis grants, to whom, and until when it may be believed.
+//! A grant by Redis: to whom, and until when the client may believe it.
 
 use std::time::Duration;
 
@@ -17,37 +17,37 @@ pub enum Ended {
     Lost,
 }
 
-/// How long a tenure is to live.
+/// How long a tenure lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lease {
-    /// As long as it is held: the watchdog renews it.
+    /// As long as a caller holds it: the watchdog renews it.
     Watched,
-    /// So long, unless it is extended.
+    /// This long, unless it is extended.
     Fixed(Duration),
 }
 
-/// The part of a lease that the holder must not count on: two machines' clocks may run apart by
-/// one in a hundred, and Redis rounds to milliseconds. The allowance is that of the Redlock
-/// algorithm (redis.io, *Distributed locks with Redis*).
+/// The part of a lease that the holder must not count on. The clocks of two machines may run apart by one in a
+/// hundred, and Redis rounds to milliseconds. The allowance is that of the Redlock algorithm (redis.io, *Distributed
+/// locks with Redis*).
 fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// Until when an answer to a request sent at `sent` may be believed.
+/// Until when the client may believe a grant for this lease that it asked for at `sent`.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(drift(lease))
 }
 
-/// What Redis granted.
+/// A grant by Redis.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
     pub(crate) id: TenureId,
-    /// The server's number for it.
+    /// The number that the server gave it.
     pub(crate) number: u64,
     /// A waiter stands in line for it, or the client does not know.
     pub(crate) awaited: bool,
     pub(crate) lease: Duration,
-    /// Before the request was sent.
+    /// The time before the request was sent.
     pub(crate) sent: Instant,
     pub(crate) debt: Debt,
 }
@@ -69,8 +69,9 @@ pub(crate) struct Holder {
 pub(crate) struct Budget {
     pub(crate) hand_overs: u32,
     pub(crate) time: Duration,
-    /// A tenure with less than this before its deadline is not handed on.
+    /// A tenure that has less than this left before its deadline is not handed on.
     pub(crate) reserve: Duration,
-    /// Nor is one with more: a holder extended it, and its next holder may die.
+    /// A tenure that has more than this left is not handed on either: a holder has extended it, and the next holder
+    /// may die.
     pub(crate) lease: Duration,
 }

@@ -1,8 +1,8 @@
-//! What a holder does with its tenure: hold it once more, keep it longer, leave it.
+//! What a holder can do with its tenure: hold it once more, extend it, leave it.
 //!
-//! 1. The count in memory is the truth; Redis is told of it, in order, and heals with the next word.
-//! 2. A hold that is left has left, whatever becomes of the request; only the last one asks Redis
-//!    for anything.
+//! 1. The hold count in memory is the truth. The client writes it to Redis, in order. A count that Redis missed is
+//!    made good by the next one.
+//! 2. A hold ends when its holder leaves, even if the request fails. Only the last one asks Redis to free the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::engine::unconfirmed::Unconfirmed;
 use crate::error::{Error, Result, said};
 use crate::wire::{Fault, Renewal};
 
-/// Holds of one owner: more is a recursion that does not end.
+/// The most holds of one owner. More of them are a recursion that does not end.
 const MOST_HOLDS: u32 = 65_535;
 
 impl Engine {
-    /// Holds a tenure once more; `false` if it has just been given back.
+    /// Holds a tenure once more. Returns `false` if it has just been given back.
     ///
     /// # Cancel safety
     /// A dropped future has not added a hold.
@@ -67,7 +67,7 @@ impl Engine {
         };
         let (length, max_hold) = (self.lease(lease), self.rhythm.max_hold);
         let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
-        // The request may run although its answer does not arrive.
+        // The request may run although its answer never arrives.
         let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
         let written = self.write_count(tenure, holds, ttl).await?;
         if !written {
@@ -89,7 +89,7 @@ impl Engine {
         if entered == Some(holds) {
             unconfirmed.confirmed();
         }
-        // The last hold may have been left while we asked.
+        // The last hold may have ended while we asked.
         Ok(Ok(entered.is_some()))
     }
 
@@ -98,7 +98,7 @@ impl Engine {
         connection.count(&tenure.keys, tenure.id, holds, ttl).await
     }
 
-    /// The server has the tenure no more. That is a loss, unless it was given back meanwhile.
+    /// The server does not have the tenure any more. That is a loss, unless the tenure was given back meanwhile.
     fn gone(&self, hold: &Hold) -> Result<()> {
         hold.tenure.lose("the server has it no more");
         self.timetable.leave(hold.tenure.slot());
@@ -111,11 +111,10 @@ impl Engine {
         }
     }
 
-    /// Leaves a tenure, and hears what became of it.
+    /// Leaves a tenure, and returns the outcome.
     ///
     /// # Cancel safety
-    /// The hold is left when the future is first polled; dropping it leaves the rest to the
-    /// background.
+    /// The hold ends when the future is first polled. If the future is dropped, the rest goes on in the background.
     pub(crate) async fn leave(&self, hold: &Hold) -> Result<()> {
         match hold.tenure.leave(hold.hand_over, self.budget) {
             Left::Lost => Err(Error::Lost),
@@ -136,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Leaves a tenure without waiting for anything, outside of a runtime too.
+    /// Leaves a tenure without waiting for anything. It works outside of a runtime too.
     pub(crate) fn abandon(&self, hold: &Hold) {
         match hold.tenure.leave(hold.hand_over, self.budget) {
             Left::Lost | Left::Others => {}
@@ -150,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// Gives the hand_over to the next in the queue, to which the tenure is left.
+    /// Passes the permit on to the next caller in the queue, which then takes up the tenure.
     fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) {
         self.have_watched(tenure);
         self.look_after(&stay.pass_on());
@@ -163,7 +162,7 @@ impl Engine {
         self.look_after(visit);
     }
 
-    /// If the future of the next holder is not being polled, only the watchdog will notice.
+    /// Has the watchdog look at an idle tenure: if the future of the next holder is not polled, nothing else notices.
     fn have_watched(&self, tenure: &Arc<Tenure>) {
         let pickup = Instant::now() + self.rhythm.pickup;
         if !tenure.is_looked_at_by(pickup) && !self.timetable.enter(tenure, pickup) {
@@ -177,7 +176,7 @@ impl Engine {
         let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
         let holds = tenure.holds();
         if hold.outcome().is_some() {
-            // Others have left meanwhile, the last of them for all.
+            // Other holders have left meanwhile, and the last of them has given the tenure back.
             unconfirmed.confirmed();
             return Ok(());
         }
@@ -187,7 +186,7 @@ impl Engine {
                 unconfirmed.confirmed();
                 return self.gone(hold);
             }
-            // It is left all the same; Redis is told what is true in the background.
+            // The hold has ended all the same. The background job writes the count.
             _ => {}
         }
         Ok(())
@@ -208,7 +207,7 @@ impl Engine {
             Ok(Ok(Ok(true))) => Ok(()),
             Ok(Ok(Ok(false))) => Err(Error::Lost),
             Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
-            // The client was closed, and its patience or ours is over.
+            // The client was closed, or our time or that of the releaser is over.
             Ok(Err(_)) | Err(_) => Err(fault.into_unconfirmed()),
         }
     }
@@ -231,7 +230,7 @@ impl Engine {
         answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
     }
 
-    /// Keeps a tenure at least so long from now.
+    /// Keeps a tenure for at least this long from now.
     pub(crate) async fn extend(&self, hold: &Hold, lease: Duration) -> Result<()> {
         let (tenure, lease) = (&hold.tenure, checked_lease(lease)?);
         if hold.remaining().is_zero() {

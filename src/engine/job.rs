@@ -1,4 +1,4 @@
-//! Something to be made true in Redis in the background.
+//! A job of the releaser: a change in Redis that has to be made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use crate::wire::{Fault, Release};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether the server found the lock that was given back; the fault if it never answered.
+/// Whether the server found what the job is about, or the fault if it gave no answer.
 pub(crate) type Outcome = Result<bool, Fault>;
 
-/// Something to be made true in Redis. It is counted as a debt until it is dropped.
+/// A change in Redis that has to be made. It counts as a debt until it is dropped.
 pub(crate) struct Job {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     pub(crate) what: What,
-    /// When Redis will have done it by itself.
+    /// By then Redis itself has freed the lock.
     until: Instant,
-    /// Before this, the key of what is released cannot have expired.
+    /// Before this time, the key of the lock cannot have expired.
     deadline: Instant,
-    /// It may have been done already by a request that was not answered.
+    /// An unanswered request may have done the job already.
     may_have_run: bool,
-    /// Goes to the next caller with the first answer, or with the first failure.
+    /// The permit or the seat. It is dropped with the first answer, or with the first failure.
     stay: Option<Stay>,
-    /// Ends with the permit.
+    /// The note that this name is being given back. It ends with the permit.
     returning: Option<Returning>,
     told: Option<oneshot::Sender<Outcome>>,
     pause: Duration,
@@ -40,15 +40,15 @@ pub(crate) struct Job {
 }
 
 pub(crate) enum What {
-    /// The lock is given back.
+    /// Give the lock back.
     Release,
-    /// As a release; the acquire may have been sent on this connection, and may still be on its way.
+    /// Give back what an acquire may have got that was sent on this connection. It may still be on its way.
     Ghost { sent_on: u64 },
-    /// The hold count in Redis is that of the tenure.
+    /// Write the hold count of this tenure.
     Count(Arc<Tenure>),
 }
 
-/// Jobs that are done by the same request.
+/// The jobs of one lane share requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     Releases,
@@ -56,7 +56,7 @@ pub(crate) enum Lane {
 }
 
 impl Lane {
-    /// Jobs in one request.
+    /// The most jobs in one request.
     pub(crate) fn batch(self) -> usize {
         match self {
             Self::Releases => 128,
@@ -64,8 +64,8 @@ impl Lane {
         }
     }
 
-    /// Requests on their way at once. With one, client and server would take turns to idle; with
-    /// many, little would travel together.
+    /// The most requests on their way at once. With one request, client and server would take turns to idle. With
+    /// many, few jobs would share a request.
     pub(crate) fn several(self) -> usize {
         match self {
             Self::Releases => 3,
@@ -91,49 +91,49 @@ impl Job {
         }
     }
 
-    /// Gives back a tenure that has ended, and then its permit or its seat. An unanswered renewal may have let the
-    /// server keep it for longer than we believe.
+    /// Gives back a tenure that has ended, and then its permit or its seat. After an unanswered renewal, the server
+    /// may keep it for longer than we believe.
     pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
         let until = Instant::now() + tenure.at_least(tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
         Self { stay, deadline: tenure.deadline(), ..job }
     }
 
-    /// Tells the waiters of a lock that it was lost without a release: a release that finds nothing does so. The
-    /// waiters of other kinds look by themselves three times within `waiter_ttl`.
+    /// Tells the waiters of a plain lock that it was lost without a release: a release that finds nothing does so. In
+    /// the other kinds, the waiters near the front ask by themselves.
     pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
         tenure.keys.row.lies_as_plain.then(|| Self::release(tenure, None))
     }
 
-    /// Clears away what an unanswered acquire may have done, or may do yet.
+    /// Clears away what an unanswered acquire may have done, or may still do.
     pub(crate) fn ghost(ghost: Ghost) -> Self {
         let Ghost { keys, id, sent_on, until, debt } = ghost;
         Self::new(&keys, id, What::Ghost { sent_on }, until, Some(debt))
     }
 
-    /// Gives up a contender's place in the line, and what it may have been granted.
+    /// Gives up the place of a contender in the line, and what it may have been granted.
     pub(crate) fn leave_line(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
         let until = Instant::now() + LONGEST_PAUSE * 10;
         Self::new(keys, id, What::Release, until, Some(debt))
     }
 
-    /// Has Redis told the hold count.
+    /// Writes the hold count to Redis.
     pub(crate) fn count(tenure: &Arc<Tenure>) -> Self {
         let (what, debt) = (What::Count(Arc::clone(tenure)), tenure.debt());
         Self::new(&tenure.keys, tenure.id, what, tenure.deadline(), debt)
     }
 
-    /// Has the outcome told, after a first try that failed like this.
+    /// Reports the outcome to a caller, whose first try has failed with this fault.
     pub(crate) fn telling(mut self, fault: &Fault) -> (Self, oneshot::Receiver<Outcome>) {
         let (told, outcome) = oneshot::channel();
         self.told = Some(told);
-        // A gathering that ended may have sent it before.
+        // A gathering that has ended may have sent it before.
         self.may_have_run = fault.is_open() || matches!(fault, Fault::Closed);
         (self, outcome)
     }
 
-    /// Takes note that this is under way in the background. `false` if the same is waiting there already:
-    /// one word tells the latest hold count.
+    /// Takes note that the job is under way. Returns `false` if the same job is waiting already: one request writes
+    /// the latest hold count.
     pub(crate) fn is_new(&mut self, returns: &Arc<Returns>) -> bool {
         match &self.what {
             What::Release | What::Ghost { .. } => self.returning = Some(returns.begin(&self.keys)),
@@ -154,11 +154,12 @@ impl Job {
         Release { keys: Arc::clone(&self.keys), id: self.id }
     }
 
-    /// Whether this outcome, on this connection, settles the job; all do when Redis has done it by itself.
+    /// Whether this outcome, on this connection, settles the job. Any outcome does if Redis itself has freed the lock
+    /// by now.
     pub(crate) fn is_settled_by(&self, outcome: &Outcome, generation: u64, now: Instant) -> bool {
         let answered = outcome.as_ref().is_ok_and(|found| match self.what {
-            // A contender in line asks under one owner field again and again. What was found may be what an earlier
-            // request was granted, and the late one is still to come.
+            // A contender in line asks under one owner field again and again. So the release may have found the grant
+            // of an earlier request, while the late one is still to come.
             What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.asks_again(),
             What::Release | What::Count(_) => true,
         });
@@ -169,26 +170,26 @@ impl Job {
         if let What::Count(tenure) = &self.what {
             tenure.stop_telling();
         }
-        // In this order: a caller that waits for the return to end finds the permit free.
+        // Drop them in this order: a caller that waits for the return to end then finds the permit free.
         drop(self.stay);
         drop(self.returning);
         if let Some(told) = self.told {
             // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
             // have expired, the client cannot know that: the lease was over before the release was confirmed.
             let done = self.may_have_run && now < self.deadline;
-            // A failure means that no caller waits for it any more.
+            // A failure means that no caller waits for the outcome any more.
             let _ = told.send(outcome.map(|found| found || done));
         }
         drop(self.debt);
     }
 
-    /// When it is to be asked for again.
+    /// The time for the next try.
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
         self.may_have_run |= outcome.as_ref().is_err_and(Fault::is_open);
         self.stay = None;
         self.returning = None;
         let due = now + self.pause.mul_f64(0.5 + fastrand::f64());
-        // A ghost with a long lease is looked for more seldom as time goes by.
+        // For a ghost with a long lease, the pauses grow as time goes by.
         let left = self.until.saturating_duration_since(now);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(left / 32));
         due

@@ -1,4 +1,4 @@
-//! What is asked until it is answered, since it is harmless when it is asked again.
+//! Requests that change a latch. They are repeated until the server answers, since the server carries each out once.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::wire::{Fault, Order};
 
-/// For how much longer than we repeat a request the server remembers that it was carried out: some
-/// connection may have kept it.
+/// The server remembers that a request was carried out for this much longer than the client repeats it: an old
+/// connection may still deliver it late.
 const LONGER: Duration = Duration::from_secs(60);
 
 const LONGEST_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Engine {
-    /// Has it done, once.
+    /// Changes a latch once.
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have had it done.
+    /// A dropped future may or may not have changed it.
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
         let until = Instant::now() + self.config.riding_out();
         let memory = (self.config.riding_out() * 2 + LONGER).min(LONGEST_MEMORY);
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// One answer that did not come is enough not to know.
+    /// After one lost answer, the client cannot know whether the request has run.
     async fn given_up(&self, keys: &Keys, fault: Fault, open: bool) -> Error {
         match self.commands.explained(fault, keys).await {
             Error::Unavailable { source } if open => Error::Indeterminate { source },

@@ -1,15 +1,15 @@
-//! One contender's place in the line of a name: what it has asked, what it was told, and what follows from that.
+//! What one contender knows of its place in the line of a name, and what it has to do next.
 //!
 //! Plain state. It does no I/O and reads no clock, so that a test plays a hundred interleavings in a
-//! millisecond. `wait.rs` alone drives it: it asks [`Line::next`] what to do, does it, and reports what
-//! came of it as an [`Event`].
+//! millisecond. `wait.rs` alone drives it: it asks [`Line::next`] what to do, does it, and reports the outcome as an
+//! [`Event`].
 //!
-//! 1. The line stands on the server. A client asks once, and a message tells it that it is let in.
-//! 2. A contender that has lined up shows one more sign of life, and goes on with it if it is near the front. All others
-//!    sleep. After some signs it rests, and shows them more and more seldom: whoever waits for hours for what another client
-//!    holds costs next to nothing. The server tells it when the line moves.
-//! 3. A message is believed if it names this attempt, by its owner field and by a sign of life that only this
-//!    client can have made. Every other message merely wakes: the attempt that follows finds the truth.
+//! 1. The line is on the server. A client asks once, and a message tells it that it was let in.
+//! 2. A contender that has lined up may show one more sign of life, and then sleeps. Only contenders near the front
+//!    go on showing signs. After some signs such a contender rests, and shows them more and more seldom: so a client
+//!    that waits for hours costs next to nothing. The server tells it when the line moves.
+//! 3. A contender believes a grant by message if it names this attempt: by its owner field, and by a sign of life
+//!    that only this client can have made. Every other message only makes it ask.
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ use crate::engine::debts::Debt;
 use crate::engine::grant::{Grant, deadline};
 use crate::keys::TenureId;
 
-/// How often a contender asks while its channel is not subscribed, so that no message reaches it.
+/// The pause between two requests of a contender whose channels are not subscribed, so that no message reaches it.
 const DEAF: Duration = Duration::from_millis(250);
 
-/// So many signs of life a contender near the front shows before it rests: they last for one `waiter_ttl`.
+/// How many signs of life a contender near the front shows before it rests: those of one `waiter_ttl`.
 const SIGNS: u32 = 3;
 
-/// The longest park of a contender that others look after. It is woken if they cannot do so any longer.
+/// The longest park of a contender for which others ask. It is woken if they cannot do so any longer.
 const ENDLESS: Duration = Duration::from_secs(60 * 60);
 
-/// How a contender waits.
+/// The rules by which a contender waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// How long a client that gives no sign of life counts as alive.
+    /// How long a client counts as alive after a sign of life.
     pub(crate) waiter_ttl: Duration,
     /// The lease of a grant by message.
     pub(crate) pushed_lease: Duration,
     /// The longest that a client sleeps without asking.
     pub(crate) max_park: Duration,
-    /// The server tells contenders that rest when the line moves. Redisson's line does not know of them.
+    /// Whether contenders may rest: the server has to tell them when the line moves. Redisson's line does not.
     pub(crate) rests: bool,
 }
 
@@ -46,19 +46,19 @@ pub(crate) struct Rules {
 pub(crate) struct PushedGrant {
     pub(crate) id: TenureId,
     pub(crate) number: u64,
-    /// When the sign of life was sent for which the server made it.
+    /// When the contender sent the sign of life for which the server made this grant.
     pub(crate) signed: Instant,
 }
 
 impl PushedGrant {
-    /// It may be believed for as long as the sign of life lasts.
+    /// The grant, which lasts as long as the sign of life does.
     pub(crate) fn until_confirmed(self, rules: Rules, debt: Debt) -> Grant {
         let Self { id, number, signed } = self;
         // The message does not say whether others stand in line.
         Grant { id, number, awaited: true, lease: rules.pushed_lease, sent: signed, debt }
     }
 
-    /// With less left, the holder would have to confirm it at once. Then it may as well ask.
+    /// A holder with less time left would have to confirm the grant at once. Then it may as well ask.
     fn is_worth_taking(self, now: Instant, rules: Rules) -> bool {
         deadline(self.signed, rules.pushed_lease) > now + rules.pushed_lease / 3
     }
@@ -69,10 +69,11 @@ impl PushedGrant {
 pub(crate) enum Event {
     /// A request is about to be sent.
     Asked,
-    /// The server answered a request of this time: the contender stands in the line, at this place. After so long the
-    /// first of the holders has to have gone.
+    /// The server answered a request of this time: the contender stands in the line, at this place. After `again` the
+    /// lease of the first holder is over.
     Waits { place: u64, near: bool, sent: Instant, again: Option<Duration> },
-    /// The server answered: another holder has it, and there is no line. Worth asking again after so long.
+    /// The server answered: another holder has it, and this contender stands in no line. It is worth asking again
+    /// after `again`.
     Held { again: Duration, sent: Instant },
     /// The server refused the request, and nothing was changed.
     Refused,
@@ -93,7 +94,7 @@ pub(crate) enum Event {
 pub(crate) enum Next {
     Ask,
     Take(PushedGrant),
-    /// Nothing, until then or until the next event.
+    /// Park until this time, or until the next event.
     Park(Instant),
 }
 
@@ -102,21 +103,21 @@ pub(crate) enum Next {
 pub(crate) struct Line {
     /// The owner field under which it asks, and under which it stands in the line.
     id: TenureId,
-    /// Its place, once the server has said one. A contender under a new owner field keeps it.
+    /// Its place, once the server has told one. The contender keeps the place under a new owner field.
     place: u64,
-    /// The server may have an entry of this owner field.
+    /// The server may have an entry of this owner field in the line.
     stands: bool,
     near: bool,
     /// The last request said that it rests.
     rests: bool,
-    /// Signs of life since the line has moved, as far as it knows.
+    /// Signs of life since the line has moved, as far as the contender knows.
     signs: u32,
     /// A request is on its way, or may still run.
     open: bool,
-    /// When the last request was sent that was answered.
+    /// When the last answered request was sent.
     signed: Option<Instant>,
     told: Option<PushedGrant>,
-    /// When something is to be asked, whatever happens.
+    /// When the contender has to ask, whatever happens.
     ask_at: Option<Instant>,
     /// The shortest lease that was asked for under this owner field. Callers with different leases may follow each
     /// other, and a grant by message may have been made for any of them.
@@ -152,13 +153,13 @@ impl Line {
         self.rests
     }
 
-    /// Whether the server may have an entry of this owner field, for certain by no request that may still run.
+    /// Whether the server may have an entry of this owner field, and no request may still run.
     pub(crate) fn stands(&self) -> bool {
         self.stands && !self.open
     }
 
-    /// Whether a request may still run. It must not find the contender under its owner field, or what is cleared
-    /// away after it would be the contender's.
+    /// Whether a request may still run. The client clears away what it leaves. So the contender has to go on under
+    /// another owner field, or its own place would be cleared away.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
@@ -168,17 +169,17 @@ impl Line {
         self.stands && !self.near
     }
 
-    /// Whether the server has let it wait.
+    /// Whether the server has told it to wait.
     pub(crate) fn was_refused(&self) -> bool {
         self.signed.is_some() || self.place > 0
     }
 
-    /// These rules, for what a message may grant.
+    /// These rules, with the lease that a message may grant.
     pub(crate) fn rules(&self, rules: Rules) -> Rules {
         Rules { pushed_lease: rules.pushed_lease.min(self.pushed_lease), ..rules }
     }
 
-    /// The same place under another owner field.
+    /// Goes on at the same place under another owner field.
     pub(crate) fn rename(&mut self, id: TenureId, now: Instant) {
         *self = Self { place: self.place, ..Self::new(id, now) };
     }
@@ -190,8 +191,8 @@ impl Line {
                 (self.open, self.stands) = (true, true);
                 self.rests = rules.rests && self.near && self.signs >= SIGNS;
                 self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
-                // The answer says anew whether we are near, and when to ask. What a message says from now on may be
-                // newer than the answer, which then must not undo it.
+                // The answer says anew whether we are near, and when to ask. A message that comes from now on may be
+                // newer than the answer. So the answer must not undo it.
                 (self.near, self.ask_at) = (false, None);
             }
             Event::Waits { place, near, sent, again } => {
@@ -215,7 +216,7 @@ impl Line {
                 self.ask_by(now);
             }
             Event::Unanswered => self.ask_by(now),
-            // Another owner field was given up before, and what it was granted is being cleared away.
+            // Only a grant to this owner field counts: the client is clearing away the grants to former ones.
             Event::Told(grant) if grant.id == self.id => self.told = Some(grant),
             Event::Told(_) => {}
             Event::Near { at_once } => {
@@ -227,7 +228,7 @@ impl Line {
                     self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
                 }
             }
-            // What happens while a request is on its way may be newer than the answer to it.
+            // A message that comes while a request is on its way may be newer than the answer to it.
             Event::Stirred if self.is_far() && !self.open => {}
             Event::Stirred | Event::Roused => {
                 self.wake();
@@ -236,12 +237,12 @@ impl Line {
         }
     }
 
-    /// What to do now. `listening`: messages reach us. `watching`: of all the far contenders of this client at
-    /// this name, it is up to this one to ask now and then, in case that a message was lost.
+    /// What to do now. `listening`: messages reach us. `watching`: this contender has to ask now and then for all far
+    /// contenders of this client at this name, in case that a message was lost.
     pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
-        // What the attempt without an answer has got is being cleared away, also if a message says that it was granted.
+        // The client clears away what an unanswered attempt has got, even if a message says that it was granted.
         if let Some(grant) = self.told.filter(|_| !self.open) {
-            // One that is almost over is asked for: the answer has the whole lease.
+            // If the grant is almost over, ask: the answer has the whole lease.
             return if grant.is_worth_taking(now, rules) { Next::Take(grant) } else { Next::Ask };
         }
         let ask_at = [
@@ -256,25 +257,26 @@ impl Line {
         }
     }
 
-    /// The pause between two signs of life: three of them while one lasts, until it rests.
+    /// The pause between two signs of life: a third of `waiter_ttl`. It doubles with each sign of a contender that
+    /// rests.
     fn pause(&self, rules: Rules) -> Duration {
         let usual = rules.waiter_ttl / 3;
         let doubled = if self.rests { self.signs.saturating_sub(SIGNS).min(16) } else { 0 };
         usual.saturating_mul(1 << doubled).min(rules.max_park.max(usual))
     }
 
-    /// The line has moved: it rests no more.
+    /// The line has moved: the contender rests no more.
     fn wake(&mut self) {
         (self.rests, self.signs) = (false, 0);
     }
 
-    /// An answer is newer than a grant that was made for an earlier request.
+    /// The server has answered a request. This answer is newer than a grant for an earlier request.
     fn answered(&mut self, sent: Instant) {
         self.signed = Some(sent);
         let is_newer = self.told.is_none_or(|grant| grant.signed >= sent);
         if !is_newer {
             // Two contenders of one client may have made their signs in one order and sent them in the other. Then
-            // the grant is good all the same, and the next answer says so.
+            // the grant is good all the same: ask, and the next answer says so.
             (self.told, self.ask_at) = (None, Some(sent));
         }
     }
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn one_near_the_front_shows_three_signs_of_life_while_one_lasts() {
+    fn a_contender_near_the_front_shows_three_signs_of_life_within_a_waiter_ttl() {
         let mut play = Play::waiting(true);
         assert_eq!(play.parks_for(), TTL / 3);
         play.now += TTL / 3;
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_for_long_near_the_front_rests_until_the_line_moves() {
+    fn a_contender_that_waits_for_long_near_the_front_rests_until_the_line_moves() {
         let mut play = Play::waiting(true);
         let mut pauses = Vec::new();
         for _ in 0..8 {
@@ -385,7 +387,7 @@ mod tests {
 
     /// A holder that dies moves no line.
     #[test]
-    fn one_near_the_front_asks_when_the_holder_has_to_have_gone() {
+    fn a_contender_near_the_front_asks_when_the_lease_of_the_holder_is_over() {
         let mut play = Play::new();
         play.hears(Event::Asked);
         let again = Some(TTL / 9);
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_far_from_the_front_one_asks_once_in_max_park_and_the_others_never() {
+    fn one_far_contender_asks_once_in_max_park_and_the_others_never() {
         let mut play = Play::waiting(false);
         assert_eq!(play.parks_for(), RULES.max_park);
         play.watching = false;
@@ -431,7 +433,7 @@ mod tests {
         assert_eq!(play.parks_for(), TTL / 3);
     }
 
-    /// What is published before the channel is subscribed is lost.
+    /// A message that is published before the channel is subscribed is lost.
     #[test]
     fn a_contender_asks_again_when_its_channel_was_subscribed_after_it_asked() {
         for roused_before_the_answer in [true, false] {
@@ -521,8 +523,8 @@ mod tests {
         assert_eq!(play.next(), Next::Take(grant));
     }
 
-    /// The request may run when its contender is long asking again: under the old owner field it would be granted
-    /// what is then cleared away.
+    /// The request may run while its contender asks again. Under the old owner field, the contender would be granted
+    /// a lock that the client then clears away.
     #[test]
     fn a_request_without_an_answer_costs_the_owner_field_and_not_the_place() {
         let mut play = Play::waiting(true);
@@ -536,7 +538,7 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
-    /// What it has got is being given back in the background: with it, two would hold the lock.
+    /// The client gives back in the background what it has got. If the contender took it, two would hold the lock.
     #[test]
     fn a_grant_for_a_request_without_an_answer_is_not_taken() {
         for told_first in [true, false] {
@@ -564,9 +566,9 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
-    /// Without a line, a message to all clients is all that is ever heard of a release.
+    /// Without a line, a message to all clients is the only word of a release.
     #[test]
-    fn what_is_told_to_all_before_the_answer_is_not_missed() {
+    fn a_message_to_all_before_the_answer_is_not_missed() {
         let mut play = Play::new();
         play.hears(Event::Asked);
         play.hears(Event::Stirred);
@@ -575,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stirs_the_front_lets_the_others_sleep() {
+    fn a_message_for_the_front_lets_the_others_sleep() {
         let mut far = Play::waiting(false);
         far.hears(Event::Stirred);
         assert_eq!(far.parks_for(), RULES.max_park);

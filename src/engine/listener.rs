@@ -1,19 +1,25 @@
-//! What a client does with the messages that it hears.
+//! The listener: what a client does with the messages that it hears.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::engine::core::Outbox;
+use crate::engine::debts::Debts;
 use crate::engine::entry::Table;
+use crate::engine::job::Job;
 use crate::engine::line::{Event, PushedGrant, Rules};
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
-use crate::wire::{Heard, What, publisher, words};
+use crate::keys::TenureId;
+use crate::wire::{Heard, What, Word, publisher, words};
 
-/// What a client does with what it hears.
+/// Turns messages into events for contenders, and into looks at tenures.
 pub(crate) struct Listener {
     pub(crate) table: Arc<Table>,
     pub(crate) timetable: Arc<Timetable>,
+    pub(crate) outbox: Outbox,
+    pub(crate) debts: Debts,
     pub(crate) signs: Arc<Signs>,
     pub(crate) client: String,
     pub(crate) rules: Rules,
@@ -25,7 +31,7 @@ impl Listener {
         match heard {
             Heard::Message(message) if is_own => self.hear_words(name_channel, message),
             Heard::Message(message) => self.hear_of_all(channel, message),
-            // Live, or out of reach: either way the waiters have to ask.
+            // The channel is live, or out of reach. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
                 for entry in self.table.all_of(name_channel) {
                     entry.step(Event::Roused, self.rules);
@@ -38,10 +44,13 @@ impl Listener {
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let now = Instant::now();
         for word in words(message, &self.client) {
-            let Some(entry) = self.table.find_waiting(channel, word.id) else { continue };
+            let Some(entry) = self.table.find_waiting(channel, word.id) else {
+                self.hear_of_unknown(channel, word, now);
+                continue;
+            };
             match word.what {
                 What::Granted { number, secret } => {
-                    // A grant without a sign of ours may come from any client. It wakes, and does no more.
+                    // A grant without a sign of ours may come from any client: it only makes the contender ask.
                     let event = match self.signs.time_of(secret, now, channel) {
                         Some(signed) => Event::Told(PushedGrant { id: word.id, number, signed }),
                         None => Event::Roused,
@@ -57,6 +66,29 @@ impl Listener {
         }
     }
 
+    /// A server that lost its last writes, as a replica that was promoted may have, has waiters in its line that have long
+    /// been let in or have gone. Their client lives, so that each of them would block the line for a sign of life.
+    fn hear_of_unknown(&self, channel: &str, word: Word, now: Instant) {
+        match word.what {
+            // The sign says that the server has granted it: what any client might publish gives nothing back.
+            What::Granted { secret, .. } if self.signs.time_of(secret, now, channel).is_some() => {
+                self.give_up(channel, word.id);
+            }
+            What::Near { at_once: true } => {
+                self.table.all_of(channel).iter().for_each(|e| e.step(Event::Roused, self.rules));
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives back what was granted to a waiter that this client does not have.
+    fn give_up(&self, channel: &str, id: TenureId) {
+        let entries = self.table.all_of(channel);
+        // The waiters of one line are of one kind.
+        let Some(entry) = entries.iter().find(|entry| entry.keys.row.has_line) else { return };
+        self.outbox.put(Job::leave_line(&entry.keys, id, self.debts.tidying()));
+    }
+
     /// A message to all clients: one of them used force, or found that a lock was lost.
     fn hear_of_all(&self, channel: &str, message: &[u8]) {
         let is_anothers = publisher(message) != self.client.as_bytes();
@@ -66,7 +98,8 @@ impl Listener {
             // A client that used force has let in the next waiter. A client that found a lock gone may have found the line
             // gone too, and with it the entries of waiters far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
-            // Redisson's channels tell of every release. Of what several hold, that says nothing to the others.
+            // Redisson's channels tell of every release. If several hold the lock, the release of one says nothing to
+            // the others.
             let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;
             if let Some(tenure) =
                 entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
@@ -78,7 +111,7 @@ impl Listener {
     }
 }
 
-/// The channel of a name that this channel belongs to; whether it is that of this client alone.
+/// The channel of the name that this channel belongs to, and whether this channel is for this client alone.
 fn shared_channel<'a>(channel: &'a str, client: &str) -> (&'a str, bool) {
     let shared = channel.strip_suffix(client).and_then(|channel| channel.strip_suffix(':'));
     (shared.unwrap_or(channel), shared.is_some())

@@ -1,4 +1,4 @@
-//! The task that looks for callers that were told something and do not come: see `lookout.rs`.
+//! The task of the lookout: it looks for callers that were told something and do not come. See `lookout.rs`.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::engine::core::Engine;
 use crate::engine::entry::Entry;
 use crate::engine::permit::{LOOKS, Look};
 
-/// The shortest pause between two looks: a runtime that has much to do takes some time to poll a caller.
+/// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// Looks until the client has gone. It does not keep the client alive.
@@ -39,21 +39,21 @@ async fn look(engine: Weak<Engine>) {
 }
 
 impl Engine {
-    /// Looks whether each caller at an entry has come that was told something; whether to look again. A caller that does
-    /// not come is passed over or cancelled, so that it stops no other.
+    /// Looks whether each caller of an entry has come that was told something. A caller that does not come is passed
+    /// over or cancelled, so that it stops no other. Returns whether to look again.
     fn look_at(&self, entry: &Arc<Entry>) -> bool {
         let Some(visit) = self.table.visit_again(entry) else { return false };
         let called = entry.look_for_called();
         if called == Look::Silent {
-            tracing::debug!(name = ?entry.keys.name(), "passed over: called, and not polled");
-            // What was left for callers that do not come is left for none, if they were the last.
+            tracing::debug!(name = ?entry.keys.name(), "passed over: its turn has come, and it is not polled");
+            // If they were the last callers, a tenure that was left for them is left for nobody.
             self.look_after(&visit);
         }
         let (contender, work) = entry.look_for_contender();
         if work.is_some() {
-            tracing::debug!(name = ?entry.keys.name(), "cancelled: told something, and not polled");
+            tracing::debug!(name = ?entry.keys.name(), "cancelled: it was told something, and is not polled");
             visit.forget_contender();
-            // As if its caller had dropped its future. The permit goes on with it.
+            // This is as if the caller had dropped its future. The drop passes the permit on.
             drop(work);
         }
         (called, contender) != (Look::Well, Look::Well)

@@ -1,13 +1,14 @@
 //! The lookout: sees to it that a caller whose future is not polled stops nobody.
 //!
-//! 1. Whoever is told something (that its turn has come, an answer, a message) has its entry watched. The lookout looks
-//!    a few times within one `pickup_timeout` whether the caller has come, and forgets the entry when it has. So a
-//!    caller that sleeps costs nothing, and one that comes in time costs one look.
-//! 2. The first request of a contender is on the straight path of a lock that is free, and is only counted, among those
-//!    that began between the same two looks. If one takes long, the lookout goes through the table to find whose it is.
-//! 3. It counts looks, and reads no clock: when the whole process stood still, the callers have as many looks to come
-//!    as ever.
-//! 4. To find a caller silent that is only slow does no harm: it is cancelled, and comes again.
+//! 1. A caller that is told something (that its turn has come, an answer, a message) has its entry watched. The
+//!    lookout looks a few times within one `pickup_timeout` whether the caller has come, and forgets the entry when
+//!    it has. So a caller that sleeps costs nothing, and a caller that comes in time costs one look.
+//! 2. The first request of a contender is on the straight path of a free lock, so it is only counted, together with
+//!    those that began between the same two looks. If one of them takes long, the lookout goes through the table to
+//!    find its contender.
+//! 3. It counts looks, and reads no clock: after the whole process stood still, the callers have as many looks to
+//!    come as before.
+//! 4. A caller that is only slow may be found silent. That does no harm: it is cancelled, and queues again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// The entries `E` of a client at which a caller was told something.
+/// The entries `E` of a client whose callers were told something.
 pub(crate) struct Lookout<E> {
     watched: Mutex<Vec<Arc<E>>>,
     fresh: Fresh,
@@ -24,20 +25,20 @@ pub(crate) struct Lookout<E> {
     first: Notify,
 }
 
-/// The contenders that have had no answer yet, by the looks since they began.
+/// Counts the contenders that have had no answer yet, by the number of looks since they began.
 #[derive(Default)]
 struct Fresh {
     looks: AtomicUsize,
     begun: [AtomicUsize; AGES],
 }
 
-/// As old as the last of these, a contender counts as new again: it was found before.
+/// The number of ages. An older contender counts as new again: the lookout has found it by then.
 const AGES: usize = 4;
 
-/// So many looks the answer to a first request may take before the lookout wonders why.
+/// The number of looks after which the lookout searches for the contender of a first request.
 const LONG: usize = 2;
 
-/// Among which a contender without an answer is counted, until it has one; 0: it is not.
+/// The age under which a contender without an answer is counted; 0: it is not counted.
 #[derive(Default)]
 pub(crate) struct Age(AtomicUsize);
 
@@ -45,12 +46,12 @@ impl Fresh {
     fn begin(&self, age: &Age) {
         let now = self.looks.load(Ordering::Relaxed) % AGES;
         self.begun[now].fetch_add(1, Ordering::SeqCst);
-        // The contender before this one may not have gone yet.
+        // The contender before this one may still be counted.
         self.forget(age.0.swap(now + 1, Ordering::SeqCst));
     }
 
     fn end(&self, age: &Age) {
-        // It has one long since, mostly: this is on the way of each hand-over.
+        // Mostly it had its answer long ago. This runs in each hand-over, so it must be cheap.
         if age.0.load(Ordering::SeqCst) > 0 {
             self.forget(age.0.swap(0, Ordering::SeqCst));
         }
@@ -66,7 +67,7 @@ impl Fresh {
         self.begun.iter().all(|begun| begun.load(Ordering::SeqCst) == 0)
     }
 
-    /// One look more; whether a first request takes long.
+    /// Counts one more look. Returns whether a first request takes long.
     fn look(&self) -> bool {
         let now = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
         let begun = |age: usize| &self.begun[now.wrapping_sub(age) % AGES];
@@ -90,14 +91,15 @@ impl<E> Default for Lookout<E> {
 }
 
 impl Watched {
-    /// It is about to be looked at: what it is told from now on is for the next look.
+    /// The lookout is about to look. A caller that is told something from now on is for the next look.
     pub(crate) fn end(&self) {
         self.0.store(false, Ordering::SeqCst);
     }
 }
 
 impl<E> Lookout<E> {
-    /// Has an entry looked at. This is on the way of each hand-over: an entry that is watched already costs no lock.
+    /// Has the lookout watch an entry. This runs in each hand-over, so an entry that is watched already takes no
+    /// mutex.
     pub(crate) fn watch(&self, Watched(watched): &Watched, entry: &Arc<E>) {
         if watched.load(Ordering::SeqCst) || watched.swap(true, Ordering::SeqCst) {
             return;
@@ -111,13 +113,13 @@ impl<E> Lookout<E> {
         }
     }
 
-    /// A contender begins, and has no answer yet.
+    /// A contender begins. It has no answer yet.
     pub(crate) fn begin(&self, age: &Age) {
         self.fresh.begin(age);
         self.rouse();
     }
 
-    /// It has one, or has gone.
+    /// The contender has an answer, or has gone.
     pub(crate) fn end(&self, age: &Age) {
         self.fresh.end(age);
     }
@@ -130,7 +132,7 @@ impl<E> Lookout<E> {
 
     /// Sleeps as long as there is nothing to look at.
     async fn sleep(&self) {
-        // First it is asleep, then it looks: what comes in between wakes it.
+        // Say that it sleeps, and then look: an entry that comes in between wakes it.
         self.asleep.store(true, Ordering::SeqCst);
         if self.is_idle() {
             self.first.notified().await;
@@ -143,8 +145,8 @@ impl<E> Lookout<E> {
         watched.is_empty() && self.fresh.is_empty()
     }
 
-    /// Sleeps until there is something to look at, and then so long; all that is watched by then, and whether a first
-    /// request takes long.
+    /// Sleeps until there is something to look at, and then for this pause. Returns all entries that are watched by
+    /// then, and whether a first request takes long.
     pub(crate) async fn next(&self, pause: Duration) -> (Vec<Arc<E>>, bool) {
         self.sleep().await;
         sleep(pause).await;

@@ -1,4 +1,4 @@
-//! What moves, and knows no primitive: waiting, ownership, renewal, giving back.
+//! The engine: waiting, ownership, renewal and giving back, for all kinds alike.
 
 mod acquire_all;
 mod attempt;

@@ -1,4 +1,4 @@
-//! What a caller asks for, and for how long it is willing to wait.
+//! The options of a caller: what it asks for, and for how long it waits.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use crate::engine::hold::Hold;
 use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 
-/// How long a caller is willing to wait.
+/// How long a caller waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Patience {
-    /// As long as it takes.
+    /// Until it has the lock.
     Endless,
     /// Not at all: one attempt.
     None,
-    /// So long.
+    /// This long.
     For(Duration),
 }
 
 impl Patience {
-    /// A limit of nothing is one attempt.
+    /// A limit of zero means one attempt.
     pub(crate) fn limited(limit: Duration) -> Self {
         if limit.is_zero() { Self::None } else { Self::For(limit) }
     }
@@ -28,32 +28,32 @@ impl Patience {
 /// What a caller asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcquireOptions {
-    /// The owner that may nest in what is granted; `None`: the guard is the owner.
+    /// The owner, which may nest. `None`: the guard is the owner.
     pub(crate) owner: Option<OwnerId>,
     pub(crate) lease: Lease,
     pub(crate) patience: Patience,
     /// How many permits.
     pub(crate) permits: u32,
-    /// The tenure within which its owner asks, if there needs to be no room for it.
+    /// The tenure within which its owner asks: then the request needs no room.
     pub(crate) within: Option<TenureId>,
-    /// The server has just said that the lock is held. An attempt that the limit cuts off does not change that.
+    /// The server has just said that the lock is held. This stays true even if the limit cuts an attempt off.
     pub(crate) known_taken: bool,
 }
 
 impl AcquireOptions {
-    /// The same within what its owner holds already, so that it needs no room. If that has just ended, there has to be
-    /// room.
+    /// The same options within a hold that its owner has already, so that the request needs no room. If that hold has
+    /// just ended, the request needs room.
     pub(crate) fn within(self, outer: Option<&Hold>) -> Self {
         let outer = outer.filter(|outer| outer.tenure.shelters(outer.hand_over));
         Self { within: outer.map(|outer| outer.tenure.id), ..self }
     }
 
-    /// Whether what another caller of this client has left, or still reads with, will do.
+    /// Whether this caller may take over or join a tenure of another caller of this client.
     pub(crate) fn is_like_others(&self) -> bool {
         self.lease == Lease::Watched && self.owner.is_none() && self.within.is_none()
     }
 
-    /// Whether it waits by itself: the server puts it in line beside the others of its client.
+    /// Whether it waits by itself: the server puts it in line beside the other callers of its client.
     pub(crate) fn waits_alone(&self, keys: &Keys) -> bool {
         let is_unlike = keys.row.has_line && keys.is_held_together() && !self.is_like_others();
         self.within.is_some() || is_unlike

@@ -1,4 +1,4 @@
-//! Which tenures an owner has of what it may hold in several ways at once.
+//! The tenures of re-entrant owners, of kinds that an owner may hold in several ways at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -8,15 +8,15 @@ use crate::keys::Keys;
 use crate::kinds::Kind;
 use crate::owner::OwnerId;
 
-/// The tenures of each owner, by name. Those that are over are swept out now and then.
+/// The tenures of each owner, by name. Now and then those that are over are swept out.
 #[derive(Default)]
 pub(crate) struct Owned(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Mostly one; futures that an owner polls side by side may each have got its own.
+    /// Mostly one tenure. Futures that an owner polls side by side may each have got one.
     tenures: HashMap<(OwnerId, String, Kind), Vec<Weak<Tenure>>>,
-    /// So many there may be before the next sweep.
+    /// The number of tenures at which the next sweep comes.
     most: usize,
 }
 
@@ -28,7 +28,7 @@ impl Owned {
             state.most = (state.tenures.len() * 2).max(64);
         }
         let tenures = state.tenures.entry(key(owner, &tenure.keys)).or_default();
-        // It may have been the same owner's before, and others' in between.
+        // The tenure may have been this owner's before, and another owner's in between.
         tenures.retain(|there| live(there).is_some_and(|there| !Arc::ptr_eq(&there, tenure)));
         tenures.push(Arc::downgrade(tenure));
     }
@@ -36,7 +36,7 @@ impl Owned {
     pub(crate) fn find(&self, owner: OwnerId, keys: &Keys) -> Option<Arc<Tenure>> {
         let state = self.0.lock().expect("no panic under this lock");
         let tenures = state.tenures.get(&key(owner, keys))?;
-        // One that was handed on is live, and another owner's.
+        // A tenure that was handed on lives, but belongs to another owner.
         let is_held = |tenure: &Arc<Tenure>| tenure.hold_of(owner).is_some();
         tenures.iter().filter_map(live).find(is_held)
     }

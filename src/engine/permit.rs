@@ -1,15 +1,15 @@
-//! Who has the permit of an entry, among the callers of one client that wait for one lock: first come, first served.
+//! The permit of an entry. One caller of a client has it at a time: first come, first served.
 //!
-//! 1. A poll takes the permit, and nothing else does. Whoever gives it up *calls* the next caller, and wakes it; the
-//!    permit belongs to nobody until that caller is polled. So a caller that is never polled never has it.
-//! 2. A caller that was called and does not come is *silent* when the lookout has seen that often enough. Then the
-//!    permit is open: all who wait are woken, and the first one that is polled takes it. So any number of silent
-//!    callers cost one such time together.
-//! 3. A caller keeps its ticket, and with it its place, until it takes the permit or leaves. A silent one is not called
-//!    again before it was polled again, and until then it does not count among those who wait.
+//! 1. Only a poll takes the permit. A caller that gives it up *calls* the next caller, and wakes it. The permit
+//!    belongs to nobody until that caller is polled. So a caller that is never polled never has it.
+//! 2. If a called caller does not come, the lookout finds it *silent* after some looks. Then the permit is open: all
+//!    waiting callers are woken, and the first one that is polled takes it. So any number of silent callers cost that
+//!    time once.
+//! 3. A caller keeps its ticket, and with it its place, until it takes the permit or leaves. A silent caller is not
+//!    called again before it is polled again. Until then it does not count as waiting.
 //!
-//! A waker stands in the queue from a poll until its caller is called. So whoever has none was woken, and has not
-//! come yet; and if the permit is open, nobody has one: all who wait know of it.
+//! A waker stands in the queue from a poll of its caller until that caller is called. So a caller without a waker was
+//! woken, and has not come yet. While the permit is open, no caller has a waker: all of them were woken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +20,10 @@ use tokio::task::coop::poll_proceed;
 
 use crate::wire::Fault;
 
-/// So many looks of the lookout a caller has to come. They are one `pickup_timeout` together.
+/// How many looks of the lookout a called caller has time to come. Together they are one `pickup_timeout`.
 pub(crate) const LOOKS: u32 = 4;
 
-/// The permit for one lock, and those who wait for it.
+/// The permit for one lock, and the callers that wait for it.
 #[derive(Default)]
 pub(crate) struct Permit {
     state: Mutex<State>,
@@ -38,16 +38,16 @@ struct State {
     tickets: u64,
     /// In the order of their tickets.
     queue: VecDeque<Caller>,
-    /// Looks since somebody was called, or the permit is open.
+    /// Looks since a caller was called, or since the permit was opened.
     looks: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Whose {
-    /// The first one's that is polled.
+    /// The next caller that is polled takes it.
     #[default]
     Open,
-    /// To be taken by the caller with this ticket.
+    /// Only the caller with this ticket may take it.
     Called(u64),
     Taken,
 }
@@ -58,7 +58,7 @@ struct Caller {
     silent: bool,
 }
 
-/// Where a caller stands.
+/// The place of a caller in the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
     number: Option<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// That of a caller that has had the permit, and stands before all who came after it.
+    /// The ticket of a caller that had the permit before. It stands before all callers that came after it.
     pub(crate) fn again(number: u64) -> Self {
         Self { number: Some(number), queued: false }
     }
@@ -75,11 +75,11 @@ impl Ticket {
 /// What the lookout finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Everybody has come who was called.
+    /// Every called caller has come.
     Well,
-    /// Somebody has not come yet.
+    /// A caller has not come yet.
     Late,
-    /// Somebody has just been found silent.
+    /// A caller has just been found silent.
     Silent,
 }
 
@@ -88,7 +88,7 @@ impl Permit {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// Takes the permit if it is open; the ticket of whoever has taken it.
+    /// Takes the permit if it is open. Returns the ticket of its caller.
     pub(crate) fn try_take(&self) -> Option<u64> {
         let mut state = self.state();
         if state.closed || state.whose != Whose::Open {
@@ -99,7 +99,7 @@ impl Permit {
         Some(number)
     }
 
-    /// Takes the permit, or waits for it; the ticket of whoever has taken it.
+    /// Takes the permit, or waits for it. Returns the ticket of its caller.
     ///
     /// # Errors
     /// [`Fault::Closed`].
@@ -119,7 +119,7 @@ impl Permit {
         if ticket.queued && std::mem::take(&mut state.queue[at].silent) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
         }
-        // Under the lock of this poll: of two who come for an open permit, the second one finds it taken.
+        // This runs under the mutex: if two callers come for an open permit, the second one finds it taken.
         if matches!(state.whose, Whose::Open) || state.whose == Whose::Called(number) {
             if std::mem::take(&mut ticket.queued) {
                 state.queue.remove(at);
@@ -138,7 +138,7 @@ impl Permit {
         Poll::Pending
     }
 
-    /// Gives the permit up, and calls the next caller; whether there is one.
+    /// Gives the permit up, and calls the next caller. Returns whether there is one.
     pub(crate) fn pass_on(&self) -> bool {
         let mut state = self.state();
         let next = state.call_next();
@@ -146,12 +146,12 @@ impl Permit {
         next.map(Waker::wake).is_some()
     }
 
-    /// Counts a caller among those who wait.
+    /// Counts one more waiting caller.
     pub(crate) fn wait(&self) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A caller waits no more; whether another one was called in its place.
+    /// A caller waits no more. Returns whether another one was called in its place.
     pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
         let (Some(number), true) = (ticket.number, ticket.queued) else {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -163,7 +163,7 @@ impl Permit {
         if left.as_ref().is_some_and(|caller| !caller.silent) {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
         }
-        // It was called: nobody else would be.
+        // If the leaving caller was called, it has to call the next one.
         let next = if state.whose == Whose::Called(number) { state.call_next() } else { None };
         drop(state);
         drop(left);
@@ -175,7 +175,7 @@ impl Permit {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Whether whoever is polled first may take it.
+    /// Whether the permit is open: the next caller that is polled may take it.
     pub(crate) fn is_open(&self) -> bool {
         self.state().whose == Whose::Open
     }
@@ -184,7 +184,7 @@ impl Permit {
         self.state().closed
     }
 
-    /// Sends away everybody who waits, now and from now on.
+    /// Sends all waiting callers away, now and from now on.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -193,7 +193,7 @@ impl Permit {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Looks whether whoever was called has come. If it has not come for [`LOOKS`] looks, the permit is open.
+    /// Looks whether the called caller has come. If it has not come for [`LOOKS`] looks, opens the permit.
     pub(crate) fn look(&self) -> Look {
         let mut state = self.state();
         let is_late = match state.whose {
@@ -220,7 +220,7 @@ impl Permit {
 }
 
 impl Caller {
-    /// Whether it was woken, and has not come yet.
+    /// Whether the caller was woken, and has not come yet.
     fn is_late(&self) -> bool {
         self.waker.is_none() && !self.silent
     }
@@ -232,7 +232,7 @@ impl State {
         self.tickets
     }
 
-    /// Where a caller with this ticket stands, or would stand.
+    /// The index at which a caller with this ticket stands, or would stand.
     fn find(&self, ticket: u64) -> usize {
         match self.queue.front() {
             Some(first) if first.ticket < ticket => {
@@ -242,7 +242,8 @@ impl State {
         }
     }
 
-    /// Who has no waker has been woken already, and does not come: it may be silent.
+    /// Calls the next caller that has a waker. A caller without one has been woken before and does not come: it may
+    /// be silent.
     fn call_next(&mut self) -> Option<Waker> {
         let next = self.queue.iter_mut().find(|caller| caller.waker.is_some());
         let Some(next) = next else {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     impl<'a> Hand<'a> {
-        /// One that waits.
+        /// A caller that waits.
         fn waits(permit: &'a Permit) -> Self {
             permit.wait();
             let mut hand = Self { permit, ticket: Ticket::default() };
@@ -277,7 +278,7 @@ mod tests {
             hand
         }
 
-        /// Polls it; whether it takes the permit.
+        /// Polls it. Returns whether it takes the permit.
         fn comes(&mut self) -> bool {
             let mut context = Context::from_waker(Waker::noop());
             match self.permit.poll(&mut self.ticket, &mut context) {
@@ -299,7 +300,7 @@ mod tests {
         permit
     }
 
-    /// What the lookout finds, until it finds something else than that somebody is late.
+    /// Looks until the lookout finds something else than a late caller.
     fn looks(permit: &Permit) -> (u32, Look) {
         for look in 1.. {
             match permit.look() {
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_goes_to_those_who_wait_in_their_order() {
+    fn the_permit_goes_to_waiting_callers_in_their_order() {
         let permit = taken();
         let mut hands = [(); 3].map(|()| Hand::waits(&permit));
         for at in 0..3 {
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_do_not_come_are_found_silent_at_once_and_not_called_again() {
+    fn all_late_callers_are_found_silent_at_once_and_not_called_again() {
         let permit = taken();
         let silent = [(); 3].map(|()| Hand::waits(&permit));
         let mut polled = Hand::waits(&permit);
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_who_come_for_an_open_turn_one_takes_it() {
+    fn only_one_of_two_callers_takes_an_open_permit() {
         let permit = taken();
         let (_silent, mut one) = (Hand::waits(&permit), Hand::waits(&permit));
         assert!(permit.pass_on());
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_had_the_turn_comes_again_before_those_who_came_later() {
+    fn a_caller_that_had_the_permit_queues_again_before_later_ones() {
         let permit = Permit::default();
         let number = permit.try_take().unwrap();
         let mut later = Hand::waits(&permit);
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_sends_away_whoever_waits_or_comes() {
+    fn closing_sends_away_waiters_and_newcomers() {
         let permit = taken();
         let mut hand = Hand::waits(&permit);
         permit.close();

@@ -21,22 +21,21 @@ use crate::engine::entry::Tenure;
 use crate::engine::job::{Job, Lane, Outcome, What};
 use crate::wire::{Commands, Fault};
 
-/// The task that gives back.
+/// The task that gives locks back.
 pub(crate) struct Releaser {
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
     pub(crate) commands: Commands,
     pub(crate) debts: Debts,
-    /// How long it may go on when the client has been closed.
+    /// How long it may go on after the client was closed.
     pub(crate) patience: Duration,
 }
 
 impl Releaser {
-    /// Runs until the client owes nothing and never will. `stop` tells the others that they are not needed
-    /// them any more.
+    /// Runs until the client owes nothing, and never will again. Then `stop` ends the other tasks of the client.
     pub(crate) async fn run(self, closing: CancellationToken, stop: CancellationToken) {
         let _stop = stop.drop_guard();
         let (patience, debts) = (self.patience, self.debts.clone());
-        // The server may be gone: then the leases do the rest.
+        // The server may be gone. Then the leases free the locks.
         let out_of_time = async {
             closing.cancelled().await;
             sleep(patience).await;
@@ -60,7 +59,8 @@ impl Releaser {
         let mut newest = 0;
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may
-            // have come and gone, while others wait for a lock that no caller holds.
+            // have come and gone, while others wait for a lock that nobody holds. So make all jobs ready with each
+            // new connection.
             let seen = std::mem::replace(&mut newest, commands.newest());
             if newest > seen {
                 backlog.hasten();
@@ -91,7 +91,7 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-/// What puts the requests to the server.
+/// Sends the requests to the server.
 struct Asker {
     commands: Commands,
 }
@@ -105,7 +105,7 @@ impl Asker {
         Answers { lane, jobs: jobs.into_iter().zip(outcomes).collect(), generation }
     }
 
-    /// The connection on which it was asked, and the outcome for each job.
+    /// The connection on which the request was sent, and the outcome for each job.
     async fn release(&self, jobs: &[Job]) -> (u64, Vec<Outcome>) {
         let releases: Vec<_> = jobs.iter().map(Job::request).collect();
         let (generation, answer) = match self.commands.connection(&releases[0].keys) {
@@ -130,7 +130,7 @@ impl Asker {
         outcomes
     }
 
-    /// Tells the hold count, again if it has changed meanwhile.
+    /// Writes the hold count, and again if it has changed meanwhile.
     async fn count(&self, tenure: &Arc<Tenure>) -> Outcome {
         loop {
             if tenure.is_over() {

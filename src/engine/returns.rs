@@ -1,5 +1,5 @@
-//! Which names this client is giving back in the background: no caller has them any more, though Redis has
-//! not said so yet.
+//! The names that this client is giving back in the background. No caller has them any more, but Redis has not
+//! answered yet.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +18,7 @@ pub(crate) struct Returns {
 #[derive(Default)]
 struct State {
     begun: u64,
-    /// By channel: all kinds of one name that can be in each other's way share it.
+    /// By channel: all kinds of one name that can be in each other's way share a channel.
     under_way: HashMap<Box<str>, BTreeSet<u64>>,
 }
 
@@ -42,17 +42,17 @@ impl Returns {
         self.state().under_way.contains_key(&keys.channel)
     }
 
-    /// Waits until what has begun by now has had its first answer, or has failed once. What begins
-    /// later is not waited for: others may give back again and again.
+    /// Waits until each return that has begun by now has had its first answer, or has failed once. It does not wait
+    /// for returns that begin later: other callers may give back again and again.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// It may be dropped at any time.
     pub(crate) async fn ended(&self, keys: &Keys) {
         let begun = self.state().begun;
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
-            // Listen first, look second: what ends in between is not missed.
+            // Listen first, look second: so a return that ends in between is not missed.
             ended.as_mut().enable();
             let first =
                 self.state().under_way.get(&keys.channel).and_then(|all| all.first().copied());
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_begun_is_waited_for_and_what_begins_later_is_not() {
+    async fn returns_that_have_begun_are_waited_for_and_later_ones_are_not() {
         let returns = Arc::new(Returns::default());
         let (first, other) = (returns.begin(&keys("a")), returns.begin(&keys("b")));
         let (names, waits) = (keys("a"), Arc::clone(&returns));

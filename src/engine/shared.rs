@@ -1,15 +1,15 @@
-//! What several callers of one client hold side by side: reads, and permits of a semaphore.
+//! The tenures that several callers of one client hold side by side: reads, and permits of a semaphore.
 //!
-//! Plain state. It does no I/O and knows no tenure: `T` is whatever stands for one.
+//! Plain state. It does no I/O and does not know the type of a tenure, which is `T`.
 //!
 //! 1. A tenure is inside from its grant until its return was answered for the first time.
-//! 2. A tenure that no caller holds rests if another caller of this client is to have it, or while a return of this
-//!    name is on its way: further ones would only follow it to be asked for again.
-//! 3. What rests is looked after when a return is answered, and when the last caller stops waiting.
-//!    The watchdog gives back what no caller takes up.
-//! 4. It keeps no other client waiting: a read is open to join, and a permit goes on from hand to hand, only for a
-//!    while after the server said that no waiter stands in line. When that is over, one is given back, which lets in the waiter that
-//!    stands there by then; the others go on until that was answered.
+//! 2. A tenure that no caller holds rests if another caller of this client waits for it. It also rests while another
+//!    return of this name is on its way: otherwise it would be returned too, and asked for again by the next caller.
+//! 3. A resting tenure is looked after when a return is answered, and when the last caller stops waiting. If no
+//!    caller takes it up, the watchdog gives it back.
+//! 4. Sharing keeps no other client waiting. Callers join a read, and permits go from hand to hand, only for a while
+//!    after the server said that no waiter stands in line. When that time is over, one tenure is given back, which
+//!    lets in a waiter that came meanwhile. The others go on until that return is answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use tokio::time::Instant;
 
 use crate::keys::TenureId;
 
-/// What is inside of one entry.
+/// The tenures inside of one entry.
 pub(crate) struct Shared<T> {
     inside: BTreeMap<TenureId, T>,
-    /// With how much each is worth, the oldest first.
+    /// Resting tenures with their permits, the oldest first.
     resting: Vec<(TenureId, u32)>,
     /// The read that others may join.
     open: Option<TenureId>,
@@ -29,9 +29,9 @@ pub(crate) struct Shared<T> {
     returning: usize,
     /// When the server last said that no waiter stands in line.
     nobody_waits: Option<Instant>,
-    /// How much the contender has asked for last.
+    /// How many permits the last contender has asked for.
     asked_for: Option<u32>,
-    /// When the request was sent that passed a latch.
+    /// When the last request was sent that passed a latch.
     passed: Option<Instant>,
 }
 
@@ -62,7 +62,8 @@ impl<T: Clone> Shared<T> {
         (self.open, self.nobody_waits) = (None, None);
     }
 
-    /// Whether the contender before this one asked for something else, so that the answer to it says nothing.
+    /// Whether the contender before this one asked for another number of permits. Then the answer to it says nothing
+    /// about this one.
     pub(crate) fn asks_for(&mut self, permits: u32) -> bool {
         self.asked_for.replace(permits).is_some_and(|before| before != permits)
     }
@@ -81,13 +82,14 @@ impl<T: Clone> Shared<T> {
         self.open = self.open.filter(|open| *open != id);
     }
 
-    /// Whether no waiter stands in line, as far as is known: the server has said so within this time, or hears from us
-    /// now.
+    /// Whether no waiter stands in line, as far as the client knows: the server has said so within this time, or a
+    /// return is on its way, which lets a waiter in.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
         self.nobody_waits.is_some_and(|then| now < then + time || self.returning > 0)
     }
 
-    /// Leaves a tenure without a holder to the next caller of this client. `wanted`: one waits for as much.
+    /// Leaves a tenure without a holder to the next caller of this client, if one waits (`wanted`) or a return is on
+    /// its way. Returns whether the tenure rests.
     pub(crate) fn rest(&mut self, id: TenureId, permits: u32, wanted: bool) -> bool {
         let rests = wanted || self.returning > 0;
         if rests {
@@ -96,7 +98,7 @@ impl<T: Clone> Shared<T> {
         rests
     }
 
-    /// Takes the youngest that rests and is worth as much, if there are more than are kept for others.
+    /// Takes the youngest resting tenure of this many permits, if more rest than are kept for others.
     pub(crate) fn take(&mut self, permits: u32, kept: usize) -> Option<T> {
         if self.resting.len() <= kept {
             return None;
@@ -106,31 +108,31 @@ impl<T: Clone> Shared<T> {
         self.find(id)
     }
 
-    /// What rests and is worth something else than what is waited for: it stays in the way of that.
+    /// Resting tenures of another number of permits than the contender wants. They are in its way.
     pub(crate) fn unlike(&self, permits: u32) -> Vec<T> {
         let unlike = self.resting.iter().filter(|(_, resting)| *resting != permits);
         unlike.filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// All that rests, except for what is kept for waiting callers.
+    /// All resting tenures, except for those that are kept for waiting callers.
     pub(crate) fn spare(&self, kept: usize) -> Vec<T> {
         let spare = self.resting.len().saturating_sub(kept);
         self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// The tenures that rest although no caller waits for them, and no return is on its way that would look after it.
+    /// The resting tenures, if no return is on its way that would look after them.
     pub(crate) fn forgotten(&self) -> Vec<T> {
         if self.returning > 0 { Vec::new() } else { self.spare(0) }
     }
 
-    /// A tenure is about to be given back. No caller takes it up, or joins it, any more.
+    /// A tenure is about to be given back. No caller takes it up or joins it any more.
     pub(crate) fn leaving(&mut self, id: TenureId) {
         self.returning += 1;
         self.close(id);
         self.resting.retain(|(resting, _)| *resting != id);
     }
 
-    /// A tenure is over and well, whatever rests now has waited for its return, if it was returned.
+    /// A tenure is over. If it was returned, that return is answered now.
     pub(crate) fn gone(&mut self, id: TenureId, was_returned: bool) -> Option<T> {
         self.close(id);
         self.resting.retain(|(resting, _)| *resting != id);
@@ -140,18 +142,18 @@ impl<T: Clone> Shared<T> {
         self.inside.remove(&id)
     }
 
-    /// A latch was found open by a request of this time.
+    /// A request that was sent at this time found the latch open.
     pub(crate) fn passed(&mut self, sent: Instant) {
         self.passed = self.passed.max(Some(sent));
     }
 
-    /// Whether a latch was found open after this at.
+    /// Whether a request that was sent at this time or later found the latch open.
     pub(crate) fn has_passed_since(&self, at: Instant) -> bool {
         self.passed.is_some_and(|sent| sent >= at)
     }
 }
 
-/// Which of the holds of one tenure have not ended, by their numbers.
+/// The holds of one tenure that have not ended, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
     /// A bit for each hold.
@@ -190,7 +192,7 @@ mod tests {
 
     const TIME: Duration = Duration::from_millis(2);
 
-    /// So many tenures inside, each standing for its own number.
+    /// A state with this many tenures inside; each is its own number.
     fn inside(tenures: u64) -> Shared<u64> {
         let mut shared = Shared::default();
         for id in 0..tenures {
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn that_nobody_stands_in_line_is_known_for_a_while() {
+    fn the_word_that_nobody_stands_in_line_counts_for_a_while() {
         let (mut shared, now) = (Shared::default(), Instant::now());
         assert!(!shared.is_fresh(now, TIME));
         shared.enter(TenureId(0), 0, false, now);
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_rests_for_whoever_waits_and_else_follows_no_return_on_its_way() {
+    fn a_tenure_rests_for_a_waiting_caller_or_while_a_return_is_on_its_way() {
         let mut shared = inside(3);
         assert!(!shared.rest(TenureId(0), 1, false));
         shared.leaving(TenureId(0));
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_worth_as_much_is_taken_and_not_what_is_kept_for_others() {
+    fn a_caller_takes_only_permits_of_its_number_that_are_not_kept_for_others() {
         let mut shared = inside(3);
         for (id, permits) in [(0, 1), (1, 2), (2, 1)] {
             assert!(shared.rest(TenureId(id), permits, true));
@@ -265,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn what_one_was_answered_says_nothing_to_a_contender_for_something_else() {
+    fn an_answer_says_nothing_to_a_contender_that_asks_for_another_number() {
         let mut shared = inside(0);
         let asked = [3, 3, 1, 3].map(|permits| shared.asks_for(permits));
         assert_eq!(asked, [false, false, true, true]);
     }
 
     #[test]
-    fn a_latch_is_passed_by_those_who_came_before_the_request_was_sent() {
+    fn callers_that_came_before_the_request_was_sent_pass_an_open_latch() {
         let (mut shared, now) = (Shared::<()>::default(), Instant::now());
         assert!(!shared.has_passed_since(now));
         shared.passed(now);
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_those_who_joined_leaves_for_itself() {
+    fn each_reader_that_joined_leaves_for_itself() {
         let mut company = Company::default();
         for hold in [0, 63, 64, 1023] {
             assert!(!company.has(hold));

@@ -1,20 +1,21 @@
-//! Signs of life: what only this client can have made, and when it made it.
+//! Signs of life, which only this client can make, and which say when it made them.
 //!
-//! The server says a sign of life back in the grant that it makes for it. A user that may publish on a
-//! channel can write such a message too. So a sign carries a part that only this client can compute: a keyed hash
-//! ([`SipHash`](https://www.aumasson.jp/siphash/)) of the rest, of 40 bits. The rest is the time: a grant is believed
-//! from before the sign was sent, and no table of signs is needed to know when that was.
+//! When the server grants a lock by message, it repeats the sign of life for which it does so. A user that may
+//! publish on the channel can write such a message too. So a sign carries a part that only this client can compute: a
+//! keyed hash ([`SipHash`](https://www.aumasson.jp/siphash/)) of the rest, of 40 bits. The rest is the time. The
+//! client counts the lease of the grant from before it sent the sign, and needs no table of signs to know when that
+//! was.
 
 use std::hash::{Hash, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The bits of a sign that are its time, in milliseconds: they turn over after four and a half hours.
+/// The bits of a sign that are its time, in milliseconds. They wrap around after four and a half hours.
 const TIME_BITS: u32 = 24;
 const TIME: u64 = (1 << TIME_BITS) - 1;
 
-/// Makes the signs of one client, and knows them again.
+/// Makes the signs of one client, and recognises them.
 pub(crate) struct Signs {
     key: RandomState,
     started: Instant,
@@ -25,13 +26,13 @@ impl Signs {
         Self { key: RandomState::new(), started }
     }
 
-    /// A sign for now at this channel, and the time that it carries, which is no later than now.
+    /// A new sign for this channel, and the time that it carries, which is no later than now.
     pub(crate) fn make(&self, now: Instant, channel: &str) -> (u64, Instant) {
         let millis = self.millis(now);
         (self.sealed(millis, channel), self.started + Duration::from_millis(millis))
     }
 
-    /// When this sign was made, if it is one of ours for this channel.
+    /// When this sign was made, if we made it for this channel.
     pub(crate) fn time_of(&self, sign: u64, now: Instant, channel: &str) -> Option<Instant> {
         let latest = self.millis(now);
         let ago = latest.wrapping_sub(sign) & TIME;
@@ -55,7 +56,7 @@ impl Signs {
         hasher.finish()
     }
 
-    /// A run of the simulation is repeatable from its seed, so that it has no key.
+    /// A run of the simulation has to be repeatable from its seed, so it has a fixed key.
     #[cfg(parklock_sim)]
     fn hash(&self, millis: u64, channel: &str) -> u64 {
         let _ = &self.key;

@@ -1,12 +1,12 @@
 //! One grant by Redis to this client: its holder, its deadline, its end.
 //!
-//! 1. A tenure is held, or idle between two holders of this client; then it is released or lost,
-//!    once and for good.
+//! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, once and for good.
 //! 2. The deadline only moves outwards, and only for an answer: it is the time before the request
 //!    was sent, plus what was asked for, minus drift.
-//! 3. What ends a hold takes its permit out under the lock and drops it after: no task is woken while
+//! 3. The code that ends a hold takes its permit out under the mutex and drops it afterwards: no task is woken while
 //!    the state is locked.
-//! 4. Reads of one client are holds of one tenure side by side: each leaves for itself, and the last one gives back.
+//! 4. Reads of one client are holds of one tenure side by side. Each reader leaves for itself, and the last one gives
+//!    the tenure back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -23,18 +23,18 @@ use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
-/// What a tenure keeps of its client's entry while it may be held. The entry is above this file: a tenure knows no more
-/// of it than this.
+/// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
+/// knows no more of it than this trait.
 pub(crate) trait Stay: Sized {
-    /// What keeps the entry in the table.
+    /// A value that keeps the entry in the table.
     type Visit;
 
-    /// Whether the next caller in the queue gets the tenure, and this with it.
+    /// Whether the next caller in the queue takes over the tenure.
     fn is_handed_on(&self) -> bool;
 
-    /// Leaves the tenure to the other callers of this client, if one of them is to have it, or may want it before a
-    /// return that is on its way is answered. `allows` is told whether the server's word that no waiter stands in line is
-    /// not older than `time`.
+    /// Lets the tenure rest for other callers of this client, if one waits for it, or while another return is on its
+    /// way. `allows` decides whether it may rest. It is told whether the server has said within `time` that no waiter
+    /// stands in line.
     fn rest(
         &self,
         permits: u32,
@@ -62,51 +62,52 @@ pub(crate) struct Tenure<S> {
 
 struct State<S> {
     ended: Option<Ended>,
-    /// The owner that may nest; `None`: the guard is the owner.
+    /// The owner, which may nest. `None`: the guard is the owner.
     owner: Option<OwnerId>,
     /// The task or thread that asked for it.
     asked_by: OwnerId,
-    /// Holders so far, before this one.
+    /// The number of holders before this one.
     hand_overs: u16,
-    /// 0: idle.
+    /// The hold count; 0: idle.
     holds: u32,
     /// The holds that have not ended, once a second one has joined.
     company: Option<Box<Company>>,
-    /// How much it is, if it can be divided.
+    /// The number of permits, for a kind with permits.
     permits: u32,
-    /// Its owner may have asked for more within it. The server has then let that in beside it, so that no other caller may
-    /// take this tenure over.
+    /// Its owner may have taken another hold within this one. The server has let that hold in beside this one, so no
+    /// other caller may take this tenure over.
     is_shelter: bool,
-    /// When this holder began; idle, when the last one left.
+    /// When this holder began. If idle, when the last holder left.
     since: CompactInstant,
     deadline: CompactInstant,
-    /// The most that we have asked for: Redis may keep the lock until then, and a little longer.
+    /// The latest expiry that we have asked for: Redis may keep the lock until then, and a little longer.
     expiry: CompactInstant,
     watched: bool,
-    /// It was renewed for `max_hold`, and is not renewed again.
+    /// The watchdog has renewed it for `max_hold`, and does not renew it again.
     overdue: bool,
-    /// Redis has granted it for no longer than a waiter's sign of life: it is renewed until that is more.
+    /// A message has granted it, for no longer than a sign of life lasts. The watchdog has to confirm it, even if the
+    /// lease is fixed.
     unconfirmed: bool,
     renew_at: CompactInstant,
-    /// A message of another client may concern the lock: the watchdog has to check it.
+    /// A message of another client may concern this tenure: the watchdog has to check it.
     doubted: bool,
     stay: Option<S>,
     slot: Option<TimerSlot>,
     /// When the watchdog will look.
     look_at: CompactInstant,
-    /// While the server may have the lock: also when its lease has run out, and it is to be swept.
+    /// The debt, while the server may have the lock: also when its lease has run out and it has to be swept.
     debt: Option<Debt>,
-    /// Whether the hold count is about to be told in the background.
+    /// Whether the background is writing the hold count.
     telling: Telling,
     warned_of_deadlock: bool,
 }
 
-/// How far the background is with telling Redis the hold count.
+/// How far the background is with writing the hold count to Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Telling {
     No,
     Once,
-    /// Something was said meanwhile that may arrive later: once more after this.
+    /// The holder has written a count meanwhile, which may arrive later: write once more after this.
     Again,
 }
 
@@ -116,11 +117,11 @@ pub(crate) enum Left<S: Stay> {
     Nested,
     /// Other holds remain, of callers that have joined.
     Others,
-    /// It was the last one, and the next holder waits: the tenure is idle until it takes the permit.
+    /// It was the last one, and the next holder waits: the tenure is idle until that one takes the permit.
     HandedOn(S),
     /// It was the last one, and another caller of this client may take the idle tenure up.
     Rests(S::Visit),
-    /// It was the last one: the lock is to be given back, and the permit passed on with it.
+    /// It was the last one: the lock has to be given back, and then the permit passed on.
     Last(Option<S>, Option<TimerSlot>),
     /// The lock was lost before.
     Lost,
@@ -128,18 +129,18 @@ pub(crate) enum Left<S: Stay> {
 
 /// The outcome for the next caller in the queue.
 pub(crate) enum PickUp<T> {
-    /// An idle tenure that it holds from now on, after so many hand-overs.
+    /// An idle tenure that the caller holds from now on, after this many hand-overs.
     Held(u16),
-    /// An idle tenure that Redis must be asked about first. It has ended, and is to be given back.
+    /// An idle tenure that may not be handed on. It has ended, and has to be given back.
     Ended(T, Option<TimerSlot>),
     Nothing(T),
 }
 
 /// The outcome for a caller that takes up a tenure without the permit.
 pub(crate) enum Taken<S> {
-    /// It holds it from now on, after so many hand-overs.
+    /// The caller holds it from now on, after this many hand-overs.
     Held(u16),
-    /// Redis must be asked first. It has ended, and is to be given back.
+    /// It may not be handed on. It has ended, and has to be given back.
     Ended(Option<S>, Option<TimerSlot>),
     /// Another caller has it, or it is over.
     Nothing,
@@ -149,17 +150,18 @@ pub(crate) enum Taken<S> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Renew,
-    /// Nothing is to be done before then.
+    /// Nothing has to be done before this time.
     At(Instant),
-    /// It is lost: what Redis may still have of it is to be swept away.
+    /// It is lost. Redis may still have it, and it has to be swept away.
     Sweep,
-    /// No caller took it up in time: it has ended, and is to be given back.
+    /// No caller took it up in time. It has ended, and has to be given back.
     Unclaimed,
     Ended,
 }
 
 impl<S: Stay> Tenure<S> {
-    /// Begins a tenure with its first hold. A latch is passed, not held: its tenure is over at once.
+    /// Begins a tenure with its first hold. A caller passes a latch and does not hold it: that tenure is over at
+    /// once.
     pub(crate) fn begin(
         keys: &Arc<Keys>,
         stay: S,
@@ -215,7 +217,7 @@ impl<S: Stay> Tenure<S> {
         }
     }
 
-    /// How the hold of this number ended.
+    /// How this hold ended, if it has ended.
     pub(crate) fn ended(&self, hand_over: u16) -> Option<Ended> {
         self.state().ended(hand_over)
     }
@@ -225,7 +227,8 @@ impl<S: Stay> Tenure<S> {
         self.state().ended.is_some()
     }
 
-    /// What it asks for when it is confirmed: Redis has granted it no longer than a waiter's sign of life.
+    /// Takes note that a message has granted this tenure, only for as long as a sign of life lasts. The watchdog asks
+    /// for the whole lease when it confirms the grant.
     pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
         let mut state = self.state();
         state.expiry = state.expiry.max((Instant::now() + lease).into());
@@ -233,7 +236,7 @@ impl<S: Stay> Tenure<S> {
         state.unconfirmed = true;
     }
 
-    /// Compares clocks: right even if no task of ours has run for a while.
+    /// This compares clocks, so it is right even if no task of ours has run for a while.
     pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
         let state = self.state();
         match state.ended(hand_over) {
@@ -257,7 +260,7 @@ impl<S: Stay> Tenure<S> {
         self.state().holds
     }
 
-    /// How often a hold counts: as often as its owner has nested, and once for a caller that has joined.
+    /// The hold count of a hold: as often as its owner has nested, or one for a caller that has joined.
     pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         let state = self.state();
         match &state.company {
@@ -266,8 +269,8 @@ impl<S: Stay> Tenure<S> {
         }
     }
 
-    /// The owner of this hold is about to ask for more within it. No other caller may take it over from now on, since the server
-    /// lets in beside it what is asked for within. `false` if the hold has ended.
+    /// The owner of this hold is about to ask for another hold within it. The server lets that in beside this one. So
+    /// from now on no other caller may take this tenure over. Returns `false` if the hold has ended.
     pub(crate) fn shelters(&self, hand_over: u16) -> bool {
         let mut state = self.state();
         let is_held = state.ended(hand_over).is_none();
@@ -275,12 +278,12 @@ impl<S: Stay> Tenure<S> {
         is_held
     }
 
-    /// What Redis should count. Idle, the tenure is about to have its next holder.
+    /// The hold count for Redis. An idle tenure counts as one: it is about to have its next holder.
     pub(crate) fn holds_to_tell(&self) -> u32 {
         self.holds().max(1)
     }
 
-    /// Takes note that the hold count is to be told in the background; whether that is new.
+    /// Takes note that the background has to write the hold count. Returns whether that is new.
     pub(crate) fn will_tell(&self) -> bool {
         let mut state = self.state();
         let is_new = state.telling == Telling::No;
@@ -288,16 +291,17 @@ impl<S: Stay> Tenure<S> {
         is_new
     }
 
-    /// Redis counts so many holds. `false` if that has changed meanwhile, and is to be told again.
+    /// Redis has written this hold count. Returns `false` if the count has changed meanwhile, and has to be written
+    /// again.
     pub(crate) fn told(&self, holds: u32) -> bool {
-        // Under one lock: a hold that is left after this has its own word.
+        // Decide under one mutex: a hold that ends after this has a write of its own.
         let mut state = self.state();
         let done = state.holds.max(1) == holds && state.telling != Telling::Again;
         state.telling = if done { Telling::No } else { Telling::Once };
         done
     }
 
-    /// The hold count is no longer told in the background.
+    /// The background no longer writes the hold count.
     pub(crate) fn stop_telling(&self) {
         self.state().telling = Telling::No;
     }
@@ -307,12 +311,12 @@ impl<S: Stay> Tenure<S> {
         self.state().debt.clone()
     }
 
-    /// Hands its debt over to the job that gives it back.
+    /// Hands its debt over to the job that gives the lock back.
     pub(crate) fn take_debt(&self) -> Option<Debt> {
         self.state().debt.take()
     }
 
-    /// Takes note of where the tenure stands in the wheel; `false` if it is over and well.
+    /// Takes note of its slot in the wheel. Returns `false` if nothing has to be done about the tenure any more.
     pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
         let mut state = self.state();
         state.slot = Some(slot);
@@ -324,12 +328,12 @@ impl<S: Stay> Tenure<S> {
         self.state().slot
     }
 
-    /// Whether the watchdog looks by then.
+    /// Whether the watchdog looks by this time.
     pub(crate) fn is_looked_at_by(&self, at: Instant) -> bool {
         self.state().look_at <= at.into()
     }
 
-    /// From now on the watchdog renews it, unless it has done so for `max_hold`; whether that is new.
+    /// From now on the watchdog renews it, unless it has done so for `max_hold`. Returns whether that is new.
     pub(crate) fn watch(&self) -> bool {
         let mut state = self.state();
         !state.overdue && !std::mem::replace(&mut state.watched, true)
@@ -340,26 +344,26 @@ impl<S: Stay> Tenure<S> {
         self.state().next_look(pickup)
     }
 
-    /// Has the tenure renewed then.
+    /// Has the watchdog renew the tenure at this time.
     pub(crate) fn renew_at(&self, at: Instant) {
         self.state().renew_at = at.into();
     }
 
-    /// Has the tenure looked at, whatever else is planned.
+    /// Has the watchdog check the tenure as soon as it looks.
     pub(crate) fn doubt(&self) {
         self.state().doubted = true;
     }
 
-    /// What a renewal has to ask for: so much from now, or what was asked for before. Whatever Redis
-    /// thinks of the TTL, it is not shortened then.
+    /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that is later. So a
+    /// renewal never shortens the TTL.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
         let expiry = self.state().expiry.instant();
         wanted.max(expiry.saturating_duration_since(Instant::now()))
     }
 
-    /// What a nested hold of this lease, which is so long, asks for. The lease of one that is watched is the
-    /// watchdog's: after `max_hold` it gives no more of it, or a holder that nests would never end. The watchdog may
-    /// look some time later only, since each nested hold puts its next renewal off.
+    /// The TTL that a nested hold asks for. After `max_hold` a watched hold gets no more time, or a holder that nests
+    /// would never end. This does not wait for the watchdog to find that out: it may look some time later, since each
+    /// nested hold puts its next renewal off.
     pub(crate) fn for_nested(
         &self,
         lease: Lease,
@@ -373,14 +377,14 @@ impl<S: Stay> Tenure<S> {
         self.at_least(if gives_none { Duration::ZERO } else { length })
     }
 
-    /// What the watchdog asks for.
+    /// The TTL that the watchdog asks for.
     pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
         let watched = self.state().watched;
         self.at_least(if watched { timeout } else { Duration::ZERO })
     }
 
-    /// Redis has agreed to a TTL that it was asked for at `sent`. `false` if the tenure is over; past
-    /// its deadline it is lost whatever the server thinks.
+    /// Redis has agreed to a TTL that it was asked for at `sent`. Returns `false` if the tenure is over. Past its
+    /// deadline it is lost, even if the server still has it.
     pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
         self.expire();
         let mut state = self.state();
@@ -395,7 +399,7 @@ impl<S: Stay> Tenure<S> {
         true
     }
 
-    /// Counts one more hold of a hold, and says how many it has now; `None` if it has ended.
+    /// Adds one to the hold count and returns it, or `None` if the hold has ended.
     pub(crate) fn enter(&self, hand_over: u16) -> Option<u32> {
         let mut state = self.state();
         if state.ended(hand_over).is_some() {
@@ -405,8 +409,8 @@ impl<S: Stay> Tenure<S> {
         Some(state.holds)
     }
 
-    /// Counts one hold less. With the last one the tenure is handed on if a caller waits for it,
-    /// and released otherwise, if it was not lost before.
+    /// Takes one off the hold count. When the last holder leaves, the tenure is handed on if a caller waits for it,
+    /// and released otherwise, unless it was lost before.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
         self.expire();
         let now = Instant::now();
@@ -467,12 +471,12 @@ impl<S: Stay> Tenure<S> {
         if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
     }
 
-    /// What a message has granted is shorter, and lasts long enough for a hand-off all the same.
+    /// The lease of a grant by message is shorter, and long enough for a hand-off all the same.
     fn budget(&self, budget: Budget) -> Budget {
         Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
     }
 
-    /// A caller takes up what rests.
+    /// A caller takes up a resting tenure.
     pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken<S> {
         self.expire();
         let now = Instant::now();
@@ -489,8 +493,8 @@ impl<S: Stay> Tenure<S> {
         Taken::Held(state.next_stint())
     }
 
-    /// A caller joins the read of another caller of its client, after so many hand-overs; `None` if Redis has to be
-    /// asked.
+    /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if it has
+    /// to ask Redis.
     pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
         self.expire();
         let now = Instant::now();
@@ -507,8 +511,8 @@ impl<S: Stay> Tenure<S> {
         Some(state.next_stint())
     }
 
-    /// The next in the queue takes up an idle tenure: as its own, if the budget allows, or to ask
-    /// Redis about it.
+    /// The next caller in the queue takes up an idle tenure, if the budget allows. Otherwise the tenure ends, and the
+    /// caller offers it to Redis.
     pub(crate) fn pick_up<T: Into<S>>(
         &self,
         permit: T,
@@ -532,7 +536,7 @@ impl<S: Stay> Tenure<S> {
         PickUp::Held(state.next_stint())
     }
 
-    /// Ends an idle tenure that no caller waits for; its seat, if it has one, and where it stands in the wheel.
+    /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one, and its slot in the wheel.
     pub(crate) fn retire(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
         let mut state = self.state();
         if state.ended.is_some() || state.holds > 0 {
@@ -541,7 +545,7 @@ impl<S: Stay> Tenure<S> {
         Some(state.release())
     }
 
-    /// The seat of a tenure that has ended and is to be given back.
+    /// Takes the permit or the seat of a tenure that has ended and has to be given back.
     pub(crate) fn take_stay(&self) -> Option<S> {
         self.state().stay.take()
     }
@@ -550,13 +554,13 @@ impl<S: Stay> Tenure<S> {
     pub(crate) fn lose(&self, why: &str) {
         self.end_lost(why);
         let mut state = self.state();
-        // One that was released is counted until its release is answered.
+        // A tenure that was released keeps its debt until the release is answered.
         let settled = if state.ended == Some(Ended::Lost) { state.debt.take() } else { None };
         drop(state);
         drop(settled);
     }
 
-    /// Past its deadline the lock is lost, whatever the server thinks and may still have.
+    /// Past its deadline the lock is lost, even if the server still has it.
     fn expire(&self) {
         if self.deadline() <= Instant::now() {
             self.end_lost("its lease ran out");
@@ -579,8 +583,8 @@ impl<S: Stay> Tenure<S> {
         drop(stay);
     }
 
-    /// The client is closed: the guards are told, and the permit comes along to be given back with
-    /// the lock. `None` if there is nothing to give back.
+    /// Ends the tenure of a client that is closed, and tells its guards. Returns the permit, to be given back with
+    /// the lock, or `None` if there is nothing to give back.
     pub(crate) fn close(&self) -> Option<Option<S>> {
         let mut state = self.state();
         if state.is_unswept() {
@@ -596,7 +600,7 @@ impl<S: Stay> Tenure<S> {
         Some(stay)
     }
 
-    /// What is to be done about the tenure now that the wheel has come to it.
+    /// What the watchdog has to do now that the wheel has come to this tenure.
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, pickup: Duration) -> Due {
         self.expire();
         let mut state = self.state();
@@ -646,7 +650,7 @@ impl<S: Stay> Tenure<S> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Listen first, look second: what changes in between is not missed.
+            // Listen first, look second: so a change in between is not missed.
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
@@ -665,7 +669,7 @@ impl<S: Stay> Tenure<S> {
 
 impl<S: Stay> State<S> {
     fn ended(&self, hand_over: u16) -> Option<Ended> {
-        // A holder that has left had given its hold back, whatever became of the tenure later.
+        // A holder that has left has given its hold back, even if the tenure is lost later.
         let left = match &self.company {
             Some(company) => !company.has(hand_over),
             None => self.hand_overs != hand_over || self.holds == 0,
@@ -707,7 +711,7 @@ impl<S: Stay> State<S> {
         self.watched || self.unconfirmed
     }
 
-    /// Gives it up: its permit or its seat, which knows of it, and where it stands in the wheel.
+    /// Ends it as released. Returns its permit or its seat, and its slot in the wheel.
     fn release(&mut self) -> (Option<S>, Option<TimerSlot>) {
         self.ended = Some(Ended::Released);
         let mut stay = self.stay.take();
@@ -717,7 +721,7 @@ impl<S: Stay> State<S> {
         (stay, self.slot.take())
     }
 
-    /// Whether the next holder may have it before Redis is asked.
+    /// Whether the next holder may have it without asking Redis.
     fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
         self.watched
             && u32::from(self.hand_overs) < budget.hand_overs
@@ -736,7 +740,7 @@ pub(crate) mod tests {
     use crate::engine::hold::Hold;
     use crate::kinds::Kind;
 
-    /// Nothing is handed on.
+    /// With this budget, no tenure is handed on.
     pub(crate) const NO_BUDGET: Budget = Budget {
         hand_overs: 0,
         time: Duration::ZERO,
@@ -857,7 +861,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_hold_count_is_told_by_one_word_at_a_time_until_it_is_the_latest() {
+    fn hold_counts_are_written_one_at_a_time_until_the_latest_is() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         assert_eq!(hold.tenure.enter(0), Some(2));
         assert!(hold.tenure.will_tell());
@@ -977,7 +981,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn those_who_join_are_stints_of_their_own_and_the_last_one_gives_back() {
+    fn readers_that_join_have_holds_of_their_own_and_the_last_one_gives_back() {
         let (table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
         let third = of_same(&first, first.tenure.join(BUDGET).unwrap());
@@ -996,7 +1000,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_to_those_who_still_read() {
+    fn a_loss_is_told_to_the_remaining_readers() {
         let (_table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
         assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
@@ -1019,7 +1023,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_rests_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
+    fn a_resting_tenure_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
         let (table, mut hold) = read();
         let keys = Arc::clone(&hold.tenure.keys);
         let next = table.visit(&keys, 1).unwrap().wait();
@@ -1064,7 +1068,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_is_told_to_all_who_wait_for_it() {
+    async fn the_end_is_told_to_all_that_wait_for_it() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let ends = [(); 3].map(|()| tokio::spawn(hold.ended()));
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! When the watchdog has to look at which tenure: the wheel, with a clock beside it.
+//! The timetable: when the watchdog has to look at which tenure. It is the wheel, with a clock beside it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 use crate::engine::entry::Tenure;
 use crate::engine::wheel::{TimerSlot, Wheel};
 
-/// What the wheel cannot tell apart.
+/// The length of a tick: the wheel cannot tell times apart that are closer.
 const TICK_MS: u64 = 8;
 
 /// Every tenure of a client, by the time at which it needs attention.
 pub(crate) struct Timetable {
     started: Instant,
     plan: Mutex<Plan>,
-    /// The watchdog sleeps longer than it should now.
+    /// Wakes the watchdog, which would sleep for too long.
     earlier: Notify,
 }
 
 struct Plan {
     wheel: Wheel<Arc<Tenure>>,
-    /// What the watchdog was handed last. Until it asks for more, it may not have seen to all of it.
+    /// The tenures that the watchdog was handed last. Until it asks for more, it may not have dealt with all of them.
     in_hand: Vec<Arc<Tenure>>,
     /// The tick until which the watchdog sleeps.
     asleep_until: Option<u64>,
@@ -40,14 +40,14 @@ impl Timetable {
         self.plan.lock().expect("no panic under this lock")
     }
 
-    /// Has the watchdog look at a tenure then; `false` if the client is closed.
+    /// Has the watchdog look at a tenure at this time. Returns `false` if the client is closed.
     pub(crate) fn enter(&self, tenure: &Arc<Tenure>, due: Instant) -> bool {
         let tick = self.tick(due);
         let mut plan = self.plan();
         if plan.closed {
             return false;
         }
-        // Slots change under this lock only: a tenure never stands in the wheel twice.
+        // Slots change only under this mutex: so a tenure never stands in the wheel twice.
         if let Some(before) = tenure.slot() {
             plan.wheel.leave(before);
         }
@@ -64,13 +64,13 @@ impl Timetable {
         true
     }
 
-    /// The watchdog need not look any more.
+    /// The watchdog need not look at this tenure any more.
     pub(crate) fn leave(&self, slot: Option<TimerSlot>) {
         let left = slot.and_then(|slot| self.plan().wheel.leave(slot));
         drop(left);
     }
 
-    /// Has the watchdog look as soon as it can whether a tenure is still there.
+    /// Has the watchdog check as soon as it can whether Redis still has a tenure.
     pub(crate) fn hasten(&self, tenure: &Arc<Tenure>) {
         tenure.doubt();
         self.enter(tenure, Instant::now());
@@ -79,7 +79,7 @@ impl Timetable {
     /// Waits for the next tenures that are due. The watchdog asks when it has dealt with the ones before.
     ///
     /// # Cancel safety
-    /// Nothing is taken out before the future is ready.
+    /// No tenure is taken out before the future is ready.
     pub(crate) async fn next(&self) -> Vec<Arc<Tenure>> {
         let seen_to = std::mem::take(&mut self.plan().in_hand);
         drop(seen_to);
@@ -93,7 +93,7 @@ impl Timetable {
             let mut plan = self.plan();
             let due = plan.wheel.advance(now);
             if !due.is_empty() {
-                // In the same step: `close` finds each of them, in the wheel or here.
+                // Keep them in the same step: so `close` finds each of them, in the wheel or here.
                 plan.in_hand.clone_from(&due);
                 return due;
             }
@@ -115,12 +115,12 @@ impl Timetable {
         plan.asleep_until.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
     }
 
-    /// The tick at which a at has passed.
+    /// The first tick after this time.
     fn tick(&self, at: Instant) -> u64 {
         self.passed(at) + 1
     }
 
-    /// The last tick that has passed at a at.
+    /// The last tick that has passed at this time.
     fn passed(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.started);
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX) / TICK_MS
@@ -142,7 +142,7 @@ mod tests {
     const A_WHILE: Duration = Duration::from_millis(50);
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_watchdog_has_in_hand_is_there_for_closing() {
+    async fn closing_finds_the_tenures_that_the_watchdog_has_in_hand() {
         let timetable = Timetable::new(Instant::now());
         let tenures = [(); 3].map(|()| begun().1.tenure);
         assert!(timetable.enter(&tenures[0], Instant::now() + A_WHILE));

@@ -1,4 +1,4 @@
-//! A word to Redis that may not have arrived.
+//! A request to Redis that may not have arrived.
 
 use tokio::sync::oneshot;
 
@@ -6,7 +6,7 @@ use crate::engine::core::Engine;
 use crate::engine::job::{Job, Outcome};
 use crate::wire::Fault;
 
-/// Dropped before it is known to have arrived, it is said in the background.
+/// If it is dropped before it is known to have arrived, the releaser repeats it in the background.
 pub(crate) struct Unconfirmed<'a> {
     engine: &'a Engine,
     job: Option<Job>,
@@ -21,12 +21,12 @@ impl<'a> Unconfirmed<'a> {
         self.job.as_ref()
     }
 
-    /// It has arrived.
+    /// The request has arrived.
     pub(crate) fn confirmed(mut self) {
         self.job = None;
     }
 
-    /// Leaves it to the background after this failure, and hears what comes of it.
+    /// Leaves it to the background after this fault. Returns a receiver for the outcome.
     pub(crate) fn later(mut self, fault: &Fault) -> Option<oneshot::Receiver<Outcome>> {
         let (job, outcome) = self.job.take()?.telling(fault);
         self.engine.later(job);

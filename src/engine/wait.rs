@@ -2,11 +2,11 @@
 //!
 //! 1. A caller first waits for the permit of its client's entry. The caller that has it contends for all of them,
 //!    so that a client has one request on its way for each entry.
-//! 2. Listen first, look second, sleep last: what was asked before the channel was subscribed is asked again.
-//! 3. What needs the permit is done in a contest (`contest.rs`). If it was cancelled since its caller was not polled, the
-//!    caller queues again, before those that came later.
-//! 4. No message is needed for progress, since every park ends; none is trusted as proof, unless it repeats
-//!    what only this client and the server know.
+//! 2. Listen first, look second, sleep last: a contender that asked before its channel was subscribed asks again.
+//! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout has cancelled it because its
+//!    caller was not polled, the caller queues again, before those that came later.
+//! 4. Progress needs no message, since every park ends. A message is no proof, unless it repeats a sign that only
+//!    this client can make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,14 +29,14 @@ use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Subscription};
 
-/// Without a line, how long a client that offered its lock sits out.
+/// How long a client that has offered its lock sits out, in a kind without a line.
 const SIT_OUT: Duration = Duration::from_millis(1);
 
-/// Gets the lock for the caller; `None` if its patience ran out first.
+/// Gets the lock for the caller. Returns `None` if its patience ran out first.
 ///
 /// # Cancel safety
-/// Dropping the future gives up the place in the queue. What Redis may have granted to an attempt
-/// on its way is given back in the background.
+/// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt on its way, the client
+/// gives it back in the background.
 pub(crate) async fn acquire(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
@@ -56,7 +56,7 @@ pub(crate) async fn acquire(
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
         Patience::For(limit) => {
-            // It is told what it knows when the limit cuts it off.
+            // When the limit cuts the call off, `Known` says what the caller may believe.
             caller.known = Some(Arc::new(Known::new(options.known_taken)));
             caller.wait_for(visit, limit).await
         }
@@ -74,12 +74,12 @@ struct Caller {
 
 /// What a caller with a limit knows of its requests.
 struct Known {
-    /// Redis was asked, and whether it ever answered.
+    /// Whether Redis was asked, and whether it ever answered.
     asked: AtomicBool,
     answered: AtomicBool,
-    /// A request of this call was not answered: it may have run.
+    /// Whether a request of this call was not answered: it may have run.
     open: AtomicBool,
-    /// The last attempt failed, for now.
+    /// Whether the last attempt failed, for now.
     failing: AtomicBool,
 }
 
@@ -94,7 +94,7 @@ fn is(known: &AtomicBool) -> bool {
     known.load(Ordering::Relaxed)
 }
 
-/// What came with the permit.
+/// What the permit brings.
 enum Coming {
     /// The lock.
     Held(Hold),
@@ -102,8 +102,8 @@ enum Coming {
     Permit(EntryPermit, Option<Offer>),
 }
 
-/// A tenure that has ended and that Redis is to be asked about. Dropped before that was answered,
-/// it is given back.
+/// An ended tenure that the next acquire gives back in the same step. If that acquire gets no answer, the drop gives
+/// the tenure back.
 struct Offer {
     engine: Arc<Engine>,
     tenure: Option<Arc<Tenure>>,
@@ -114,7 +114,7 @@ impl Offer {
         self.tenure.as_ref().map(|tenure| tenure.id)
     }
 
-    /// Whatever the answer was, Redis has the tenure no more.
+    /// Redis has answered, so it has the tenure no more.
     fn answered(mut self) {
         if let Some(tenure) = self.tenure.take() {
             drop(tenure.take_debt());
@@ -131,13 +131,14 @@ impl Drop for Offer {
 }
 
 impl Caller {
-    /// One attempt, and none if another caller of this client is there first.
+    /// One attempt, or none if another caller of this client came first.
     async fn once(&self, visit: Visit) -> Result<Option<Hold>> {
         let visit = if visit.entry.keys.row.is_shared {
             if let Some(hold) = self.share_at_once(&visit) {
                 return Ok(Some(hold));
             }
-            // Tenures that rest are for callers that wait. One reader does not delay another, nor a caller that waits.
+            // Tenures that rest are for callers that wait. So give them back, and ask in an entry of our own: one
+            // reader does not delay another, nor a caller that waits.
             self.engine.settle(&visit.entry.keys).await;
             self.engine.visit(&visit.entry.keys, self.options.permits, true)?
         } else {
@@ -151,7 +152,7 @@ impl Caller {
                 Coming::Held(hold) => return Ok(Some(hold)),
                 Coming::Permit(permit, offer) => (permit, offer),
             };
-            // One that was not polled for so long has had no attempt yet.
+            // `None`: the lookout has cancelled it since it was not polled. It has had no attempt yet.
             if let Some(attempted) = contest(&visit, self.clone().try_once(permit, offer)).await {
                 return attempted;
             }
@@ -161,7 +162,7 @@ impl Caller {
     async fn try_once(self, permit: EntryPermit, offer: Option<Offer>) -> Result<Option<Hold>> {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let entry = contender.entry();
-        // A connection that has just broken is back in no time.
+        // A connection that has just broken comes back in a few milliseconds.
         let _ = self.engine.connected(&entry.keys).await;
         let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
         let asked = self.request(&entry, (id, 0, 0), Manner::Once, old);
@@ -182,9 +183,9 @@ impl Caller {
     async fn wait_for(&self, visit: Visit, limit: Duration) -> Result<Option<Hold>> {
         match tokio::time::timeout(limit, self.wait(&visit)).await {
             Ok(hold) => hold.map(Some),
-            // To say "held by another caller" would be a guess.
+            // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
-                // To ask about a latch changes nothing.
+                // A question about a latch changes nothing, so it may run.
                 let is_open = self.known.as_ref().is_some_and(|known| is(&known.open));
                 let may_have_run = is_open && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
@@ -193,9 +194,9 @@ impl Caller {
         }
     }
 
-    /// Whether this caller cannot know if the lock is held. A caller that Redis has answered knows it. A caller that has
-    /// waited behind others of this client knows what they know, also if its own first request is still on its way. What they
-    /// knew before it came may have changed since.
+    /// Whether this caller cannot know if the lock is held. A caller knows it if Redis has answered it. A caller that
+    /// waits behind others of this client knows what they have learnt since it came, even while its own first request
+    /// is on its way. What they knew before may have changed.
     fn is_failing(&self, entry: &Entry) -> bool {
         let Some(known) = &self.known else { return false };
         if is(&known.answered) || is(&known.failing) {
@@ -204,14 +205,16 @@ impl Caller {
         if entry.is_failing() || is(&known.asked) {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
-        // What this client is giving back is not another holder's, unless another one had it while this caller waited.
+        // While this client gives the lock back, nobody else holds it, unless another one had it since this caller
+        // came.
         let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
     }
 
     async fn wait(&self, visit: &Visit) -> Result<Hold> {
         if visit.entry.has_seats() {
-            // Before anything is held: who gets it again and again without a word to the server has to let others run.
+            // Do this while nothing is held: a caller that gets the lock again and again without asking the server
+            // has to let other tasks run.
             tokio::task::coop::consume_budget().await;
             if let Some(hold) = self.share_at_once(visit) {
                 return Ok(hold);
@@ -234,20 +237,21 @@ impl Caller {
                 Coming::Held(hold) => return Ok(hold),
                 Coming::Permit(permit, offer) => (permit, offer),
             };
-            // Boxed, since all the others in the queue have room for it too.
+            // The work is boxed. Otherwise the future of every caller in the queue would have room for it.
             let ticket = permit_taken.ticket();
             let work = self.clone().contend(permit_taken, offer, counted.is_some());
             if let Some(contended) = contest(visit, work).await {
                 return contended?.ok_or_else(|| Fault::Closed.into_error(""));
             }
-            // It was not polled, and others have gone on. It has waited before, so that no limit sends it away.
+            // The lookout has cancelled the work, and others have gone on. This caller has waited before, so no limit
+            // sends it away.
             counted.get_or_insert_with(|| self.engine.count_again());
             permit = self.queue(visit, ticket).await?;
         }
     }
 
-    /// Waits for the permit, within this client. It stays counted among those who wait: given up and taken again, its
-    /// place could go to a newcomer in between, and it would be one too many although it has waited all the time.
+    /// Waits for the permit, within this client. The caller stays counted as a waiter. If it were counted anew, a
+    /// newcomer could take its place in between, and the limit would refuse it although it has waited all the time.
     async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
         let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
@@ -260,18 +264,18 @@ impl Caller {
         Ok(permit)
     }
 
-    /// Takes what another caller of this client has left, or reads with it; `None` if there is no such tenure, or
-    /// if it is kept for callers that wait.
+    /// Takes a tenure that another caller of this client has left, or joins its read. Returns `None` if there is no
+    /// such tenure, or if it is kept for callers that wait.
     fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
         if entry.keys.row.is_joined {
-            // A reader takes nothing from callers that wait, unless a writer makes them wait.
+            // A reader that joins takes nothing from callers that wait, unless they wait for a writer.
             return if entry.was_refused() { None } else { self.share(visit, 0) };
         }
         self.share(visit, entry.ahead())
     }
 
-    /// As [`share_at_once`](Self::share_at_once), if more rests than is kept for others.
+    /// As [`share_at_once`](Self::share_at_once), if more tenures rest than are kept for others.
     fn share(&self, visit: &Visit, kept: usize) -> Option<Hold> {
         if !visit.entry.has_seats() || !self.options.is_like_others() {
             return None;
@@ -302,16 +306,18 @@ impl Caller {
         }
     }
 
-    /// Whether to ask while another caller of this client does: until it is known that there is not room for all.
+    /// Whether to ask while another caller of this client asks: yes, until the server has said that there is no room
+    /// for all.
     fn asks_beside(&self, entry: &Entry) -> bool {
-        // Readers wait for each other's answer: it will do for all of them.
+        // Readers wait for the answer to one of them: all of them can join that read.
         let will_join = entry.keys.row.is_joined && self.options.is_like_others();
         entry.has_seats() && !will_join && entry.ahead() == 0
     }
 
     /// Asks once, beside the contender.
     async fn ask_beside(&self, visit: &Visit) -> Result<Option<Hold>> {
-        // It has no permit. Its answer is not to wait for a caller that is not polled all the same.
+        // This caller has no permit. It asks in an entry of its own, where the lookout can cancel it if it is not
+        // polled.
         let beside = self.engine.visit(&visit.entry.keys, self.options.permits, true)?;
         contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
     }
@@ -333,13 +339,14 @@ impl Caller {
         }
     }
 
-    /// Takes up what the last holder of this client has left, if it has left anything.
+    /// Takes up the tenure that the last holder of this client has left, if there is one.
     fn pick_up(&self, permit: EntryPermit) -> Coming {
         let entry = permit.entry();
         if entry.has_seats() {
             return match self.share(permit.visit(), 0) {
                 Some(hold) => {
-                    // The line stays for the next one. If there is none, no other code would give it up.
+                    // The place in line stays for the next contender. If there is none, nothing else would give it
+                    // up.
                     self.engine.look_after(&permit.pass_on());
                     Coming::Held(hold)
                 }
@@ -379,6 +386,12 @@ impl Caller {
     ) -> Result<Option<Hold>> {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let mut counted = None;
+        let mut count = || -> Result<()> {
+            if !is_counted && counted.is_none() {
+                counted = Some(self.engine.count_waiter()?);
+            }
+            Ok(())
+        };
         let entry = contender.entry();
         let rules = self.rules();
         let mut ears: Option<Ears> = None;
@@ -400,13 +413,11 @@ impl Caller {
                     return self.take(contender.granted(), grant).map(Some);
                 }
                 Next::Park(until) => {
-                    // It may have taken over the place of a caller that has gone, whose request was refused.
+                    // It may have taken over the place of a caller that has gone. That caller's request was refused.
                     if entry.has_place() {
                         entry.refuse();
                     }
-                    if !is_counted && counted.is_none() {
-                        counted = Some(self.engine.count_waiter()?);
-                    }
+                    count()?;
                     ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
@@ -416,11 +427,15 @@ impl Caller {
                     }
                     Ok(answer) => {
                         entry.refuse();
+                        // It waits from now on. Messages may have it ask again and again before it ever parks.
+                        count()?;
                         contender.visit().have_contender_watched();
-                        // From here on messages reach us, or the subscription rouses us when they do.
+                        // Subscribe now. If the channel becomes live after this, the subscription rouses us, and we
+                        // ask again.
                         ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                         if matches!(answer, Attempt::GaveWay) {
-                            // Our own message must not end this: everybody else hears it at the same time.
+                            // Sleep, and do not park: our own message would wake us at the same time as everybody
+                            // else.
                             tokio::time::sleep(SIT_OUT).await;
                         }
                     }
@@ -430,15 +445,15 @@ impl Caller {
         }
     }
 
-    /// Gives back what rests for others and stays in the way of this contender, which is first.
+    /// Gives back resting tenures that are in the way of this contender, which comes first.
     fn make_room(&self, entry: &Entry) {
         let unlike =
             entry.shared().map_or_else(Vec::new, |shared| shared.unlike(self.options.permits));
         unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
-    /// Takes what a message has granted. The server has granted it for as long as our sign of life lasts, so that
-    /// the watchdog has to confirm it, if it is held for longer than a third of that.
+    /// Takes the lock that a message has granted. The server has granted it only for as long as our sign of life
+    /// lasts. So the watchdog has to confirm it after a third of that time.
     fn take(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
         let confirm_at = grant.sent + grant.lease / 3;
         let hold = self.begin(permit, grant)?;
@@ -451,7 +466,7 @@ impl Caller {
         rules(&self.engine.config, self.engine.lease(self.options.lease))
     }
 
-    /// Asks once, in the contender's name, and takes note of the answer.
+    /// Asks once for the contender, and takes note of the answer.
     async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
         let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
@@ -477,7 +492,7 @@ impl Caller {
     fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
         warn_of_eternity(entry, ttl);
         let most = self.engine.config.max_park;
-        // A little later than the expiry, and not all clients in the same moment.
+        // Ask a little later than the expiry, and not all clients at the same moment.
         let grace = Duration::from_micros(fastrand::u64(1_000..=5_000));
         ttl.map_or(most, |ttl| most.min(ttl + grace))
     }
@@ -510,7 +525,7 @@ impl Caller {
         offer: Option<Offer>,
     ) -> Result<Attempt, Fault> {
         let known = self.known.as_deref();
-        // Also if the future is dropped in between.
+        // Take note now, in case the future is dropped in between.
         let was_open = known.is_some_and(|known| {
             known.asked.store(true, Ordering::Relaxed);
             known.open.swap(true, Ordering::Relaxed)
@@ -547,9 +562,9 @@ impl Caller {
         attempted
     }
 
-    /// Waits until another attempt makes sense, unless that has been tried for too long. What
-    /// another caller has gone through before with this lock counts too: a queue does not ride out
-    /// an outage one after the other.
+    /// Waits until another attempt makes sense, or returns the error if that has gone on for too long. The time
+    /// counts from the first failure of any caller of this entry since this one came: so the callers in a queue do
+    /// not ride out an outage one after the other.
     async fn ride_out(&self, entry: &Entry, fault: Fault) -> Result<()> {
         let now = Instant::now();
         if !fault.is_passing() {
@@ -583,12 +598,12 @@ impl Caller {
     }
 }
 
-/// Does what needs the permit, or must not wait for a caller that is not polled; `None` if it was cancelled for that.
+/// Does work that the lookout can cancel. Returns `None` if it has done so, because the caller was not polled.
 async fn contest(
     visit: &Visit,
     work: impl Future<Output = Result<Option<Hold>>> + Send + 'static,
 ) -> Option<Result<Option<Hold>>> {
-    // An entry knows tenures, and no holds.
+    // An entry does not know the type `Hold`.
     let work = async move { Ok(work.await?.map(|hold| (hold.tenure, hold.hand_over))) };
     let contested: Contested = visit.contest(Box::pin(work)).await?;
     Some(contested.map(|held| held.map(|(tenure, hand_over)| Hold::new(tenure, hand_over))))
@@ -619,7 +634,7 @@ impl Ears {
     }
 }
 
-/// A caller in the queue. Dropped, it looks after what may have been handed to it.
+/// A caller in the queue. If it is dropped, it looks after a tenure that may have been left for it.
 struct Queued<'a> {
     engine: &'a Arc<Engine>,
     waiting: Option<Waiting>,
@@ -643,17 +658,16 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// The caller of this client that contends. Dropped before it was granted anything, it passes the
-/// permit on, and looks after our client's place in the lock's line: that is for the caller of this client that
-/// contends next.
+/// The caller of this client that contends. If it is dropped before it was granted the lock, it passes the permit on,
+/// and the place in line with it. If no other caller of this client waits, it gives the place up.
 pub(crate) struct Contender {
     engine: Arc<Engine>,
     permit: Option<EntryPermit>,
 }
 
 impl Contender {
-    /// Contends at once, or not at all if another caller of this client is there first. What was left for others
-    /// with the permit still holds the lock in Redis: for this caller it is another holder's.
+    /// Contends at once, or not at all if another caller of this client came first. A tenure that was left for others
+    /// still holds the lock in Redis: for this caller, somebody else has the lock.
     pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
         let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
         Ok(permit.map(|permit| Self { engine: Arc::clone(engine), permit: Some(permit) }))
@@ -667,10 +681,9 @@ impl Contender {
         self.permit.as_ref().expect("it has not been granted yet").visit()
     }
 
-    /// The server has taken it out of the line.
+    /// The server has taken it out of the line. The entry knows its owner field until the tenure has begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
-        permit.entry().forget_line();
         permit.entry().stop_contending();
         self.engine.give_back_former(permit.entry());
         permit
@@ -682,7 +695,7 @@ impl Drop for Contender {
         let Some(permit) = self.permit.take() else { return };
         permit.entry().stop_asking(|| self.engine.next_tenure());
         permit.entry().stop_contending();
-        // Only after the permit has gone on is it certain whether another caller takes it.
+        // Pass the permit on first: only then is it certain whether another caller takes it.
         self.engine.look_after(&permit.pass_on());
     }
 }

@@ -1,8 +1,8 @@
-//! The watchdog: renews what is held, in batches, and notices what is lost.
+//! The watchdog: it renews locks in batches, and notices when one is lost.
 //!
-//! 1. Only an answer moves a deadline, and only outwards; no answer lets it run.
-//! 2. "Gone" is believed at once, whatever the deadline says.
-//! 3. A tenure that has ended is not renewed again: its own state says so, not this task.
+//! 1. Only an answer moves a deadline, and only outwards. Without an answer, the deadline runs out.
+//! 2. The watchdog believes the answer "gone" at once, even if the deadline is far away.
+//! 3. A tenure that has ended is not renewed again. The state of the tenure decides that, not this task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::engine::tenure::Due;
 use crate::engine::timetable::Timetable;
 use crate::wire::{Commands, Fault, Renewal};
 
-/// Locks in one renewal script: it blocks the server for about half a millisecond.
+/// The most locks in one renewal script. It blocks the server for about half a millisecond.
 const BATCH: usize = 128;
 
 /// Renewals that fall due within this part of a period are sent together.
@@ -40,8 +40,8 @@ impl Rhythm {
         self.timeout / 3
     }
 
-    /// When a tenure is renewed first that was asked for at `sent`. Its lease runs from then on, however late its
-    /// holder takes it up. Those that begin together do not stay together.
+    /// When a tenure is renewed for the first time. Its lease runs from `sent`, however late its holder takes it up.
+    /// A random part spreads tenures that begin together.
     pub(crate) fn first(self, started: Instant, sent: Instant) -> Instant {
         self.in_step(started, sent + self.period().mul_f64(0.5 + fastrand::f64() / 2.0))
     }
@@ -51,14 +51,14 @@ impl Rhythm {
         self.in_step(started, now + self.period())
     }
 
-    /// A little earlier, together with the others of that time.
+    /// A little earlier, so that renewals share a batch.
     fn in_step(self, started: Instant, due: Instant) -> Instant {
         let part = (self.period() / PARTS).max(Duration::from_millis(1));
         let late = due.saturating_duration_since(started).as_nanos() % part.as_nanos();
         due - Duration::from_nanos(u64::try_from(late).unwrap_or(0))
     }
 
-    /// When to ask again after no answer, or a refusal.
+    /// When to ask again after a failure or a refusal.
     fn again(self, now: Instant) -> Instant {
         let pause = (self.period() / 16).min(Duration::from_millis(500));
         now + pause.mul_f64(0.5 + fastrand::f64())
@@ -85,7 +85,7 @@ impl Watchdog {
             tokio::select! {
                 due = self.timetable.next() => {
                     let due = self.sorted(due);
-                    // Whatever is slow in there holds up no other tenure's deadline.
+                    // A slow request holds up no other renewal.
                     let together = self.commands.together(BATCH);
                     renewals.extend(due.chunks(together).map(|batch| self.renew(batch.to_vec())));
                 }
@@ -94,21 +94,21 @@ impl Watchdog {
         }
     }
 
-    /// Those that are to be renewed. The others are seen to.
+    /// Keeps the tenures that have to be renewed, and deals with the others.
     fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
         let now = Instant::now();
         let Rhythm { max_hold, pickup, .. } = self.rhythm;
         due.retain(|tenure| {
             match tenure.due(now, max_hold, pickup) {
                 Due::Renew => {
-                    // Until it is answered, it must not be out of sight, nor asked for again.
+                    // Until the answer comes, keep it in the wheel, and do not renew it again before its deadline.
                     tenure.renew_at(tenure.deadline());
                     return self.look_again(tenure);
                 }
                 Due::At(then) => {
                     self.timetable.enter(tenure, then);
                 }
-                // It may still lie in Redis, and would block all callers until its TTL is over.
+                // Redis may still have it, and it would block all callers until its TTL is over.
                 Due::Sweep | Due::Unclaimed => {
                     self.later(Job::release(tenure, tenure.take_stay()));
                 }
@@ -120,7 +120,7 @@ impl Watchdog {
     }
 
     fn later(&self, job: Job) {
-        // A failure means that the client is closed: then the TTL does it.
+        // A failure means that the client is closed. Then the TTL frees the lock.
         let _ = self.releaser.send(job);
     }
 
@@ -164,7 +164,7 @@ impl Watchdog {
     ) {
         match answer {
             Ok(true) => {
-                // If it is over, the look that follows sweeps it.
+                // If the tenure is over, the next look sweeps it.
                 tenure.prolong(sent, ttl);
                 tenure.renew_at(self.rhythm.next(self.started, Instant::now()));
                 self.look_again(tenure);
@@ -189,7 +189,7 @@ impl Watchdog {
         self.look_again(tenure);
     }
 
-    /// `false` if the client is closed.
+    /// Has the tenure looked at again. Returns `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
         self.timetable.enter(tenure, tenure.next_look(self.rhythm.pickup))
     }

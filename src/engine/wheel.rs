@@ -1,4 +1,4 @@
-//! A hashed timing wheel: what is due when, in no time at all.
+//! A hashed timing wheel: items with a time at which each is due.
 //!
 //! One ring of slots, each with a list of the items due at a tick that falls into it; an item more than
 //! a revolution away is passed over until its tick comes. Entering and leaving take constant time.
@@ -10,11 +10,11 @@ use std::num::NonZeroU32;
 /// Slots in the ring: at 8 ms a tick, a revolution takes eight seconds.
 const SLOTS: usize = 1024;
 
-/// Where an item stands in the wheel. Used once: leaving with it makes it void.
+/// The place of an item in the wheel. It is void once the item has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimerSlot {
     index: u32,
-    /// Tells the items apart that have stood at this index one after the other.
+    /// Tells apart the items that have stood at this index one after the other.
     entry: NonZeroU32,
 }
 
@@ -22,18 +22,17 @@ pub(crate) struct TimerSlot {
 struct Node<T> {
     item: Option<T>,
     due: u64,
-    /// Of the item that stands here, or of the next one.
+    /// The number of the item that stands here, or of the next one.
     entry: NonZeroU32,
-    /// Its neighbours in the slot's list; vacant, the next vacant node.
+    /// Its neighbours in the list of the slot. For a vacant node, the next vacant one.
     before: u32,
     after: u32,
 }
 
-/// Instead of a neighbour: there is none.
+/// No neighbour.
 const NONE: u32 = u32::MAX;
 
-/// Once it has held so many items, it holds as many again without asking for memory: the lists run
-/// through the nodes.
+/// The wheel. It allocates only when it holds more items than ever before: the lists run through the nodes.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
     /// The first node of each slot.
@@ -56,7 +55,7 @@ impl<T> Wheel<T> {
         self.len
     }
 
-    /// Enters an item for a tick; for one that has passed, the next tick.
+    /// Enters an item for a tick, or for the next tick if that has passed.
     pub(crate) fn enter(&mut self, due: u64, item: T) -> TimerSlot {
         let due = due.max(self.now + 1);
         let index = self.occupy();
@@ -72,13 +71,13 @@ impl<T> Wheel<T> {
         TimerSlot { index, entry }
     }
 
-    /// Takes an item out before it is due; `None` if it has left already.
+    /// Takes an item out before it is due. Returns `None` if it has left already.
     pub(crate) fn leave(&mut self, slot: TimerSlot) -> Option<T> {
         let node = self.nodes.get(wide(slot.index))?;
         if node.entry == slot.entry { self.take(slot.index) } else { None }
     }
 
-    /// Hands out all that is due up to this tick.
+    /// Hands out all items that are due up to this tick.
     pub(crate) fn advance(&mut self, now: u64) -> Vec<T> {
         let mut due = Vec::new();
         // After a revolution every slot has been visited.
@@ -98,7 +97,7 @@ impl<T> Wheel<T> {
         })
     }
 
-    /// Hands out everything.
+    /// Hands out all items.
     pub(crate) fn drain(&mut self) -> Vec<T> {
         let (nodes, now) = (std::mem::take(&mut self.nodes), self.now);
         *self = Self { now, ..Self::new() };
@@ -128,11 +127,11 @@ impl<T> Wheel<T> {
         u32::try_from(self.nodes.len() - 1).expect("fewer than four billion tenures")
     }
 
-    /// Takes a node's item out of its slot's list.
+    /// Takes the item of a node out of the list of its slot.
     fn take(&mut self, index: u32) -> Option<T> {
         let node = &mut self.nodes[wide(index)];
         let item = node.item.take()?;
-        // Round again after four billion items: no tenure keeps a slot that long.
+        // The number wraps around after four billion items: no tenure keeps a slot that long.
         node.entry = node.entry.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let (due, before) = (node.due, node.before);
         let after = std::mem::replace(&mut node.after, self.vacant);
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_is_handed_out_at_the_next_tick() {
+    fn an_overdue_item_is_handed_out_at_the_next_tick() {
         let mut wheel = Wheel::new();
         wheel.advance(100);
         wheel.enter(3, "late");

@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::token::FencingToken;
 
-/// A lock that is held, to read or to write if it is an [`RwLock`](crate::RwLock), or the permits of a
-/// [`Semaphore`](crate::Semaphore).
+/// The proof that a lock is held, that an [`RwLock`](crate::RwLock) is held to read or to write, or that permits of a
+/// [`Semaphore`](crate::Semaphore) are.
 ///
-/// It owns all that it needs and can be sent anywhere. Dropped, it gives the lock back in the
-/// background: it never blocks and never panics, outside of a runtime too. [`unlock`](Self::unlock)
-/// does the same and reports the outcome.
+/// It owns all that it needs and can be sent anywhere. A dropped guard gives the lock back in the background: the
+/// drop never blocks and never panics, not even outside of a runtime. [`unlock`](Self::unlock) does the same and
+/// reports the outcome.
 ///
 /// # What a guard cannot promise
 /// A lease is a promise about time. If this process is stopped for longer than its lease, another holder may
@@ -57,7 +57,7 @@ impl Guard {
         Ok(hold.map(|hold| Self::new(Arc::clone(engine), hold)))
     }
 
-    /// Gets another kind of hold of the same lock, for which there needs to be no room while this one lasts.
+    /// Gets another kind of hold of the same lock. It needs no room while this hold lasts.
     pub(crate) async fn acquire_within(
         &self,
         keys: &Arc<Keys>,
@@ -82,7 +82,7 @@ impl Guard {
         while_held(lost, work, self.unlock()).await
     }
 
-    /// A view of this hold that does not keep it.
+    /// A view of this hold. It does not keep the lock.
     pub(crate) fn hold(&self) -> Hold {
         self.hold.clone()
     }
@@ -92,31 +92,31 @@ impl Guard {
     /// A nested hold only counts down; the last one frees the lock and wakes a waiter.
     ///
     /// # What `Ok` means
-    /// The lock was ours until this call, by its lease, and is not ours any more:
-    /// - Mostly Redis has found our hold and removed it.
+    /// By its lease, the lock was ours until this call. It is not ours any more:
+    /// - In most cases Redis has found our hold and removed it.
     /// - If another caller of this client waits for the lock, it may get the lock without a request
-    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. The client does not
-    ///   ask whether the key was removed by force: the next holder is told of that.
+    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. The client does
+    ///   not ask whether somebody removed the key by force: the next holder is told of that.
     /// - Readers of one client share a read lock, and the last one of them gives it back. A permit may
     ///   stay with the client for a short time, for its next caller, while another permit is on its way back to Redis. In
     ///   both cases `unlock` sends nothing. If no caller takes the permit up, the client gives it back in the background.
     /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
-    ///   first request has removed it. Only the key's removal by force (`DEL`, `force_unlock`, a failover that
-    ///   forgot it) since the last answer that reached this client looks the same.
+    ///   first request has removed it. Only one thing looks the same: somebody removed the key by force (`DEL`,
+    ///   `force_unlock`, a failover that forgot it) since the last answer that reached this client.
     ///
     /// # Cancel safety
-    /// Once polled, the lock is given back whatever happens: if the future is dropped, in the
-    /// background. Dropped before it was polled, it is a dropped guard.
+    /// From the first poll on, the client gives the lock back whatever happens; if the future is dropped, it does so
+    /// in the background. A future that is dropped before its first poll is a dropped guard.
     ///
     /// # Errors
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched. Also if
-    /// no answer came before the lease was over, and the lock was gone after that: it may have been ours to the
-    /// end, but the client cannot know.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched. Also if no answer
+    /// came before the lease was over, and the lock was gone after that: the hold may have lasted to the end, but the
+    /// client cannot know.
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release
     /// within [`Config::ride_out`](crate::Config::ride_out), or before
-    /// [`Client::close`](crate::Client::close) ran out of time beside it: the lease ends the lock at the
-    /// latest, and until then the release is repeated in the background, unless the client was closed.
-    /// [`Error::Permission`](crate::Error::Permission) if Redis does not let us any more.
+    /// [`Client::close`](crate::Client::close) ran out of time. The lease ends the lock at the latest. Until then the
+    /// client repeats the release in the background, unless it was closed.
+    /// [`Error::Permission`](crate::Error::Permission) if Redis does not let this user release locks any more.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;
         self.engine.leave(&self.hold).await?;
@@ -133,10 +133,10 @@ impl Guard {
 
     /// Whether the lock is still ours, as far as clocks can tell.
     ///
-    /// It compares the time with the deadline of the last confirmed lease, and so is right even if
-    /// no task of this process could run for a while. `false` is certain to be early enough as long
-    /// as the clocks of this machine and the server run at the same speed within one in a hundred;
-    /// no check can rule out a pause between itself and the next line.
+    /// It compares the time with the deadline of the last confirmed lease, so it is right even if no task of this
+    /// process could run for a while. It turns `false` early enough, as long as the clocks of this machine and of the
+    /// server run at the same speed within one in a hundred. No check can rule out a pause between itself and the
+    /// next line.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.hold.is_valid()
@@ -150,8 +150,8 @@ impl Guard {
 
     /// Resolves when the lock is no longer held: given back, or lost.
     ///
-    /// A loss is told at once when the server says so, and at the deadline at the latest. The
-    /// future is independent of the guard and must be polled in a Tokio runtime.
+    /// It resolves at once when the server says that the lock is gone, and at the deadline at the latest. The future
+    /// is independent of the guard, and must be polled in a Tokio runtime.
     ///
     /// # Cancel safety
     /// It may be dropped and called again at any time.
@@ -213,7 +213,7 @@ pub(crate) async fn while_held<T>(
     };
     match unlock.await {
         Err(Error::Lost) => Err(Error::Lost),
-        // The work was done in time, whatever becomes of the release.
+        // The work was done in time, even if the release fails.
         _ => Ok(output),
     }
 }

@@ -19,13 +19,13 @@ pub(crate) struct GuardSet {
 }
 
 impl GuardSet {
-    /// So many of them are needed.
+    /// The hold lasts as long as `needed` of the guards are valid.
     pub(crate) fn new(guards: Vec<Guard>, needed: usize) -> Self {
         let view = View { parts: guards.iter().map(Guard::hold).collect(), needed };
         Self { guards, view }
     }
 
-    /// A view of them that does not keep them.
+    /// A view of the holds. It does not keep them.
     pub(crate) fn view(&self) -> &View {
         &self.view
     }
@@ -35,8 +35,8 @@ impl GuardSet {
         agreed(self.guards.into_iter().map(Guard::unlock), self.view.needed).await
     }
 
-    /// Makes the leases of all of them at least this long from now, at once. If too few are left, the others are of no
-    /// use: a longer lease would only keep them from the next holder.
+    /// Makes the leases of all of them at least this long from now, at once. If too few are left, the others are of
+    /// no use: with a longer lease they would only keep the next holder waiting.
     pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {
         if !self.view.is_valid() {
             return Err(Error::Lost);
@@ -57,7 +57,7 @@ impl View {
         !self.remaining().is_zero()
     }
 
-    /// How long enough of them stay ours.
+    /// For how long enough of the holds stay ours.
     pub(crate) fn remaining(&self) -> Duration {
         let mut remaining: Vec<_> = self.parts.iter().map(Hold::remaining).collect();
         remaining.sort_unstable_by(|a, b| b.cmp(a));
@@ -78,7 +78,7 @@ impl View {
                 }
                 end = ends.next().await;
             }
-            // What was given back may have been what a loss had left.
+            // A part was given back. Other parts may have been lost before.
             let ended = std::iter::from_fn(|| ends.next().now_or_never().flatten());
             let lost = ended.filter(|ended| *ended == Ended::Lost).count();
             if lost > spare { Ended::Lost } else { Ended::Released }
@@ -94,8 +94,8 @@ impl View {
     }
 }
 
-/// What enough of them say, as soon as they have said it: the others are left to the background. If too
-/// few agree, a loss is worse news than an outage.
+/// Returns as soon as enough of them have agreed; the others go on in the background. If too few agree, a loss is
+/// worse news than an outage.
 async fn agreed<F>(asked: impl Iterator<Item = F>, needed: usize) -> Result<()>
 where
     F: Future<Output = Result<()>>,

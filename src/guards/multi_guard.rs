@@ -10,10 +10,10 @@ use crate::guards::guard::Guard;
 use crate::guards::guard_set::{GuardSet, View};
 use crate::token::FencingToken;
 
-/// A [`MultiLock`](crate::MultiLock) that is held: all of its locks are.
+/// The proof that all locks of a [`MultiLock`](crate::MultiLock) are held.
 ///
-/// It is valid as long as every one of them is; each is renewed for itself. Dropped, it gives all of them
-/// back in the background.
+/// It is valid as long as every one of them is. The watchdog renews each lock for itself. A dropped guard gives all
+/// of them back in the background.
 #[must_use = "the locks are given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct MultiGuard {
@@ -21,7 +21,7 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// In the order named.
+    /// The guards are in the order in which the user named the locks.
     pub(crate) fn new(guards: Vec<Guard>) -> Self {
         let all = guards.len();
         Self { parts: GuardSet::new(guards, all) }
@@ -33,9 +33,8 @@ impl MultiGuard {
     /// As [`Guard::unlock`].
     ///
     /// # Errors
-    /// As [`Guard::unlock`]: [`Error::Lost`](crate::Error::Lost) if any of them was not ours any more, and
-    /// otherwise what the first reported that was not confirmed. All are given back whatever becomes of
-    /// the others.
+    /// As [`Guard::unlock`]: [`Error::Lost`](crate::Error::Lost) if any of them was not ours any more, and otherwise
+    /// the first other error. A failure of one release does not stop the others.
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
     }

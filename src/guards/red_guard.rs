@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::guards::guard::Guard;
 use crate::guards::guard_set::{GuardSet, View};
 
-/// A [`RedLock`](crate::RedLock) that is held: on a majority of its servers, or on more of them.
+/// The proof that a [`RedLock`](crate::RedLock) is held on a majority of its servers, or on more of them.
 ///
-/// It is valid as long as a majority of its parts is. Dropped, it gives all of them back in the
-/// background. It has no fencing token: the servers count each for itself.
+/// It is valid as long as a majority of its parts is. A dropped guard gives all of them back in the background. It
+/// has no fencing token, since each server counts for itself.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RedGuard {
@@ -30,8 +30,8 @@ impl RedGuard {
     /// As [`Guard::unlock`].
     ///
     /// # Errors
-    /// None if a majority confirmed it. Otherwise [`Error::Lost`](crate::Error::Lost) if some of them had it no more,
-    /// or what the first of the others reported.
+    /// None if a majority confirmed the release. Otherwise [`Error::Lost`](crate::Error::Lost) if the lock was lost
+    /// on any of the servers, or else the first other error.
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
     }
@@ -42,12 +42,12 @@ impl RedGuard {
     /// As [`Guard::extend`].
     ///
     /// # Errors
-    /// As [`Guard::extend`], if fewer than a majority agreed. What is lost already is not made longer anywhere.
+    /// As [`Guard::extend`], if fewer than a majority agreed. If the lock is lost already, no server is asked.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.parts.extend(lease).await
     }
 
-    /// As [`Guard::is_valid`], of a majority.
+    /// As [`Guard::is_valid`]: whether a majority of the parts is valid.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.parts.view().is_valid()

@@ -15,7 +15,7 @@ use crate::keys::Keys;
 #[clippy::has_significant_drop]
 pub struct WriteGuard {
     guard: Guard,
-    /// The same lock, to read, and what its owner asks for then.
+    /// The keys and options with which its owner would read.
     read: (Arc<Keys>, AcquireOptions),
 }
 
@@ -35,8 +35,7 @@ impl WriteGuard {
         self.guard.unlock().await
     }
 
-    /// Goes on reading instead of writing. Nobody else writes in between; readers that wait are let in
-    /// from then on.
+    /// Goes on reading instead of writing. Nobody else writes in between. From then on other readers are let in.
     ///
     /// If the owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) has locked it to write more than
     /// once, the lock stays locked to write until the other guards are given back too.
@@ -48,8 +47,8 @@ impl WriteGuard {
     /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more. Otherwise as
     /// [`RwLock::read`](crate::RwLock::read) and [`Guard::unlock`]; then the lock is given back.
     pub async fn downgrade(self) -> Result<Guard> {
-        // Within the write hold, the read needs no room and waits for nobody. Both are held for a
-        // moment, so that there is none in which another writer could enter.
+        // Within the write hold, the read needs no room and waits for nobody. The owner holds both for a moment, so
+        // that no other writer can enter in between.
         let (keys, options) = &self.read;
         let reading = tokio::select! {
             // If the write is lost, others may hold the lock, and the read would wait for them.
@@ -58,7 +57,7 @@ impl WriteGuard {
             reading = self.guard.acquire_within(keys, *options) => reading,
         };
         let reading = match reading {
-            // Only a read that is not within a write has to wait: the server has the write no more.
+            // Only a read that is not within a write has to wait. So the server has lost the write.
             Err(Error::TooManyWaiters { .. }) => return Err(Error::Lost),
             reading => reading?,
         };
@@ -66,7 +65,7 @@ impl WriteGuard {
         reading.ok_or(Error::Closed)
     }
 
-    /// The same hold as a plain guard, which cannot become one to read.
+    /// The same hold as a plain guard, which has no `downgrade`.
     pub fn into_guard(self) -> Guard {
         self.guard
     }

@@ -23,7 +23,7 @@ pub(crate) struct Handle {
     engine: Arc<Engine>,
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
-    /// How much of it is asked for, if it can be divided.
+    /// How many permits a call asks for.
     permits: u32,
 }
 
@@ -34,13 +34,13 @@ impl Handle {
         Self { engine, keys, lease: Ok(Lease::Watched), permits }
     }
 
-    /// The same name, as another kind.
+    /// A handle of the same name, as another kind.
     pub(crate) fn of_kind(self, kind: Kind) -> Self {
         let keys = self.keys.and_then(|keys| self.engine.keys(kind, keys.name().into_owned()));
         Self { keys: keys.map(Arc::new), ..self }
     }
 
-    /// So much of it at once.
+    /// A handle that asks for this many permits at once.
     pub(crate) fn permits(self, permits: u32) -> Self {
         Self { permits, ..self }
     }
@@ -58,13 +58,13 @@ impl Handle {
         self.acquire_within(None, owner, patience).await
     }
 
-    /// As [`acquire`](Self::acquire), where the server has just said that somebody has it.
+    /// As [`acquire`](Self::acquire), when the server has just said that somebody holds the lock.
     pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
         let (keys, options) = self.asked(None, patience)?;
         Guard::acquire(&self.engine, &keys, AcquireOptions { known_taken: true, ..options }).await
     }
 
-    /// As [`acquire`](Self::acquire), where the owner holds this already, and so needs no room.
+    /// As [`acquire`](Self::acquire), within a hold that the owner has already. Such a call needs no room.
     pub(crate) async fn acquire_within(
         &self,
         within: Option<Hold>,
@@ -75,7 +75,7 @@ impl Handle {
         Guard::acquire(&self.engine, &keys, options.within(within.as_ref())).await
     }
 
-    /// What a call asks for.
+    /// The keys and options of a call.
     pub(crate) fn asked(
         &self,
         owner: Option<OwnerId>,
@@ -98,7 +98,7 @@ impl Handle {
     /// Waits for a latch. Returns whether it was open before the patience ran out.
     pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
         let (keys, options) = self.asked(None, patience)?;
-        // How long the latch is there is not how long anybody has it.
+        // The lease of a latch says how long the latch exists. No waiter holds it.
         let options = AcquireOptions { lease: Lease::Watched, ..options };
         let span = tracing::debug_span!("latch.wait", name = ?keys.name());
         let hold = engine::acquire(&self.engine, &keys, options).instrument(span).await?;
@@ -115,8 +115,8 @@ impl Handle {
         Ok(self.engine.held_by(owner, self.keys()?))
     }
 
-    /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
-    /// one client, and distinct.
+    /// Takes all of these locks at once or none of them, without waiting. The inner error says which lock is in the
+    /// way. They are plain locks of one client, and distinct.
     pub(crate) async fn acquire_all(
         handles: &[&Self],
         patience: Patience,
@@ -184,7 +184,7 @@ impl Handle {
         }
     }
 
-    /// Whether there was anything to change.
+    /// Sets the capacity. Returns whether there was anything to change.
     pub(crate) async fn resize(&self, capacity: u32) -> Result<bool> {
         let keys = self.keys()?;
         let asked = async { self.engine.connected(keys).await?.resize(keys, capacity).await };
@@ -199,13 +199,13 @@ impl Handle {
         self.answered(asked.await).await
     }
 
-    /// How long one attempt may take if others do not depend on it: far less than the lease.
+    /// How long one attempt of a call over several servers may take: far less than the lease.
     pub(crate) fn attempt_limit(&self) -> Duration {
         let response = self.engine.config.response();
         self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
     }
 
-    /// The lease that nobody renews, if it has one.
+    /// The fixed lease, if it has one: the watchdog does not renew it.
     pub(crate) fn fixed_lease(&self) -> Option<Duration> {
         match self.lease {
             Ok(Lease::Fixed(lease)) => Some(lease),
@@ -213,7 +213,7 @@ impl Handle {
         }
     }
 
-    /// The lease that it is given.
+    /// The lease that each hold begins with.
     pub(crate) fn checked_lease(&self) -> Result<Duration> {
         self.lease.clone().map(|lease| self.engine.lease(lease))
     }
@@ -232,12 +232,12 @@ impl Handle {
         Arc::ptr_eq(&self.engine, &other.engine)
     }
 
-    /// What is wrong with its name or lease, if anything is.
+    /// Reports an invalid name or lease.
     pub(crate) fn check(&self) -> Result<()> {
         self.lease.clone().and(self.keys().map(drop))
     }
 
-    /// What the user calls it; nothing if it can have no such name.
+    /// The name that the user gave, or an empty one if that is invalid.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         self.keys.as_ref().map_or(Cow::Borrowed(""), |keys| keys.name())
     }

@@ -1,4 +1,4 @@
-//! The count-down latch: many wait until so many have come.
+//! The count-down latch: callers wait until a number has been counted down to zero.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::wire::Order;
 
-/// Redis' scripts count in numbers that are exact up to here.
+/// The numbers of Lua are exact up to here.
 const MOST: u64 = (1 << 53) - 1;
 
-/// A number that is counted down to zero, and that others wait for, in all processes that share the
-/// server.
+/// A number that callers count down to zero, while others wait for zero, in all processes that share the server.
 ///
-/// It is set once, and can be set again when it is open. Set it again only after every waiter has returned:
-/// one that has not looked by then waits for the next opening. It has a lease, 24 h unless
-/// [`lease`](Self::lease) says otherwise: closed or open, it is there no longer than that.
+/// A latch is set once, and can be set again when it is open. Set it again only after every waiter has returned: a
+/// waiter that has not looked by then waits for the next opening. A latch has a lease, 24 h unless
+/// [`lease`](Self::lease) says otherwise. When the lease is over, the latch is gone, whether it was open or closed.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -37,11 +36,12 @@ const MOST: u64 = (1 << 53) - 1;
 ///
 /// # A latch that is not there
 /// If the latch was never set, or was deleted, or its lease is over, every caller that waits for it or counts it down
-/// gets [`Error::Unset`] at once, also a caller that has waited before. A missing latch is never taken for open.
+/// gets [`Error::Unset`] at once. That includes callers that were waiting before. A missing latch never counts as
+/// open.
 ///
 /// In [`Layout::Redisson`](crate::Layout::Redisson) a missing latch counts as open, since Redisson deletes a latch when
-/// it opens. There, deleting a latch lets all waiters pass, and so does the end of its lease (a latch that
-/// Java has set has none). Counting down a missing latch answers 0.
+/// it opens. There, all waiters pass when somebody deletes the latch, and when its lease ends (a latch that Java has
+/// set has no lease). Counting down a missing latch returns 0.
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is asked for something"]
 pub struct CountDownLatch {
@@ -53,26 +53,26 @@ impl CountDownLatch {
         Self { handle: Handle::new(engine, Kind::Latch, name).lease(longest_lease()) }
     }
 
-    /// How long the latch is there when it is set through this handle: 10 ms to 24 h, which is the
-    /// default. [`set`](Self::set) reports an invalid one.
+    /// How long the latch exists after it was set through this handle: 10 ms to 24 h, which is the default.
+    /// [`set`](Self::set) reports an invalid lease.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
 
-    /// Sets the count. Returns `false`, and changes nothing, if the latch is set and not open yet. With
-    /// a count of 0 it is open.
+    /// Sets the count. Returns `false`, and changes nothing, if the latch is set and not open yet. A latch with a
+    /// count of 0 is open.
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have set it.
+    /// A dropped future may or may not have set the latch.
     ///
     /// # Errors
     /// [`Error::InvalidCount`] if the count is 2^53 or more, [`Error::InvalidLease`].
-    /// [`Error::Conflict`] if the name is another kind's. [`Error::Indeterminate`] if Redis did not
-    /// answer within [`Config::ride_out`](crate::Config::ride_out), and [`Error::Unavailable`] if it
-    /// was not there. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// [`Error::Conflict`] if the name is used for another kind. If Redis did not answer within
+    /// [`Config::ride_out`](crate::Config::ride_out): [`Error::Indeterminate`] if the request may have run, and
+    /// [`Error::Unavailable`] otherwise. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Panics
-    /// As all of these, outside of a Tokio runtime with time enabled.
+    /// Outside of a Tokio runtime with time enabled, as every call of a latch.
     pub async fn set(&self, count: u64) -> Result<bool> {
         if count > MOST {
             return Err(Error::InvalidCount { count });
@@ -81,16 +81,15 @@ impl CountDownLatch {
         Ok(self.handle.order(Order::Set { count, ttl }).await? == 1)
     }
 
-    /// Counts down by one; how much is left. It does not go below zero.
+    /// Counts down by one, and returns how much is left. The count does not go below zero.
     ///
-    /// If an answer is lost, it is repeated, and counted once all the same.
+    /// If an answer is lost, the client repeats the request. The server counts it once all the same.
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have counted. What must not be in doubt belongs into a task of
-    /// its own.
+    /// A dropped future may or may not have counted. If that must not be in doubt, call it in a task of its own.
     ///
     /// # Errors
-    /// [`Error::Unset`] if the latch is not there. Otherwise as [`set`](Self::set).
+    /// [`Error::Unset`] if the latch does not exist. Otherwise as [`set`](Self::set).
     pub async fn count_down(&self) -> Result<u64> {
         let left = self.handle.order(Order::CountDown).await?;
         Ok(u64::try_from(left).unwrap_or(0))
@@ -102,7 +101,7 @@ impl CountDownLatch {
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Unset`] if the latch is not there, or not any more. Otherwise as
+    /// [`Error::Unset`] if the latch does not exist, or is gone before it opens. Otherwise as
     /// [`Lock::lock`](crate::Lock::lock).
     pub async fn wait(&self) -> Result<()> {
         match self.handle.pass(Patience::Endless).await? {
@@ -111,7 +110,7 @@ impl CountDownLatch {
         }
     }
 
-    /// Waits until the latch is open, but not longer than this; whether it is. Without any time, it
+    /// Waits until the latch is open, but not longer than this. Returns whether it is open. With a limit of zero it
     /// looks once.
     ///
     /// # Cancel safety
@@ -122,14 +121,15 @@ impl CountDownLatch {
     /// [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn wait_for(&self, limit: Duration) -> Result<bool> {
         if limit.is_zero() {
-            // Others of this client may be asking, so that an attempt would not even begin.
+            // An attempt would not even begin while another caller of this client asks. A question always gets an
+            // answer.
             return self.is_open().await;
         }
         self.handle.pass(Patience::For(limit)).await
     }
 
-    /// How much is left to count: 0 if the latch is open, and `None` if it is not there. In
-    /// [`Layout::Redisson`](crate::Layout::Redisson), an open one is not there.
+    /// How much is left to count: 0 if the latch is open, and `None` if it does not exist. In
+    /// [`Layout::Redisson`](crate::Layout::Redisson), an open latch does not exist.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -141,11 +141,11 @@ impl CountDownLatch {
         Ok((status.ttl != -2).then(|| u64::try_from(status.used).unwrap_or(0)))
     }
 
-    /// Deletes the latch, whether it is open or not. Returns whether it was there. All callers that wait for it are
-    /// answered: see [above](Self#a-latch-that-is-not-there).
+    /// Deletes the latch, whether it is open or not. Returns whether it existed. All callers that wait for it return:
+    /// see [above](Self#a-latch-that-is-not-there).
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have deleted it.
+    /// A dropped future may or may not have deleted the latch.
     ///
     /// # Errors
     /// As [`set`](Self::set).

@@ -15,11 +15,12 @@ use crate::locks::handle::Handle;
 /// A lock that one guard holds at a time, in all processes that share the server.
 ///
 /// As with `tokio::sync::Mutex`, each guard is its own owner: a task that locks twice waits for
-/// itself. That makes it right under `join!`, `select!` and `for_each_concurrent`. For nested calls
-/// of one piece of work there is [`ReentrantLock`](crate::ReentrantLock); both exclude each other.
+/// itself. That makes it right under `join!`, `select!` and `for_each_concurrent`. For nested calls of one piece of
+/// work there is [`ReentrantLock`](crate::ReentrantLock). A `Lock` and a `ReentrantLock` of one name exclude each
+/// other.
 ///
-/// Within a client, callers are served in the order in which they asked. A waiting caller parks: it
-/// sends nothing until it is told of a release, or the holder's time is up.
+/// A client serves its callers in the order in which they asked. A waiting caller parks: it sends nothing until Redis
+/// sends it a message, or the holder's time is up.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -43,8 +44,8 @@ impl Lock {
 
     /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
     ///
-    /// When the time is over the lock is lost, unless [`Guard::extend`] prolonged it. A wrong lease
-    /// is reported by the first call.
+    /// When the time is over the lock is lost, unless [`Guard::extend`] prolonged it. The first call reports an
+    /// invalid lease.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
@@ -52,12 +53,12 @@ impl Lock {
     /// Waits for the lock.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up the place in the queue. If Redis grants the lock after all, it
-    /// is given back in the background. For a limit, use
+    /// Dropping the future gives up the place in the queue. If Redis grants the lock after all, the client gives it
+    /// back in the background. For a limit, use
     /// [`try_lock_for`](Self::try_lock_for) or `tokio::time::timeout`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis could not be asked for
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis could not answer for
     /// [`Config::ride_out`](crate::Config::ride_out);
     /// [`Error::Permission`](crate::Error::Permission) and
     /// [`Error::Conflict`](crate::Error::Conflict) at once;
@@ -73,22 +74,22 @@ impl Lock {
         self.handle.lock(None).await
     }
 
-    /// Takes the lock if it is free, in one attempt; `None` if another caller holds it. If another caller of
-    /// this client holds it or waits for it, the answer needs no I/O. If this client is giving the
-    /// lock back in the background, after a guard was dropped, the attempt waits for that.
+    /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it. If another caller of
+    /// this client holds it or waits for it, the answer needs no I/O. If this client is giving the lock back in the
+    /// background, after a guard was dropped, the attempt waits for that.
     ///
     /// # Cancel safety
     /// If Redis grants the lock to a dropped future, the client gives it back in the background.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock); without riding out, so
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis was not asked and
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if it did not answer.
+    /// As [`lock`](Self::lock), but at once and not after `ride_out`:
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the request was not sent, and
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer it.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::None).await
     }
 
-    /// Waits for the lock, but not longer than this; `None` if it was not free in time. With a
+    /// Waits for the lock, but not longer than this. Returns `None` if it was not free in time. With a
     /// limit of zero it is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
@@ -96,8 +97,8 @@ impl Lock {
     ///
     /// # Errors
     /// As [`lock`](Self::lock). If Redis did not answer within the limit, the caller cannot know whether the lock
-    /// was free: [`Error::Indeterminate`](crate::Error::Indeterminate) if the request may have run, and
-    /// is being cleaned up; [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
+    /// was free: [`Error::Indeterminate`](crate::Error::Indeterminate) if the request may have run (the client cleans
+    /// up after it); [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::limited(limit)).await
     }
@@ -110,7 +111,7 @@ impl Lock {
     /// # Errors
     /// [`Error::Unavailable`](crate::Error::Unavailable),
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
-    /// [`Error::Permission`](crate::Error::Permission) if there was none.
+    /// [`Error::Permission`](crate::Error::Permission) if Redis gave no answer.
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
@@ -130,11 +131,11 @@ impl Lock {
 
     /// Takes the lock away from its holder. Returns whether there was one.
     ///
-    /// The holder is told that it is lost, at its next renewal at the latest. For operators: work
-    /// that is being done under the lock goes on, unprotected.
+    /// The holder is told that the lock is lost, at its next renewal at the latest. This call is for operators: the
+    /// holder's work goes on without protection until it is told.
     ///
     /// # Cancel safety
-    /// If the future is dropped before it was answered, the lock may or may not have been taken away.
+    /// If the future is dropped before Redis has answered, the lock may or may not have been taken away.
     ///
     /// # Errors
     /// As [`is_locked`](Self::is_locked).
@@ -142,8 +143,7 @@ impl Lock {
         self.handle.force_unlock().await
     }
 
-    /// Does some work while the lock is held, and not longer: if the lock is lost first, the work
-    /// is dropped at its next `await`.
+    /// Locks, does some work, and unlocks. If the lock is lost first, the work is dropped at its next `await`.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -174,13 +174,13 @@ impl Lock {
         self.handle.acquire(None, patience).await
     }
 
-    /// As [`acquire`](Self::acquire), where the server has just said that the lock is held.
+    /// As [`acquire`](Self::acquire), when the server has just said that the lock is held.
     pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
         self.handle.acquire_taken(patience).await
     }
 
-    /// Takes all of these at once or none, without waiting; which is in the way. They are plain locks of
-    /// one client, and distinct.
+    /// Takes all of these locks at once or none of them, without waiting. The inner error says which lock is in the
+    /// way. They are plain locks of one client, and distinct.
     pub(crate) async fn acquire_all(
         locks: &[&Self],
         patience: Patience,
@@ -189,7 +189,7 @@ impl Lock {
         Handle::acquire_all(&handles, patience).await
     }
 
-    /// What is wrong with its name or lease, if anything is.
+    /// Reports an invalid name or lease.
     pub(crate) fn check(&self) -> Result<()> {
         self.handle.check()
     }
@@ -209,12 +209,12 @@ impl Lock {
             && self.name() == other.name()
     }
 
-    /// How long one attempt may take if others do not depend on it.
+    /// How long one attempt of a call over several servers may take.
     pub(crate) fn attempt_limit(&self) -> Duration {
         self.handle.attempt_limit()
     }
 
-    /// The lease that each of its guards begins with; nothing if it is wrong.
+    /// The lease that each of its guards begins with, or zero if that is invalid.
     pub(crate) fn whole_lease(&self) -> Duration {
         self.handle.checked_lease().unwrap_or_default()
     }

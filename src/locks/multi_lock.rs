@@ -17,10 +17,10 @@ use crate::guards::{Guard, MultiGuard, MultiHold, while_held};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
-/// More locks in one script would hold up the server's other clients.
+/// One script that takes more locks would hold up the server's other clients.
 const MOST: usize = 1_000;
 
-/// So often a caller tries again at once when another of its locks has been taken meanwhile.
+/// How often a caller tries again at once when another of its locks was taken meanwhile. Then it pauses.
 const CALM: u32 = 2;
 
 /// The longest pause of a caller that steps aside.
@@ -29,27 +29,28 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 /// Several locks that are held together: all of them, or none.
 ///
 /// One guard holds all. Each is the [`Lock`] of its name, and excludes every other caller that locks that name, alone or
-/// together with others. The order in which they are named does not matter, and one that is named twice
-/// counts once, with the lease that was named first. There may be at most 1,000.
+/// together with others. The order in which they are named does not matter. A lock that is named twice counts once,
+/// with the lease that was named first. There may be at most 1,000 locks.
 ///
 /// # Locks of one client
-/// All are taken in one step on the server. So no other caller ever sees a part of them held, and callers cannot
+/// One script takes all of them on the server. So no other caller ever sees a part of them held, and callers cannot
 /// block each other in a circle. A caller that finds one of them taken waits for that one, as for a [`Lock`], and
-/// **holds nothing meanwhile**. When it has that lock, it asks for all others at once. If one of these is
-/// taken now, it gives back the lock that it has and waits for the other one.
+/// **holds nothing meanwhile**. When it has that lock, it asks for all others at once. If another of them is taken by
+/// then, it gives back the lock that it has and waits for that one.
 ///
 /// The price is fairness: a caller that wants many contended names may be overtaken again and again
 /// by callers that want one. Name few, or take one lock for all.
 ///
 /// # Locks of several clients or kinds
 /// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
-/// [fenced](crate::Redisson::fenced_lock) ones.) No step on one server can take a lock on another: they are
-/// taken one after the other, in the order of their names, and a caller that waits for one **holds the locks before
-/// it**. Since all callers take them in the same order, they do not wait for each other in a circle, as long as all
-/// that compete for one name on several servers list these servers in the same order. If the caller cannot get one
-/// of the locks, it gives back all.
+/// [fenced](crate::Redisson::fenced_lock) ones. In a Redis Cluster, all lists are like that.) No script on one server can
+/// take a lock on another. So a caller
+/// takes these locks one after the other, in the order of their names, and while it waits for one it **holds the
+/// locks before it**. All callers take them in the same order, so they do not wait for each other in a circle. This
+/// needs one thing of you: if a name is on the list for several servers, every caller must list these servers in the
+/// same order. If the caller cannot get one of the locks, it gives back all of them.
 ///
-/// Two clients of one server are two parties: the same name through both waits for itself.
+/// Two clients of one server do not know of each other: a list with the same name through both waits for itself.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -71,7 +72,7 @@ pub struct MultiLock {
     order: Arc<[usize]>,
 }
 
-/// What is held, in the sorted order; or which of them is in the way.
+/// The guards in the sorted order, or the index of the lock that is in the way.
 type Answer = Result<Vec<Guard>, usize>;
 
 impl MultiLock {
@@ -114,8 +115,8 @@ impl MultiLock {
     /// As [`Lock::lock`]: the client gives back in the background the locks that it has got so far.
     ///
     /// # Errors
-    /// As [`Lock::lock`], whichever of them it is about; then none is held. [`Error::InvalidLocks`] if there is
-    /// no lock in the list, or more than 1,000.
+    /// As [`Lock::lock`], for whichever lock fails; the call then holds none of them. [`Error::InvalidLocks`] if
+    /// there is no lock in the list, or more than 1,000.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
@@ -123,14 +124,14 @@ impl MultiLock {
         self.acquire(Limit::none()).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the locks if all of them are free; `None` if any of them is held. For locks of one client, that
-    /// is one request, or none if another caller of this client has one of them.
+    /// Takes the locks if all of them are free. Returns `None` if any of them is held. For locks of one client this
+    /// takes one request, or none if another caller of this client has one of the locks.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`], whichever of them it is about; then none is held.
+    /// As [`Lock::try_lock`], for whichever lock fails; the call then holds none of them.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
         self.check()?;
         let locks = self.sorted();
@@ -148,15 +149,15 @@ impl MultiLock {
         Ok(Some(self.guard(held)))
     }
 
-    /// Waits for all of the locks, but not longer than this; `None` if they were not free in time. With a
+    /// Waits for all of the locks, but not longer than this. Returns `None` if they were not free in time. With a
     /// limit of zero it is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock). If Redis did not answer within the limit, [`Error::Indeterminate`] if a
-    /// request may have run, and is being cleaned up; otherwise [`Error::Unavailable`].
+    /// As [`lock`](Self::lock). If Redis did not answer within the limit: [`Error::Indeterminate`] if a request may
+    /// have run (the client cleans up after it), and [`Error::Unavailable`] otherwise.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<MultiGuard>> {
         if limit.is_zero() {
             return self.try_lock().await;
@@ -244,7 +245,7 @@ impl MultiLock {
         Ok(held?.map(|held| self.guard(held)))
     }
 
-    /// Waits for one that is in the way, and then asks for all others at once.
+    /// Waits for the lock that is in the way, and then asks for all others at once.
     async fn in_one_step(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
         let (locks, mut retry) = (self.sorted(), Retry::default());
         let (mut first, mut misses) = (None, 0);
@@ -271,7 +272,7 @@ impl MultiLock {
         }
     }
 
-    /// Takes them in their order, and waits for each while holding those before it.
+    /// Takes the locks in their order, and waits for each while it holds those before it.
     async fn one_after_the_other(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
         let (locks, mut misses) = (self.sorted(), 0);
         'again: loop {
@@ -315,27 +316,27 @@ impl Limit {
         Self { whole, until: Instant::now().checked_add(whole) }
     }
 
-    /// How long to wait from now on; `None` if the time is over.
+    /// How long to wait from now on, or `None` if the time is over.
     fn patience(self) -> Option<Patience> {
         let Some(until) = self.until else { return Some(Patience::Endless) };
         let left = until.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(Patience::For(left))
     }
 
-    /// Waits for one lock for as long as is left.
+    /// Waits for one lock until the limit is over.
     async fn lock(self, lock: &Lock) -> Result<Option<Guard>> {
         let Some(patience) = self.patience() else { return Ok(None) };
         lock.acquire(patience).await
     }
 
-    /// As [`lock`](Self::lock), where the server has just said that somebody has it.
+    /// As [`lock`](Self::lock), when the server has just said that somebody holds the lock.
     async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
         let Some(patience) = self.patience() else { return Ok(None) };
         lock.acquire_taken(patience).await
     }
 }
 
-/// Asks for all locks but the one that is held already. That one is given back if another is in the way.
+/// Asks for all locks but the one that is held already. If another is in the way, it gives that one back.
 async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answer> {
     let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
     let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();
@@ -352,7 +353,7 @@ async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answ
         }
     }
     held.insert(at, guard);
-    // It may have been lost before the others were ours.
+    // A guard may have been lost before the others were ours.
     let lost = held.iter().position(|guard| !guard.is_valid());
     Ok(lost.map_or(Ok(held), Err))
 }
@@ -365,7 +366,7 @@ async fn kept(locks: &[&Lock], held: &[Guard]) {
     let kept = kept.map(|(lease, guard)| async move {
         loop {
             sleep(lease / 3).await;
-            // If that fails, its end tells.
+            // If that fails because the lock is lost, `ends` says so.
             let _ = guard.extend(lease).await;
         }
     });
@@ -375,7 +376,7 @@ async fn kept(locks: &[&Lock], held: &[Guard]) {
     }
 }
 
-/// Gives those that were held while another was waited for their whole lease again.
+/// Gives the locks that were held while the caller waited for another their whole lease again.
 async fn refreshed(locks: &[&Lock], held: &[Guard]) -> Result<()> {
     let Some((_, earlier)) = held.split_last() else { return Ok(()) };
     let extended = locks.iter().zip(earlier).filter_map(|(lock, guard)| {
@@ -385,8 +386,8 @@ async fn refreshed(locks: &[&Lock], held: &[Guard]) -> Result<()> {
     try_join_all(extended).await.map(drop)
 }
 
-/// Lets others go on. Two callers, each of which has what the other wants next, could chase each other
-/// for ever.
+/// Lets other callers go on. Without the pause, two callers that each have what the other wants next could chase each
+/// other for ever.
 async fn step_aside(misses: &mut u32, limit: Limit) {
     *misses += 1;
     if let Some(times @ 1..) = misses.checked_sub(CALM) {

@@ -16,9 +16,9 @@ use crate::guards::{Guard, RedGuard, RedHold, while_held};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
-/// How long the rest of the servers are given when a majority has answered: as long again as that
-/// took, and at least this. A holder gives all servers back at once, so a waiter that was granted one
-/// gives the others as long.
+/// How long a call waits for the other servers when a majority has answered: as long again as that took, and at least
+/// this. A holder gives the lock back on all servers at once. So a waiter that was granted one server waits as long
+/// for the others.
 const STRAGGLERS: Duration = Duration::from_millis(5);
 
 /// How long a call waits for servers that are held before it asks all others again.
@@ -28,32 +28,31 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///
 /// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
 /// Redlock (redis.io, *Distributed locks with Redis*), with these differences:
-/// - A waiting call parks as a [`Lock`] does instead of trying again and again. It parks at so many of
-///   the held servers that no majority can become free without its being told.
-/// - While it waits, a call holds only servers that come before the first one that is held, so that
-///   nobody blocks another for ever.
-/// - Each part is renewed for itself, and its loss is told for itself.
+/// - A waiting call parks as a [`Lock`] does instead of trying again and again. It parks at enough of the held
+///   servers: no majority can become free without one of them telling it.
+/// - While a call waits, it holds only servers that come before the first one that another caller holds. So two calls
+///   never block each other for ever.
+/// - The watchdog renews each part for itself, and each part is lost for itself.
 ///
-/// Redlock grants a lock for its lease, less the time that it took to collect the majority, less the
-/// drift of clocks, and only if that leaves any. Here a part counts only while more than half of its
-/// lease is left: a call that had to wait extends the parts that it kept meanwhile, and gives back and
-/// takes anew those that it cannot extend.
+/// Redlock grants a lock for its lease, less the time that it took to collect the majority, less the drift of clocks,
+/// and only if some time is left. Here a part counts only while more than half of its lease is left. A call that had
+/// to wait extends the parts that it kept meanwhile. It gives back the parts that it cannot extend, and takes them
+/// anew.
 ///
 /// It is not fair: a newcomer may overtake callers that wait.
 ///
 /// # When not to use it
 /// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
-///   The price of that is a lock that a failover forgets, now and then.
+///   The price is that a failover forgets a lock now and then.
 /// - **Where two holders at once do damage**, you need a fencing token that the protected resource
 ///   checks. This lock has none: each server counts for itself. A single server's [`Lock`] has one,
 ///   and then needs no majority (Martin Kleppmann, *How to do distributed locking*, 2016).
 /// - The servers must be **independent**: not replicas of each other, not shards of one cluster, not
-///   one machine. One that comes back without its data must stay away for longer than the longest
-///   lease, or keep everything on disk (`appendonly yes`, `appendfsync always`); otherwise it can
-///   give the same lock twice.
+///   one machine. A server that loses its data must stay away for longer than the longest lease before it comes back;
+///   otherwise it can grant the same lock twice. Or keep everything on disk (`appendonly yes`, `appendfsync always`).
 /// - Each hold costs at least two requests to *every* server, and is as slow as a majority of them.
 ///
-/// Take an odd number of servers, three or five: a fourth makes nothing safer than three.
+/// Take an odd number of servers, three or five: four servers are no safer than three.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -81,13 +80,13 @@ pub struct RedLock {
     locks: Arc<[Lock]>,
 }
 
-/// What came of asking every server once.
+/// The answers of all servers that were asked once.
 #[derive(Default)]
 struct Round {
     won: BTreeMap<usize, Guard>,
     /// Held by somebody else.
     held: BTreeSet<usize>,
-    /// Did not answer, or not to the point.
+    /// Gave no answer, or an error.
     failed: Vec<Error>,
 }
 
@@ -121,10 +120,10 @@ impl RedLock {
     /// As [`Lock::lock`]: the clients give back in the background the locks that the call has got so far.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if a majority could not be asked for
-    /// [`Config::ride_out`](crate::Config::ride_out); [`Error::InvalidLocks`] if there is no lock in the
-    /// list, or two of one client; otherwise as [`Lock::lock`], if so
-    /// many servers report it that there is no majority, or the one that is waited for does.
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if no majority of the servers could answer for
+    /// [`Config::ride_out`](crate::Config::ride_out). [`Error::InvalidLocks`] if the list has no lock, or two of one
+    /// client. Otherwise as [`Lock::lock`], if so many servers report an error that no majority is left, or if a
+    /// server at which the call waits reports one.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
@@ -150,7 +149,7 @@ impl RedLock {
         }
     }
 
-    /// Takes the lock if a majority of the servers gives it at once.
+    /// Takes the lock if a majority of the servers grants it at once.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
@@ -203,7 +202,7 @@ impl RedLock {
         while_held(lost, work, guard.unlock()).await
     }
 
-    /// Whether a majority of the servers says that it is held.
+    /// Whether a majority of the servers says that the lock is held.
     ///
     /// # Cancel safety
     /// It only asks, and may be dropped at any time.
@@ -227,12 +226,11 @@ impl RedLock {
     /// was held on any server.
     ///
     /// # Cancel safety
-    /// If the future is dropped before it was answered, the lock may have been taken away on any of the
-    /// servers: call it again to be sure of all.
+    /// If the future is dropped before all servers have answered, the lock may have been taken away on any of them.
+    /// Call it again to be sure of all.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if fewer than a majority could be told; otherwise as
-    /// [`Lock::force_unlock`].
+    /// [`Error::Unavailable`] if fewer than a majority of the servers answered; otherwise as [`Lock::force_unlock`].
     pub async fn force_unlock(&self) -> Result<bool> {
         self.check()?;
         let said = join_all(self.locks.iter().map(Lock::force_unlock)).await;
@@ -263,8 +261,8 @@ impl RedLock {
         self.locks.iter().map(Lock::ride_out).max().unwrap_or_default()
     }
 
-    /// Asks all servers that we have not won yet, once and at the same time. One that does not
-    /// answer costs a small part of the lease, and next to nothing if it is in the minority.
+    /// Asks all servers that we have not won yet, once and at the same time. A server that does not answer costs a
+    /// small part of the lease, and next to nothing if a majority has answered.
     async fn ask_all(&self, won: BTreeMap<usize, Guard>) -> Round {
         let started = Instant::now();
         let mut until = (won.len() >= self.majority()).then(|| started + STRAGGLERS);
@@ -292,8 +290,8 @@ impl RedLock {
         let reachable = self.locks.len() - failed.len() >= self.majority();
         match held.first() {
             Some(first) if reachable => {
-                // The later ones are given back: a waiter holds only servers before the first one that is
-                // held, so that nobody waits in a circle.
+                // Give back the later ones. A waiter holds only servers before the first one that is held, so that
+                // callers do not wait in a circle.
                 drop(won.split_off(first));
                 Judged::Held(held, won)
             }
@@ -301,14 +299,14 @@ impl RedLock {
         }
     }
 
-    /// Whether a part counts: more than half of its lease is left. One that was asked for in this round has
-    /// far more, since a round takes a small part of the lease.
+    /// Whether a part counts: more than half of its lease is left. A part that was granted in this round has far
+    /// more, since a round takes a small part of the lease.
     fn is_fresh(&self, at: usize, guard: &Guard) -> bool {
         guard.remaining() > self.locks[at].whole_lease() / 2
     }
 
-    /// Waits until a server that is held may have become free, holding those before the first of them. What
-    /// is won with it, and what was kept and has a whole lease again.
+    /// Waits until a server that is held may have become free. Meanwhile it holds the servers before the first of
+    /// them. Returns what it has won, and the kept ones that have a whole lease again.
     async fn wait_for(
         &self,
         held: &BTreeSet<usize>,
@@ -320,11 +318,11 @@ impl RedLock {
         Ok(kept)
     }
 
-    /// Parks at held servers until one of them grants its lock, and takes what the others grant with it, so
-    /// many at the most.
+    /// Parks at held servers until one of them grants its lock. Takes what the others grant soon after, at most
+    /// `wanted` in all.
     ///
-    /// A majority is out of reach as long as `blocking` servers are held. So whichever servers become free,
-    /// the first `blocking` of the held ones have one among them that does.
+    /// A majority is out of reach as long as `blocking` servers are held. So if a majority becomes free, one of the
+    /// first `blocking` held servers is part of it.
     async fn park(&self, held: &BTreeSet<usize>, wanted: usize) -> Result<BTreeMap<usize, Guard>> {
         let blocking = self.locks.len() - self.majority() + 1;
         let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
@@ -337,9 +335,9 @@ impl RedLock {
                     won.insert(at, guard);
                     until.get_or_insert_with(|| Instant::now() + STRAGGLERS);
                 }
-                // Our own client does not let us wait.
+                // A permanent error: to wait longer does not help.
                 Err(error) if !error.is_passing() => return Err(error),
-                // The next round finds out what the others say.
+                // The next round asks the others.
                 Ok(None) | Err(_) => {}
             }
             if won.len() >= wanted {
@@ -349,12 +347,12 @@ impl RedLock {
         Ok(won)
     }
 
-    /// Gives the parts that were held while we waited their whole lease again. Those for which that fails are
-    /// given back, and asked for anew in the next round.
+    /// Gives the parts that were held while we waited their whole lease again. If that fails for a part, it is given
+    /// back, and asked for anew in the next round.
     async fn refresh(&self, kept: &mut BTreeMap<usize, Guard>) {
         let extended = kept.iter().map(|(at, guard)| async move {
             let (lock, lease) = (&self.locks[*at], self.locks[*at].whole_lease());
-            // What the watchdog renews in time need not be extended.
+            // A part that the watchdog renews need not be extended while half of its lease is left.
             let enough = if lock.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
             let is_whole = guard.remaining() > enough;
             let extend = timeout(lock.attempt_limit(), guard.extend(lease));
@@ -365,10 +363,10 @@ impl RedLock {
     }
 }
 
-/// What a round means.
+/// What the answers of a round come to.
 enum Judged {
     Won(RedGuard),
-    /// Somebody else holds too many: which, and what we keep meanwhile.
+    /// Others hold too many servers: which ones, and what we keep meanwhile.
     Held(BTreeSet<usize>, BTreeMap<usize, Guard>),
     /// Too few servers answered.
     Failed(Error),
@@ -379,7 +377,7 @@ async fn ask(lock: &Lock) -> Result<Option<Guard>> {
     timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::unanswered(limit)))
 }
 
-/// What several servers reported, as one error: first what does not mend itself.
+/// One error for the errors of several servers: a permanent one if there is any.
 fn worst(failed: impl Iterator<Item = Error>) -> Error {
     let mut worst = None;
     for error in failed {

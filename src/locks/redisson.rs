@@ -1,4 +1,4 @@
-//! The handles that are of use in Redisson's layout only.
+//! Handles that matter in Redisson's layout only.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::kinds::Kind;
 use crate::locks::lock::Lock;
 use crate::locks::semaphore::Semaphore;
 
-/// Locks and semaphores that Redisson has besides those that every client of parklock has: see
+/// The locks and semaphores that only Redisson has: see
 /// [`Client::redisson`](crate::Client::redisson).
 ///
 /// In [`Layout::Native`](crate::Layout::Native) each of them is the usual lock or semaphore, so that a program can be

@@ -16,15 +16,15 @@ use crate::owner::{Owner, OwnerId};
 /// It is Redisson's `RLock`.
 ///
 /// **The owner is the current Tokio task**, or outside of a task the current thread. So futures that
-/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner. One that
-/// asks while another holds is let in beside it; but if both ask before either holds, one waits for the
-/// other, for ever if that one does not give the lock back before both are done. Use
+/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner. A future that asks
+/// while another one holds the lock is let in beside it. But if both ask before either holds it, one waits for the
+/// other: for ever, if the other keeps the lock until both are done. Use
 /// [`Lock`](crate::Lock) for them, or give each an [`Owner`] of its own with
 /// [`owned_by`](Self::owned_by).
 ///
-/// A nested hold costs one round trip and never waits. Its guards may be dropped in any order and on
-/// any task; with the last one the lock is free. If a nested hold is to be renewed, the whole lock
-/// is from then on, also if the outer one has a fixed lease.
+/// A nested hold costs one round trip and never waits. Its guards may be dropped in any order and on any task. When
+/// the last one is dropped, the lock is free. If a nested hold is to be renewed, the watchdog renews the whole lock
+/// from then on, even if the outer hold has a fixed lease.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -52,18 +52,18 @@ impl ReentrantLock {
 
     /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
     ///
-    /// When the time is over the lock is lost, unless [`Guard::extend`] or a nested hold prolonged
-    /// it. A wrong lease is reported by the first call.
+    /// When the time is over the lock is lost, unless [`Guard::extend`] or a nested hold prolonged it. The first call
+    /// reports an invalid lease.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease), ..self }
     }
 
-    /// Takes the lock in the name of this owner, whatever task calls.
+    /// Locks for this owner instead of the current task.
     pub fn owned_by(self, owner: &Owner) -> Self {
         Self { owner: Some(owner.into()), ..self }
     }
 
-    /// Waits for the lock; if its owner holds it already, it has one hold more.
+    /// Waits for the lock. An owner that holds it already gets one more hold at once.
     ///
     /// # Cancel safety
     /// As [`Lock::lock`](crate::Lock::lock). A dropped nested call adds no hold.
@@ -79,7 +79,7 @@ impl ReentrantLock {
         self.handle.lock(self.owner()).await
     }
 
-    /// Takes the lock if it is free or its owner's already, in one attempt.
+    /// Takes the lock if it is free, or if its owner holds it already, in one attempt.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).
@@ -124,7 +124,7 @@ impl ReentrantLock {
         self.handle.ttl().await
     }
 
-    /// As [`Lock::force_unlock`](crate::Lock::force_unlock): all holds of the owner are lost.
+    /// As [`Lock::force_unlock`](crate::Lock::force_unlock). The owner loses all of its holds.
     ///
     /// # Cancel safety
     /// As [`Lock::force_unlock`](crate::Lock::force_unlock).
@@ -135,11 +135,10 @@ impl ReentrantLock {
         self.handle.force_unlock().await
     }
 
-    /// As [`Lock::run`](crate::Lock::run). The work may take the lock again, as long as it stays
-    /// with its owner.
+    /// As [`Lock::run`](crate::Lock::run). The work may take the lock again, as long as its owner is the same.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and leaves its hold in the background.
+    /// Dropping the future drops the work and gives its hold back in the background.
     ///
     /// # Errors
     /// As [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before

@@ -25,10 +25,10 @@ use crate::owner::{Owner, OwnerId};
 /// - read again while it reads, even if a writer waits, and write again while it writes;
 /// - read while it writes; when it then stops writing, it goes on reading
 ///   ([`WriteGuard::downgrade`] does both in one step);
-/// - not begin to write while it reads: it would wait for itself, so that is an [`Error::Upgrade`].
+/// - not begin to write while it reads: it would wait for itself, so it gets an [`Error::Upgrade`].
 ///
-/// A nested call never waits for others. One exception: if two futures of one owner ask before either
-/// holds the lock, and not both to read, one waits for the other.
+/// A nested call never waits for others. One exception: two futures of one owner ask before either holds the lock,
+/// and not both of them to read. Then one waits for the other.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -140,8 +140,8 @@ impl ReentrantRwLock {
         self.handle.write(self.owner(), Patience::limited(limit)).await
     }
 
-    /// Runs some work under a read lock, and then unlocks: as [`Lock::run`](crate::Lock::run). The
-    /// work may read again, as long as it stays with its owner.
+    /// Runs some work under a read lock, and then unlocks: as [`Lock::run`](crate::Lock::run). The work may read
+    /// again, as long as its owner is the same.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the lock back in the background.
@@ -155,8 +155,8 @@ impl ReentrantRwLock {
         self.read().await?.run(work).await
     }
 
-    /// Runs some work under the write lock, and then unlocks: as [`Lock::run`](crate::Lock::run). The
-    /// work may lock again, as long as it stays with its owner.
+    /// Runs some work under the write lock, and then unlocks: as [`Lock::run`](crate::Lock::run). The work may lock
+    /// again, as long as its owner is the same.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the lock back in the background.

@@ -1,4 +1,4 @@
-//! How a call over several locks retries, and what it answers when its time runs out.
+//! How a call over several locks retries, and what it returns when its time runs out.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Retry {
     /// The servers have answered that another caller holds a lock.
     held: bool,
-    /// Since when that cannot be told, and why.
+    /// Since when the servers give no answer, and the last error.
     failing: Option<(Instant, Error)>,
 }
 
@@ -38,7 +38,7 @@ impl Retry {
         Ok(())
     }
 
-    /// What is to be said when the limit is over. To say "held by somebody else" may be a guess.
+    /// What to return when the limit is over. `None` means that somebody else holds a lock: it must not be a guess.
     pub(crate) fn out_of_time<T>(self, limit: Duration) -> Result<Option<T>> {
         match self {
             Self { failing: Some((_, error)), .. } => Err(error),
@@ -49,7 +49,7 @@ impl Retry {
     }
 }
 
-/// What the work comes to, if it does so in time.
+/// The output of the work, if it is done in time.
 pub(crate) async fn in_time<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match until {
         None => Some(work.await),

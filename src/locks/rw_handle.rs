@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
 
-/// A read-write lock by name. Each call names the owner that may nest, or none: then the guard is the owner.
+/// A read-write lock by name. Each call names the owner that may nest, or `None`: then the guard is the owner.
 #[derive(Clone)]
 pub(crate) struct RwHandle {
     read: Handle,

@@ -12,15 +12,14 @@ use crate::locks::reentrant_rw_lock::ReentrantRwLock;
 use crate::locks::rw_handle::RwHandle;
 use crate::owner::Owner;
 
-/// A lock that any number of readers hold at once, or one writer alone, in all processes that share
-/// the server.
+/// A lock that any number of readers hold at once, or one writer alone, in all processes that share the server.
 ///
 /// As with `tokio::sync::RwLock`, **each guard is its own owner**: of two futures that one task polls
 /// side by side, the second waits until the first has unlocked, and a task that asks to write while it
 /// reads waits for itself. For nested calls of one piece of work there is
 /// [`reentrant`](Self::reentrant); both forms exclude each other.
 ///
-/// Each reader has a lease of its own: a reader that dies ends its own hold and no other's. All callers
+/// Each reader has a lease of its own: when a reader dies, its own hold ends and no other. All callers
 /// wait in one line, first come, first served, with one exception: readers that waited while a writer
 /// held the lock go before the next writer. So a writer waits only for the readers that came before it, and a
 /// reader for one writer at the most; neither can starve. (In
@@ -74,7 +73,7 @@ impl RwLock {
         ReentrantRwLock::new(self.handle, None)
     }
 
-    /// The same lock, for this owner, which may lock it again from whatever task calls.
+    /// The same lock, for this owner: it may lock the lock again from any task.
     pub fn owned_by(self, owner: &Owner) -> ReentrantRwLock {
         self.reentrant().owned_by(owner)
     }

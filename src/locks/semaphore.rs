@@ -1,4 +1,4 @@
-//! The semaphore: so many permits, each with a lease.
+//! The semaphore: a number of permits, each with a lease.
 
 use std::fmt;
 use std::future::Future;
@@ -11,35 +11,34 @@ use crate::guards::Guard;
 use crate::kinds::{ALL, Kind};
 use crate::locks::handle::Handle;
 
-/// So many permits, shared by all processes that share the server.
+/// A number of permits, in all processes that share the server.
 ///
-/// A permit is leased: the watchdog renews it while its [`Guard`] lives, and if its holder dies it
-/// comes back by itself. All callers wait in one line, first come, first served, whether they ask for one permit or
-/// for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one.
+/// Each permit has a lease. The watchdog renews it while its [`Guard`] lives. If its holder dies, the permit comes
+/// back when the lease is over. All callers wait in one line, first come, first served, whether they ask for one
+/// permit or for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one.
 ///
-/// The number given to [`Client::semaphore`](crate::Client::semaphore) is what the semaphore begins with: it
-/// counts from the first acquire until no caller holds a permit or waits. While it counts, acquiring with a handle of
-/// another number is an [`Error::Conflict`], since two parts of a program disagree. A number that was set with
-/// [`set_permits`](Self::set_permits) comes before all of them: it counts for every handle in every
-/// process, whatever number that was made with, until it is set again or no caller has used the semaphore
-/// for thirty days.
+/// The number given to [`Client::semaphore`](crate::Client::semaphore) is what the semaphore begins with: it applies
+/// from the first acquire until no caller holds a permit or waits. Meanwhile, a caller whose handle has another
+/// number gets an [`Error::Conflict`], since two parts of a program disagree. A number that was set with
+/// [`set_permits`](Self::set_permits) comes first: it applies to every handle in every process, whatever number the
+/// handle was made with. It stays until it is set again, or until no caller has used the semaphore for thirty days.
 ///
 /// # In Redisson's layout
-/// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients, though there is
-/// one within each: a caller that waits for many permits holds up the later callers of its client. The first
-/// acquire sets the number of permits, which then stays, as Redisson's `trySetPermits` has it: a handle of another
-/// number follows what is there, and is no conflict. Redisson's key has no TTL, so that a semaphore that
-/// is not needed any more has to be deleted there by hand.
+/// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients. Within a client there is one:
+/// a caller that waits for many permits holds up the later callers of its client. The first acquire sets the number
+/// of permits, as Redisson's `trySetPermits` does, and the number stays. A handle of another number follows the
+/// number in Redis, and gets no conflict. Redisson's key has no TTL. So you have to delete a semaphore by hand that
+/// nobody needs any more.
 ///
-/// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no
-///   owners: the permits of a dead process are gone, and Redis does not know how many there are in all.
-///   The permits of parklock have leases, in keys of their own: those of a dead process come back as soon as another
-///   client of parklock asks.
+/// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no owners: the
+///   permits of a dead process are gone, and Redis does not know how many permits there are in all. The permits of
+///   parklock have leases, in keys of their own. When a process has died and its leases are over, its permits come
+///   back as soon as another client of parklock asks.
 /// - [`Redisson::expirable_semaphore`](crate::Redisson::expirable_semaphore) is its
-///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other. Java
-///   measures leases by the clocks of its own machines: if one is ahead of the server's by more than what
-///   is left of a lease, it takes away what is held. Each permit is a member of a set, so that to take
-///   many thousands at once takes the server its time.
+///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other. Java measures leases by
+///   the clocks of its own machines: if such a clock is ahead of the server's by more than what is left of a lease,
+///   Java takes away a permit that is held. Each permit is a member of a set, so the server needs some time to grant
+///   many thousands at once.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -86,9 +85,9 @@ impl Semaphore {
     /// As [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`Lock::lock`](crate::Lock::lock); [`Error::Conflict`] also if others use the name with
-    /// another number of permits and nobody has set one. [`Error::InvalidPermits`] if there are not so
-    /// many permits in all, also if that comes to be while this waits.
+    /// As [`Lock::lock`](crate::Lock::lock); [`Error::Conflict`] also if others use the name with another number of
+    /// permits and nobody has set one. [`Error::InvalidPermits`] if the semaphore has fewer permits than the call
+    /// asks for, also if that happens while the call waits.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled.
@@ -96,7 +95,7 @@ impl Semaphore {
         self.acquire_many(1).await
     }
 
-    /// Waits for so many permits at once, under one guard.
+    /// Waits for this many permits at once, under one guard.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -108,7 +107,7 @@ impl Semaphore {
         guard.ok_or(Error::Closed)
     }
 
-    /// Takes a permit if one is free and nobody waits for it, in one attempt.
+    /// Takes a permit if one is free and no caller waits for it, in one attempt.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -119,7 +118,7 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// As [`try_acquire`](Self::try_acquire), for so many permits at once.
+    /// As [`try_acquire`](Self::try_acquire), for this many permits at once.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -141,7 +140,7 @@ impl Semaphore {
         self.try_acquire_many_for(1, limit).await
     }
 
-    /// As [`try_acquire_for`](Self::try_acquire_for), for so many permits at once.
+    /// As [`try_acquire_for`](Self::try_acquire_for), for this many permits at once.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -156,7 +155,7 @@ impl Semaphore {
         self.asking_for(permits)?.acquire(None, Patience::limited(limit)).await
     }
 
-    /// Does some work while it has a permit: as [`Lock::run`](crate::Lock::run).
+    /// Takes a permit, does some work, and gives the permit back: as [`Lock::run`](crate::Lock::run).
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -186,29 +185,28 @@ impl Semaphore {
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
     }
 
-    /// Sets the number of permits, for all handles in all processes, and gives the handle that begins with
-    /// it. It works at any time. If more permits are held than there are now, no holder loses one:
-    /// none is given out before enough came back.
+    /// Sets the number of permits for all handles in all processes. Returns a handle that begins with this number. It
+    /// works at any time. If more permits are held than there are now, no holder loses one: the server grants none
+    /// until enough came back.
     ///
-    /// Callers that wait go on waiting. A caller that waits for more permits than there are now gets
-    /// an
-    /// [`Error::InvalidPermits`]. The number stays until it is set again. Redis forgets it if nobody has used
-    /// the semaphore (acquired, given back, asked) for thirty days, so that nothing stays in Redis for good,
-    /// and what runs once a month still finds it; then the handles' numbers count again. It is also forgotten
-    /// when the name is used as another kind while nobody holds a permit or waits.
+    /// Callers that wait go on waiting. A caller that waits for more permits than there are now gets an
+    /// [`Error::InvalidPermits`]. The number stays until it is set again. Redis forgets it if nobody has used the
+    /// semaphore (acquired, given back, asked) for thirty days: so nothing stays in Redis for good, and a job that
+    /// runs once a month still finds it. Then the numbers of the handles apply again. Redis also forgets it when the
+    /// name is used as another kind while nobody holds a permit or waits.
     ///
-    /// In [`Layout::Redisson`](crate::Layout::Redisson) it is never forgotten. For an
-    /// `RSemaphore`, Redisson stores only the number of free permits, so this applies the difference: to the number that
-    /// a client of parklock set within the last day, or else to the number of this handle. So several clients that set
-    /// the same number change it once. If Java changes it in between, both changes add up.
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) Redis never forgets it. For an `RSemaphore`, Redisson stores
+    /// only the number of free permits, so this call applies a difference: to the number that a client of parklock
+    /// set within the last day, or else to the number of this handle. So several clients that set the same number
+    /// change it once. If Java changes it in between, both changes add up.
     ///
     /// # Cancel safety
-    /// If the future is dropped before it was answered, the number may or may not have been changed: call
-    /// it again to be sure.
+    /// If the future is dropped before Redis has answered, the number may or may not have changed. Call it again to
+    /// be sure.
     ///
     /// # Errors
-    /// [`Error::InvalidPermits`] if it is none, or more than 2^30 - 1. [`Error::Conflict`] if the name
-    /// is another kind's. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// [`Error::InvalidPermits`] if the number is zero, or more than 2^30 - 1. [`Error::Conflict`] if the name is
+    /// used for another kind. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn set_permits(&self, permits: u32) -> Result<Self> {
         checked(permits)?;
         self.handle.resize(permits).await?;
@@ -216,13 +214,12 @@ impl Semaphore {
         Ok(Self { handle, permits, kind: self.kind })
     }
 
-    /// Takes all permits away from their holders. Returns whether there were any. As
-    /// [`Lock::force_unlock`](crate::Lock::force_unlock), but in
-    /// [`Layout::Redisson`](crate::Layout::Redisson) only what a lease is known of, and those who lose it
-    /// learn of it at their next renewal.
+    /// Takes all permits away from their holders, as [`Lock::force_unlock`](crate::Lock::force_unlock). Returns
+    /// whether there were any. In [`Layout::Redisson`](crate::Layout::Redisson) it takes only permits that have a
+    /// lease, and their holders learn of it at their next renewal.
     ///
     /// # Cancel safety
-    /// If the future is dropped before it was answered, the permits may or may not have been taken away.
+    /// If the future is dropped before Redis has answered, the permits may or may not have been taken away.
     ///
     /// # Errors
     /// As [`Lock::is_locked`](crate::Lock::is_locked).
@@ -230,7 +227,7 @@ impl Semaphore {
         self.handle.force_unlock().await
     }
 
-    /// The server checks whether there are so many: another client may have set their number.
+    /// The server checks whether the semaphore has so many: another client may have set their number.
     fn asking_for(&self, permits: u32) -> Result<Handle> {
         checked(self.permits)?;
         if permits == 0 {

@@ -1,4 +1,4 @@
-//! Where the server is, and how one connection to it is made.
+//! The address of the server, and how the client makes one connection to it.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::wire::fault::Fault;
 use crate::wire::hello::Expected;
 use crate::wire::node::Node;
 
-/// A peer that vanished without a word is noticed by the heartbeat; these two also free the socket.
+/// The heartbeat notices a peer that vanished without a word. These two also free the socket.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests that may queue for the socket before their senders wait.
+/// How many requests may queue for the socket before their senders wait.
 const QUEUE: usize = 1024;
 
-/// A server, with all that it takes to connect to it.
+/// A server, with all that the client needs to connect to it.
 pub(crate) struct Address {
     client: Client,
     dialler: Dialler,
@@ -54,7 +54,7 @@ impl fmt::Debug for Address {
 
 impl Address {
     /// # Errors
-    /// [`Error::Config`] if the URL cannot be understood. It is not quoted: it may hold a password.
+    /// [`Error::Config`] if the URL cannot be understood. The error does not quote it: it may hold a password.
     pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
         Self::of(understood(url)?, config)
     }
@@ -85,7 +85,7 @@ impl Address {
         self.client.get_connection_info().redis_settings().db()
     }
 
-    /// An address that is reached over streams of the simulation's.
+    /// An address that is reached over streams of the simulation.
     #[cfg(parklock_sim)]
     pub(crate) fn over(dial: crate::wire::dial::Dial, config: &Config) -> Result<Self> {
         Ok(Self { dialler: Dialler(Some(dial)), ..Self::new("redis://simulated", config)? })
@@ -99,8 +99,8 @@ impl Address {
         self.response_timeout
     }
 
-    /// Makes one connection. What the server pushes is given to `push`, on the connection's own
-    /// task: it must not block.
+    /// Makes one connection. It calls `push` with what the server pushes, on the connection's own task: `push` must
+    /// not block.
     pub(crate) async fn connect(
         &self,
         push: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -218,7 +218,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     use rustls::crypto::{CryptoProvider, ring};
 
     if CryptoProvider::get_default().is_none() {
-        // It fails if another task was quicker: then there is one.
+        // This fails if another task was quicker. Then there is one already.
         let _ = ring::default_provider().install_default();
     }
     let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
@@ -241,7 +241,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     client.map_err(|error| Error::config(format!("the certificates cannot be used: {error}")))
 }
 
-/// Of a file without any certificate, the TLS library would make an authority that trusts nobody.
+/// Refuse a file without any certificate: the TLS library would make an authority of it that trusts nobody.
 #[cfg(feature = "tls")]
 fn is_certificate(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("BEGIN CERTIFICATE")

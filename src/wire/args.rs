@@ -1,4 +1,4 @@
-//! What is put together only as it is written.
+//! Arguments that are put together only when they are written.
 
 use redis::{RedisWrite, ToRedisArgs};
 

@@ -14,15 +14,15 @@ use crate::wire::fault::{Fault, Turn};
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{COUNT, RENEW};
 
-/// What is done if the lock cannot be had now.
+/// What the server does if it cannot grant the lock now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Nothing: now or never.
     Once,
-    /// The caller is put in line, or stays there and has shown a sign of life.
+    /// It puts the caller in line. If the caller stands there already, this is its sign of life.
     Wait,
-    /// As `Wait`. It has stood near the front for long, and shows its next sign of life when it is told that the line has
-    /// moved.
+    /// As `Wait`. The caller has stood near the front for long, and shows its next sign of life when it is told that
+    /// the line has moved.
     Rest,
 }
 
@@ -36,7 +36,7 @@ impl Manner {
     }
 }
 
-/// A lock to be taken.
+/// A lock to take.
 #[derive(Debug)]
 pub(crate) struct Acquire {
     pub(crate) keys: Arc<Keys>,
@@ -45,42 +45,44 @@ pub(crate) struct Acquire {
     pub(crate) manner: Manner,
     /// How many permits.
     pub(crate) permits: u32,
-    /// The tenure within which its owner asks, if there needs to be no room for it.
+    /// The tenure within which its owner asks: then the request needs no room.
     pub(crate) within: Option<TenureId>,
-    /// The place in line that the caller was answered before; 0: none. It has it again under another name too.
+    /// The place in line that the server told the caller before; 0: none. The caller keeps it under a new owner
+    /// field.
     pub(crate) place: u64,
-    /// What the server says back if it grants this by message.
+    /// The sign of life, which the server repeats if it grants this by message.
     pub(crate) secret: u64,
-    /// A tenure that is given back first, in the same step: to others if they wait, and otherwise to this one.
+    /// A tenure that the server gives back first, in the same step. The head of the line gets it, or the caller if
+    /// nobody waits.
     pub(crate) old: Option<TenureId>,
-    /// Counts what may have to be given back, for as long as this may be on its way.
+    /// The debt: the request may be on its way, and its grant may have to be given back.
     pub(crate) debt: TaskTrackerToken,
 }
 
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// Ours, with this number of the server's. Awaited: a waiter stands in line for it now; in Redisson's layout nobody
-    /// knows, and it is always false.
+    /// Ours, with this number from the server. `awaited`: a waiter stands in line for it now. In Redisson's layout
+    /// nobody knows that, and it is always false.
     Granted { number: u64, awaited: bool },
-    /// Not ours yet: the caller stands in line at this place. `ttl`: the first of the holders has to go by then;
-    /// `None`: the key has no TTL. Near: it has to show signs of life, three times per `waiter_ttl`; otherwise it is told
-    /// when it comes near.
+    /// Not ours yet: the caller stands in line at this place. `ttl`: by then the lease of the first holder is over;
+    /// `None`: the key has no TTL. `near`: the caller has to show signs of life, three times per `waiter_ttl`.
+    /// Otherwise the server tells it when it comes near.
     Waits { ttl: Option<Duration>, place: u64, near: bool },
-    /// Another holder has it for so long; `None`: the key has no TTL. Nothing of ours was left behind.
+    /// Another holder has it for this long; `None`: the key has no TTL. Redis keeps nothing of this request.
     Held(Option<Duration>),
-    /// Held or waited for: [`Connection::acquire`] has to be asked for it alone.
+    /// Somebody holds it or waits for it: ask for it alone, with [`Connection::acquire`].
     Contended,
 }
 
-/// A lock to be given back.
+/// A lock to give back.
 #[derive(Debug, Clone)]
 pub(crate) struct Release {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
 }
 
-/// A lock to be kept.
+/// A lock to renew.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Renewal<'a> {
     pub(crate) keys: &'a Keys,
@@ -102,7 +104,7 @@ impl Connection<'_> {
                 answer?;
             }
         }
-        // A waiter of another client has just been woken: it may come first.
+        // The release has just woken a waiter of another client: it may come first.
         if old.is_some() {
             return Ok(Acquired::Contended);
         }
@@ -113,8 +115,8 @@ impl Connection<'_> {
         self.acquired_alone(reply)
     }
 
-    /// Of these plain locks, takes the ones that are free and without a waiter. One answer for each: one that is
-    /// refused leaves the others alone.
+    /// Takes those of these plain locks that are free and have no waiter. Returns an answer for each lock: a refusal
+    /// of one does not concern the others.
     pub(crate) async fn acquire_each(
         &mut self,
         acquires: &[Acquire],
@@ -152,8 +154,8 @@ impl Connection<'_> {
         self.call(script, fill).await
     }
 
-    /// Takes all of these plain locks, or none. The answer, and which of them it is about: a grant is that
-    /// of the first, and each of the others has one more.
+    /// Takes all of these plain locks, or none. Returns the answer and the lock that it is about. A grant is that of
+    /// the first lock, and grows by one from lock to lock.
     pub(crate) async fn acquire_all(
         &mut self,
         acquires: &[&Acquire],
@@ -197,7 +199,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Whether each lock was still ours. What is in line leaves it.
+    /// Gives each of these back: a lock, or a place in line. Returns for each lock whether it was still ours.
     pub(crate) async fn release(
         &mut self,
         releases: &[Release],
@@ -205,18 +207,18 @@ impl Connection<'_> {
         let answers = if releases.iter().all(|release| release.keys.row.lies_as_plain) {
             self.release_plain(releases).await
         } else {
-            match self.leave_each(releases).await.as_mut_slice() {
-                // One failed as a whole, like a plain one.
-                [Err(fault)] => Err(fault.clone()),
-                answers => Ok(answers.to_vec()),
-            }
+            Ok(self.leave_each(releases).await)
         };
-        match (releases, answers) {
-            ([release], Err(fault @ Fault::Turned(Turn::TryAgain, _))) => {
-                Ok(vec![self.release_alone(release, fault).await])
+        let [release] = releases else { return answers };
+        let answer = answers.and_then(|mut only| only.pop().unwrap_or(Err(strange(&"nothing"))));
+        Ok(vec![match answer {
+            Err(fault @ Fault::Turned(Turn::TryAgain, _)) => {
+                self.release_alone(release, fault).await
             }
-            (_, answers) => answers,
-        }
+            // It gave back, and then could not let the next one in. To give back comes first in all of the scripts.
+            Err(Fault::HalfRun(_)) => Ok(true),
+            answer => answer,
+        }])
     }
 
     /// Gives back a lock whose keys are at two nodes of a cluster, while their slot moves. A field that does not hold it
@@ -272,7 +274,7 @@ impl Connection<'_> {
         self.each(reply, releases().len())
     }
 
-    /// Whether each lock is still ours.
+    /// Renews each of these locks. Returns for each whether it is still ours.
     pub(crate) async fn renew(
         &mut self,
         renewals: &[Renewal<'_>],
@@ -302,8 +304,8 @@ impl Connection<'_> {
         self.each(reply, renewals.len())
     }
 
-    /// Writes the hold count of a tenure; whether it is still ours. Other kinds than a plain lock
-    /// count in memory only.
+    /// Writes the hold count of a tenure. Returns whether it is still ours. For other kinds than a plain lock, the
+    /// client counts in memory only.
     pub(crate) async fn count(
         &mut self,
         keys: &Keys,
@@ -321,7 +323,7 @@ impl Connection<'_> {
         Ok(number(self.call(&COUNT, fill).await?)? == 1)
     }
 
-    /// Whether the lock is held, and for how long; `None`: its key has no TTL.
+    /// Whether the lock is held, and for how long. The inner `None`: its key has no TTL.
     pub(crate) async fn held_for(
         &mut self,
         keys: &Keys,
@@ -337,7 +339,7 @@ impl Connection<'_> {
         Ok((ttl != -2).then(|| held_for(ttl)))
     }
 
-    /// Whether there was anything to take away.
+    /// Takes the lock away from its holders. Returns whether there were any.
     pub(crate) async fn force_unlock(&mut self, keys: &Keys) -> Result<bool, Fault> {
         if keys.row.exchanges || !keys.row.lies_as_plain {
             return Ok(self.force_out(keys).await? > 0);
@@ -350,7 +352,7 @@ impl Connection<'_> {
         Ok(number(self.call(script, fill).await?)? == 1)
     }
 
-    /// The answer to a question about one lock. Of one that was free, it is a number and nothing else.
+    /// The answer to a request for one lock. If it was free, the reply is a number and nothing else.
     pub(crate) fn acquired_alone(&self, reply: Value) -> Result<Acquired, Fault> {
         match reply {
             Value::Int(_) => self.acquired(&[Value::Int(1), reply]),
@@ -380,7 +382,8 @@ impl Connection<'_> {
     fn still_ours(&self, item: &Value) -> Result<bool, Fault> {
         match entry(item) {
             Ok(code) => Ok(code == 1),
-            // Another program put another value in the place of our lock: the lock is gone, and the value is left alone.
+            // Another program has put another value in the place of our lock: the lock is gone, and we leave the
+            // value alone.
             Err(Fault::WrongType) => Ok(false),
             Err(fault) => {
                 self.heed(&fault);
@@ -396,7 +399,7 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
         [Value::Int(1), Value::Int(number)] => granted(number, false),
         [Value::Int(1), Value::Int(number), Value::Int(waiting)] => granted(number, waiting != 0),
         [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(ttl))),
-        // Redisson's fair lock, in which every waiter shows signs of life.
+        // Redisson's fair lock: every waiter shows signs of life.
         [Value::Int(0), Value::Int(ttl), Value::Int(at)] => {
             Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: true })
         }
@@ -418,12 +421,12 @@ fn granted(number: i64, awaited: bool) -> Result<Acquired, Fault> {
     Ok(Acquired::Granted { number: number.unsigned_abs(), awaited })
 }
 
-/// A PTTL; negative, the key has none.
+/// A PTTL. It is negative if the key has no TTL.
 fn held_for(ttl: i64) -> Option<Duration> {
     u64::try_from(ttl).ok().map(Duration::from_millis)
 }
 
-/// Whole milliseconds, at least one: leases are checked long before.
+/// Whole milliseconds, at least one. The leases were checked before.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -1,4 +1,4 @@
-//! The server's clock, as far as heartbeats tell it: the floor of the token counter.
+//! The server's clock, as far as heartbeats tell it. It is the floor of the token counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Subtracted from the estimate, so that a monotonic clock of ours that runs fast does not put the
-/// counter ahead of the server's.
+/// This is subtracted from the estimate. So a monotonic clock that runs too fast does not put the counter ahead of
+/// the server's clock.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// The server's time in microseconds, carried on between two heartbeats by our monotonic clock.
+/// The server's time in microseconds. Between two heartbeats our monotonic clock carries it on.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     reading: Mutex<Option<Reading>>,
-    /// More than the greatest number that we were granted, whatever a clock says. The clocks of all servers of a
+    /// More than the greatest number that we were granted, even if a clock says less. The clocks of all servers of a
     /// client share it.
     beyond: Arc<AtomicU64>,
 }
 
-/// A number so far ahead of the server's clock, in microseconds, is not of our counter: a stranger
-/// wrote it. The scripts know it too.
+/// A number that is this many microseconds ahead of the server's clock is not from our counter: a stranger wrote it.
+/// The scripts have the same limit.
 const AHEAD: u64 = 1 << 40;
 
-/// A reading that took no longer is good enough for a beginning.
+/// A reading that took no longer than this is good enough for a beginning.
 pub(crate) const PRECISE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     micros: u64,
     at: Instant,
-    /// How far off it may be.
+    /// How far off the reading may be.
     error: Duration,
 }
 
 impl Reading {
-    /// How far off it may be now: two clocks may run apart by one in a thousand.
+    /// How far off the reading may be now: two clocks may run apart by one in a thousand.
     fn error_at(&self, now: Instant) -> Duration {
         self.error + now.saturating_duration_since(self.at) / 1000
     }
@@ -57,9 +57,9 @@ impl ServerClock {
         }
     }
 
-    /// Takes note of what the server said between these two moments; it is taken to have said it
-    /// just now, since its clock must not be thought to be ahead of what it is. An answer that took
-    /// long, or was read late, does not replace a better one.
+    /// Takes note of a time that the server told between these two moments. This takes the time of arrival for it: so
+    /// we never think that the server's clock is ahead of what it is. An answer that took long, or was read late,
+    /// does not replace a better one.
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
         let error = answered.saturating_duration_since(sent);
         let reading = Reading { micros, at: answered, error };
@@ -69,24 +69,24 @@ impl ServerClock {
         }
     }
 
-    /// What was learnt from one server says nothing of another.
+    /// Forgets the reading: another server may have another time.
     pub(crate) fn forget(&self) {
         *self.reading.lock().expect("no panic under this lock") = None;
     }
 
-    /// Takes note of a number that was granted: if the counter is lost, it goes on from there.
+    /// Takes note of a number that was granted. If the counter is lost, it goes on from there.
     pub(crate) fn granted(&self, number: u64, now: Instant) {
         if number <= self.time(now).saturating_add(AHEAD) {
             self.beyond.fetch_max(number + 1, Ordering::Relaxed);
         }
     }
 
-    /// The least value that the token counter should have now.
+    /// The floor: the least value that the token counter should have now.
     pub(crate) fn floor(&self, now: Instant) -> u64 {
         self.time(now).max(self.beyond.load(Ordering::Relaxed))
     }
 
-    /// The server's time, or a little earlier; 0 if it is not known.
+    /// The server's time, or a little earlier, or 0 if it is not known.
     fn time(&self, now: Instant) -> u64 {
         let reading = *self.reading.lock().expect("no panic under this lock");
         reading.map_or(0, |reading| {

@@ -121,7 +121,8 @@ impl Cluster {
 
     /// The shard of this node, which is made if it is new.
     pub(crate) fn shard(&self, node: &Node) -> Result<Arc<Shard>, Fault> {
-        if let Some(kept) = self.shards().get(node) {
+        if let Some(kept) = self.shards().get_mut(node) {
+            kept.unused = None;
             return Ok(Arc::clone(&kept.shard));
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));

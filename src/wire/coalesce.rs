@@ -1,11 +1,11 @@
-//! Requests that wait at the same moment travel together.
+//! Requests of several callers at the same moment share a batch.
 //!
-//! 1. A lone request is sent at once, on its caller's own task.
-//! 2. While one is on its way the others gather, and the gathering's own task sends them in the order in which they
-//!    came. While several are on their way they gather until one is answered, until there are enough for
-//!    a batch of their own, or for one round trip.
-//! 3. What has gathered belongs to the gathering's own task: a caller that is dropped strands
-//!    nobody else, and what was granted to it is told as an orphan.
+//! 1. A caller sends a lone request at once, on its own task.
+//! 2. While one request is on its way, the others gather, and the task of the gathering sends them in the order in
+//!    which they came. While several batches are on their way, requests gather until one of these is answered, until
+//!    there are enough for a batch, or for one round trip.
+//! 3. Gathered requests belong to the task of the gathering. A caller that is dropped strands no other, and a grant
+//!    to it is reported as an orphan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -18,44 +18,44 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::wire::fault::Fault;
 
-/// Requests in one batch: more gains little, and makes the first wait for the last.
+/// The most requests in one batch. More would gain little, and make the first wait for the last.
 const MOST: usize = 64;
 
-/// Batches on their way at which further requests begin to wait for company. With fewer, client and server
-/// would take turns to idle.
+/// With this many batches on their way, further requests wait for company. With fewer, client and server would take
+/// turns to idle.
 const SEVERAL: usize = 3;
 
 /// The longest that a request waits for company.
 const SLOWEST: Duration = Duration::from_millis(5);
 
-/// An answer, with what its reader has to know of the request.
+/// An answer, with what its caller has to know of the request.
 #[derive(Debug)]
 pub(crate) struct Answer<A> {
-    /// Taken before the request was sent.
+    /// The time before the request was sent.
     pub(crate) sent: Instant,
     /// The connection on which it was sent.
     pub(crate) sent_on: u64,
     pub(crate) result: Result<A, Fault>,
 }
 
-/// What can fly together.
+/// A kind of request that can share a batch.
 pub(crate) trait Batch: Send + Sync {
     type Question: Send + Sync;
     type Answer: Send;
 
-    /// Asks for all of them in one request.
+    /// Sends all of these questions in one request.
     fn send(
         &self,
         questions: &[Self::Question],
     ) -> impl Future<Output = Vec<Answer<Self::Answer>>> + Send;
 
-    /// No caller waits for this any more.
+    /// Deals with an answer that no caller waits for any more.
     fn orphan(&self, answered: Answered<Self>)
     where
         Self: Sized;
 }
 
-/// A question that was asked, and its answer.
+/// A question and its answer.
 pub(crate) struct Answered<F: Batch> {
     pub(crate) question: F::Question,
     pub(crate) answer: Answer<F::Answer>,
@@ -65,7 +65,7 @@ pub(crate) struct Answered<F: Batch> {
 pub(crate) struct Gathering<F: Batch> {
     batch: F,
     state: Mutex<State<F>>,
-    /// There may be enough for a batch.
+    /// Wakes the sender: there may be enough for a batch.
     changed: Notify,
     /// A smoothed round trip, in microseconds.
     round_trip: AtomicU64,
@@ -100,7 +100,7 @@ impl<F: Batch> Gathering<F> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The right to send a request alone, if no batch is on its way.
+    /// The right to send a request alone, if nothing is on its way.
     pub(crate) fn send_alone(&self) -> Option<OnItsWay<'_, F>> {
         let mut state = self.state();
         let free = state.on_their_way == 0 && state.waiting.is_empty() && !state.closed;
@@ -114,7 +114,7 @@ impl<F: Batch> Gathering<F> {
     /// Waits for the next batch, and for its answer.
     ///
     /// # Cancel safety
-    /// A question that has not flown yet never will; the answer of one that has is an orphan.
+    /// A question that was not sent yet is never sent. The answer to one that was sent is an orphan.
     pub(crate) async fn join(&self, question: F::Question) -> Result<Answered<F>, Fault> {
         let mut ticket = self.queue(question);
         (&mut ticket.answered).await.map_err(|_| Fault::Closed)
@@ -125,7 +125,7 @@ impl<F: Batch> Gathering<F> {
         let ticket = Ticket { batch: &self.batch, answered };
         let mut state = self.state();
         if state.closed {
-            // The sender goes with the question: the answer is that there is none.
+            // The sender is gone with the question: there will be no answer.
             return ticket;
         }
         if state.waiting.is_empty() {
@@ -140,7 +140,7 @@ impl<F: Batch> Gathering<F> {
         ticket
     }
 
-    /// Flies what gathers, for ever. When that ends, no caller is left waiting.
+    /// Sends batches for ever. When this ends, no caller is left waiting.
     pub(crate) async fn run(&self) {
         let _closing = Closing(self);
         let mut batches = FuturesUnordered::new();
@@ -169,7 +169,7 @@ impl<F: Batch> Gathering<F> {
         }
     }
 
-    /// The callers whose batch goes out now, or the latest time at which it will.
+    /// The callers whose batch goes out now, or the latest time at which it goes out.
     fn board(&self, now: Instant) -> Result<Vec<Waiting<F>>, Option<Instant>> {
         let mut state = self.state();
         if state.waiting.is_empty() {
@@ -198,7 +198,7 @@ impl<F: Batch> Drop for Closing<'_, F> {
     }
 }
 
-/// The wait for an answer. Dropped, it does not leave one behind that has just come.
+/// The wait for an answer. Its drop takes care of an answer that has just come.
 struct Ticket<'a, F: Batch> {
     batch: &'a F,
     answered: oneshot::Receiver<Answered<F>>,
@@ -206,7 +206,7 @@ struct Ticket<'a, F: Batch> {
 
 impl<F: Batch> Drop for Ticket<'_, F> {
     fn drop(&mut self) {
-        // Closed first: what is not here now will find no receiver, and become an orphan over there.
+        // Close it first: an answer that is not here yet finds no receiver, and the sender makes it an orphan.
         self.answered.close();
         if let Ok(answered) = self.answered.try_recv() {
             self.batch.orphan(answered);
@@ -221,7 +221,7 @@ async fn departure(until: Option<Instant>) {
     }
 }
 
-/// A batch on its way, until it is dropped.
+/// Counts a batch as on its way, until it is dropped.
 pub(crate) struct OnItsWay<'a, F: Batch> {
     gathering: &'a Gathering<F>,
     since: Instant,
@@ -229,7 +229,7 @@ pub(crate) struct OnItsWay<'a, F: Batch> {
 
 impl<F: Batch> Drop for OnItsWay<'_, F> {
     fn drop(&mut self) {
-        // A caller that is not polled, or a server that does not answer, is no round trip.
+        // Leave out a caller that is not polled, or a server that does not answer: that is no round trip.
         let took = self.since.elapsed().min(SLOWEST).as_micros() as u64;
         let smoothed = &self.gathering.round_trip;
         let before = smoothed.load(Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
 }
 
 async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Waiting<F>>, air: OnItsWay<'_, F>) {
-    // A caller that has gone while it waited needs no answer, and must not be granted anything.
+    // A caller that has gone while it waited needs no answer, and must not be granted a lock.
     let staying = waiting_for.into_iter().filter(|caller| !caller.told.is_closed());
     let (questions, told): (Vec<_>, Vec<_>) =
         staying.map(|caller| (caller.question, caller.told)).unzip();
@@ -269,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers each number with its double, and counts what it is asked.
+    /// Answers each number with its double, and counts the questions.
     #[derive(Default)]
     struct Doubling {
         batches: Mutex<Vec<usize>>,
@@ -303,7 +303,7 @@ mod tests {
         airport
     }
 
-    /// So many on their way that the next have to gather.
+    /// So many batches on their way that the next requests have to gather.
     fn full_sky(airport: &Airport) -> Vec<OnItsWay<'_, Doubling>> {
         airport.round_trip.store(60_000_000, Ordering::Relaxed);
         airport.state().on_their_way = SEVERAL;
@@ -316,7 +316,7 @@ mod tests {
         tokio::spawn(asked)
     }
 
-    /// Lets all that can run do so. The runtime has one thread.
+    /// Lets all tasks run that can. The runtime has one thread.
     async fn settle() {
         for _ in 0..200 {
             tokio::task::yield_now().await;
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_flies_alone_only_if_nobody_is_on_its_way() {
+    async fn a_request_goes_alone_only_if_no_other_is_on_its_way() {
         let airport = airport();
         let first = airport.send_alone();
         assert!(first.is_some());
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_for_a_landing_fly_together() {
+    async fn requests_that_wait_for_an_answer_share_a_batch() {
         let airport = airport();
         let others = full_sky(&airport);
         let asked: Vec<_> = (0..10).map(|question| ask(&airport, question)).collect();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_while_it_waits_is_not_asked_for_and_strands_nobody() {
+    async fn a_caller_that_goes_while_it_gathers_is_not_sent_and_strands_nobody() {
         let airport = airport();
         let others = full_sky(&airport);
         let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));

@@ -40,21 +40,21 @@ enum Servers {
     Cluster(Arc<Cluster>),
 }
 
-/// What every script of a client is told.
+/// The arguments that every script of a client gets.
 #[derive(Debug)]
 pub(crate) struct Terms {
     /// This client's name, in lines and in the messages that it publishes.
     pub(crate) client: String,
     pub(crate) layout: Layout,
-    /// How long a line is kept without a sign of life from any client in it. Most clients in a line are silent, and look
-    /// by themselves more often than this.
+    /// How long the server keeps a line in which no client shows a sign of life. Most clients in a line sleep, but
+    /// ask more often than this.
     pub(crate) line_ttl: Duration,
-    /// For how long after its last sign a client in line counts as alive.
+    /// For how long after its last sign of life a client in line counts as alive.
     pub(crate) waiter_ttl: Duration,
 }
 
 impl Terms {
-    /// What a release publishes in our name.
+    /// The message that a release publishes for us.
     pub(crate) fn message(&self) -> &str {
         self.layout.message(&self.client)
     }
@@ -156,8 +156,8 @@ impl Commands {
         }
     }
 
-    /// A fault as the error of a call about this lock. If a key is of another type, the server is
-    /// asked which one that is.
+    /// Turns a fault into the error of a call about this lock. If a key has another type, it asks the server which
+    /// one.
     pub(crate) async fn explained(&self, fault: Fault, keys: &Keys) -> Error {
         if !matches!(fault, Fault::WrongType) {
             return fault.into_error(&keys.lock().to_string());
@@ -185,7 +185,8 @@ pub(crate) struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Requests on lines of one generation reach the server in the order in which they were sent.
+    /// The generation of the connection. Requests of one generation reach the server in the order in which they were
+    /// sent.
     pub(crate) fn generation(&self) -> u64 {
         self.sent_on.load(Ordering::Relaxed)
     }
@@ -292,7 +293,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// What one entry of an answer says of the whole server is acted on as if it were all of it.
+    /// An entry of an answer may report a fault of the whole server: then the link acts as if the whole answer did.
     pub(crate) fn heed(&self, fault: &Fault) {
         if matches!(fault, Fault::Distrusted(_)) {
             self.distrust();

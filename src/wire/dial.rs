@@ -1,5 +1,5 @@
-//! How the stream under a connection comes about: over a socket to the server's address, or in the project's own
-//! simulation (`cfg(parklock_sim)`) from a function that is given.
+//! How the stream under a connection is made: over a socket to the server's address, or in the project's own
+//! simulation (`cfg(parklock_sim)`) by a function.
 
 use redis::aio::MultiplexedConnection;
 #[cfg(not(parklock_sim))]
@@ -8,15 +8,15 @@ use redis::{AsyncConnectionConfig, Client};
 #[cfg(not(parklock_sim))]
 use crate::wire::fault::Fault;
 
-/// A connection that has just been made.
+/// A new connection.
 pub(crate) struct Dialled {
     pub(crate) conn: MultiplexedConnection,
-    /// Ends the connection with its last user. Over a socket the `redis` crate does it.
+    /// Ends the connection with its last user. Over a socket, the `redis` crate does that.
     #[cfg(parklock_sim)]
     pub(crate) driver: std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>,
 }
 
-/// Where streams come from.
+/// The source of streams.
 #[cfg(not(parklock_sim))]
 pub(crate) struct Dialler;
 
@@ -55,7 +55,7 @@ mod simulated {
     use crate::wire::dial::Dialled;
     use crate::wire::fault::Fault;
 
-    /// What bytes go through.
+    /// A stream of bytes.
     pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
     impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -63,7 +63,7 @@ mod simulated {
     /// Makes one stream to the server.
     pub type Dial = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
-    /// Where streams come from: none by itself, since a simulation has no network.
+    /// The source of streams. By default there is none, since the simulation has no network.
     pub(crate) struct Dialler(pub(crate) Option<Dial>);
 
     impl Dialler {

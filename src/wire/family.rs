@@ -6,12 +6,12 @@ use crate::kinds::Family;
 use crate::wire::fault::Fault;
 use crate::wire::scripts::{self, Script};
 
-/// What can be asked of a family. `None`: that is never asked of it.
+/// The scripts of a family. `None`: the client never calls such a script of it.
 pub(crate) struct Scripts {
     pub(crate) acquire: &'static Script,
-    /// Of several names, takes those that are free.
+    /// Takes those of several locks that are free.
     pub(crate) acquire_each: Option<&'static Script>,
-    /// Of several names, takes all or none.
+    /// Takes all of several locks, or none.
     pub(crate) acquire_all: Option<&'static Script>,
     pub(crate) release: &'static Script,
     /// Gives back what is held, and touches one key only.
@@ -23,7 +23,7 @@ pub(crate) struct Scripts {
     pub(crate) latch: Option<LatchScripts>,
 }
 
-/// What else a latch is told.
+/// The further scripts of a latch.
 pub(crate) struct LatchScripts {
     pub(crate) set: &'static Script,
     pub(crate) count_down: &'static Script,
@@ -49,7 +49,7 @@ pub(crate) fn scripts_of(keys: &Keys) -> &'static Scripts {
 /// A script that not every family has.
 ///
 /// # Errors
-/// A fault if this family does not have it: it is never asked for, unless this crate has a mistake.
+/// A fault if this family does not have it. That does not happen, unless this crate has a bug.
 pub(crate) fn existing(
     script: Option<&'static Script>,
     keys: &Keys,
@@ -71,7 +71,7 @@ static LINE: Scripts = Scripts {
     latch: None,
 };
 
-/// Plain locks, of which several are asked for, kept and given back in one request.
+/// Plain locks. One request takes, renews or gives back several of them.
 static LOCK: Scripts = Scripts {
     acquire: &scripts::LOCK_ACQUIRE,
     acquire_each: Some(&scripts::TAKE),

@@ -1,4 +1,4 @@
-//! What a failed request leaves us believing.
+//! Faults: what a client may believe after a failed request.
 
 use std::sync::Arc;
 
@@ -10,28 +10,31 @@ use crate::slot::Slot;
 /// Why a request failed, sorted by what may have happened to it.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
-    /// There was no connection to send it on: it did not run.
+    /// There was no connection to send the request on: it did not run.
     NotSent(Source),
-    /// It was sent, and no answer came: it may have run, or may run yet.
+    /// The request was sent, and no answer came: it may have run, or may still run.
     Unanswered(Source),
-    /// The server refused it, for now: it did not run.
+    /// The server refused the request for now: it did not run.
     Refused(Source),
-    /// The server refused it because it is not, or not yet, the primary that we take it for.
+    /// The server is not the primary that we took it for, or not yet. So it refused the request, or we do not believe
+    /// its answer.
     Distrusted(Source),
-    /// The server denies us this.
+    /// The server denies this user permission.
     Permission(Source),
-    /// A key holds something else.
+    /// A key has another type.
     WrongType,
-    /// Others use the name for this.
+    /// Others use the name for this kind.
     Conflict(Source),
-    /// More permits were asked for than there are.
+    /// The caller asked for more permits than there are.
     Permits(Source),
-    /// The latch that was asked about was never set.
+    /// The latch is not set.
     Unset,
     /// The server does not know the script: it did not run.
     NoScript,
     /// A cluster wants it asked elsewhere, or later: it did not run.
     Turned(Turn, Source),
+    /// A part of the script ran: it emptied a key of a slot that stands open, and could not touch it again.
+    HalfRun(Source),
     /// The server is not what the URL says.
     Config(String),
     /// The client was closed.
@@ -72,11 +75,11 @@ impl Turn {
     }
 }
 
-/// What a fault makes of its source.
+/// Makes a fault of its source.
 type Kind = fn(Source) -> Fault;
 
-/// Codes to look for in a server's error, in this order, wherever they stand: before version 7 the
-/// error of a command within a script hides them in the middle of its text.
+/// The codes to look for in an error of the server, in this order, anywhere in its text: before version 7, the error
+/// of a command within a script has its code in the middle.
 const CODES: [(&str, Kind); 16] = [
     ("CONFLICT", Fault::Conflict),
     ("PERMITS", Fault::Permits),
@@ -97,12 +100,11 @@ const CODES: [(&str, Kind); 16] = [
 ];
 
 impl Fault {
-    /// What an error text of the server means, be it a whole answer or one entry of a batch.
+    /// The fault of an error text of the server. The text may be a whole answer or one entry of a batch.
     pub(crate) fn from_text(text: &str) -> Self {
         let source = said(text);
-        // A script whose first part ran: it emptied a key of a slot that is being moved, and could not touch it again.
         if text.contains("non local key") {
-            return Self::Unanswered(source);
+            return Self::HalfRun(source);
         }
         if let Some(turn) = Turn::of(text) {
             return Self::Turned(turn, source);
@@ -113,7 +115,7 @@ impl Fault {
         }
     }
 
-    /// The failure of a request on a connection that lived when it was sent.
+    /// The fault of a request that was sent on a live connection.
     pub(crate) fn answering(error: RedisError) -> Self {
         match error.kind() {
             ErrorKind::Server(_) | ErrorKind::Extension => Self::from_text(&text(&error)),
@@ -121,7 +123,7 @@ impl Fault {
         }
     }
 
-    /// The failure to make a connection: nothing that matters can have run.
+    /// The fault of an attempt to connect: nothing that matters can have run.
     pub(crate) fn connecting(error: RedisError) -> Self {
         match error.kind() {
             ErrorKind::AuthenticationFailed => Self::Permission(Arc::new(error)),
@@ -139,16 +141,17 @@ impl Fault {
         Self::Unanswered(said(words))
     }
 
-    /// Whether the request may have run, or may run yet.
+    /// Whether the request may have run, or may still run.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self, Self::Unanswered(_))
+        matches!(self, Self::Unanswered(_) | Self::HalfRun(_))
     }
 
-    /// Whether waiting may help.
+    /// Whether a later try may help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::NotSent(_)
             | Self::Unanswered(_)
+            | Self::HalfRun(_)
             | Self::Refused(_)
             | Self::Distrusted(_)
             | Self::NoScript => true,
@@ -160,7 +163,7 @@ impl Fault {
     /// The fault as the error of a call that gives up now.
     pub(crate) fn into_error(self, key: &str) -> Error {
         match self {
-            Self::Unanswered(source) => Error::Indeterminate { source },
+            Self::Unanswered(source) | Self::HalfRun(source) => Error::Indeterminate { source },
             Self::NotSent(source) | Self::Refused(source) | Self::Distrusted(source) => {
                 Error::Unavailable { source }
             }
@@ -186,11 +189,12 @@ impl Fault {
         }
     }
 
-    /// The fault as the error of a release that Redis has not confirmed: it may have run, and is
-    /// repeated for as long as the lock could still be there.
+    /// The fault as the error of a release that Redis has not confirmed. The release may have run, and the client
+    /// repeats it for as long as the lock may still be there.
     pub(crate) fn into_unconfirmed(self) -> Error {
         match self {
             Self::Unanswered(source)
+            | Self::HalfRun(source)
             | Self::NotSent(source)
             | Self::Refused(source)
             | Self::Distrusted(source)
@@ -203,8 +207,8 @@ impl Fault {
         }
     }
 
-    /// The fault as the error of a call that outlived it for as long as it may: whatever was sent
-    /// is cleaned up, so nothing stays open.
+    /// The fault as the error of a call that has ridden it out for as long as it may. The client cleans up after its
+    /// requests, so nothing stays open.
     pub(crate) fn into_outage(self, key: &str) -> Error {
         match self.into_error(key) {
             Error::Indeterminate { source } => Error::Unavailable { source },
@@ -213,13 +217,13 @@ impl Fault {
     }
 }
 
-/// A server's error as it came over the wire: code, then detail.
+/// An error of the server as it came over the wire: code, then detail.
 fn text(error: &RedisError) -> String {
     let code = error.code().unwrap_or_default();
     format!("{code} {}", error.detail().unwrap_or_default())
 }
 
-/// A server's error within a reply.
+/// An error of the server within a reply.
 pub(crate) fn entry(error: &redis::ServerError) -> Fault {
     if error.kind() == Some(ServerErrorKind::NoScript) {
         return Fault::NoScript;
@@ -227,7 +231,7 @@ pub(crate) fn entry(error: &redis::ServerError) -> Fault {
     Fault::from_text(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
-/// How many were asked for, and of how many, in what a script says: `PERMITS 3 of 2`.
+/// How many permits the caller asked for, and how many there are, from the error of a script: `PERMITS 3 of 2`.
 fn permits(said: &str) -> (u32, u32) {
     let numbers = said.rsplit("PERMITS ").next().unwrap_or(said);
     let mut numbers = numbers.split(' ').filter_map(|word| word.trim().parse().ok());
@@ -239,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_found_wherever_the_server_hides_it() {
+    fn an_error_code_is_found_anywhere_in_its_text() {
         let hidden = "ERR Error running script (call to f_ab): @user_script:1: \
                       @user_script: 1: -READONLY You can't write against a read only replica.";
         assert!(matches!(Fault::from_text(hidden), Fault::Distrusted(_)));

@@ -1,4 +1,4 @@
-//! What is done to a count-down latch: once, however often it is asked for.
+//! Changes of a count-down latch. The server carries each out once, however often the client sends it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::wire::fault::Fault;
 use crate::wire::replies::number;
 use crate::wire::scripts::Script;
 
-/// What is to be done.
+/// A change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
     Set { count: u64, ttl: Duration },
@@ -31,8 +31,8 @@ impl Order {
 }
 
 impl Connection<'_> {
-    /// Whether it was done, or the count that is left. The server remembers for so long that it was done
-    /// for this request.
+    /// Changes the latch. Returns 1 or 0 (done or not), or the count that is left. The server remembers this request
+    /// for as long as `request` says.
     pub(crate) async fn order(
         &mut self,
         keys: &Keys,

@@ -1,11 +1,11 @@
-//! One connection that is made again for ever.
+//! One connection, which the client makes again for ever.
 //!
 //! A [`Keeper`] is the task: it connects, greets, keeps alive, and starts again when the connection
 //! fails. A [`Link`] is what the others see of it: the live connection, or why there is none.
 //!
-//! 1. A connection is not shown before its duty has greeted it.
-//! 2. Each connection has a generation of its own; what an older one still says is told apart by it.
-//! 3. Only the keeper ends a connection, and it ends it by dropping it for good.
+//! 1. A link does not show a connection before its duty has greeted it.
+//! 2. Each connection has a generation of its own. So a late answer of an older connection is recognised.
+//! 3. Only the keeper ends a connection, by dropping it.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,20 +24,22 @@ use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
 use crate::wire::place::{Found, Place};
 
-/// The first pause after a connection failed. It doubles up to the longest, until a connection has
-/// lived for longer than the next pause would be: a server that takes connections and drops them at once
-/// is not asked a hundred times a second, and one that drops them now and then is not left alone for long.
+/// The first pause after a connection failed. The pause doubles up to the longest, until a connection has lived for
+/// longer than the next pause would be. So the client does not knock a hundred times a second at a server that takes
+/// connections and drops them at once. Nor does it stay away for long from a server that drops a connection now and
+/// then.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a connection may be gone before its duty is told that nothing comes in. Mostly it is back in a few
-/// milliseconds.
+/// How long a connection may be gone before its duty is told that nothing comes in. Mostly there is a new one in a
+/// few milliseconds.
 const NOTICED: Duration = Duration::from_millis(250);
 
-/// The longest that a stopped server goes unnoticed is this and one response timeout.
+/// The pause between heartbeats. The client notices a stopped server after this and one response timeout at the
+/// latest.
 const LONGEST_PAUSE_BETWEEN_HEARTBEATS: Duration = Duration::from_secs(1);
 
-/// What a connection is for.
+/// The duty of a connection: what it is for.
 pub(crate) trait Duty: Send + Sync + 'static {
     /// The link's name in the log.
     const NAME: &'static str;
@@ -58,10 +60,10 @@ pub(crate) trait Duty: Send + Sync + 'static {
     /// The connection may be used from now on.
     fn up(&self, _generation: u64) {}
 
-    /// Works as long as the connection lives, and says why it does not any more.
+    /// Works as long as the connection lives, and returns why it has ended.
     fn work(&self, conn: MultiplexedConnection) -> impl Future<Output = Fault> + Send;
 
-    /// Hears what the server pushes, on the connection's own task: must not block.
+    /// Hears what the server pushes, on the connection's own task. It must not block.
     fn hear(&self, generation: u64, push: PushInfo);
 
     /// The connection is gone.
@@ -101,10 +103,10 @@ impl Live {
     }
 }
 
-/// What there is of a connection.
+/// The live connection, or why there is none.
 type State = Result<Live, Fault>;
 
-/// The view of a connection that another task keeps.
+/// A view of a connection that another task keeps.
 #[derive(Clone)]
 pub(crate) struct Link {
     state: watch::Receiver<State>,
@@ -118,7 +120,7 @@ impl Link {
         self.state.borrow().clone()
     }
 
-    /// Waits until there is a live connection, or waiting does not help: `live` will say why.
+    /// Waits until there is a live connection, or until waiting does not help: then `live` says why.
     pub(crate) async fn up(&self) {
         let settled = |state: &State| match state {
             Ok(_) => true,
@@ -133,7 +135,7 @@ impl Link {
         let _ = self.state.clone().changed().await;
     }
 
-    /// Has a connection replaced whose server must not be believed.
+    /// Has the keeper replace a connection whose server must not be believed.
     pub(crate) fn suspect(&self, generation: u64) {
         self.suspects.send_if_modified(|newest| {
             let newer = generation > *newest;
@@ -247,7 +249,7 @@ impl<D: Duty> Keeper<D> {
         }
     }
 
-    /// Tries until it succeeds. Callers are told each time why there is no connection.
+    /// Tries until it succeeds. After each failure it tells the callers why there is no connection.
     async fn establish_again(&mut self) -> Fresh {
         loop {
             // Jitter, or all clients of a server that comes back would knock in the same moment.
@@ -307,7 +309,7 @@ impl<D: Duty> Keeper<D> {
     async fn suspected(&self, generation: u64) -> Fault {
         let mut suspects = self.suspects.clone();
         if suspects.wait_for(|suspect| *suspect >= generation).await.is_err() {
-            // No link is left that could suspect anything.
+            // No link is left that could suspect this connection.
             std::future::pending::<()>().await;
         }
         Fault::Distrusted(said("the server is not what it was taken for"))
@@ -319,7 +321,7 @@ fn elsewhere() -> Fault {
     Fault::Distrusted(said("the sentinels name another primary"))
 }
 
-/// Whatever ended the connection: what is asked for from now on is not sent.
+/// However the connection ended: requests from now on are not sent.
 fn unsent(fault: Fault) -> Fault {
     match fault {
         Fault::Unanswered(source) => Fault::NotSent(source),

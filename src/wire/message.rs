@@ -1,8 +1,8 @@
-//! What a message says, as the scripts of `lua/` write it: `<from> <word> <word> ...`.
+//! Messages, as the scripts of `lua/` write them: `<from> <word> <word> ...`.
 
 use crate::keys::TenureId;
 
-/// No server of ours numbers so many: a token has room for fewer.
+/// No grant of ours has such a number: a token has room for smaller ones.
 const GRANTS: u64 = 1 << 53;
 
 /// One word of a message, about one owner field of this client.
@@ -12,14 +12,14 @@ pub(crate) struct Word {
     pub(crate) what: What,
 }
 
-/// What is said of it.
+/// What the word says of this owner field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// `<field>=<grant>@<secret>`: it holds the lock now. The secret is that of the sign of life that it was granted
-    /// for.
+    /// `<field>=<grant>@<secret>`: it holds the lock now. The secret is the sign of life for which the server has
+    /// granted it.
     Granted { number: u64, secret: u64 },
-    /// `<field>?`: it is near the front of the line and has to show signs of life from now on. `<field>!`: the same, and
-    /// its last sign is too old, so that it has to ask at once.
+    /// `<field>?`: it is near the front of the line, and has to show signs of life from now on. `<field>!`: the same,
+    /// and it has to ask at once, since its last sign is too old.
     Near { at_once: bool },
     /// `<field>`: it was put out by force.
     Out,
@@ -30,14 +30,14 @@ pub(crate) fn publisher(message: &[u8]) -> &[u8] {
     message.split(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
-/// The words of a message that speak of this client. Everything else in it is passed over.
+/// The words of a message about owner fields of this client. All else in it is skipped.
 pub(crate) fn words<'a>(message: &'a [u8], client: &'a str) -> impl Iterator<Item = Word> + 'a {
     let words = message.split(|byte| *byte == b' ').skip(1);
     words.filter_map(move |word| Word::for_us(word, client))
 }
 
 impl Word {
-    /// The word, if it speaks of this client and is written as our scripts write it.
+    /// The word, if it is about an owner field of this client and has the form that our scripts write.
     fn for_us(word: &[u8], client: &str) -> Option<Self> {
         let word = std::str::from_utf8(word).ok()?.strip_prefix(client)?.strip_prefix(':')?;
         let (id, what) = if let Some(id) = word.strip_suffix('?') {
@@ -59,7 +59,7 @@ fn granted(grant: &str) -> Option<What> {
     (number < GRANTS).then_some(What::Granted { number, secret })
 }
 
-/// Digits, and nothing else: `parse` would take a sign as well.
+/// Digits, and nothing else: `parse` would also take a plus sign.
 fn number(digits: &str) -> Option<u64> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_says_who_is_granted_near_or_put_out() {
+    fn a_word_names_an_owner_field_as_granted_near_or_put_out() {
         assert_eq!(heard("client:7=12@34"), Some((7, What::Granted { number: 12, secret: 34 })));
         assert_eq!(heard("client:7?"), Some((7, What::Near { at_once: false })));
         assert_eq!(heard("client:7!"), Some((7, What::Near { at_once: true })));

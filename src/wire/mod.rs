@@ -1,4 +1,4 @@
-//! Everything that speaks to Redis; the only folder that names the `redis` crate.
+//! All code that speaks to Redis. No other folder names the `redis` crate.
 
 mod address;
 mod args;
@@ -38,7 +38,7 @@ pub use dial::{Dial, Stream};
 pub(crate) use fault::Fault;
 pub(crate) use guide::Guide;
 pub(crate) use latch::Order;
-pub(crate) use message::{What, publisher, words};
+pub(crate) use message::{What, Word, publisher, words};
 pub(crate) use place::Place;
 pub(crate) use questions::Status;
 pub(crate) use requests::{Acquires, Requests};

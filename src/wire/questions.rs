@@ -11,17 +11,18 @@ use crate::wire::fault::Fault;
 use crate::wire::replies::{number, numbers, strange};
 use crate::wire::scripts::Script;
 
-/// How much of something is held.
+/// How much of a lock, semaphore or latch is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// How long the last of its holders has left; negative: there is none.
+    /// How long the longest lease still lasts; negative: there is none.
     pub(crate) ttl: i64,
     pub(crate) used: i64,
     pub(crate) capacity: i64,
 }
 
 impl Connection<'_> {
-    /// One question about one name: what every script of a family is told, and what this one is.
+    /// Asks one question about one name: the arguments that every script of a family gets, and then those of this
+    /// one.
     pub(crate) async fn ask(
         &mut self,
         script: &'static Script,
@@ -96,7 +97,7 @@ impl Connection<'_> {
         self.acquired_alone(reply)
     }
 
-    /// The plain locks in one request, each of the others in one of its own, and all at once.
+    /// Asks about the plain locks in one request, and about each other in a request of its own, all at once.
     pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
         let is_plain = |release: &Release| release.keys.row.lies_as_plain;
         let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
@@ -117,7 +118,8 @@ impl Connection<'_> {
         if !matches!(together, Err(Fault::Permission(_))) {
             return each_of(releases.len(), together);
         }
-        // The server refuses the whole request if the user may not touch one of its keys.
+        // The server refuses the whole request if the user may not touch one of its keys. Then ask about each lock
+        // alone.
         let alone = releases.iter().map(async |release| {
             only(self.again().release_plain(std::slice::from_ref(*release)).await)
         });
@@ -163,22 +165,22 @@ impl Connection<'_> {
         Ok(Status { ttl, used, capacity })
     }
 
-    /// From how many it was taken away.
+    /// Takes it away from all holders. Returns how many there were.
     pub(crate) async fn force_out(&mut self, keys: &Keys) -> Result<i64, Fault> {
         number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)
     }
 
-    /// Whether there was anything to change.
+    /// Sets the capacity. Returns whether there was anything to change.
     pub(crate) async fn resize(&mut self, keys: &Keys, capacity: u32) -> Result<bool, Fault> {
         let fill = |cmd: &mut Cmd, _: &str| _ = cmd.arg(capacity);
         Ok(number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)? == 1)
     }
 }
 
-/// What an answer of each of several questions says.
+/// An answer for each of several questions.
 type Each = Result<Vec<Result<bool, Fault>>, Fault>;
 
-/// A failure of a request is a failure of everything that was asked in it.
+/// A fault of a request is a fault of every question in it.
 fn each_of(asked: usize, answer: Each) -> Vec<Result<bool, Fault>> {
     answer.unwrap_or_else(|fault| vec![Err(fault); asked])
 }
@@ -201,7 +203,7 @@ fn only(answer: Each) -> Result<bool, Fault> {
 fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
     match answer.and_then(number) {
         Ok(found) => Ok(found == 1),
-        // Another program put another value in its place: the lock is gone, and the value is left alone.
+        // Another program has put another value in its place: the lock is gone, and we leave the value alone.
         Err(Fault::WrongType | Fault::Conflict(_)) => Ok(false),
         Err(fault) => Err(fault),
     }

@@ -1,4 +1,4 @@
-//! What the scripts answer: always an array, one item or two for each lock.
+//! The replies of the scripts: an array with one item or two for each lock, or a number alone.
 
 use redis::Value;
 
@@ -14,7 +14,7 @@ pub(crate) fn items(reply: Value) -> Result<Vec<Value>, Fault> {
     }
 }
 
-/// The only item of an answer, as a number. It may stand alone.
+/// The only item of an answer, as a number. It may come without an array.
 pub(crate) fn number(reply: Value) -> Result<i64, Fault> {
     if let Value::Int(number) = reply {
         return Ok(number);
@@ -25,7 +25,7 @@ pub(crate) fn number(reply: Value) -> Result<i64, Fault> {
     }
 }
 
-/// The items of an answer, as so many numbers.
+/// The items of an answer, as `N` numbers.
 pub(crate) fn numbers<const N: usize>(reply: Value) -> Result<[i64; N], Fault> {
     let numbers: Vec<_> = items(reply)?.iter().map(entry).collect::<Result<_, _>>()?;
     numbers.try_into().map_err(|numbers: Vec<i64>| strange(&numbers.len()))
@@ -40,7 +40,7 @@ pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
     }
 }
 
-/// An answer that our scripts do not give: whatever ran, we do not know what it did.
+/// An answer that our scripts do not give: something else has run, and we do not know what it did.
 pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
     Fault::Unanswered(said(format!("the server answered something else than our script: {what:?}")))
 }

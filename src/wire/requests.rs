@@ -9,7 +9,7 @@ use crate::wire::coalesce::{Answer, Answered, Batch, Gathering};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 
-/// Sees to an acquire that was answered when its caller had gone.
+/// Deals with an acquire that was answered after its caller had gone.
 type Orphanage = Box<dyn Fn(Answered<Acquires>) + Send + Sync>;
 
 /// The acquires and releases of a client.
@@ -32,13 +32,13 @@ impl Requests {
         }
     }
 
-    /// Gathers, for ever.
+    /// Gathers requests for ever.
     pub(crate) async fn run(self) {
         tokio::join!(self.acquires.run(), self.releases.run());
     }
 }
 
-/// Acquires that fly together.
+/// Acquires that share a batch.
 pub(crate) struct Acquires {
     commands: Commands,
     orphaned: Orphanage,
@@ -53,7 +53,7 @@ impl Batch for Acquires {
         let (sent_on, results) = match self.commands.connection(&questions[0].keys) {
             Ok(mut connection) => {
                 let mut results = match questions {
-                    // Alone, it is asked so that it is in line at once if it is not free.
+                    // Alone, it asks with the script that lines it up at once if the lock is not free.
                     [question] => connection.acquire(question).await.map(|answer| vec![Ok(answer)]),
                     questions => connection.acquire_each(questions).await,
                 };
@@ -76,7 +76,7 @@ impl Batch for Acquires {
     }
 }
 
-/// Releases that fly together.
+/// Releases that share a batch.
 pub(crate) struct Releases {
     commands: Commands,
 }
@@ -104,12 +104,12 @@ impl Batch for Releases {
         answers(sent, 0, results, questions.len())
     }
 
-    /// A caller that goes before its release was answered has left it to the background.
+    /// A caller that has gone before the answer has left its release to the background.
     fn orphan(&self, _: Answered<Self>) {}
 }
 
-/// The server refuses a whole call, before it runs any of it, if the user may not touch one of its
-/// keys. Then each request has to go alone.
+/// Whether each request has to go alone. The server refuses a whole call, before it runs any of it, if the user may
+/// not touch one of its keys.
 fn refused_for_one<A>(results: &Result<Vec<A>, Fault>, asked: usize) -> bool {
     asked > 1 && matches!(results, Err(Fault::Permission(_)))
 }
@@ -118,7 +118,7 @@ fn alone<A>(fault: Fault) -> Vec<Result<A, Fault>> {
     vec![Err(fault)]
 }
 
-/// If the batch fails, each request of it has failed.
+/// If the batch has failed, each request of it has failed.
 fn answers<A>(
     sent: Instant,
     sent_on: u64,

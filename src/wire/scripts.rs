@@ -7,7 +7,7 @@ use redis::{Cmd, Pipeline};
 /// A script that the server keeps.
 #[derive(Debug)]
 pub(crate) struct Script {
-    /// What it is made of, in `lua/`.
+    /// The files in `lua/` that it is made of.
     files: &'static [&'static str],
     text: &'static str,
     hash: LazyLock<String>,
@@ -114,7 +114,7 @@ impl Script {
         }
     }
 
-    /// Whether any of it lies in this folder of `lua/`.
+    /// Whether one of its files lies in this folder of `lua/`.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         self.files.iter().any(|file| file.starts_with(folder))
     }
@@ -141,8 +141,8 @@ fn head(command: &str, script: &str) -> Cmd {
     cmd
 }
 
-/// Loads all scripts but those in a folder that the client never calls. Many clients may connect again at the same time,
-/// and each of them has to finish before its connection times out.
+/// Loads all scripts, except for a folder that the client never calls. Many clients may connect again at the same
+/// time, and each of them has to finish before its connection times out.
 pub(crate) fn load(pipe: &mut Pipeline, never_called: &str, dialect: Dialect) {
     for script in ALL.iter().filter(|script| !script.is_in(never_called)) {
         pipe.cmd("SCRIPT").arg("LOAD").arg(script.text(dialect));

@@ -18,7 +18,7 @@ use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::scripts::{self, Dialect};
 
-/// How often the clock of a new server is read, if the answers are slow.
+/// How many times the client reads the clock of a new server, if the answers are slow.
 const READINGS: usize = 3;
 
 /// One server, as those see it that ask it.
@@ -139,7 +139,7 @@ impl Duty for CommandDuty {
 
     async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         match self.read_clock(conn).await {
-            // A server that answers is alive, however busy or broken it says it is.
+            // A server that answers is alive, even if it says that it is busy or broken.
             Ok(_) | Err(Fault::Refused(_)) => Ok(()),
             Err(fault) => Err(fault),
         }
@@ -181,8 +181,8 @@ impl CommandDuty {
         Ok(answered - sent)
     }
 
-    /// A server that may evict keys may evict a lock that is held. A user who may not ask is not
-    /// told.
+    /// Warns of a server that may evict keys: it may evict a lock that is held. If the user may not ask, there is no
+    /// warning.
     fn warn_of_eviction(&self, info: Option<&Value>) {
         let Some(Value::VerbatimString { text, .. }) = info else { return };
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
@@ -197,7 +197,7 @@ impl CommandDuty {
     }
 }
 
-/// A user who may not load scripts can still call them if another user has loaded them.
+/// Checks that a script was loaded. A user that may not load scripts can still call them if another user has loaded them.
 fn loaded(answer: &Value) -> Result<(), Fault> {
     match answer {
         Value::ServerError(error) => match fault::entry(error) {

@@ -1,13 +1,13 @@
-//! The subscriber link: which channels are listened to, for whom, and since when.
+//! The subscriber link: to which channels the client listens, for whom, and since when.
 //!
-//! 1. A channel is live only on the word of the server, on the connection that is live now.
-//! 2. The link's task alone subscribes and unsubscribes, one batch after the other: a waiter who
-//!    comes while its channel is being left is subscribed again right after.
-//! 3. In a cluster there is a link to each server that has a channel. A channel whose slot moves goes to the link of the
-//!    server that has it now, where it becomes live again.
-//! 4. What is heard goes straight from the connection's own task to the listener. Messages that
-//!    were sent while there was no connection are lost; so each channel that becomes live, for the
-//!    first time or again, is told to the listener too.
+//! 1. A channel is live only when the server has said so, on the connection that is live now.
+//! 2. The link's task alone subscribes and unsubscribes, one batch after the other. If a waiter comes while its
+//!    channel is being left, the task subscribes that channel again right after.
+//! 3. Messages go straight from the connection's own task to the listener. Messages that were sent while there was no
+//!    connection are lost. So the listener is also told of each channel that becomes live, for the first time or
+//!    again.
+//! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel goes to
+//!    the link of the server that has the slot now, and becomes live again there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,35 +31,34 @@ use crate::wire::place::Place;
 use crate::wire::scripts::Dialect;
 use crate::wire::shard::Facts;
 
-/// Channels in one SUBSCRIBE; a hundred thousand would take the server a third of a second.
+/// The most channels in one SUBSCRIBE. A hundred thousand would take the server a third of a second.
 const BATCH: usize = 1000;
 
-/// The pause after a full batch, so that waiters who come back with their server do not come all at
-/// once.
+/// The pause after a full batch: so waiters do not come back all at once with their server.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Channels that linger at the same time. A client that uses ever new names forgets the oldest earlier,
-/// so that its memory is bounded.
+/// The most channels that linger at the same time. A client that uses ever new names forgets the oldest ones earlier:
+/// so its memory is bounded.
 const MOST_IDLE: usize = 12_000;
 
-/// When to ask again for a channel that the server's ACL refused.
+/// The pause before the client asks again for a channel that the server's ACL has refused.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 /// The pause before a channel is asked for again that a server did not take, give or take a half.
 const NOT_TAKEN: Duration = Duration::from_millis(50);
 
-/// What a listener hears.
+/// What the listener hears of a channel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Heard<'a> {
-    /// From now on nothing is missed.
+    /// The channel is live: from now on no message is missed.
     Live,
-    /// Nothing comes in for now: there is no connection.
+    /// There is no connection: no message comes in for now.
     Deaf,
-    /// A client published this.
+    /// A client has published this.
     Message(&'a [u8]),
 }
 
-/// Called with the channel and what was heard, on the connection's own task: must not block.
+/// The link calls it with the channel and what was heard, on the connection's own task. It must not block.
 type Listener = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
 
 /// The channels of one client.
@@ -90,7 +89,7 @@ impl Subscriber {
         Self(Channels::new(Some(cluster), linger, Box::new(listener)))
     }
 
-    /// Listens to a channel for as long as the subscription is kept, and a while longer.
+    /// Listens to a channel as long as the subscription exists, and a while longer.
     pub(crate) fn join(&self, channel: &str) -> Subscription {
         let mut homes = self.0.homes();
         let home = homes.of(channel);
@@ -117,7 +116,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Whether nothing that is published on its channel would be missed.
+    /// Whether no message on its channel is missed.
     pub(crate) fn is_live(&self) -> bool {
         self.channels.is_live(&self.channel)
     }
@@ -165,7 +164,7 @@ struct Home {
 #[derive(Default)]
 struct HomeLink {
     changed: Notify,
-    /// The connection that is live now; 0: none.
+    /// The generation of the live connection; 0: there is none.
     generation: AtomicU64,
     facts: Facts,
 }
@@ -220,11 +219,11 @@ impl Homes {
 
 #[derive(Default)]
 struct Table {
-    /// Ordered, so that a reconnect subscribes in the same order in every run of a simulation.
+    /// This map is ordered, so that a reconnect subscribes in the same order in every run of a simulation.
     channels: BTreeMap<Arc<str>, Channel>,
-    /// To be subscribed.
+    /// Channels to subscribe.
     wanted: VecDeque<Arc<str>>,
-    /// Without subscribers, with the time from which their linger counts, in its order.
+    /// Channels without subscribers, in the order in which they became idle, with the time since when they linger.
     idle: VecDeque<(Instant, Arc<str>)>,
     /// To be unsubscribed, since another server has them now.
     left: BTreeSet<Arc<str>>,
@@ -233,16 +232,16 @@ struct Table {
 struct Channel {
     subscribers: usize,
     phase: Phase,
-    /// When the last subscriber left, while the channel stands in the queue of the idle.
+    /// When the last subscriber left. Set while the channel stands in the queue of idle ones.
     idle_since: Option<Instant>,
 }
 
 enum Phase {
-    /// In the queue of the wanted, or being asked for.
+    /// The channel is in the queue of wanted ones, or the task is subscribing it.
     Wanted,
-    /// Acknowledged on this connection.
+    /// The generation of the connection on which the server has acknowledged it.
     Live(u64),
-    /// Refused by the server.
+    /// The server has refused it.
     Refused(Instant),
 }
 
@@ -268,7 +267,7 @@ impl Table {
         name
     }
 
-    /// Whether the channel has just become idle and was not known to be.
+    /// Whether the channel has just become idle, and does not stand in the queue of idle ones yet.
     fn leave(&mut self, name: &Arc<str>, now: Instant) -> bool {
         let Some(channel) = self.channels.get_mut(name) else {
             return false;
@@ -281,22 +280,22 @@ impl Table {
         true
     }
 
-    /// The next to be subscribed; some may have been forgotten again while they stood in the queue.
+    /// The next channels to subscribe. Some may have been forgotten while they stood in the queue.
     fn next_wanted(&mut self) -> Vec<Arc<str>> {
         let most = self.wanted.len().min(BATCH);
         let wanted = self.wanted.drain(..most);
         wanted.filter(|name| self.channels.contains_key(name)).collect()
     }
 
-    /// Forgets the channels that no waiter came back to. They may be wanted again before they have
-    /// been left: then they are new ones.
+    /// Forgets the channels that no waiter came back to. If a waiter wants one again before it was left, that is a
+    /// new channel.
     fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
         let mut expired = Vec::new();
         while self.expires_next(linger).is_some_and(|at| at <= now) {
             let Some((since, name)) = self.idle.pop_front() else { break };
             match self.channels.get_mut(&name) {
                 Some(channel) if channel.subscribers > 0 => channel.idle_since = None,
-                // Used in between: it lingers once more, behind the others.
+                // A waiter has used it in between: it lingers once more, behind the others.
                 Some(channel) if channel.idle_since != Some(since) => {
                     channel.idle_since = Some(now);
                     self.idle.push_back((now, name));
@@ -311,7 +310,7 @@ impl Table {
         expired
     }
 
-    /// When there is something to expire.
+    /// When the next channel expires.
     fn expires_next(&self, linger: Duration) -> Option<Instant> {
         let crowded = self.idle.len() > MOST_IDLE;
         self.idle.front().map(|(since, _)| if crowded { *since } else { *since + linger })
@@ -356,7 +355,7 @@ impl Table {
         true
     }
 
-    /// A new connection knows no channel: those with waiters are wanted again.
+    /// There is a new connection, which knows no channel: all channels with waiters are wanted again.
     fn start_again(&mut self) {
         self.idle.clear();
         self.left.clear();
@@ -428,7 +427,7 @@ impl Ears {
         home.map_or_else(T::default, |home| act(&mut home.table))
     }
 
-    /// The server acknowledged a channel. It may have been left and wanted again in between: then
+    /// The server has acknowledged a channel. The channel may have been left and wanted again in between. Then
     /// another acknowledgement follows, and until then this one is as good.
     fn acknowledge(&self, name: &str, generation: u64) {
         if generation != self.link.generation() {
@@ -489,7 +488,7 @@ impl Ears {
                 self.refuse(&names[0], &Fault::Permission(source));
                 Ok(())
             }
-            // One forbidden channel makes the server refuse them all.
+            // The server refuses all of them if one is forbidden. So ask for each of them alone.
             Err(Fault::Permission(_)) => {
                 for name in names.chunks(1) {
                     Box::pin(self.subscribe(conn, name)).await?;
@@ -561,7 +560,8 @@ impl Ears {
         }
     }
 
-    /// Works off what is wanted and what has expired; whether there was anything.
+    /// Subscribes one batch of wanted channels, and leaves all expired ones. Returns whether there was anything to
+    /// do.
     async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
         let wanted = self.at(Table::next_wanted);
         if !wanted.is_empty() {
@@ -582,7 +582,7 @@ impl Ears {
         Ok(!wanted.is_empty() || !expired.is_empty())
     }
 
-    /// Until the next channel expires, if there is one.
+    /// Sleeps until the next channel expires, if there is one.
     async fn next_expiry(&self) {
         let next = self.at(|table| table.expires_next(self.channels.linger));
         match next {
@@ -621,10 +621,10 @@ impl Duty for Ears {
     }
 
     async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        // Not PING, which a replica answers too: no message would tell it of a release in time.
+        // Do not use PING: a replica answers it too, and a subscriber of a replica would hear of releases too late.
         match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
             Value::ServerError(error) => match fault::entry(&error) {
-                // A server that answers is alive, however busy or broken it says it is.
+                // A server that answers is alive, even if it says that it is busy or broken.
                 Fault::Refused(_) => Ok(()),
                 fault => Err(fault),
             },
@@ -670,7 +670,8 @@ impl Duty for Ears {
         self.map_is_stale();
     }
 
-    /// A waiter that parks until it is told must not sleep until the TTL of a lock that may be free by now.
+    /// Tells the waiters that no message comes in: they must not sleep until the TTL of a lock that may be free by
+    /// now.
     fn stays_down(&self) {
         let awaited: Vec<_> = self.at(|table| {
             let awaited = table.channels.iter().filter(|(_, channel)| channel.subscribers > 0);

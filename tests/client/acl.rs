@@ -214,7 +214,7 @@ async fn everything(url: &str, layout: Layout, admin: &Admin) {
 /// The first words of all commands that were run.
 async fn commands_run(admin: &Admin) -> BTreeSet<String> {
     let stats: String = admin.cmd(&["INFO", "commandstats"]).await;
-    // Valkey lists what was only refused, too.
+    // Valkey also lists commands that were only refused.
     let run = stats.lines().filter(|line| !line.contains(":calls=0,"));
     let names = run.filter_map(|line| line.strip_prefix("cmdstat_")?.split([':', '|']).next());
     names.map(str::to_owned).collect()
@@ -246,7 +246,7 @@ async fn the_least_privileged_user_can_do_everything_and_has_nothing_to_spare() 
 }
 
 #[tokio::test]
-async fn so_it_is_with_the_locks_of_redisson() {
+async fn redissons_layout_needs_no_more_than_its_least_privileged_user() {
     let server = Server::start().await;
     // Somebody of Redisson's died at the head of a queue.
     let admin = server.admin().await;
@@ -289,7 +289,7 @@ async fn no_place_is_to_spare() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_listen_nor_publish_nor_load_scripts_has_to_look() {
+async fn a_user_that_may_not_listen_publish_or_load_scripts_still_gets_locks() {
     let server = Server::start().await;
     for missing in [&["subscribe"][..], &["publish"], &["script|load"], &["eval"], &["type"]] {
         passes_from_client_to_client(&user_without(&server, missing).await).await;
@@ -298,7 +298,7 @@ async fn a_user_who_may_not_listen_nor_publish_nor_load_scripts_has_to_look() {
 }
 
 #[tokio::test]
-async fn scripts_that_somebody_else_has_loaded_can_be_called_without_the_right_to_any_other() {
+async fn a_user_without_script_load_can_call_scripts_that_another_user_has_loaded() {
     let server = Server::start().await;
     let _loaded = client(&server.url()).await;
     let url = user_without(&server, &["eval", "script|load"]).await;
@@ -323,7 +323,7 @@ async fn a_right_that_is_missing_is_named_at_once_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn so_it_is_with_what_has_a_queue() {
+async fn a_missing_permission_of_a_kind_with_a_line_is_told_and_leaves_no_eternal_key() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let missing = ["evalsha", "exists", "hmget", "set", "pexpire", "zadd", "del"];
@@ -331,7 +331,7 @@ async fn so_it_is_with_what_has_a_queue() {
         let client = client(&user_without(&server, &[missing]).await).await;
         let refused = timeout(SOON, client.semaphore("a", 2).acquire()).await.expect(missing);
         let refused = match refused {
-            // It is noticed later by those whose script needs it.
+            // Only a later script needs this permission.
             Ok(guard) => guard.unlock().await.map(|()| unreachable!("{missing} is not needed")),
             refused => refused,
         };
@@ -344,7 +344,7 @@ async fn so_it_is_with_what_has_a_queue() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_release_is_told_and_its_lease_ends_the_lock() {
+async fn a_forbidden_release_is_an_error_and_the_lease_ends_the_lock() {
     let server = Server::start().await;
     let (admin, url) = (server.admin().await, user_without(&server, &["hdel"]).await);
     let client = client(&url).await;

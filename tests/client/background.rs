@@ -1,4 +1,4 @@
-//! What is given back in the background is given back soon, whatever else goes on.
+//! The client soon gives back locks in the background, whatever else goes on.
 
 use crate::common;
 
@@ -36,7 +36,7 @@ async fn ten_thousand_dropped_guards_are_given_back() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_given_back_at_once_is_given_back_when_the_server_answers_again() {
+async fn releases_that_fail_are_repeated_when_the_server_answers_again() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     let config = Config::default().response_timeout(Duration::from_millis(500));
@@ -101,7 +101,7 @@ async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
 }
 
 #[tokio::test]
-async fn many_dropped_holds_of_one_lock_are_told_in_a_few_words() {
+async fn many_dropped_holds_of_one_lock_are_written_in_a_few_requests() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));

@@ -1,4 +1,4 @@
-//! What cannot work is refused before it does any harm, and what is merely strange works.
+//! Impossible input is refused before it does any harm, and strange input works.
 
 use crate::common;
 

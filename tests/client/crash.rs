@@ -41,7 +41,7 @@ async fn token(worker: &mut Worker) -> u64 {
     told.strip_prefix("granted ").expect("it says so").parse().expect("a token")
 }
 
-/// What is left of the lease, and since when.
+/// How much of the lease is left, and since when.
 async fn rest_of_lease(admin: &Admin) -> (Instant, Duration) {
     let asked = Instant::now();
     let ttl = u64::try_from(admin.pttl(&key("a")).await).expect("it is held, with a TTL");

@@ -46,7 +46,7 @@ async fn connect(url: &str, config: Config) -> Client {
     comes_in(url, config).await
 }
 
-/// A proxy that knows the scripts of whoever connects through it.
+/// A proxy that knows the scripts of the clients that connect through it.
 async fn proxy(server: &Server) -> Proxy {
     let proxy = Proxy::before(server).await;
     proxy.name_acquires();
@@ -126,7 +126,7 @@ async fn scripts_run(admin: &Admin) -> u64 {
     admin.command_calls("evalsha").await + admin.command_calls("eval").await
 }
 
-/// What is in the server, but for the token counter: keys with their values, and channels.
+/// The keys of the server with their values, except for the token counter, and the channels.
 async fn left(admin: &Admin) -> Vec<String> {
     let mut left = admin.channels().await;
     for key in admin.keys().await {
@@ -247,7 +247,7 @@ async fn callers_are_handed_the_lock_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
-async fn who_has_handed_the_lock_on_has_released_it_whatever_becomes_of_it() {
+async fn a_holder_that_has_handed_the_lock_on_has_released_it() {
     let server = Server::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
@@ -283,7 +283,7 @@ async fn who_has_handed_the_lock_on_has_released_it_whatever_becomes_of_it() {
 // The budget.
 
 #[tokio::test]
-async fn after_so_many_turns_one_exchange_makes_a_new_tenure() {
+async fn after_max_consecutive_hand_overs_an_exchange_makes_a_new_tenure() {
     let server = Server::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(3)).await;
@@ -304,7 +304,7 @@ async fn after_so_many_turns_one_exchange_makes_a_new_tenure() {
 }
 
 #[tokio::test]
-async fn after_so_much_time_one_exchange_makes_a_new_tenure() {
+async fn after_max_time_an_exchange_makes_a_new_tenure() {
     const TIME: Duration = Duration::from_millis(20);
     let server = Server::start().await;
     let proxy = proxy(&server).await;
@@ -341,7 +341,7 @@ async fn without_a_budget_each_turn_asks_redis() {
 }
 
 #[tokio::test]
-async fn what_is_exchanged_while_another_client_waits_goes_to_that_client() {
+async fn an_exchanged_lock_goes_to_another_client_that_waits() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(0)).await;
@@ -361,7 +361,7 @@ async fn what_is_exchanged_while_another_client_waits_goes_to_that_client() {
     is_clean(&admin).await;
 }
 
-/// One place for waiters: whoever has it keeps it from the queue of its client into the line of the clients.
+/// One place for a waiter: the caller that has it keeps it from the queue of its client into the line of the clients.
 #[tokio::test]
 async fn a_caller_that_waits_already_is_not_one_too_many() {
     let server = Server::start().await;
@@ -525,7 +525,7 @@ async fn a_receiver_that_is_dropped_passes_the_lock_to_the_next() {
 }
 
 #[tokio::test]
-async fn what_the_last_receiver_drops_goes_back_to_redis_at_once() {
+async fn a_tenure_that_the_last_queued_caller_drops_goes_back_at_once() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(1023)).await;
@@ -589,7 +589,7 @@ async fn a_receiver_that_panics_passes_the_lock_to_the_next() {
 }
 
 #[tokio::test]
-async fn what_nobody_takes_up_goes_to_another_client_after_the_claim_timeout() {
+async fn an_idle_tenure_goes_to_another_client_after_the_pickup_timeout() {
     const CLAIM: Duration = Duration::from_millis(100);
     let server = Server::start().await;
     let client = connect(&server.url(), patient(1023).waiter_ttl(CLAIM)).await;
@@ -614,7 +614,7 @@ async fn what_nobody_takes_up_goes_to_another_client_after_the_claim_timeout() {
 
 /// The watchdog looks after the claim also if it was waiting for a renewal's answer when the lock was handed on.
 #[tokio::test]
-async fn what_nobody_takes_up_is_noticed_though_a_renewal_was_on_its_way() {
+async fn an_idle_tenure_is_noticed_while_a_renewal_is_on_its_way() {
     // A period between renewals is twice as long as we are ready to wait here.
     let (timeout, claim) = (SOON * 6, Duration::from_millis(100));
     let server = Server::start().await;
@@ -694,7 +694,7 @@ async fn to_and_from_a_fixed_lease_is_one_script_and_a_new_tenure() {
 }
 
 #[tokio::test]
-async fn a_fixed_lease_that_nobody_takes_up_goes_to_another_client_too() {
+async fn an_idle_fixed_lease_goes_to_another_client_after_the_pickup_timeout() {
     let server = Server::start().await;
     let config = patient(1023).waiter_ttl(Duration::from_millis(50));
     let client = connect(&server.url(), config).await;
@@ -735,7 +735,7 @@ async fn the_former_owner_does_not_enter_what_it_has_handed_on() {
 
 /// The count in Redis is the heir's, however the former holder's nested holds have ended.
 #[tokio::test]
-async fn the_heir_of_a_nested_holder_has_one_hold() {
+async fn the_next_holder_after_a_nested_one_has_one_hold() {
     let server = Server::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let (owned, plain) = (client.reentrant_lock("a").owned_by(&Owner::new()), client.lock("a"));
@@ -759,7 +759,7 @@ async fn the_heir_of_a_nested_holder_has_one_hold() {
 
 /// As above, when the word of an earlier count was still on its way.
 #[tokio::test]
-async fn the_heir_has_one_hold_though_counts_were_on_their_way() {
+async fn the_next_holder_has_one_hold_though_counts_were_on_their_way() {
     let server = Server::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(1023)).await;
@@ -790,7 +790,7 @@ async fn the_heir_has_one_hold_though_counts_were_on_their_way() {
 
 /// As above, when a nested hold was being taken.
 #[tokio::test]
-async fn the_heir_has_one_hold_though_another_was_being_taken() {
+async fn the_next_holder_has_one_hold_though_another_was_being_taken() {
     let server = Server::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(1023)).await;
@@ -834,7 +834,7 @@ async fn nested_holds_do_not_pile_up_leases() {
 // Closing.
 
 #[tokio::test]
-async fn what_nobody_has_taken_up_is_given_back_by_close() {
+async fn close_gives_back_an_idle_tenure() {
     let server = Server::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
@@ -864,7 +864,7 @@ async fn close_in_the_middle_of_hand_offs_leaves_nothing() {
     }
 }
 
-/// "What is held is given back and its guards report lost": also if the watchdog was waiting for an answer.
+/// `close` gives back all locks, and their guards report a loss: also if the watchdog waits for an answer.
 #[tokio::test]
 async fn close_gives_back_what_was_being_renewed() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Tidiness that a compiler does not check: who may import whom, and what every file has.
+//! Tidiness that a compiler does not check: which module may import which, and what every file has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

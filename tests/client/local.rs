@@ -1,4 +1,4 @@
-//! Within one client: who waits for whom, in which order, and what it costs the server.
+//! Within one client: which caller waits for which, in what order, and what it costs the server.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use parklock::{Client, Config, Error};
 use tokio::time::timeout;
 use tokio::{join, task::JoinSet};
 
-/// On the one thread of these tests: until those who were spawned wait.
+/// Yields until the spawned callers wait. These tests have one thread.
 async fn they_wait() {
     tokio::task::yield_now().await;
 }
@@ -116,7 +116,7 @@ async fn try_lock_asks_once_if_another_client_holds_the_lock_and_listens_to_noth
 }
 
 #[tokio::test]
-async fn try_lock_for_waits_its_limit_and_takes_what_is_free_in_time() {
+async fn try_lock_for_waits_its_limit_and_takes_a_lock_that_is_free_in_time() {
     let (server, ours) = server_and_client().await;
     let other = client(&server).await;
     let limit = Duration::from_millis(300);
@@ -137,7 +137,7 @@ async fn try_lock_for_waits_its_limit_and_takes_what_is_free_in_time() {
 }
 
 #[tokio::test]
-async fn one_more_than_max_waiters_is_refused_at_once() {
+async fn a_waiter_beyond_max_waiters_is_refused_at_once() {
     let server = Server::start().await;
     let client = client_with(&server, Config::default().max_waiters(2)).await;
     let guard = client.lock("a").lock().await.unwrap();
@@ -159,7 +159,7 @@ async fn one_more_than_max_waiters_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn max_waiters_counts_those_who_wait_for_other_clients_too() {
+async fn max_waiters_also_counts_callers_that_wait_for_other_clients() {
     let server = Server::start().await;
     let (other, ours) = (client(&server).await, Config::default().max_waiters(2));
     let ours = client_with(&server, ours).await;

@@ -57,7 +57,7 @@ async fn keys(admin: &Admin) -> usize {
 }
 
 #[tokio::test]
-async fn ten_thousand_names_have_a_waiter_each_who_gets_his_lock_and_leaves_nothing() {
+async fn ten_thousand_names_have_a_waiter_each_that_gets_its_lock_and_leaves_nothing() {
     let linger = Duration::from_millis(30);
     let server = Server::start().await;
     let admin = server.admin().await;

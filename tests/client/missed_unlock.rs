@@ -246,7 +246,7 @@ enum LearnsBy {
 }
 
 #[tokio::test]
-async fn a_holder_that_learns_of_its_loss_tells_those_who_wait() {
+async fn a_holder_that_learns_of_its_loss_tells_the_waiters() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let (holder, sleepy) =
@@ -283,7 +283,7 @@ async fn a_holder_that_learns_of_its_loss_tells_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_finds_nothing_tells_those_who_wait() {
+async fn a_renewal_that_finds_nothing_tells_the_waiters() {
     let server = Server::start().await;
     let admin = server.admin().await;
     // Renewed within four seconds. A waiter that is told of nothing sleeps for twelve.

@@ -54,7 +54,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
 }
 
 impl Log {
-    /// Captures what is logged on this thread, hence by everything in a test on one thread.
+    /// Captures the log of this thread, hence of everything in a test with one thread.
     fn capture() -> (Self, DefaultGuard) {
         let log = Self::default();
         let guard = set_default(Registry::default().with(log.clone()));

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 const CLIENTS: usize = 4;
 const WAITERS: usize = 250;
 
-/// Several clients, each with many waiters who show their guard and keep it as long as they are let.
+/// Several clients, each with many waiters. A waiter shows its guard, and keeps it until the test takes it.
 struct Crowd {
     _clients: Vec<Client>,
     _waiters: JoinSet<()>,
@@ -122,8 +122,8 @@ async fn scripts_of_turns(turns: u64, pause: Duration) -> u64 {
     settled(&admin).await - before
 }
 
-/// A turn is one request, which gives the lock back and lines up again. What is over is for those who come near with an
-/// old sign of life.
+/// A turn is one request, which gives the lock back and lines up again. The rest is for clients that come near the
+/// front with an old sign of life.
 fn at_most(turns: u64) -> u64 {
     turns * 2 + turns.div_ceil(20)
 }

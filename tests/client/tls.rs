@@ -35,7 +35,7 @@ impl Authority {
         authority
     }
 
-    /// Makes `<name>.pem` and `<name>.key` for whoever is reached under this alternative name.
+    /// Makes `<name>.pem` and `<name>.key` for a server with this alternative name.
     fn issue(&self, name: &str, reached_as: &str) {
         let [key, request, certificate] = ["key", "csr", "pem"].map(|end| format!("{name}.{end}"));
         fs::write(self.path("extensions"), format!("subjectAltName={reached_as}")).expect("a file");

@@ -1,4 +1,4 @@
-//! What is held stays held, and what is lost is told.
+//! The watchdog keeps locks, and tells holders of a loss.
 
 use crate::common;
 
@@ -15,7 +15,7 @@ use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::time::{sleep, timeout};
 
-/// As `quick`, but whoever has to wait for a deadline instead of being told waits visibly longer.
+/// As `quick`, but a test that waits for a deadline instead of a message takes visibly longer.
 fn slower() -> Config {
     Config::default().watchdog_timeout(Duration::from_secs(6))
 }
@@ -63,7 +63,7 @@ async fn a_lock_held_for_five_timeouts_is_never_lost_nor_near_it() {
 #[tokio::test]
 async fn a_grant_that_is_taken_up_late_is_not_believed() {
     let server = Server::start().await;
-    // A lease of half a minute: what is free sooner was given back.
+    // A lease of half a minute: if the lock is free sooner, it was given back.
     let (admin, client) = (server.admin().await, client_with(&server, Config::default()).await);
     let lock = client.lock("a");
     let mut asking = Box::pin(lock.lock());
@@ -319,7 +319,7 @@ async fn a_fixed_lease_is_renewed_from_the_first_nested_hold_that_asks_for_it() 
 }
 
 #[tokio::test]
-async fn the_end_of_a_hold_that_is_given_back_is_told_as_such() {
+async fn a_hold_that_is_given_back_ends_as_released() {
     let (_server, client) = quick_client().await;
     let guard = client.lock("a").lock().await.unwrap();
     let (early, late) = (guard.ended(), guard.ended());
@@ -355,7 +355,7 @@ async fn run_drops_its_work_when_the_lock_is_lost() {
 }
 
 #[tokio::test]
-async fn run_gives_the_lock_back_and_answers_what_the_work_did() {
+async fn run_gives_the_lock_back_and_returns_the_output_of_the_work() {
     let (server, client) = quick_client().await;
     let token = client.lock("a").run(async |hold| hold.token()).await.unwrap();
     assert!(lock_keys(&server.admin().await).await.is_empty());

@@ -27,6 +27,11 @@ impl Port {
     pub fn reserve_pair() -> (Self, Self) {
         loop {
             let port = Self::reserve();
+            // The kernel gives those who ask for any port one of the lower half of its range: beyond it, each port is of
+            // one pair only.
+            if port.number() < 37_000 {
+                continue;
+            }
             let Some(bus) = port.number().checked_add(10_000) else { continue };
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, bus));
             if let Ok(keeper) = try_bound(address) {

@@ -177,7 +177,7 @@ impl Server {
         self.ready().await;
     }
 
-    /// `kill -9`, then starts again: what was not on disk is lost.
+    /// `kill -9`, then starts again: all data that was not on disk is lost.
     pub async fn restart(&self) {
         self.kill();
         self.start_again().await;

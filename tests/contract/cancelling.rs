@@ -36,7 +36,8 @@ async fn is_free(scene: &Scene) {
     scene.is_clean().await;
 }
 
-/// Waits for what is given back in a moment, and is dropped after so many polls; whether it was done before.
+/// Waits for a lock that its holder gives back in a moment, and is dropped after so many polls. Returns whether it
+/// was done before.
 async fn waits(scene: &Scene, holder: Mutex, polls: usize) -> bool {
     let held = soon(holder.lock()).await.unwrap();
     let given_back = tokio::spawn(async move {

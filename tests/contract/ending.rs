@@ -1,4 +1,4 @@
-//! Who does not give it back by itself.
+//! Holders that do not give the lock back by themselves.
 
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, is_free_soon, is_held, only_told};

@@ -1,4 +1,4 @@
-//! Who waits gets it when it is given back, because it is told: nobody looks for long.
+//! A waiter gets the lock when it is given back, because it is told: no waiter looks by itself for long.
 
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, is_held, only_told};
@@ -36,7 +36,7 @@ pub(crate) async fn a_crowd_comes_through(pair: Pair) {
     let waiters: Vec<_> = both.map(Waiter::begin).collect();
     let last = Waiter::parked(scene.ours()).await;
     held.unlock().await.unwrap();
-    // Whoever comes first: each one keeps it until it is asked for.
+    // In any order: each of them keeps the lock until the test asks for it.
     let each = waiters.into_iter().chain([last]).map(async |waiter| {
         waiter.gets_it().await.unlock().await.unwrap();
     });

@@ -1,4 +1,4 @@
-//! Who loses it is told, believes no more, and leaves the next holder alone.
+//! A holder that loses the lock is told, no longer believes that it holds, and leaves the next holder alone.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn key_is_gone(scene: &Scene, name: &str, is_awaited: bool) {
 }
 
 pub(crate) async fn a_holder_whose_key_is_gone_has_lost_it(pair: Pair) {
-    // Nobody tells it to those who wait.
+    // Nobody tells the waiters.
     let scene = Scene::with(pair, quick().max_park(Duration::from_millis(500))).await;
     tokio::join!(key_is_gone(&scene, "awaited", true), key_is_gone(&scene, "alone", false));
     scene.is_clean().await;

@@ -8,7 +8,7 @@ use parklock::{
     Semaphore, WriteGuard,
 };
 
-/// What is made of a name.
+/// A kind in a layout.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Plain,
@@ -139,7 +139,7 @@ impl Pair {
         comes_in(url, config).await
     }
 
-    /// The keys that say who holds it.
+    /// The keys with the holders.
     pub(crate) fn keys(self, name: &str) -> Vec<String> {
         match self.layout {
             Layout::Redisson if self.counts() => vec![
@@ -153,8 +153,9 @@ impl Pair {
         }
     }
 
-    /// What has no TTL, as patterns of Lua: the counters of the tokens; how many permits Redisson's semaphore has, which
-    /// is a bare name; and who holds them, which lasts as long as anybody does.
+    /// The keys without a TTL, as patterns of Lua: the counters of the tokens; the number of permits of Redisson's
+    /// semaphore, whose key is a bare name; and the holders of those permits, whose key lasts as long as there are
+    /// any.
     pub(crate) fn stays(self) -> [&'static str; 2] {
         if self.counts() { ["^[^:]*$", ":timeout$"] } else { ["^redisson_lock_token:", "^$"] }
     }

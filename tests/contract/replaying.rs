@@ -15,7 +15,7 @@ fn attentive() -> Config {
     Config::default().response_timeout(Duration::from_millis(500))
 }
 
-/// What was held back has arrived: the connections that it was on are gone.
+/// The requests that were held back have arrived: their connections are gone.
 async fn delivered(scene: &Scene) {
     let gone = async || scene.proxy.connections(None) <= 2;
     eventually(SOON, "the old connection has delivered all it had", gone).await;
@@ -74,7 +74,7 @@ pub(crate) async fn a_renewal_whose_reply_is_lost_is_repeated(pair: Pair) {
     scene.is_clean().await;
 }
 
-/// Who was called in holds no longer than a place, until it is confirmed.
+/// A waiter that a message let in holds no longer than its sign of life lasts, until it confirms the grant.
 pub(crate) async fn a_fixed_lease_is_confirmed_though_the_first_word_is_lost(pair: Pair) {
     let place = Duration::from_secs(4);
     let scene = Scene::with(pair, attentive().waiter_ttl(place)).await;
@@ -124,7 +124,7 @@ pub(crate) async fn an_acquire_that_runs_late_blocks_nobody(pair: Pair) {
     scene.is_clean().await;
 }
 
-/// As before, for one of those who wait: what it has asked before was answered.
+/// As before, for a waiter whose first request was answered.
 pub(crate) async fn a_sign_of_life_that_runs_late_blocks_nobody(pair: Pair) {
     let scene = Scene::with(pair, attentive().max_park(Duration::from_millis(200))).await;
     let held = scene.theirs().lock().await.unwrap();

@@ -1,4 +1,4 @@
-//! What each test begins with: a server, a proxy before it, clients on both sides, and somebody who looks at the keys.
+//! The scene of each test: a server, a proxy before it, clients on both sides, and an admin that looks at the keys.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -36,7 +36,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// With leases of thirty seconds: what is free much sooner was not freed by them.
+    /// With leases of thirty seconds: if a lock is free much sooner, they have not freed it.
     pub(crate) async fn new(pair: Pair) -> Self {
         Self::with(pair, Config::default()).await
     }
@@ -76,7 +76,7 @@ impl Scene {
         assert!(eternal.is_empty(), "without a TTL at some time: {eternal:?}");
     }
 
-    /// Everything but what stays, and what is the test's own.
+    /// All keys, except for those that stay and for the test's own.
     pub(crate) async fn keys(&self) -> Vec<String> {
         let mut keys = self.admin.keys().await;
         keys.retain(|key| {
@@ -109,11 +109,11 @@ pub(crate) fn only_told() -> Config {
     Config::default().watchdog_timeout(long * 2).waiter_ttl(long).max_park(long)
 }
 
-/// Somebody who waits. Dropped, it gives up.
+/// A waiting caller. If it is dropped, it gives up.
 pub(crate) struct Waiter(JoinHandle<Result<Guard>>);
 
 impl Waiter {
-    /// Begins to wait for what is held, and does so for a while.
+    /// Begins to wait for a lock that is held, and waits for a while.
     pub(crate) async fn parked(mutex: Mutex) -> Self {
         let waiter = Self::begin(mutex);
         sleep(A_WHILE).await;

@@ -1,4 +1,5 @@
-//! Who falls silent, however it came to that, has it no longer than its lease; who does not keeps it.
+//! A holder that falls silent, for any reason, keeps the lock no longer than its lease. A holder that does not keeps
+//! it.
 
 use std::time::{Duration, Instant};
 
@@ -93,7 +94,7 @@ async fn runtime_ended(scene: &Scene) {
     drop(client);
 }
 
-/// The worst moment: who is called in is killed before it can hear of it.
+/// The worst moment: a waiter is let in, and killed before it can hear of it.
 async fn killed_while_it_waits(scene: &Scene) {
     let mut worker = holder(scene, "waits").await;
     let (url, name) = (scene.server.url(), scene.pair.name);
@@ -108,7 +109,8 @@ async fn killed_while_it_waits(scene: &Scene) {
     guard.await.unlock().await.unwrap();
 }
 
-/// Both who got it at once and who was called in, and holds no longer than a place at first.
+/// Both kinds of holders: one that got the lock at once, and one that a message let in, which holds it only as long
+/// as its sign of life lasts at first.
 async fn renewed(scene: &Scene) {
     let client = scene.pair.client(&scene.server.url(), quick()).await;
     let mutex = |name| scene.pair.of(&client, name);

@@ -1,4 +1,4 @@
-//! Who does not wait, or not for long.
+//! Callers that do not wait, or not for long.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub(crate) async fn a_wait_with_a_limit_ends_in_time_and_holds_up_nobody(pair: P
         let took = began.elapsed();
         assert!(took >= limit && took < SOON, "{took:?}");
     }
-    // First in line stands one who goes, right when it would be its turn.
+    // The first waiter in line goes away just when it would get the lock.
     let going = Waiter::parked(scene.ours()).await;
     let (ours, theirs) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
     drop(going);

@@ -1,4 +1,4 @@
-//! Many who do not wait to the end.
+//! Many callers that give up waiting.
 
 use std::time::Duration;
 

@@ -83,7 +83,7 @@ async fn a_lock_on_a_server_whose_clock_went_back_can_be_given_back_and_taken_aw
     let stuck = async || scene.admin.pttl(&key("a")).await > hour - 60_000;
     eventually(SOON, "the TTL has grown by an hour", stuck).await;
 
-    // Who holds goes on, and gives back; who waits is served, with a greater token.
+    // The holder goes on, and gives the lock back. The waiter gets it, with a greater token.
     is_renewed(&guard).await;
     let waiter = waiting(other.lock("a"));
     let before = guard.token();
@@ -92,7 +92,7 @@ async fn a_lock_on_a_server_whose_clock_went_back_can_be_given_back_and_taken_aw
     assert!(next.token() > before);
     next.unlock().await.unwrap();
 
-    // Who died is in the way until somebody takes the lock away.
+    // A dead holder is in the way until somebody takes the lock away.
     let lock = other.lock("dead");
     assert!(lock.try_lock_for(Duration::from_secs(1)).await.unwrap().is_none());
     assert!(lock.force_unlock().await.unwrap());

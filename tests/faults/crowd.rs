@@ -1,4 +1,4 @@
-//! Many who want the same lock.
+//! Many callers that want the same lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

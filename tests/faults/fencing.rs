@@ -1,4 +1,4 @@
-//! Tokens grow whatever happens to their counter, and keep out who comes too late.
+//! Tokens grow whatever happens to their counter, and keep a late writer out.
 
 use std::time::Duration;
 

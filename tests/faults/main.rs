@@ -53,7 +53,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// As long as we look at what should not happen. If it is too short, a test cannot fail, but neither can it flake.
 const A_WHILE: Duration = Duration::from_millis(100);
 
-/// The lease of what is renewed, where a test has to sit one out.
+/// The watchdog timeout of a test that has to sit a lease out.
 const LEASE: Duration = Duration::from_millis(1500);
 
 /// The counter behind all tokens: the one key that stays.

@@ -76,7 +76,7 @@ async fn a_waiter_that_may_not_listen_looks_for_itself() {
 
 /// F44: forged messages, in all shapes.
 #[tokio::test]
-async fn what_a_message_says_is_never_believed() {
+async fn a_forged_message_is_never_believed() {
     let scene = Scene::new().await;
     let (client, other) = (scene.client(patient()).await, scene.other().await);
     let theirs = other.lock("a").lock().await.unwrap();
@@ -119,7 +119,7 @@ async fn forged_messages_do_not_multiply_renewals() {
     let theirs = other.lock("a").lock().await.unwrap();
     let waiter = scene.parked(&client, "a").await;
     theirs.unlock().await.unwrap();
-    let guard = granted(waiter).await; // who has waited still listens
+    let guard = granted(waiter).await; // a client that has waited still listens
     let renewals = scene.proxy.script("renew").count();
     let late = scene.proxy.script("renew").delay_reply(Duration::from_millis(40), Duration::ZERO);
 

@@ -1,4 +1,4 @@
-//! Names that are nothing, too much, or something else to whoever reads them.
+//! Names that are empty, too long, or mean something else to a program that reads them.
 
 use parklock::Error;
 use tokio::time::timeout;

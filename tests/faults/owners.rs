@@ -1,4 +1,4 @@
-//! Who is the owner: not a process id, not a thread.
+//! The owner of a lock is not a process id, and not a thread.
 
 use std::collections::BTreeSet;
 use std::thread::{self, ThreadId};

@@ -13,7 +13,7 @@ use crate::{
     somebody_waits,
 };
 
-/// Makes a user who may do these things.
+/// Makes a user with these permissions.
 async fn user(admin: &Admin, name: &str, rules: &str) {
     let words = ["ACL", "SETUSER", name, "reset", "on", ">secret"];
     let words: Vec<&str> = words.into_iter().chain(rules.split(' ')).collect();
@@ -105,7 +105,7 @@ fn the_least_privileged_user_may_call_what_the_scripts_of_plain_locks_call() {
     assert_eq!(missing, ["del"]);
 }
 
-/// F87: a user who may do nothing else.
+/// F87: a user that may do nothing else.
 #[tokio::test]
 async fn the_least_privileged_user_can_do_everything_with_locks_and_nothing_else() {
     let server = Server::start().await;
@@ -147,7 +147,7 @@ async fn the_least_privileged_user_can_do_everything_with_locks_and_nothing_else
     assert_eq!(denials(&admin).await, Vec::new(), "nothing was missing: {}", least_privilege());
 }
 
-/// F91: somebody who does not hold the lock takes it away: an operator may, a service need not.
+/// F91: somebody takes the lock away from its holder: an operator may, a service need not be allowed to.
 #[tokio::test]
 async fn taking_a_lock_away_needs_its_own_permission_and_is_logged() {
     let (log, _listening) = Log::here();

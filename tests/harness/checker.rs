@@ -124,7 +124,7 @@ fn of_two_ends_the_first_counts() {
 }
 
 #[test]
-fn a_guard_that_was_over_when_it_came_claims_nothing() {
+fn a_guard_that_came_too_late_claims_nothing() {
     let stale = hold("x", 1, 15, 9);
     assert_eq!(judged([stale, hold("y", 2, 10, 20)]), []);
     let same_token = [hold("x", 2, 15, 9), hold("y", 2, 10, 20)];
@@ -132,7 +132,7 @@ fn a_guard_that_was_over_when_it_came_claims_nothing() {
 }
 
 #[test]
-fn what_is_left_is_refused_by_name() {
+fn leftovers_are_named() {
     let mut history = History::default();
     history.left("key", ["lock:{a}"]);
     history.left("channel", Vec::<String>::new());

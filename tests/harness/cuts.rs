@@ -6,7 +6,7 @@ use crate::raw::Raw;
 use crate::{SOON, ask, proxied};
 
 #[tokio::test]
-async fn cut_before_the_server_never_sees_it() {
+async fn a_request_that_is_cut_before_the_server_never_runs() {
     let (server, proxy, client) = proxied().await;
     let cut = proxy.command("INCR").cut_before();
 
@@ -17,7 +17,7 @@ async fn cut_before_the_server_never_sees_it() {
 }
 
 #[tokio::test]
-async fn cut_after_the_server_has_done_it() {
+async fn a_request_that_is_cut_after_the_server_has_run() {
     let (server, proxy, client) = proxied().await;
     let cut = proxy.command("INCR").cut_after();
 

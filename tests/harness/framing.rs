@@ -65,7 +65,7 @@ fn an_inline_request_is_its_words_too() {
 }
 
 #[test]
-fn what_is_not_resp_is_garbled() {
+fn bytes_that_are_not_resp_are_garbled() {
     assert_eq!(replies(b"hello\r\n", 1), Err(Garbled));
     assert_eq!(replies(b"$many\r\n", 1), Err(Garbled));
     assert_eq!(replies(b"\r\n", 1), Err(Garbled));

@@ -19,7 +19,7 @@ async fn a_held_request_waits_outside_the_server() {
 }
 
 #[tokio::test]
-async fn what_follows_a_held_request_waits_behind_it() {
+async fn requests_after_a_held_one_wait_behind_it() {
     let (server, proxy, _client) = proxied().await;
     let held = proxy.command("ECHO").hold_request();
     let mut raw = Raw::to(&proxy).await;

@@ -139,7 +139,7 @@ async fn a_server_that_cannot_start_shows_its_log() {
 
 #[tokio::test]
 #[should_panic(expected = "not within 20ms: pigs fly")]
-async fn eventually_says_what_did_not_come() {
+async fn eventually_names_what_did_not_happen() {
     eventually(std::time::Duration::from_millis(20), "pigs fly", async || false).await;
 }
 

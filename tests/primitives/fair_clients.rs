@@ -1,4 +1,4 @@
-//! Between clients a lock goes round in the order in which they came, and whoever is dead does not stop it.
+//! Between clients, a lock goes round in the order in which they came, and a dead client does not stop it.
 
 use crate::common;
 
@@ -234,7 +234,7 @@ async fn a_client_that_is_far_away_is_not_starved() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_later_waits_for_a_few_stints_of_the_others() {
+async fn a_client_that_comes_later_waits_for_a_few_tenures_of_the_others() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let clients = connects(&server, 4, counted).await;
@@ -254,9 +254,9 @@ async fn a_client_that_comes_later_waits_for_a_few_stints_of_the_others() {
     assert!(most <= A_FEW, "{most}");
 }
 
-// Who does not come.
+// Clients that do not come.
 
-/// Whoever is at the head of the line is dead: the others have their turns all the same.
+/// The client at the head of the line is dead: the others get the lock all the same.
 async fn passed_over(admin: &Admin, dead: &str, held: Guard, others: &[Client]) {
     let mut turns = JoinSet::new();
     for client in others {
@@ -413,6 +413,36 @@ async fn a_client_leaves_the_line_with_its_last_waiter() {
     held.unlock().await.unwrap();
 }
 
+/// A replica that was promoted with an older state still has waiters in its line that were let in long ago.
+#[tokio::test]
+async fn a_waiter_that_its_client_does_not_have_is_given_up_at_once() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let config = || counted().waiter_ttl(LONG / 8).max_park(LONG);
+    let clients = connects(&server, 2, config).await;
+    let held = clients[0].lock("a").lock().await.unwrap();
+    let waiter = waiting(&clients[1]);
+    in_line(&admin, 1).await;
+    let field = line(&admin).await.remove(0);
+    listens(&admin, &field).await;
+    // Three more of the same client, before it.
+    let script = "local life, wants = 'life:' .. ARGV[2], redis.call('HGET', KEYS[2], ARGV[1]) \
+        local ends, secret, entries = redis.call('HGET', KEYS[2], life):match('^(%d+) (%d+) (%d+)$') \
+        redis.call('HSET', KEYS[2], life, ends .. ' ' .. secret .. ' ' .. entries + 3) \
+        local place = redis.call('ZSCORE', KEYS[1], ARGV[1]) \
+        for i = 1, 3 do \
+          redis.call('HSET', KEYS[2], ARGV[2] .. ':' .. 1000 + i, wants) \
+          redis.call('ZADD', KEYS[1], place - i, ARGV[2] .. ':' .. 1000 + i) \
+        end return 1";
+    let client = client_of(&field);
+    let _: i64 = admin.cmd(&["EVAL", script, "2", LINE, "lock_notes:{a}", &field, client]).await;
+    in_line(&admin, 4).await;
+
+    held.unlock().await.unwrap();
+    soon(waiter).await.unwrap().unlock().await.unwrap();
+    in_line(&admin, 0).await;
+}
+
 /// A client that looks often keeps its own place for a short time only. The others keep theirs for as long as they need.
 #[tokio::test]
 async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
@@ -437,7 +467,7 @@ async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
     soon(waiter).await.unwrap().unlock().await.unwrap();
 }
 
-// What is published.
+// Messages.
 
 /// Everything that is published about the name, to all or to one client, from now on: the channel and the message.
 async fn listener(server: &Server) -> impl StreamExt<Item = (String, String)> + Unpin {
@@ -451,7 +481,7 @@ async fn listener(server: &Server) -> impl StreamExt<Item = (String, String)> + 
     Box::pin(messages.map(said))
 }
 
-/// The client of this owner field listens to what is said to it alone.
+/// The client of this owner field listens on its own channel.
 async fn listens(admin: &Admin, field: &str) {
     let own = format!("{CHANNEL}:{}", client_of(field));
     let heard = async || admin.subscribers(&own).await > 0;

@@ -1,4 +1,5 @@
-//! The fair lock: first come, first served, whoever asks; and a release grants it to the next in the same step.
+//! The fair lock: first come, first served, for all callers of all clients. A release grants it to the next waiter in
+//! the same step.
 
 use crate::common;
 
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 
 const QUEUE: &str = "lock_queue:{a}";
 
-/// How long a place is kept for somebody who fell silent, unless a test says otherwise.
+/// How long a silent waiter keeps its place, unless a test says otherwise.
 const CLAIM: Duration = Duration::from_secs(1);
 
 /// No lease, place or park ends by itself while a test runs: what happens was told.
@@ -232,7 +233,7 @@ async fn tasks_of_one_client_and_of_another_are_one_queue() {
 }
 
 #[tokio::test]
-async fn who_asks_without_waiting_does_not_overtake_and_leaves_no_trace() {
+async fn a_try_does_not_overtake_waiters_and_leaves_no_trace() {
     let server = Server::start().await;
     let (admin, ours, theirs) =
         (server.admin().await, client_with(&server, patient()).await, client(&server).await);
@@ -254,9 +255,9 @@ async fn who_asks_without_waiting_does_not_overtake_and_leaves_no_trace() {
 
 // --- The grant that a release sends ---------------------------------------------------------------------------------
 
-/// Nobody asks again: the release grants it, and whoever holds it for long enough has it confirmed.
+/// Nobody asks again: the release grants the lock, and a holder confirms the grant if it holds for long enough.
 #[tokio::test]
-async fn the_next_holder_has_it_without_asking() {
+async fn the_next_holder_has_the_lock_without_asking() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
@@ -289,7 +290,7 @@ async fn the_next_holder_has_it_without_asking() {
 
 /// From the moment of the grant, not only when it was confirmed.
 #[tokio::test]
-async fn what_a_message_grants_has_a_ttl_at_once() {
+async fn a_grant_by_message_has_a_ttl_at_once() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let (ours, theirs) =
@@ -427,9 +428,9 @@ async fn an_acquire_without_an_answer_gives_up_its_place() {
     is_clean(&admin).await;
 }
 
-/// One lost answer is no outage: what is answered afterwards counts.
+/// One lost answer is no outage: later answers count.
 #[tokio::test]
-async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
+async fn a_waiter_whose_answer_was_lost_once_still_runs_out_of_time() {
     let server = Server::start().await;
     let ours = client(&server).await;
     let proxy = Proxy::before(&server).await;
@@ -444,7 +445,7 @@ async fn who_had_to_take_another_place_runs_out_of_time_as_anybody() {
 
 /// Each lost answer is a new place, but all of them are one outage.
 #[tokio::test]
-async fn who_is_never_answered_gives_up_after_the_ride_out() {
+async fn a_waiter_without_answers_gives_up_after_ride_out() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
@@ -540,13 +541,14 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
     is_clean(&admin).await; // long before a lease is over
 }
 
-// --- Those who go ---------------------------------------------------------------------------------------------------
+// --- Callers that go
+// --------------------------------------------------------------------------------------------------
 
 /// The first of them is given the lock for as long as its last sign of life lasts. The others are asked together, and have
 /// as long again. To these two times come the pauses between two looks, and one pause that is taken for a stall: three
 /// times and a third. One after the other they would cost eight times.
 #[tokio::test]
-async fn eight_waiters_that_are_killed_cost_less_than_a_claim_each() {
+async fn eight_waiters_that_are_killed_cost_less_than_a_waiter_ttl_each() {
     const DEAD: u32 = 8;
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
@@ -594,7 +596,7 @@ async fn a_dead_head_is_passed_over_before_it_is_its_turn() {
 }
 
 #[tokio::test]
-async fn who_gives_up_leaves_the_queue_at_once() {
+async fn a_cancelled_waiter_leaves_the_line_at_once() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let ours = client_with(&server, patient()).await;
@@ -615,7 +617,7 @@ async fn who_gives_up_leaves_the_queue_at_once() {
 
 /// It was let in, and goes without having looked: the next is let in by that, and not by the end of a place.
 #[tokio::test]
-async fn who_gives_up_what_it_was_granted_lets_the_next_in() {
+async fn a_waiter_that_gives_up_its_grant_lets_the_next_one_in() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let ours = client_with(&server, patient()).await;
@@ -669,7 +671,8 @@ async fn a_fixed_lease_ends_and_the_next_is_let_in() {
     is_clean(&admin).await;
 }
 
-/// Fixed leases are as long as they were asked for, whoever granted them: shorter or longer than a place.
+/// Fixed leases are as long as the callers asked for, also in a grant by message: shorter or longer than a sign of
+/// life lasts.
 #[tokio::test]
 async fn a_lease_that_a_message_began_is_as_long_as_any() {
     let server = Server::start().await;
@@ -779,9 +782,9 @@ async fn a_client_that_closes_leaves_the_queue_and_what_it_holds() {
     is_clean(&admin).await;
 }
 
-/// It has had to wait, and so still listens; whoever does it, its own client too.
+/// The holder has had to wait, so its client still listens. Any client may use force, its own too.
 #[tokio::test]
-async fn whoever_loses_it_by_force_is_told_at_once() {
+async fn a_holder_is_told_at_once_that_force_was_used() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let (ours, theirs) =
@@ -837,7 +840,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
     server.restart().await;
     let admin = server.admin().await;
     let mut last = before;
-    // In any order: the server has forgotten who was first.
+    // In any order: the server has forgotten which one was first.
     for waiter in futures_util::future::join_all(waiters.map(|waiter| async {
         let guard = granted(waiter).await;
         let token = guard.token();
@@ -875,9 +878,9 @@ async fn with_a_full_memory_it_is_renewed_given_back_and_granted_on() {
     is_clean(&admin).await;
 }
 
-/// Whoever comes is refused, but whoever stands in the queue shows that it lives, and stays there.
+/// A newcomer is refused. A waiter in the line shows signs of life, and stays there.
 #[tokio::test]
-async fn with_a_full_memory_those_who_wait_keep_their_places() {
+async fn with_a_full_memory_waiters_keep_their_places() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let ours = client_with(&server, Config::default().max_park(LONG)).await;
@@ -967,7 +970,7 @@ async fn the_order_is_kept_over<S>(
     }
 }
 
-/// B3: silence during a stall says nothing about those who are silent.
+/// B3: silence during a stall says nothing about the silent clients.
 #[tokio::test]
 async fn a_paused_server_serves_in_the_same_order_when_it_goes_on() {
     let pause = async |server: &Server, _| server.pause();
@@ -1010,7 +1013,7 @@ async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
 
 /// A client that dies during a stall is out two claim times later at the latest.
 #[tokio::test]
-async fn a_waiter_that_dies_in_a_stall_costs_the_others_no_more_than_two_claims() {
+async fn a_waiter_that_dies_in_a_stall_costs_the_others_at_most_two_waiter_ttls() {
     let server = Server::start().await;
     let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
     let proxy = Proxy::before(&server).await;
@@ -1079,7 +1082,8 @@ async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_
 
 // --- Forged messages ------------------------------------------------------------------------------------------------
 
-/// B7: whoever may publish, but not read the keys, can guess the field and count the signs of life. That grants nothing.
+/// B7: a user that may publish, but not read the keys, can guess the owner field and count the signs of life. That
+/// grants nothing.
 #[tokio::test]
 async fn a_forged_message_grants_nothing() {
     let server = Server::start().await;

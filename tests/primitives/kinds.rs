@@ -1,4 +1,4 @@
-//! One name, one kind: who asks for another is told, and whoever holds it notices nothing.
+//! One name, one kind: a caller that asks for another kind is told, and the holder notices nothing.
 
 use crate::common;
 
@@ -108,7 +108,7 @@ async fn is_free_for(kind: Kind, client: &Client) {
 
 /// F77: a name is one kind's while somebody holds it.
 #[tokio::test]
-async fn a_name_that_one_kind_holds_is_no_other_kinds() {
+async fn a_name_in_use_is_a_conflict_for_other_kinds() {
     let (server, ours) = server_and_client().await;
     let (admin, theirs) = (server.admin().await, client(&server).await);
     for pair @ (held, asked) in pairs() {
@@ -128,7 +128,7 @@ async fn a_name_that_one_kind_holds_is_no_other_kinds() {
     }
 }
 
-/// F77: so it is while somebody waits, who gets it all the same.
+/// F77: the same while somebody waits. The waiter gets the lock all the same.
 #[tokio::test]
 async fn a_waiter_is_not_disturbed_by_another_kind() {
     let (server, ours) = server_and_client().await;
@@ -150,7 +150,7 @@ async fn a_waiter_is_not_disturbed_by_another_kind() {
 /// A client behind a proxy that can make it fall silent.
 async fn mortal(server: &Server) -> (Proxy, Client) {
     let proxy = Proxy::before(server).await;
-    // What is called in is held for so long at the least.
+    // A waiter that a message lets in holds for at least this long.
     let config = Config::default().waiter_ttl(SHORT / 2);
     let client = comes_in(proxy.url(), config).await;
     (proxy, client)
@@ -183,9 +183,10 @@ async fn falls_silent(kind: Kind, server: &Server) -> (Proxy, Client, Guard) {
     (proxy, client, guard)
 }
 
-/// A name is any kind's when the lease of its last holder is over, whoever had a longer one before.
+/// A name is free for any kind when the lease of its last holder is over, even if another holder had a longer one
+/// before.
 #[tokio::test]
-async fn a_name_whose_holder_fell_silent_is_any_kinds_when_its_lease_is_over() {
+async fn a_name_is_free_for_any_kind_when_the_lease_of_its_holder_is_over() {
     let (server, ours) = server_and_client().await;
     for held in [Fair, Semaphore(3)] {
         for asked in KINDS {
@@ -198,9 +199,9 @@ async fn a_name_whose_holder_fell_silent_is_any_kinds_when_its_lease_is_over() {
     nothing_left(&server.admin().await).await;
 }
 
-/// Notes may be evicted or deleted. Nobody enters beside those who hold it, and whoever waits is let in all the same.
+/// Notes may be evicted or deleted. Nobody enters beside the holders, and a waiter is let in all the same.
 #[tokio::test]
-async fn who_holds_is_alone_when_the_notes_are_gone() {
+async fn nobody_enters_beside_a_holder_when_the_notes_are_gone() {
     let (server, ours) = server_and_client().await;
     let (admin, lock) = (server.admin().await, ours.rw_lock("a"));
     let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
@@ -219,7 +220,7 @@ async fn who_holds_is_alone_when_the_notes_are_gone() {
     nothing_left(&admin).await;
 }
 
-/// Whoever of its own client took it away, a holder whose client listens is told at once.
+/// A holder whose client listens is told at once, also if its own client took the lock away.
 #[tokio::test]
 async fn a_holder_is_told_when_its_own_client_forces_it_out() {
     let (server, ours) = server_and_client().await;
@@ -259,11 +260,12 @@ async fn a_key_that_holds_something_else_is_left_alone() {
     }
 }
 
-// A caller whose future is not polled stops nobody. The lease is half a minute: what is free much sooner was not freed by it.
+// A caller whose future is not polled stops nobody. The lease is half a minute: if a lock is free much sooner, the
+// lease has not freed it.
 
 const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 
-/// The kinds of which one at a time is inside, or all who read.
+/// The kinds that let in one caller at a time, and reads, which let in all readers.
 const ONE_BY_ONE: [Kind; 5] = [Lock, Fair, Read, Write, Semaphore(1)];
 
 /// Two clients of one server, which give a caller little time to be polled.
@@ -349,7 +351,7 @@ async fn all_come(what: &str, callers: Vec<JoinHandle<()>>) {
     }
 }
 
-/// What is left in Redisson's layout for good is the number of free permits.
+/// In Redisson's layout only the number of free permits stays for good.
 async fn all_is_free(admin: &Admin, layout: Layout) {
     let left = async || {
         let keys = lock_keys(admin).await;
@@ -358,7 +360,7 @@ async fn all_is_free(admin: &Admin, layout: Layout) {
     eventually(SOON, "nothing is left", left).await;
 }
 
-/// Runs a scene for each kind in each layout. Those who sleep are polled again afterwards, or dropped.
+/// Runs a scene for each kind in each layout. Callers that sleep are polled again afterwards, or dropped.
 async fn nobody_is_stopped_by(
     scene: impl AsyncFn(&Crowd, Client, Client) -> (String, Vec<Asleep>),
 ) {

@@ -1,4 +1,4 @@
-//! A latch opens once it was counted down to zero, each call counted once, and whoever waits is answered.
+//! A latch opens when it was counted down to zero. Each call counts once, and all waiters are answered.
 
 use crate::common;
 
@@ -50,7 +50,7 @@ async fn nothing_is_eternal(admin: &Admin) {
 }
 
 #[tokio::test]
-async fn all_who_wait_pass_when_it_was_counted_down_to_zero() {
+async fn all_waiters_pass_when_the_latch_is_counted_down_to_zero() {
     for layout in LAYOUTS {
         let server = Server::start().await;
         let admin = server.admin().await;
@@ -125,7 +125,7 @@ async fn a_count_that_arrives_twice_counts_once() {
 
 /// A client remembers for as long as it repeats what it asked. Another that gives up sooner does not forget that for it.
 #[tokio::test]
-async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
+async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
     for (layout, requests) in
         [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
     {
@@ -149,7 +149,7 @@ async fn what_a_patient_client_counted_is_not_forgotten_by_a_hasty_one() {
     }
 }
 
-/// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. What was counted is no permit.
+/// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. The counts are no permits.
 #[tokio::test]
 async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
     let server = Server::start().await;
@@ -165,7 +165,7 @@ async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
     assert_eq!(permits.available_permits().await.unwrap(), 3);
 }
 
-/// What was set and what was deleted is said by the request that did it, however often it is sent.
+/// The request that has set or deleted a latch says so, however often the client sends it.
 #[tokio::test]
 async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
     for layout in LAYOUTS {
@@ -185,7 +185,7 @@ async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn who_waits_so_long_learns_whether_it_is_open() {
+async fn a_wait_that_times_out_says_whether_the_latch_is_open() {
     for layout in LAYOUTS {
         let (server, moment) = (Server::start().await, Duration::from_secs(1));
         let client = client_of(&server.url(), layout).await;
@@ -208,7 +208,7 @@ async fn who_waits_so_long_learns_whether_it_is_open() {
 }
 
 #[tokio::test]
-async fn deleting_it_answers_who_waits() {
+async fn deleting_a_latch_answers_its_waiters() {
     for layout in LAYOUTS {
         let server = Server::start().await;
         let admin = server.admin().await;
@@ -229,7 +229,7 @@ async fn deleting_it_answers_who_waits() {
     }
 }
 
-/// In Redisson's layout, what is not there is open.
+/// In Redisson's layout, a missing latch is open.
 fn unset(layout: Layout, answer: Result<()>) {
     match (layout, answer) {
         (Layout::Redisson, Ok(())) | (Layout::Native, Err(Error::Unset)) => {}
@@ -238,7 +238,7 @@ fn unset(layout: Layout, answer: Result<()>) {
 }
 
 #[tokio::test]
-async fn the_end_of_its_lease_answers_who_waits() {
+async fn the_end_of_a_latchs_lease_answers_its_waiters() {
     for layout in LAYOUTS {
         let server = Server::start().await;
         let client = client_of(&server.url(), layout).await;
@@ -250,7 +250,7 @@ async fn the_end_of_its_lease_answers_who_waits() {
 
 /// F78.
 #[tokio::test]
-async fn it_cannot_be_set_while_it_is_closed() {
+async fn a_closed_latch_cannot_be_set() {
     for layout in LAYOUTS {
         let server = Server::start().await;
         let client = client_of(&server.url(), layout).await;
@@ -272,7 +272,7 @@ async fn it_cannot_be_set_while_it_is_closed() {
 }
 
 #[tokio::test]
-async fn one_that_is_set_to_zero_is_open() {
+async fn a_latch_that_is_set_to_zero_is_open() {
     for layout in LAYOUTS {
         let server = Server::start().await;
         let latch = client_of(&server.url(), layout).await.count_down_latch("a");
@@ -283,7 +283,7 @@ async fn one_that_is_set_to_zero_is_open() {
 }
 
 #[tokio::test]
-async fn what_was_never_set_is_not_taken_for_open() {
+async fn a_latch_that_was_never_set_is_not_taken_for_open() {
     let (_server, client) = server_and_client().await;
     let latch = client.count_down_latch("a");
     assert!(matches!(latch.wait().await, Err(Error::Unset)));
@@ -294,7 +294,7 @@ async fn what_was_never_set_is_not_taken_for_open() {
 }
 
 #[tokio::test]
-async fn in_redissons_layout_what_is_not_there_is_open() {
+async fn in_redissons_layout_a_missing_latch_is_open() {
     let server = Server::start().await;
     let latch = client_of(&server.url(), Layout::Redisson).await.count_down_latch("a");
     latch.wait().await.unwrap();
@@ -332,7 +332,7 @@ async fn thousands_in_one_client_pass_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn who_stops_waiting_leaves_nothing_behind_and_holds_up_nobody() {
+async fn a_cancelled_waiter_leaves_nothing_behind_and_holds_up_nobody() {
     for layout in LAYOUTS {
         let server = Server::start().await;
         let admin = server.admin().await;
@@ -367,7 +367,7 @@ async fn a_name_of_another_kind_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn what_it_cannot_count_to_is_said() {
+async fn a_count_that_is_too_great_is_an_error() {
     let (_server, client) = server_and_client().await;
     let latch = client.count_down_latch("a");
     assert!(matches!(latch.set(1 << 53).await, Err(Error::InvalidCount { .. })));
@@ -378,7 +378,7 @@ async fn what_it_cannot_count_to_is_said() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_closed_answers_who_waits() {
+async fn closing_a_client_answers_its_waiters() {
     let server = Server::start().await;
     let (admin, client) = (server.admin().await, client(&server).await);
     client.count_down_latch("a").set(1).await.unwrap();
@@ -391,7 +391,7 @@ async fn a_client_that_is_closed_answers_who_waits() {
 
 /// B9: each count is remembered for two minutes, since it may arrive again. Together they must cost little.
 #[tokio::test]
-async fn what_is_remembered_of_many_counts_is_small() {
+async fn the_record_of_many_counts_is_small() {
     const COUNTS: u64 = 20_000;
     for (layout, requests) in
         [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
@@ -411,9 +411,9 @@ async fn what_is_remembered_of_many_counts_is_small() {
     }
 }
 
-/// C4: whoever came before the request was sent is answered by it, and asks none of its own.
+/// C4: one request answers all callers that came before it was sent; they send none of their own.
 #[tokio::test]
-async fn all_who_wait_in_one_client_pass_with_a_few_questions() {
+async fn all_waiters_of_one_client_pass_with_a_few_requests() {
     const WAITERS: usize = 300;
     for layout in LAYOUTS {
         let server = Server::start().await;
@@ -433,9 +433,9 @@ async fn all_who_wait_in_one_client_pass_with_a_few_questions() {
     }
 }
 
-/// P9: whoever waits, was told, and is not polled.
+/// P9: a caller that waits, was told, and is not polled.
 #[tokio::test]
-async fn who_waits_and_is_not_polled_holds_up_nobody() {
+async fn a_waiter_that_is_not_polled_holds_up_nobody() {
     for (layout, asked) in LAYOUTS.into_iter().flat_map(|layout| [(layout, 1), (layout, 100)]) {
         let server = Server::start().await;
         let config = Config::default().layout(layout).waiter_ttl(Duration::from_millis(200));

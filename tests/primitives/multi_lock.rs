@@ -61,7 +61,7 @@ async fn stays_free(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn it_excludes_whoever_locks_any_of_its_names() {
+async fn a_multi_lock_excludes_every_lock_of_its_names() {
     let (server, one) = server_and_client().await;
     let (other, admin) = (client(&server).await, server.admin().await);
 
@@ -100,7 +100,7 @@ async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
     is_free(&admin).await;
 }
 
-/// Whoever finds that somebody of its own client is there first asks nobody else.
+/// A caller that finds another caller of its own client there first does not ask the server.
 #[tokio::test]
 async fn an_attempt_that_its_own_client_can_answer_needs_no_request() {
     let (server, client) = server_and_client().await;
@@ -143,7 +143,7 @@ impl Counters {
 
 /// Dining philosophers: overlapping names in every order, alone and together, of several clients and tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_want_overlapping_names_take_turns_and_never_two_at_once() {
+async fn callers_of_overlapping_names_take_turns_and_never_two_at_once() {
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
     const TURNS: usize = 40;
     let server = Server::start().await;
@@ -185,7 +185,7 @@ async fn many_who_want_overlapping_names_take_turns_and_never_two_at_once() {
 }
 
 #[tokio::test]
-async fn two_who_name_them_in_opposite_orders_both_go_on() {
+async fn two_callers_that_name_them_in_opposite_orders_both_go_on() {
     const ROUNDS: u64 = 1_000;
     let server = Server::start().await;
     let (total, mut rivals) = (Arc::new(AtomicU64::new(0)), Vec::new());
@@ -213,7 +213,7 @@ async fn two_who_name_them_in_opposite_orders_both_go_on() {
 }
 
 #[tokio::test]
-async fn who_waits_holds_nothing() {
+async fn a_waiter_holds_nothing() {
     let (server, one) = server_and_client().await;
     let (other, admin) = (client(&server).await, server.admin().await);
     let (b, c) = (other.lock("b").lock().await.unwrap(), other.lock("c").lock().await.unwrap());
@@ -249,7 +249,7 @@ async fn stands_in_line(admin: &Admin, place: &str, field: &str, lives_for: i64)
 
 /// A free lock for which somebody alive waits is not taken, though the head of the line has fallen silent.
 #[tokio::test]
-async fn it_does_not_overtake_those_who_stand_in_line() {
+async fn a_multi_lock_does_not_overtake_waiters_in_line() {
     let (server, one) = server_and_client().await;
     let admin = server.admin().await;
     stands_in_line(&admin, "1", "silent:1", -1).await;
@@ -259,7 +259,7 @@ async fn it_does_not_overtake_those_who_stand_in_line() {
     assert_eq!(lock_keys(&admin).await, ["lock_notes:{b}", "lock_queue:{b}"]);
     assert!(one.multi_lock(["a", "b"]).try_lock().await.unwrap().is_none());
 
-    // Who waits is let in when those before it had their time and did not come.
+    // A waiter is let in when the waiters before it had their time and did not come.
     in_time(one.multi_lock(["a", "b"]).lock()).await.unwrap().unlock().await.unwrap();
     is_free(&admin).await;
 }
@@ -318,14 +318,14 @@ async fn the_script_is_harmless_when_it_runs_twice() {
     for name in ABC {
         admin.cmd::<i64>(&["DEL", &key(name)]).await;
     }
-    // And whoever is granted a lock stands in its line no more.
+    // And a caller that was granted a lock does not stand in its line any more.
     stands_in_line(&admin, "1", "y-b:1", 60_000).await;
     assert_eq!(run(&["b"], "y").await, (1, 0));
     assert_eq!(run(&ABC, "x").await, (0, 2));
     assert_eq!(lock_keys(&admin).await, [key("b")]);
 }
 
-/// Whatever goes wrong on the way, what was done is undone.
+/// If anything goes wrong on the way, the script undoes what it has done.
 #[tokio::test]
 async fn a_refusal_in_the_middle_takes_none() {
     let (server, client) = server_and_client().await;
@@ -367,7 +367,7 @@ async fn a_lost_reply_gives_all_of_them_back() {
     lost.happened().await;
     is_free(&admin).await;
 
-    // Who may wait asks again.
+    // A caller that may wait asks again.
     let lost = proxy.script("acquire_all").first(1).cut_after();
     let guard = in_time(multi.lock()).await.unwrap();
     lost.happened().await;
@@ -481,7 +481,7 @@ async fn an_unlock_that_is_dropped_at_any_poll_still_gives_them_back() {
 }
 
 #[tokio::test]
-async fn one_that_is_lost_is_a_loss_of_all_and_ends_the_work() {
+async fn the_loss_of_one_lock_is_the_loss_of_all_and_ends_the_work() {
     let server = Server::start().await;
     let (client, admin) = (client_with(&server, quick()).await, server.admin().await);
     for name in ABC {
@@ -572,7 +572,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
     is_free(&server.admin().await).await;
 }
 
-/// What was waited for first has as much time left as what came with it.
+/// The lock that was waited for first has as much time left as the others.
 #[tokio::test]
 async fn a_lease_is_whole_however_slowly_the_others_came() {
     const LEASE: Duration = Duration::from_secs(4);
@@ -808,9 +808,9 @@ async fn without_one_of_the_servers_nothing_is_held_on_the_others() {
     drop(blocker);
 }
 
-/// What is held while another server is waited for may be lost meanwhile: then all begins anew.
+/// A lock that is held while the call waits for another server may be lost meanwhile: then the call begins anew.
 #[tokio::test]
-async fn what_is_lost_while_another_is_waited_for_is_taken_again() {
+async fn a_lock_that_is_lost_while_the_call_waits_for_another_is_taken_again() {
     let two = Two::set().await;
     let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
     let waiting = wait(&two.lock(&quick()).await);
@@ -830,7 +830,7 @@ async fn what_is_lost_while_another_is_waited_for_is_taken_again() {
     two.is_free().await;
 }
 
-/// What was taken first has as much time left as what came last.
+/// The lock that was taken first has as much time left as the last one.
 #[tokio::test]
 async fn a_lease_is_whole_however_slow_the_other_server_was() {
     const LEASE: Duration = Duration::from_secs(4);

@@ -120,7 +120,7 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn one_holds_it_and_who_waits_is_told_of_its_end() {
+async fn one_client_holds_it_and_a_waiter_is_told_of_the_release() {
     let stage = Stage::set(3).await;
     let (one, other) = (stage.lock().await, stage.lock().await);
 
@@ -190,9 +190,9 @@ async fn a_minority_that_is_down_is_not_missed() {
     }
 }
 
-/// F50: without a majority nobody gets it, and who has it loses it by its deadline.
+/// F50: without a majority nobody gets the lock, and its holder loses it by its deadline.
 #[tokio::test]
-async fn without_a_majority_it_is_lost_and_not_to_be_had() {
+async fn without_a_majority_the_lock_is_lost_and_cannot_be_taken() {
     let stage = Stage::set(3).await;
     let (one, other) = (stage.lock_with(quick()).await, stage.lock_with(quick()).await);
     let guard = one.lock().await.unwrap();
@@ -245,7 +245,7 @@ async fn a_slow_majority_is_no_majority_and_keeps_nothing() {
 
 /// F50: one server frees the lock early, as if its clock ran ahead.
 #[tokio::test]
-async fn one_server_that_frees_it_early_lets_nobody_in() {
+async fn one_server_that_frees_the_lock_early_lets_nobody_in() {
     let stage = Stage::set(3).await;
     let (one, other) = (stage.lock().await, stage.lock().await);
     let guard = held_on(3, &one).await;
@@ -284,7 +284,7 @@ async fn out_of_time_without_an_answer_is_no_word_of_another_holder() {
 
 /// A server that refuses us is as good as one that is down.
 #[tokio::test]
-async fn one_server_that_refuses_us_is_not_missed() {
+async fn a_server_that_refuses_the_lock_does_not_matter_in_a_minority() {
     let stage = Stage::set(3).await;
     let lock = stage.lock().await;
     stage.admins[1].cmd::<i64>(&["RPUSH", &key("a"), "no lock"]).await;
@@ -298,7 +298,7 @@ async fn one_server_that_refuses_us_is_not_missed() {
 
 /// A client that lets nobody wait says so, and does not have its caller ask for ever.
 #[tokio::test]
-async fn whoever_may_not_wait_is_told() {
+async fn a_waiter_beyond_max_waiters_of_a_server_is_told() {
     let stage = Stage::set(3).await;
     let alone = Config::default().max_waiters(1);
     let (one, other) = (stage.lock().await, stage.lock_with(alone).await);
@@ -341,7 +341,7 @@ async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
 }
 
 #[tokio::test]
-async fn taken_away_by_force_it_is_free_everywhere() {
+async fn force_frees_the_lock_on_all_servers() {
     let stage = Stage::set(3).await;
     let (one, other) = (stage.lock_with(quick()).await, stage.lock().await);
     let guard = one.lock().await.unwrap();
@@ -403,7 +403,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
 
 /// The servers that still have it must not keep it: it would be in the way of the next holder.
 #[tokio::test]
-async fn what_is_lost_is_not_made_longer_on_the_servers_that_still_have_it() {
+async fn extending_a_lost_lock_does_not_lengthen_it_on_any_server() {
     let stage = Stage::set(3).await;
     let guard = held_on(3, &stage.lock().await.lease(LONG)).await;
     for admin in &stage.admins[..2] {
@@ -420,7 +420,7 @@ async fn what_is_lost_is_not_made_longer_on_the_servers_that_still_have_it() {
     stage.is_free().await;
 }
 
-/// What was held while another server was waited for has its whole lease again.
+/// A part that was held while the call waited for another server has its whole lease again.
 #[tokio::test]
 async fn a_lease_is_whole_however_long_it_was_waited_for() {
     const LEASE: Duration = Duration::from_secs(4);
@@ -465,7 +465,7 @@ async fn a_majority_that_is_free_is_taken_at_once_and_for_the_whole_lease() {
 
 /// A majority is given back while the first server stays held: the waiter is told, whichever servers those are.
 #[tokio::test]
-async fn who_waits_is_told_of_a_majority_that_is_given_back_beside_a_server_that_stays_held() {
+async fn a_waiter_is_told_of_a_free_majority_though_one_server_stays_held() {
     let stage = Stage::set(5).await;
     let (one, other) = (stage.lock().await, stage.lock().await);
     for stuck in [0, 2] {

@@ -1,4 +1,4 @@
-//! An owner takes its lock again; everybody else waits, whoever they are.
+//! An owner takes its lock again; all others wait.
 
 use crate::common;
 
@@ -247,7 +247,7 @@ async fn more_than_65535_holds_are_refused_and_the_server_is_not_told() {
 }
 
 #[tokio::test]
-async fn whoever_listens_is_told_of_the_last_unlock_only() {
+async fn only_the_last_unlock_of_nested_holds_is_published() {
     let (server, client) = server_and_client().await;
     let admin = server.admin().await;
     let mut guards = nested(&client, "a", 2).await;

@@ -160,7 +160,7 @@ async fn readers_share_and_a_writer_is_alone() {
 
 /// The scenario `testWriteReadReentrancy` of Redisson, and F79. Redisson lets the readers wait for a lease.
 #[tokio::test]
-async fn who_stops_writing_and_goes_on_reading_lets_the_readers_in_and_no_writer() {
+async fn a_downgrade_lets_readers_in_and_no_writer() {
     in_both(USUAL, async |scene| {
         let write = scene.somebody().write().await.unwrap();
         let (reader, writer) = (scene.somebody_else().await, scene.somebody_else().await);
@@ -201,7 +201,7 @@ async fn a_write_beneath_a_write_is_not_given_up_by_a_downgrade() {
 
 /// A reader of the same client that waits for the writer must not be in its way when that begins to read.
 #[tokio::test]
-async fn a_writer_does_not_stand_behind_those_who_wait_for_it() {
+async fn a_writer_does_not_queue_behind_callers_that_wait_for_it() {
     in_both(USUAL, async |scene| {
         let lock = scene.owner();
         let write = lock.write().await.unwrap();
@@ -258,7 +258,7 @@ async fn to_write_while_one_reads_is_an_error_and_no_deadlock() {
 
 /// Futures that one owner polls side by side: each has got a hold of its own, and none of them is forgotten.
 #[tokio::test]
-async fn whichever_of_its_reads_an_owner_ends_first_it_still_reads() {
+async fn an_owner_with_two_reads_still_reads_after_it_ends_either() {
     in_both(USUAL, async |scene| {
         for first in [0, 1] {
             let lock = scene.owner();
@@ -381,8 +381,8 @@ async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
     .await;
 }
 
-/// The longest reader leaves, and one that is dead stays: whoever waits must not wait for the lease of the one that
-/// left.
+/// The reader with the longest lease leaves, and a dead one stays: a waiter must not wait for the lease of the one
+/// that left.
 #[tokio::test]
 async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
     in_both(QUICK, async |scene| {
@@ -489,7 +489,7 @@ async fn the_watchdog_keeps_both_a_write_and_the_read_within_it() {
 }
 
 #[tokio::test]
-async fn a_lock_taken_by_force_is_lost_for_all_readers_and_goes_to_who_waits() {
+async fn a_lock_taken_by_force_is_lost_for_all_readers_and_goes_to_a_waiter() {
     in_both(QUICK, async |scene| {
         let readers = [
             scene.somebody().read().await.unwrap(),
@@ -514,7 +514,7 @@ async fn a_lock_taken_by_force_is_lost_for_all_readers_and_goes_to_who_waits() {
 }
 
 #[tokio::test]
-async fn a_lock_taken_by_force_is_lost_for_its_writer_and_goes_to_who_waits() {
+async fn a_lock_taken_by_force_is_lost_for_its_writer_and_goes_to_a_waiter() {
     in_both(USUAL, async |scene| {
         let write = scene.somebody().write().await.unwrap();
         let reader = reading(scene.somebody_else().await);
@@ -533,7 +533,7 @@ async fn a_lock_taken_by_force_is_lost_for_its_writer_and_goes_to_who_waits() {
 
 /// It hears itself, and has to look as everybody else.
 #[tokio::test]
-async fn who_takes_a_lock_by_force_from_its_own_client_tells_it_too() {
+async fn a_client_that_uses_force_tells_its_own_holder_too() {
     in_both(USUAL, async |scene| {
         let write = scene.somebody().write().await.unwrap();
         let next = reading(scene.somebody());
@@ -552,7 +552,7 @@ async fn who_takes_a_lock_by_force_from_its_own_client_tells_it_too() {
 
 /// Nobody is in anybody's way, so that none of them may be told that somebody is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_of_one_client_who_try_at_once_all_read() {
+async fn readers_of_one_client_that_try_at_once_all_read() {
     in_both(USUAL, async |scene| {
         let mut readers = JoinSet::new();
         for _ in 0..20 {
@@ -641,7 +641,7 @@ async fn a_plain_lock_and_a_read_write_lock_of_one_name_are_a_conflict() {
 }
 
 #[tokio::test]
-async fn who_gives_up_waiting_is_not_waited_for() {
+async fn nobody_waits_for_a_writer_that_gave_up() {
     in_both(USUAL, async |scene| {
         let read = scene.somebody().read().await.unwrap();
         let other = scene.somebody_else().await;
@@ -674,7 +674,7 @@ async fn work_under_the_lock_has_it_and_gives_it_back() {
     .await;
 }
 
-/// Who is in, as all tasks of this process see it.
+/// The callers inside, as all tasks of this process see them.
 #[derive(Default)]
 struct Room {
     readers: AtomicUsize,
@@ -701,9 +701,9 @@ impl Room {
     }
 }
 
-/// The scenarios `testConcurrency...` of Redisson: whoever comes, in whatever order.
+/// The scenarios `testConcurrency...` of Redisson: readers and writers in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_in_beside_a_writer_whoever_comes() {
+async fn nobody_is_inside_beside_a_writer() {
     // What a message grants lasts for a fourth of this until it is confirmed: longer than this machine stands still.
     in_both(LONG, async |scene| {
         let clients = [scene.another_client().await, scene.another_client().await];
@@ -788,7 +788,7 @@ async fn readers_that_waited_go_before_the_next_writer() {
 
 /// A reader that reads already is not a newcomer: behind the writer, it would wait for itself.
 #[tokio::test]
-async fn who_reads_may_read_again_though_a_writer_waits() {
+async fn a_reader_may_read_again_though_a_writer_waits() {
     in_both(USUAL, async |scene| {
         let lock = scene.owner();
         let read = lock.read().await.unwrap();
@@ -926,7 +926,7 @@ async fn scripts_a_turn<G>(scene: &Scene, take: impl AsyncFn() -> G, give: impl 
     scripts as f64 / (TASKS * TURNS) as f64
 }
 
-/// C4, C5: those who read together ask once, and a write is handed on as a plain lock is.
+/// C4, C5: callers that read together ask once, and a client hands a write on like a plain lock.
 #[tokio::test]
 async fn tasks_of_one_client_read_together_hand_writes_on_and_seldom_ask() {
     in_both(USUAL, async |scene| {
@@ -965,13 +965,13 @@ async fn five_hundred_reads_far_away_take_a_few_round_trips() {
     .await;
 }
 
-/// Two who read with one word to the server: the second asks while the first is being answered.
+/// Two readers with one request to the server: the second asks while the first waits for its answer.
 async fn two_together(lock: &RwLock) -> (Guard, Guard) {
     let (one, other) = tokio::join!(lock.read(), lock.read());
     (one.expect("a read"), other.expect("a read"))
 }
 
-/// Each of those who read together has a hold of its own.
+/// Each caller that reads together with others has a hold of its own.
 #[tokio::test]
 async fn a_reader_that_leaves_the_others_has_left_for_itself() {
     in_both(USUAL, async |scene| {
@@ -1003,7 +1003,7 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
     .await;
 }
 
-/// P7: those who read together are joined by so many and no more, and then a writer that stands in line comes first.
+/// P7: only so many callers join a read. Then a writer that stands in line comes first.
 #[tokio::test]
 async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_pause() {
     const MOST: u32 = 40;
@@ -1033,7 +1033,8 @@ async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_paus
         reads.store(0, Ordering::Relaxed);
         let write = timeout(SOON, writer).await.expect("it comes in").unwrap().unwrap();
         let reads = reads.load(Ordering::Relaxed);
-        // Those of the last tenure, one more each, and those who come in behind the writer before it is told.
+        // The reads of the last tenure, one more for each reader, and those that come in behind the writer before it
+        // is told.
         assert!(reads <= MOST as usize + 2 * READERS, "{reads} came first");
         write.unlock().await.unwrap();
     }

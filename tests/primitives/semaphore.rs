@@ -107,7 +107,7 @@ impl Scene {
         }
     }
 
-    /// The keys of those who hold or wait.
+    /// The keys of holders and waiters.
     async fn traces(&self) -> Vec<String> {
         let keys = lock_keys(&self.admin).await;
         keys.into_iter().filter(|key| self.of == Native || key != "a").collect()
@@ -124,7 +124,7 @@ async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
 }
 
 #[tokio::test]
-async fn never_do_more_hold_it_than_there_are_permits() {
+async fn no_more_permits_are_held_than_there_are() {
     for of in ALL {
         // What a message grants lasts for this long until it is confirmed: longer than a busy machine stands still.
         let config = || Config::default().watchdog_timeout(LONG).waiter_ttl(LONG / 4);
@@ -160,7 +160,7 @@ async fn never_do_more_hold_it_than_there_are_permits() {
 }
 
 #[tokio::test]
-async fn so_many_are_taken_at_once_or_none() {
+async fn several_permits_are_taken_at_once_or_none() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let permits = scene.permits(4);
@@ -286,9 +286,9 @@ async fn are_kept(of: Of) {
     assert_eq!(permits.available_permits().await.expect("an answer"), 3);
 }
 
-/// F78. A semaphore that is made larger lets in who waits.
+/// F78. A semaphore that is made larger lets waiters in.
 #[tokio::test]
-async fn permits_that_are_added_while_it_is_held_let_in_who_waits() {
+async fn permits_that_are_added_while_others_are_held_let_in_waiters() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let permits = scene.permits(1);
@@ -306,9 +306,9 @@ async fn permits_that_are_added_while_it_is_held_let_in_who_waits() {
     }
 }
 
-/// F78. Below what is held: it takes nothing away, and gives out nothing before enough came back.
+/// F78. With fewer permits than are held, the semaphore takes none away, and grants none before enough came back.
 #[tokio::test]
-async fn permits_that_are_taken_away_while_they_are_held_are_missed_later() {
+async fn permits_that_are_taken_away_while_held_do_not_come_back() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let permits = scene.permits(3);
@@ -355,7 +355,7 @@ async fn to_set_the_same_number_again_changes_nothing() {
 }
 
 #[tokio::test]
-async fn who_disagrees_about_the_number_is_told() {
+async fn a_handle_of_another_number_of_permits_is_a_conflict() {
     let scene = Scene::of(Native).await;
     let _held = scene.permits(3).acquire().await.unwrap();
     let others = Native.permits(&scene.another().await, 4);
@@ -377,7 +377,7 @@ async fn in_redissons_layout_the_first_to_come_says_the_number() {
 }
 
 #[tokio::test]
-async fn who_gives_up_leaves_nothing_behind() {
+async fn a_caller_that_gives_up_leaves_nothing_behind() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let permits = scene.permits(2);
@@ -457,7 +457,7 @@ async fn a_release_whose_answer_is_lost_gives_back_once() {
 }
 
 #[tokio::test]
-async fn what_an_acquire_took_whose_answer_is_lost_comes_back() {
+async fn permits_of_an_acquire_whose_answer_is_lost_come_back() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let proxy = Proxy::before(&scene.server).await;
@@ -480,7 +480,7 @@ async fn what_an_acquire_took_whose_answer_is_lost_comes_back() {
 
 /// One whose question was not answered comes again under another name. It is still the one that waited.
 #[tokio::test]
-async fn who_waits_goes_on_waiting_though_the_number_changed_and_an_answer_is_lost() {
+async fn a_waiter_goes_on_after_the_number_changed_and_an_answer_was_lost() {
     let scene = Scene::of(Native).await;
     let proxy = Proxy::before(&scene.server).await;
     proxy.name_acquires();
@@ -570,7 +570,7 @@ async fn a_script_that_runs_twice_takes_and_gives_back_once() {
     }
 }
 
-/// Java deletes it, or it is evicted: what is held is not given out anew.
+/// Java deletes the number, or Redis evicts it: permits that are held are not granted anew.
 #[tokio::test]
 async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
     for of in [Plain, Expirable] {
@@ -591,7 +591,7 @@ async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
 
 /// Deleted by hand, or evicted: what nobody has a lease of any more is free, and nobody waits for it for ever.
 #[tokio::test]
-async fn what_was_leased_is_free_when_the_leases_are_deleted() {
+async fn permits_are_free_when_their_leases_are_deleted() {
     let scene = Scene::of(Plain).await;
     let permits = scene.permits(5);
     for gives_back in [false, true] {
@@ -611,7 +611,7 @@ async fn what_was_leased_is_free_when_the_leases_are_deleted() {
 
 /// Its client is cut off; its keys outlive it, since another one had held for longer.
 #[tokio::test]
-async fn who_is_gone_has_no_say_about_the_number() {
+async fn a_holder_whose_lease_is_over_does_not_fix_the_number_of_permits() {
     let scene = Scene::of(Native).await;
     let proxy = Proxy::before(&scene.server).await;
     let other = Native.permits(&Native.client(&proxy.url(), Config::default()).await, 2);
@@ -627,9 +627,9 @@ async fn who_is_gone_has_no_say_about_the_number() {
     assert!(all.unwrap().is_some(), "nobody holds, nobody waits");
 }
 
-/// It could wait for ever, and with it all who came after it.
+/// It could wait for ever, and with it all callers that came after it.
 #[tokio::test]
-async fn who_waits_for_more_than_there_will_be_is_told() {
+async fn a_waiter_for_more_permits_than_there_will_be_is_told() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let permits = scene.permits(3);
@@ -651,7 +651,7 @@ async fn who_waits_for_more_than_there_will_be_is_told() {
 
 /// Redisson's subscribers read a number and fail on anything else; on one below zero, those of semaphores do too.
 #[tokio::test]
-async fn what_redisson_is_told_is_how_many_are_free() {
+async fn redisson_is_told_how_many_permits_are_free() {
     for of in [Plain, Expirable] {
         let scene = Scene::of(of).await;
         let told = redis::Client::open(scene.server.url()).unwrap();
@@ -710,7 +710,7 @@ async fn names_that_differ_in_braces_only_are_two_semaphores() {
     let _dead = dying.semaphore("a", 2).lease(lease).acquire().await.unwrap();
     let _cut_off = proxy.blackhole(None);
     let _both = braced.acquire_many(2).await.unwrap();
-    sleep(lease * 2).await; // whoever comes now gives back what the dead one had
+    sleep(lease * 2).await; // the next caller gives back the permits of the dead one
 
     assert!(braced.try_acquire().await.unwrap().is_none(), "three hold two permits");
     assert_eq!(bare.available_permits().await.unwrap(), 2);
@@ -806,7 +806,7 @@ async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     scripts as f64 / (tasks * TURNS) as f64
 }
 
-/// C4, C5: what is given back is handed on, whether or not there is room for all.
+/// C4, C5: permits that are given back are handed on, whether or not there is room for all.
 #[tokio::test]
 async fn tasks_of_one_client_hand_permits_on_and_seldom_ask() {
     for of in ALL {
@@ -839,7 +839,7 @@ async fn callers_of_one_client_ask_side_by_side() {
     }
 }
 
-/// What is handed on is not given back for its age, so that the speed of this machine does not matter.
+/// A client hands permits on whatever their age, so that the speed of this machine does not matter.
 fn handing_on() -> Config {
     let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
     Config::default().max_park(LONG).hand_off(hand_off)
@@ -896,7 +896,7 @@ async fn one_rests(of: Of) -> (Scene, Proxy, Semaphore, Client) {
 
 /// What rests in the client is no permit of anybody's.
 #[tokio::test]
-async fn what_this_client_has_given_back_is_free_for_its_next_question() {
+async fn a_resting_permit_is_free_for_the_next_request_of_its_client() {
     for of in ALL {
         let (_scene, _proxy, permits, _client) = one_rests(of).await;
         assert_eq!(permits.available_permits().await.unwrap(), 2, "{of:?}");
@@ -907,7 +907,7 @@ async fn what_this_client_has_given_back_is_free_for_its_next_question() {
 }
 
 #[tokio::test]
-async fn what_rests_is_taken_up_without_a_question() {
+async fn a_resting_permit_is_taken_up_without_a_request() {
     for of in ALL {
         let (scene, _proxy, permits, _client) = one_rests(of).await;
         let began = Instant::now();
@@ -918,7 +918,7 @@ async fn what_rests_is_taken_up_without_a_question() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_closed_gives_back_what_rests() {
+async fn closing_a_client_gives_back_resting_permits() {
     for of in ALL {
         let (scene, _proxy, _permits, client) = one_rests(of).await;
         client.close().await;
@@ -928,7 +928,8 @@ async fn a_client_that_is_closed_gives_back_what_rests() {
     }
 }
 
-/// P7: what is handed on within a client keeps nobody else waiting: not until a lease is over, nor a place in the line.
+/// P7: a client that hands permits on keeps no other client waiting: neither until a lease is over, nor until a sign
+/// of life is.
 #[tokio::test]
 async fn two_clients_share_the_permits_that_neither_can_have_alone() {
     const SHOW: Duration = Duration::from_secs(2);

@@ -151,26 +151,26 @@ async fn two_jvms_and_four_rust_processes_lose_no_increment() {
 }
 
 #[tokio::test]
-async fn nor_under_a_fenced_lock() {
+async fn no_increment_is_lost_under_a_fenced_lock() {
     lose_no_increment("fenced", FOUR_THOUSAND).await;
 }
 
 #[tokio::test]
-async fn nor_in_one_queue() {
+async fn no_increment_is_lost_under_a_fair_lock() {
     lose_no_increment("fair", FOUR_THOUSAND).await;
 }
 
 #[tokio::test]
-async fn nor_do_writers() {
+async fn no_increment_is_lost_under_a_write_lock() {
     lose_no_increment("write", FOUR_THOUSAND).await;
 }
 
 #[tokio::test]
-async fn nor_under_one_permit() {
+async fn no_increment_is_lost_under_one_permit() {
     lose_no_increment("sem", FOUR_THOUSAND).await;
 }
 
 #[tokio::test]
-async fn nor_under_one_permit_that_expires() {
+async fn no_increment_is_lost_under_one_expirable_permit() {
     lose_no_increment("permit", FOUR_THOUSAND).await;
 }

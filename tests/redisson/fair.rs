@@ -192,7 +192,7 @@ async fn threads_of_java_and_tasks_of_rust_are_served_in_one_order() {
 
 /// As Redisson's own test of leases: nobody gives it back.
 #[tokio::test]
-async fn leases_that_run_out_pass_it_on_in_order() {
+async fn leases_that_run_out_pass_the_lock_on_in_order() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let lock = scene.fair_lock().await;
     let first = lock.lock().await.unwrap();
@@ -467,7 +467,7 @@ async fn a_rust_waiter_that_was_killed_costs_java_alone_a_few_seconds() {
 // --- Those who give up ----------------------------------------------------------------------------------------------
 
 #[tokio::test]
-async fn who_is_cancelled_or_out_of_time_leaves_queue_and_deadlines() {
+async fn a_waiter_that_is_cancelled_or_out_of_time_leaves_queue_and_deadlines() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     java.ask("fairlock a").await;
@@ -508,7 +508,7 @@ async fn a_head_that_goes_wakes_the_next() {
 }
 
 #[tokio::test]
-async fn who_asks_once_leaves_no_trace() {
+async fn a_single_attempt_leaves_no_trace() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     java.ask("fairlock a").await;
@@ -524,7 +524,7 @@ async fn who_asks_once_leaves_no_trace() {
 
 /// The server pauses while somebody runs out of time.
 #[tokio::test]
-async fn who_runs_out_of_time_while_the_server_is_silent_leaves_later() {
+async fn a_waiter_that_runs_out_of_time_in_a_pause_leaves_the_queue_later() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     java.ask("fairlock a").await;
@@ -542,7 +542,7 @@ async fn who_runs_out_of_time_while_the_server_is_silent_leaves_later() {
 // --- Force, and other kinds -----------------------------------------------------------------------------------------
 
 #[tokio::test]
-async fn what_rust_takes_by_force_goes_to_the_head() {
+async fn a_lock_that_rust_takes_by_force_goes_to_the_head() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     java.ask("fairlock a").await;
@@ -564,7 +564,7 @@ async fn what_rust_takes_by_force_goes_to_the_head() {
 }
 
 #[tokio::test]
-async fn what_java_takes_by_force_goes_to_the_head() {
+async fn a_lock_that_java_takes_by_force_goes_to_the_head() {
     let Some(scene) = Scene::begin(QUICK).await else { return };
     let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
     let guard = lock.lock().await.unwrap();

@@ -26,7 +26,7 @@ async fn rust_learns_that_java_took_its_lock_away() {
 
 /// It has had to wait for the lock itself, so that it still listens.
 #[tokio::test]
-async fn rust_learns_at_once_what_it_hears() {
+async fn rust_learns_at_once_of_force_that_it_hears() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
     java.ask("lock a").await;
@@ -43,7 +43,7 @@ async fn rust_learns_at_once_what_it_hears() {
 
 /// Other clients of ours wait for the lock, so that its channel is heard.
 #[tokio::test]
-async fn a_lock_that_java_takes_away_goes_to_whoever_waits() {
+async fn a_lock_that_java_takes_away_goes_to_a_waiter() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let mut java = scene.thread("java");
     let guard = scene.client().await.lock("a").lock().await.unwrap();

@@ -42,7 +42,7 @@ async fn a_lock_of_java_keeps_rust_from_all_of_them() {
 }
 
 #[tokio::test]
-async fn java_waits_for_each_lock_that_rust_has_together_with_others() {
+async fn java_waits_for_each_lock_of_a_multi_lock_of_rust() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let client = scene.client().await;
     let guard = client.multi_lock(ABC).lock().await.unwrap();

@@ -247,7 +247,7 @@ async fn a_writer_of_java_that_goes_on_reading_lets_ours_in() {
 }
 
 #[tokio::test]
-async fn what_java_counts_is_not_touched_by_rust() {
+async fn rust_does_not_touch_the_hold_counts_of_java() {
     let Some(scene) = Scene::begin(QUICK).await else { return };
     let (lock, mut java) = (scene.owner().await, scene.thread("java"));
     let owner = java.result("owner").await;
@@ -290,7 +290,7 @@ async fn what_java_counts_is_not_touched_by_rust() {
 }
 
 #[tokio::test]
-async fn what_rust_holds_is_not_touched_by_java() {
+async fn java_does_not_touch_the_holds_of_rust() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.owner().await, scene.thread("java"));
     let (write, read) = (lock.write().await.unwrap(), lock.read().await.unwrap());
@@ -319,7 +319,7 @@ async fn what_rust_holds_is_not_touched_by_java() {
 }
 
 #[tokio::test]
-async fn who_loses_it_by_force_of_the_other_side_learns_of_it() {
+async fn a_holder_learns_that_the_other_side_has_used_force() {
     let Some(scene) = Scene::begin(QUICK).await else { return };
     let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
     let mut writer = scene.thread("writer");

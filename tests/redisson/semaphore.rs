@@ -57,7 +57,7 @@ async fn nothing_of_ours_is_eternal(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn java_gets_at_once_what_rust_gives_back() {
+async fn java_gets_at_once_a_permit_that_rust_gives_back() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     for kind in KINDS {
         let (two, mut java) = (permits(&forgetful(&scene).await, kind, 2), scene.thread(kind));
@@ -84,7 +84,7 @@ async fn java_gets_at_once_what_rust_gives_back() {
 }
 
 #[tokio::test]
-async fn rust_gets_at_once_what_java_gives_back() {
+async fn rust_gets_at_once_a_permit_that_java_gives_back() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     for kind in KINDS {
         let (two, mut java) = (permits(&forgetful(&scene).await, kind, 2), scene.thread(kind));
@@ -174,7 +174,7 @@ async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_ov
 
 /// Nobody knows who had them: the same as among Java's own.
 #[tokio::test]
-async fn what_a_jvm_had_of_a_plain_one_stays_away_until_somebody_adds_it() {
+async fn permits_of_a_dead_jvm_stay_away_until_somebody_adds_them() {
     let Some(mut scene) = Scene::begin(USUAL).await else { return };
     let two = forgetful(&scene).await.semaphore("a", 2);
     let mut java = scene.thread("java");
@@ -214,7 +214,7 @@ async fn javas_arithmetic_is_right_with_ours_among_its_permits() {
 
 /// It is Java who clears up, without any of us being there.
 #[tokio::test]
-async fn java_reaps_what_rust_held_for_too_long() {
+async fn java_reaps_permits_that_rust_held_for_too_long() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let mut java = scene.thread("java");
     let url = scene.server.url();
@@ -280,7 +280,7 @@ async fn either_side_changes_the_number_while_it_is_held() {
 }
 
 #[tokio::test]
-async fn a_plain_one_is_what_java_makes_of_it() {
+async fn a_plain_semaphore_follows_what_java_does_with_it() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let client = forgetful(&scene).await;
     let (two, mut java) = (client.semaphore("a", 2), scene.thread("java"));
@@ -330,7 +330,7 @@ async fn java_takes_many_or_waits_for_many() {
 
 /// As many as Java can count, and a TTL of Java's.
 #[tokio::test]
-async fn a_number_of_javas_is_taken_as_it_is() {
+async fn rust_follows_the_number_that_java_has_set() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (some, mut java) =
         (forgetful(&scene).await.semaphore("a", 1_000_000), scene.thread("java"));
@@ -344,7 +344,7 @@ async fn a_number_of_javas_is_taken_as_it_is() {
 
 /// Two who take two of two, one after the other.
 #[tokio::test]
-async fn each_gets_all_of_it_in_turn() {
+async fn both_sides_take_all_permits_in_turn() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (two, mut java) =
         (forgetful(&scene).await.redisson().expirable_semaphore("a", 2), scene.thread("java"));

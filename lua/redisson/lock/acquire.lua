@@ -1,4 +1,4 @@
--- Take each lock that is free; say of the others how long they are still held.
+-- Take each lock that is free. Say for each other lock how long it is still held.
 --
 -- KEYS   the token counter, the locks
 -- ARGV   the floor of the counter, then for each lock: owner field, lease in ms
@@ -7,8 +7,8 @@
 --          0, TTL in ms    held by somebody else (-1: the key has no TTL)
 --         -1, text         refused, nothing was changed
 --
--- The locks are distinct: a free one would be given to each who names it. Run again for the same
--- owner field, it finds its own work and says "taken" once more.
+-- The locks are distinct: a free lock that is named twice would be granted twice. A script that runs again for the same owner
+-- field finds its own work, and says "taken" once more.
 
 local function grant(lock, field, lease)
   local number, err = draw(1)
@@ -19,7 +19,7 @@ end
 local function attempt(lock, field, lease)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   if redis.call('exists', lock) == 0 then return grant(lock, field, lease) end
-  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
+  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing, and a replica refuses it
   local ttl = redis.call('pttl', lock)
   if redis.call('hexists', lock, field) == 1 then return grant(lock, field, math.max(lease, ttl)) end
   if redis.call('hexists', lock, 'mode') == 1 then
@@ -28,7 +28,7 @@ local function attempt(lock, field, lease)
   return HELD, ttl
 end
 
--- Whatever goes wrong with one lock is said of that one alone.
+-- An error of one lock is reported for that lock alone.
 local reply = {}
 for i = 1, #KEYS - 1 do
   local fine, code, value = pcall(attempt, KEYS[i + 1], ARGV[2 * i], ARGV[2 * i + 1])

@@ -1,28 +1,27 @@
--- Take all of the locks if every one of them is free; otherwise take none, and say which is in the way.
+-- Take all of the locks if every one of them is free. Otherwise take none, and say which one is in the way.
 --
 -- KEYS   the token counter, the locks
 -- ARGV   the floor of the counter, then for each lock: owner field, lease in ms
 -- Reply  three items:
---          1, 0, grant      all are taken; the grant is that of the first, each further one has one more
+--          1, 0, grant      all are taken; the grant is that of the first lock, and grows by one from lock to lock
 --          0, n, TTL in ms  the n-th is held by somebody else (-1: the key has no TTL)
 --         -1, n, text       refused because of the n-th (0: of none of them)
---        Whatever is not "taken" has changed nothing.
+--        Unless all are taken, nothing has changed.
 --
--- The locks are distinct. Run again for the same owner fields, it finds its own work and says "taken" once
--- more.
+-- The locks are distinct. A script that runs again for the same owner fields finds its own work, and says "taken" once more.
 
 local locks = #KEYS - 1
-local found = {} -- what was there of ours: its TTL
+local found = {} -- the TTLs of the locks that have our field already
 
 local function asked(i)
   return KEYS[i + 1], ARGV[2 * i], ARGV[2 * i + 1]
 end
 
--- Nothing, if the lock is free or has our field.
+-- Why the i-th lock cannot be taken. Nothing, if it is free or has our field.
 local function obstacle(i)
   local lock, field, lease = asked(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
-  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
+  redis.call('hdel', lock, 'parklock:nobody') -- changes nothing, and a replica refuses it
   local ttl = redis.call('pttl', lock)
   if ttl == -2 then return end
   if redis.call('hexists', lock, field) == 0 then

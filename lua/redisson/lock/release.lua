@@ -1,15 +1,15 @@
--- Give each lock back, whatever its hold count, and tell those who wait for it.
+-- Give each lock back, whatever its hold count, and tell its waiters.
 --
 -- KEYS   the locks
 -- ARGV   message, then for each lock: owner field, channel
 -- Reply  for each lock: 1 given back | 0 not ours (any more) | text: refused, nothing was changed
 --
--- HDEL is allowed when memory is full, and drops the key with its last field. A publish that the
--- server's ACL forbids must not turn a release that happened into an error.
+-- Redis allows HDEL when its memory is full, and deletes the key with its last field. A publish that the server's ACL forbids
+-- must not turn a release that happened into an error.
 --
--- A lock that is not ours any more may have gone without a release: it was deleted, or a replica that had never heard
--- of it took over. Nobody has told those who wait, and they would sleep until its old TTL is over. So they are told
--- also when it is not there.
+-- If our hold is gone, the lock may have gone without a release: somebody deleted it, or a replica that had never heard of it
+-- took over. Then nobody has told the waiters, and they would sleep until the old TTL is over. So the script also tells them
+-- when there is no lock.
 
 local reply = {}
 for i = 1, #KEYS do

@@ -1,11 +1,11 @@
--- Take it away from all who read or write, and tell those who wait.
+-- Take the lock away from all readers and writers, and tell the waiters.
 --
 -- KEYS   see rw.lua
 -- ARGV   see rw.lua
--- Reply  how many had it
+-- Reply  how many holders there were
 --        an error of CONFLICT: the name is that of a plain lock
 --
--- The keys of the readers mean nothing without it.
+-- Without the lock, the keys of its readers mean nothing.
 
 if is_strange() then return conflict() end
 confirm()

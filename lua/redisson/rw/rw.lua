@@ -1,30 +1,30 @@
--- What the scripts of this folder begin with, after lua/lock/grant.lua: a read-write lock as it lies in
--- Redis for the clients of Redisson, and for ours beside them.
+-- The beginning of all scripts of this folder, after lua/lock/grant.lua: a read-write lock that clients of Redisson and ours
+-- share.
 --
 -- KEYS   the token counter, the lock, a key that is not used here, the beginning of the readers' keys
--- ARGV   the floor of the counter, the kind, its capacity, channel, who publishes, how long a place
---        outlives its last sign of life in ms, then what the script asks for: see lua/queue/*.lua
+-- ARGV   the floor of the counter, the kind, its capacity, channel, the client that publishes, waiter_ttl in ms, then what the
+--        script asks for, as in lua/line/
 --
--- Lock           'mode' -> 'read' or 'write'; who reads -> its holds; who writes and ':write' -> its
---                holds; lives as long as the last of them
--- Readers' keys  one for each hold, with the TTL of that hold: a reader without any is dead
+-- Lock           'mode' -> 'read' or 'write'; the owner field of a reader -> its hold count; the owner field of a writer and
+--                ':write' -> its hold count; the key lives as long as the longest of them
+-- Readers' keys  one for each hold, with the TTL of that hold; a reader without any is dead
 --
--- A hold of ours is one whatever it counts in our memory. What stands here of others is theirs: it is
--- read, and goes with the lock when nobody in it lives. The messages are Redisson's: '0' wakes one
--- waiter of each of its clients, '1' all.
+-- The hold count of an owner of ours is always one here: our client counts in its own memory. We read the fields of Java's
+-- owners and never change them; they go with the lock when nobody in it is alive. The messages are Redisson's: '0' wakes one
+-- waiter of each of its clients, '1' wakes all.
 
 local lock, prefix, capacity, channel = KEYS[2], KEYS[4], tonumber(ARGV[3]), ARGV[4]
 local ONE, ALL = '0', '1'
-local MOST_HOLDS = 65535 -- no reader of ours has more; what says so is no count
+local MOST_HOLDS = 65535 -- no reader has more; a field that says so is no hold count
 
-local mode = redis.call('hget', lock, 'mode') -- before anything is written: another type is refused here
+local mode = redis.call('hget', lock, 'mode') -- before the first write: a key of another type is refused here
 
--- A hash without a mode is a plain lock, or none at all. Redisson would enter it.
+-- Whether this is a hash without a mode: a plain lock, or no lock at all. Redisson would grant such a lock.
 local function is_strange()
   return mode ~= 'read' and mode ~= 'write' and redis.call('exists', lock) == 1
 end
 
--- Changes nothing; a replica refuses it, so that what follows is always a primary's word.
+-- This changes nothing, and a replica refuses it: so the reply is always a primary's word.
 local function confirm()
   redis.call('hdel', lock, 'parklock:nobody')
 end
@@ -38,7 +38,7 @@ local function key_of(reader, hold)
   return prefix .. ':' .. reader .. ':rwlock_timeout:' .. hold
 end
 
--- How long the last of the readers lives, in ms; once it is enough, the others are not asked.
+-- How long the last reader lives, in ms. It stops looking at a reader that lives for `enough` or longer.
 local function longest_life(enough)
   local longest, fields = 0, redis.call('hgetall', lock)
   for i = 1, #fields, 2 do
@@ -50,8 +50,8 @@ local function longest_life(enough)
   return longest
 end
 
--- Lets the lock live at least so long; whether it does. A TTL that is long enough is left alone, since
--- each time that it is read and written it loses a part of a millisecond.
+-- Lets the lock live at least this long. Returns whether it does. It leaves a TTL alone that is long enough, since a TTL loses
+-- a part of a millisecond each time that it is read and written.
 local function keep(ms)
   if redis.call('pttl', lock) >= ms then return true end
   local kept = redis.pcall('pexpire', lock, ms)
@@ -68,8 +68,8 @@ local function free(message)
   tell(message)
 end
 
--- Somebody has left, and nobody writes: the lock lives as long as the last reader. Without one it is
--- free. How long it lives now, and how long it lived before.
+-- A holder has left, and nobody writes: the lock now lives as long as its last reader. Without a reader it is free. Returns how
+-- long it lives now, and how long it lived before.
 local function settle(message)
   local before = redis.call('pttl', lock)
   local enough = before < 0 and math.huge or before
@@ -82,14 +82,14 @@ local function settle(message)
   return life, before
 end
 
--- A reader of ours leaves. Whether it was there.
+-- A reader of ours leaves. Returns 1 if it was there.
 local function stop_reading(reader)
   local left = redis.call('hdel', lock, reader)
   redis.pcall('del', key_of(reader, 1))
   if left == 0 then return 0 end
   if mode == 'write' and redis.call('hlen', lock) > 1 then return 1 end -- its owner writes on
   local life, before = settle(ONE)
-  -- Whoever waits believes the TTL that it was told, and may be waiting for the dead.
+  -- A waiter believes the TTL that it was told, and may be waiting for dead readers.
   if life > 0 and life < before / 2 then tell(ONE) end
   return 1
 end

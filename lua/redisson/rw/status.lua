@@ -1,12 +1,12 @@
--- Say who has it, and for how long.
+-- Say how many hold the lock, and for how long.
 --
 -- KEYS   see rw.lua
 -- ARGV   see rw.lua
--- Reply  its TTL in ms (-1: it has none, -2: nobody reads or writes) | how many read, or the capacity if
---        somebody writes | the capacity
+-- Reply  its TTL in ms (-1: it has none, -2: nobody reads or writes) | how many read, or the capacity if somebody writes | the
+--        capacity
 --        an error of CONFLICT: the name is that of a plain lock
 --
--- The dead do not read, and make room.
+-- Dead readers do not count.
 
 if is_strange() then return conflict() end
 confirm()

@@ -2,17 +2,17 @@
 --
 -- KEYS   see rw.lua
 -- ARGV   ..., owner field, -, lease in ms
--- Reply  1, grant        writes; the grant is the new value of the counter
---        0, TTL in ms    somebody reads or writes, for so long at the most (-1: the key has no TTL)
+-- Reply  1, grant        it writes; the grant is the new value of the counter
+--        0, TTL in ms    somebody reads or writes, for this long at the most (-1: the key has no TTL)
 --        an error of CONFLICT: the name is that of a plain lock
 --
--- Run again for the same owner field, it finds its own work and says "writes" once more. The dead do
--- not read: a lock in which nobody else stands is free, however long it would live.
+-- A script that runs again for the same owner field finds its own work, and says "writes" once more. Dead readers do not count:
+-- a lock that has only dead readers is free, however long its key would live.
 
 local writer, lease = ARGV[7] .. ':write', tonumber(ARGV[9])
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
 
--- How long others keep it; nil: they do not.
+-- For how long others hold the lock, or nil if they do not.
 local function held()
   local ttl = redis.call('pttl', lock)
   if mode == 'write' then return redis.call('hexists', lock, writer) == 0 and ttl or nil end

@@ -1,11 +1,11 @@
--- Stop writing, and tell all who wait. If its owner goes on reading, so may others.
+-- Stop writing, and tell all waiters. If its owner goes on reading, other readers may come in.
 --
 -- KEYS   see rw.lua
 -- ARGV   ..., owner field
 -- Reply  1 it wrote | 0 it did not (any more)
 --
--- HDEL is allowed when memory is full, and after it everything is. Redisson tells nobody that others may
--- read now.
+-- Redis allows HDEL when its memory is full, and after it every write of this script. (Redisson's own release does not tell the
+-- waiting readers.)
 
 if redis.call('hdel', lock, ARGV[7] .. ':write') == 0 then return { 0 } end
 if settle(ALL) > 0 then

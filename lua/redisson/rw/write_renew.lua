@@ -1,4 +1,4 @@
--- Let a writer write at least so much longer. A lease is never shortened.
+-- Renew a writer: it lasts at least this long from now. A lease is never shortened.
 --
 -- KEYS   see rw.lua
 -- ARGV   ..., owner field, lease wanted in ms

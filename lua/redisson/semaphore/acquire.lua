@@ -1,17 +1,17 @@
--- Take permits, if there are so many.
+-- Take permits, if so many are free.
 --
 -- KEYS   see semaphore.lua
--- ARGV   ..., owner field, how many, lease in ms, manner (not used: here is no queue), the owner field
---        beneath which it is asked, its place, and a secret (none of them used: here is no queue)
+-- ARGV   ..., owner field, how many, lease in ms, then four that are not used, since there is no line here: manner, the owner
+--        field of an outer hold, place, secret
 -- Reply  1, grant        taken; the grant is the new value of the counter
---        0, TTL in ms    there are not so many, and no lease ends before; a day if no end is known
---        an error of PERMITS: there are not so many in all
+--        0, TTL in ms    too few are free, and no lease ends sooner than this; a day if no end is known
+--        an error of PERMITS: the semaphore has too few in all
 --
--- How many there are in all is what Redisson's keys say, whatever the handle was made with: it counts only
--- if the semaphore is not there. Of a plain semaphore nobody knows more than what one of us has set, what is free,
--- and what we have leased; if that is not known, the handle's number is taken for it.
+-- Redisson's keys say how many permits there are in all. The number of the handle applies only if the semaphore does not exist.
+-- For a plain semaphore, Redis knows only the number that a client of ours has set, the permits that are free, and our own
+-- leases. If that does not say how many there are in all, the script takes the number of the handle.
 --
--- Run again for the same owner field, it finds its own lease, and takes nothing more.
+-- A script that runs again for the same owner field finds its own lease, and takes nothing more.
 
 local field, part, lease_ms = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
@@ -35,7 +35,7 @@ local function take()
   available = redis.call('decrby', free, string.format('%.0f', part))
   local leased_out, problem = pcall(lease, field, part, now + lease_ms)
   if not leased_out then
-    -- What nobody would ever give back is not taken.
+    -- Without its lease, nobody would ever give this permit back.
     pcall(forget, field)
     give_back(part)
     return redis.error_reply(type(problem) == 'table' and problem.err or tostring(problem))
@@ -43,7 +43,7 @@ local function take()
   return { GRANTED, number }
 end
 
--- More than there are could be waited for without an end.
+-- A caller that wants more permits than there are would wait for ever.
 local function there_are_too_few()
   local all = total() or capacity
   if part > all and available then all = math.max(all, available + leased()) end

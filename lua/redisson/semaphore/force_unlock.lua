@@ -1,8 +1,8 @@
--- Take away every permit that a lease is known of, Java's named ones among them, and tell those who wait.
+-- Take away every permit that has a lease, and tell the waiters. Java's expirable permits have leases too.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   see semaphore.lua
--- Reply  how many permits that were
+-- Reply  how many permits it took away
 
 touch()
 reap()

@@ -1,14 +1,15 @@
--- Change how many permits there are in all, and tell those who wait if some are free.
+-- Change how many permits there are in all, and tell the waiters if some are free.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   ..., the new number
 -- Reply  1 changed
 --
--- Made smaller than what is held, it takes nothing away: fewer than none are free, until enough came back.
+-- If more permits are held than there are now, this takes none away: the number of free permits is negative until enough came
+-- back.
 --
--- Of a plain semaphore nobody knows how many there are in all: it is changed by the difference to what
--- one of us has set it to in the last day, and otherwise to the number that the handle was made with.
--- So it may be run again, and by several who all want the same.
+-- For a plain semaphore, Redis does not know how many permits there are in all. The script adds the difference to the number
+-- that a client of ours has set within the last day, or else to the number of the handle. So it may run again, also for
+-- several clients that set the same number.
 
 local wanted = tonumber(ARGV[7])
 

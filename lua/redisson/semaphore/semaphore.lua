@@ -1,19 +1,20 @@
--- What the scripts of this folder begin with, after lua/lock/grant.lua: Redisson's RSemaphore
+-- The beginning of all scripts of this folder, after lua/lock/grant.lua: Redisson's RSemaphore
 -- ('semaphore') and RPermitExpirableSemaphore ('expirable').
 --
 -- KEYS   the token counter, the permits that are free, the leases, the notes
--- ARGV   the floor of the counter, the kind, its capacity, channel, message (not used: what is told is how many permits are free),
---        how long a place outlives its last sign of life in ms (not used), then what the script asks for
+-- ARGV   the floor of the counter, the kind, its capacity, channel, message (not used: the message is how many permits are free),
+--        waiter_ttl in ms (not used), then what the script asks for
 --
--- Free     Redisson's: a number without a TTL, for it is what the semaphore is set to. May be negative.
--- Leases   member -> the end of its lease in ms. 'expirable': Redisson's, one member for each permit; ours
---          are owner field, owner field:2, and so on, Java's are 16 bytes and end by Java's clock.
---          'semaphore': ours alone, owner field; what Java holds, nobody knows.
--- Notes    'semaphore' only: owner field -> how many it holds; 'total': what one of us has resized it to, and
---          until when that counts
+-- Free     Redisson's: how many permits are free. It may be negative. It has no TTL, since the semaphore would end with it.
+-- Leases   member -> the end of its lease in ms.
+--          'expirable': Redisson's. Each permit has a member. Ours are owner field, owner field:2, and so on. Java's are 16
+--          bytes, and end by Java's clock.
+--          'semaphore': ours alone, one owner field for all permits of a hold. Redis does not know what Java holds.
+-- Notes    for 'semaphore' only: owner field -> how many permits it holds; 'total': the number that a client of ours has set,
+--          and until when it applies
 --
--- Ours end by the server's clock. What a dead holder has is given back by whoever asks next, so that
--- our keys have to outlive their leases: by a year, for want of a better number.
+-- Our leases end by the server's clock. The next client of ours that asks gives back what a dead holder had. So our keys have
+-- to outlive their leases: by a year, for want of a better number.
 
 local DAY, YEAR = 86400000, 31536000000
 local free, leases, notes = KEYS[2], KEYS[3], KEYS[4]
@@ -22,7 +23,7 @@ local expirable, capacity, channel = ARGV[2] == 'expirable', tonumber(ARGV[3]), 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Before anything is written: another type is refused here.
+-- Read before the first write: a key of another type is refused here.
 local available = redis.call('get', free)
 local are_leases, are_notes = redis.call('zcard', leases) > 0, redis.call('hlen', notes) > 0
 if available and not tonumber(available) then
@@ -31,8 +32,8 @@ end
 available = tonumber(available)
 local before = available
 
--- The members that stand for so many permits of one owner. The first is the first of them to be reaped
--- by Java, since they have one end and it comes first in their order.
+-- The member of the n-th permit of an owner. They all end at the same time, and the first comes first in their order: so it is
+-- the first one that Java reaps.
 local function member(field, nth)
   return nth == 1 and field or field .. ':' .. nth
 end
@@ -54,7 +55,7 @@ local function lease(field, permits, until_when)
     redis.call('zadd', leases, score, member(field, nth))
   end
   if expirable then
-    -- As Redisson does: both end together.
+    -- Both keys end together, as in Redisson.
     local ttl = redis.call('pttl', free)
     if ttl > 0 then redis.call('pexpire', leases, ttl) end
     return
@@ -67,7 +68,7 @@ local function lease(field, permits, until_when)
   end
 end
 
--- Forgets a lease; how many permits it had. Without a lease, the note stays: `orphans` reads it.
+-- Forgets a lease. Returns how many permits it had. If there is no lease, the note stays: `orphans` reads it.
 local function forget(field)
   local permits = held_by(field)
   if permits == 0 then return 0 end
@@ -78,13 +79,13 @@ local function forget(field)
   return permits
 end
 
--- A semaphore that is not there is set to its number by whoever asks next: nothing is given back to it.
+-- Gives permits back to a semaphore that exists. The next client that asks sets a missing one to its whole number.
 local function give_back(permits)
   if not available or permits == 0 then return end
   available = redis.call('incrby', free, string.format('%.0f', permits))
 end
 
--- Forgets the notes of leases that were deleted or evicted all at once; how many permits they had.
+-- Forgets the notes of leases that were deleted or evicted all at once. Returns how many permits they had.
 local function orphans()
   local permits = 0
   if expirable or are_leases or not are_notes then return permits end
@@ -97,7 +98,7 @@ local function orphans()
   return permits
 end
 
--- Whoever holds what its lease is over for does so no more.
+-- Takes away the permits whose leases are over, or were deleted.
 local function reap()
   local over = redis.call('zrange', leases, 0, now, 'BYSCORE')
   local permits = #over
@@ -112,7 +113,7 @@ local function reap()
   give_back(permits)
 end
 
--- How many permits are leased, as far as leases are known.
+-- How many permits are leased, as far as Redis knows.
 local function leased()
   if expirable then return redis.call('zcard', leases) end
   local permits = 0
@@ -122,7 +123,7 @@ local function leased()
   return permits
 end
 
--- What it was set to, as far as that can be known.
+-- How many permits there are in all, as far as Redis knows.
 local function total()
   if not available then return nil end
   if expirable then return available + leased() end
@@ -130,27 +131,27 @@ local function total()
   return tonumber(until_when or 0) > now and tonumber(permits) or nil
 end
 
--- What a plain semaphore was resized to. For a day only: Java may resize it too, and does not say so.
+-- Notes the number that a plain semaphore was set to. It applies for a day only: Java may change the number too, without a note.
 local function remember(permits)
   redis.call('hset', notes, 'total', string.format('%.0f %.0f', permits, now + DAY))
   if redis.call('pttl', notes) < DAY then redis.call('pexpire', notes, DAY) end
 end
 
--- Sets a semaphore that is not there, as Redisson's trySetPermits does; what is leased is not free.
+-- Sets a missing semaphore, as Redisson's trySetPermits does. Permits that are leased are not free.
 local function establish(permits)
   redis.call('hdel', notes, 'total')
   available = permits - leased()
   redis.call('set', free, string.format('%.0f', available))
 end
 
--- Tells of permits that have become free. Redisson's subscribers fail on a number that is negative.
+-- Tells the waiters that permits have become free. Redisson's subscribers fail on a negative number.
 local function tell()
   if available and available > 0 and available > (before or 0) then
     redis.pcall('publish', channel, string.format('%.0f', available))
   end
 end
 
--- Changes nothing; a replica refuses it. After a write that needs no memory, the others may.
+-- This changes nothing, needs no memory, and a replica refuses it. After it, Redis allows the writes that need memory.
 local function touch()
   redis.call('zrem', leases, 'parklock:nobody')
 end

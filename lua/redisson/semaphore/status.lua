@@ -2,9 +2,9 @@
 --
 -- KEYS   see semaphore.lua
 -- ARGV   see semaphore.lua
--- Reply  the longest lease left in ms (-1: no end is known; -2: nobody holds) | how much is held, of how much
+-- Reply  the longest lease left in ms (-1: no end is known; -2: there is no holder) | how many are held | how many there are
 --
--- Of a plain semaphore, only the difference of the last two is known: what is free.
+-- For a plain semaphore, only the difference of the last two is right: how many are free.
 
 touch()
 reap()

@@ -1,12 +1,13 @@
 //! Small worlds, searched through: every order in which a few clients, their messages and the faults between them can
 //! come, with the real [`Line`](crate::engine::line::Line) in each contender and a model of the scripts for the server.
 //!
-//! 1. Time goes in ticks, three to a `waiter_ttl`. Within a tick, whatever is on its way arrives, in any order: a
-//!    request, an answer, a message. What takes longer is a fault, and so is what is lost.
-//! 2. A world has a few faults to spend. So the search ends, and has seen everything that they can do together.
-//! 3. After each step the state is judged: see [`World::judge`]. A state that is wrong is told with the shortest way
-//!    that leads to it.
-//! 4. The search has to find what is wrong with a protocol that lacks one of its rules: see [`Mutation`].
+//! 1. Time goes in ticks, three to a `waiter_ttl`. Within a tick, everything that is on its way arrives, in any
+//!    order: a request, an answer, a message. If it takes longer, that is a fault, and so is a loss.
+//! 2. A world has a few faults to spend. So the search ends, and has then seen everything that these faults can do
+//!    together.
+//! 3. After each step, [`World::judge`] judges the state. The test reports a wrong state with the shortest way that
+//!    leads to it.
+//! 4. If a protocol lacks one of its rules, the search has to find what goes wrong: see [`Mutation`].
 
 mod client;
 mod search;
@@ -61,15 +62,15 @@ struct Faults {
     /// Messages lost, and doubled.
     lost: u8,
     doubled: u8,
-    /// A client's requests, answers or messages take their time: others come before them, and ticks.
+    /// Requests, answers or messages of a client are slow: others come before them, and ticks pass.
     slow_requests: u8,
     slow_answers: u8,
     slow_messages: u8,
-    /// Two callers of one client make their signs in one order, and send them in the other.
+    /// Two callers of one client make their signs in one order and send them in the other.
     swapped: u8,
     /// A client stands still for more than a tick.
     pauses: u8,
-    /// A client's connection for requests is lost, or that for messages.
+    /// The connection of a client for requests is lost, or the one for messages.
     cut: u8,
     deafened: u8,
     /// A caller goes away.
@@ -78,18 +79,18 @@ struct Faults {
     crashes: u8,
 }
 
-/// What the faults have been until now. Some rules hold only without some of them.
+/// The faults until now. Some rules hold only without some of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Spent {
     any: bool,
-    /// A message is lost that nobody will notice.
+    /// A message is lost, and nobody will notice.
     lost: bool,
     /// All that were near may have died together.
     blind: bool,
-    /// A client may have heard so late that something was cleared away, that it gave up to look for what it had cleared
-    /// away before it came. The lease ends that.
+    /// A client may have learnt so late what was cleared away that it stopped looking for a request that runs even
+    /// later. The lease ends such a hold.
     paused: bool,
-    /// More than messages was lost: somebody may have been silent for too long.
+    /// More than messages was lost: a client may have been silent for too long.
     rough: bool,
 }
 
@@ -123,7 +124,8 @@ enum Action {
     Crash(usize),
 }
 
-/// How long what is slow takes at the most, and a client stands still, in ticks: longer than anybody counts as alive.
+/// How long a slow delivery takes at the most, and how long a client stands still, in ticks: longer than a client
+/// counts as alive.
 const SLOW: i8 = 4;
 
 /// How a small world begins.
@@ -149,7 +151,7 @@ struct World {
     strays: Vec<(Request, i8)>,
     faults: Faults,
     spent: Spent,
-    /// For so many ticks the lock is free and somebody waits for it.
+    /// For how many ticks the lock has been free while somebody waits for it.
     idle: i8,
 }
 
@@ -238,7 +240,7 @@ impl World {
         }
     }
 
-    /// What happens before this tick is over. If there is none of that, the next one comes.
+    /// What happens before this tick is over. If there is nothing, the next tick comes.
     fn forced_actions(&self, setting: &Setting, all: &mut Vec<Action>) {
         let before = all.len();
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
@@ -337,7 +339,7 @@ impl World {
         self.spent.blind |= matches!(action, Action::Crash(c) if self.fills_the_window(c, setting));
     }
 
-    /// A window of entries may be all of one client. When it dies, nobody is left who shows signs of life.
+    /// All entries of a window may be those of one client. When it dies, no client is left that shows signs of life.
     fn fills_the_window(&self, c: usize, setting: &Setting) -> bool {
         let terms = setting.terms;
         if terms.by_client || terms.is(Mutation::TheWindowIsOfEntries) {
@@ -348,7 +350,7 @@ impl World {
         fields.filter(|client| *client == c).count() + requests >= setting.terms.window
     }
 
-    /// Does one step, and judges what has come of it.
+    /// Does one step, and judges the outcome.
     fn act(&mut self, action: Action, setting: &Setting, clock: Clock) -> Verdict {
         self.spend(action, setting);
         let terms = setting.terms;
@@ -450,7 +452,8 @@ impl World {
         }
     }
 
-    /// An answer arrives at once. That something else comes before it is a fault, and costs one: so the states stay few.
+    /// An answer arrives at once. If something else comes before it, that is a fault and costs one: so the states
+    /// stay few.
     fn reply(&mut self, c: usize, answer: client::Answer, terms: Terms, clock: Clock) -> Verdict {
         let client = &mut self.clients[c];
         if client.paused > 0 || client.down_is_slow > 0 {
@@ -496,13 +499,13 @@ impl World {
         Ok(())
     }
 
-    /// At no time do two believe that they hold the lock.
+    /// No two clients ever believe at the same time that they hold the lock.
     fn judge(&self) -> Verdict {
         let holders: usize = self.clients.iter().map(Client::believes).sum();
         if holders > 1 { Err(format!("{holders} hold the lock")) } else { Ok(()) }
     }
 
-    /// While nothing worse happens than messages lost or doubled, each is let in at its place.
+    /// While nothing worse happens than lost or doubled messages, each waiter is let in at its place.
     fn judge_order(&self, LetIn { field, place, lives }: LetIn) -> Verdict {
         if !lives {
             return Err(format!("{} is let in, and is silent", told(field)));
@@ -522,7 +525,7 @@ impl World {
         Ok(())
     }
 
-    /// Who had a place has it again, whatever happened to its request.
+    /// A waiter that had a place has it again, whatever happened to its request.
     fn judge_answer(&self, c: usize, answer: client::Answer) -> Verdict {
         let client::Answer::Acquired { id, reply: server::Reply::Waits { place, .. }, .. } = answer
         else {
@@ -547,13 +550,13 @@ impl World {
         Ok(())
     }
 
-    /// Nobody is left asleep while the lock is free.
+    /// No waiter is left asleep while the lock is free.
     fn judge_idle(&self) -> Verdict {
         let bound = match self.spent {
             Spent { any: false, .. } => 0,
-            // The dead cost one waiter_ttl, from when somebody near the front came by.
+            // The dead cost one waiter_ttl, counted from when a client near the front came by.
             Spent { lost: false, blind: false, .. } => TTL + 2,
-            // Then only those are left that ask now and then.
+            // Then only contenders are left that ask now and then.
             Spent { .. } => PARK + TTL + 2,
         };
         if self.idle > bound {
@@ -562,7 +565,7 @@ impl World {
         Ok(())
     }
 
-    /// Whatever lies on the server is somebody's, and nothing is left in the end.
+    /// Everything on the server belongs to some client, and nothing is left in the end.
     fn judge_remains(&self) -> Verdict {
         let holder = self.server.lock.iter().map(|(field, _)| *field);
         let fields = holder.chain(self.server.line.iter().map(|waiter| waiter.field));
@@ -580,7 +583,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives places their lowest numbers in the same order, so that histories that differ in nothing else meet.
+    /// Gives places the lowest numbers in the same order: so histories that differ in nothing else become one.
     fn shrink(&mut self) {
         let mut known = 0_u128;
         self.places(|place| known |= 1 << *place);
@@ -590,7 +593,7 @@ impl World {
         while known != 0 {
             let place = known.trailing_zeros() as usize;
             known &= known - 1;
-            // What stands side by side stays so, with nothing in between.
+            // Neighbours stay neighbours, with nothing in between.
             rank += if place - before == 1 { 1 } else { 2 };
             (ranks[place], before) = (rank, place);
         }
@@ -658,7 +661,7 @@ mod tests {
         cancelled: 1,
         crashes: 1,
     };
-    /// What concerns messages alone.
+    /// Faults of messages alone.
     const HEARING: Faults = Faults { lost: 1, doubled: 1, slow_messages: 1, swapped: 1, ..NONE };
 
     fn setting(
@@ -672,7 +675,7 @@ mod tests {
         Setting { name, clients, spots, callers, prompt: true, faults, terms }
     }
 
-    /// Nothing is wrong with any state of the world.
+    /// No state of the world is wrong.
     fn holds(setting: &Setting) {
         let found = search(setting);
         let Setting { name, clients, spots, callers, .. } = *setting;
@@ -715,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn two_callers_that_share_an_entry_survive_that_one_is_cancelled() {
+    fn two_callers_that_share_an_entry_survive_the_cancellation_of_one() {
         holds(&setting("cancelled", (2, 1, 2), 1, Faults { most: 1, cancelled: 1, ..NONE }));
     }
 

@@ -1,6 +1,7 @@
 //! A Redis Cluster: real nodes, whose slots are moved and whose primaries fail.
 
 mod failover;
+mod ghosts;
 mod kinds;
 mod slots;
 

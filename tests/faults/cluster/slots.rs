@@ -56,6 +56,32 @@ async fn a_lock_is_followed_to_the_node_that_has_its_slot_now() {
     is_clean(&cluster).await;
 }
 
+/// 11: a waiter sleeps, and its slot moves. It listens over there without being woken, and is told of the release.
+#[tokio::test]
+async fn a_waiter_that_sleeps_listens_where_its_slot_is_now() {
+    let cluster = pair().await;
+    // It shows its next sign of life after ten seconds.
+    let (ours, theirs) = two(&cluster, patient().waiter_ttl(LONG / 2)).await;
+    let (name, (from, to)) = ("a", ways(&cluster, "a"));
+    let guard = ours.lock(name).lock().await.expect("it is free");
+    let waiter = waiting(theirs.lock(name));
+    stand_in_line(&cluster.admin(from).await, name, 1).await;
+    sleep(Duration::from_secs(1)).await;
+
+    cluster.move_slot(slot(name), from, to).await;
+    sleep(Duration::from_secs(1)).await;
+    let before = cluster.command_calls("evalsha").await;
+    sleep(Duration::from_secs(2)).await;
+    let asked = cluster.command_calls("evalsha").await - before;
+    assert!(asked <= 3, "{asked} requests of a waiter that listens");
+
+    guard.unlock().await.expect("it is ours");
+    let told = tokio::time::timeout(Duration::from_secs(2), waiter).await;
+    let next = told.expect("it was told").expect("no panic").expect("the lock");
+    next.unlock().await.expect("it is ours");
+    is_clean(&cluster).await;
+}
+
 /// One hold of each kind: a lock, a fair lock, a reader, a writer, a permit.
 async fn one_of_each(client: &Client, names: &[String]) -> Vec<Guard> {
     let [lock, fair, read, write, semaphore] = names else { panic!("five names") };
@@ -125,16 +151,19 @@ async fn a_slot_that_moves_key_by_key_loses_no_hold_and_wakes_its_waiters_over_t
 async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
     let cluster = pair().await;
     let (ours, theirs) = two(&cluster, told()).await;
-    let names = names_in_one_slot("open:", 11);
+    let names = names_in_one_slot("open:", 16);
     let (from, to) = ways(&cluster, &names[0]);
     let slot = slot(&names[0]);
-    // Of the first five, the locks stay and all else goes. Of the others, the other way round.
-    let (free, names) = names.split_last().expect("eleven names");
-    let (stay, go) = names.split_at(5);
+    // Of the first five, the locks stay and all else goes. Of the next five, the other way round. The others stay whole.
+    let (free, names) = names.split_last().expect("sixteen names");
+    let (stay, names_of_others) = names.split_at(5);
+    let (go, whole) = names_of_others.split_at(5);
     let mut guards = one_of_each(&ours, stay).await;
     guards.extend(one_of_each(&ours, go).await);
+    guards.extend(one_of_each(&ours, whole).await);
     let mut waiters = one_waiter_each(&theirs, stay);
     waiters.extend(one_waiter_each(&theirs, go));
+    let others = one_waiter_each(&theirs, whole);
     let admin = cluster.admin(from).await;
     for name in names {
         stand_in_line(&admin, name, 1).await;
@@ -161,7 +190,9 @@ async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
     for guard in guards {
         soon(guard.unlock()).await.expect("it was never lost");
     }
+    // Of what is whole, the next one may have it now.
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "nobody is let in half-way");
+    waiters.extend(others);
 
     while cluster.move_keys(slot, from, to, 10).await > 0 {}
     cluster.close(slot, from, to).await;
@@ -362,16 +393,41 @@ async fn a_thousand_wrong_ways_do_not_ask_for_a_thousand_maps() {
             cluster.admin(at).await.cmd::<()>(&words).await;
         }
     }
-    let maps = async || {
-        let (all, sub) =
-            (cluster.command_calls("cluster").await, cluster.command_calls("cluster|slots").await);
-        all + sub
-    };
-    let (before, started) = (maps().await, Instant::now());
+    let (before, started) = (maps(&cluster).await, Instant::now());
     soon(futures_util::future::join_all(names.iter().map(turn))).await;
-    let (asked, took) = (maps().await - before, started.elapsed().as_secs_f64());
+    let (asked, took) = (maps(&cluster).await - before, started.elapsed().as_secs_f64());
     assert!(asked as f64 <= 6.0 + took * 6.0, "{asked} maps in {took} s");
     assert_eq!(cluster.lock_keys().await, Vec::<String>::new());
     let there = async || cluster.admin(1).await.keys().await.len() == slots.len();
     eventually(SOON, "each slot has its counter over there", there).await;
+}
+
+/// 8: nobody has the slots that many ask for again and again.
+#[tokio::test]
+async fn slots_that_nobody_serves_do_not_ask_for_a_map_each() {
+    let cluster = Cluster::start_as(1, 1, Server::builder).await;
+    let client = client(&cluster.url(), patient()).await;
+    let names: Vec<_> = (0..100).map(|number| format!("nobody:{number}")).collect();
+    let mut slots: Vec<_> = names.iter().map(|name| slot(name).to_string()).collect();
+    slots.sort();
+    slots.dedup();
+    let admin = cluster.admin(0).await;
+    let all = |word: &'static str| -> Vec<&str> {
+        ["CLUSTER", word].into_iter().chain(slots.iter().map(String::as_str)).collect()
+    };
+    admin.cmd::<()>(&all("DELSLOTS")).await;
+    let waiters: Vec<_> = names.iter().map(|name| waiting(client.lock(name))).collect();
+    let before = maps(&cluster).await;
+    sleep(Duration::from_secs(3)).await;
+    let asked = maps(&cluster).await - before;
+    assert!((3..=20).contains(&asked), "{asked} maps in three seconds");
+    admin.cmd::<()>(&all("ADDSLOTS")).await;
+    for waiter in waiters {
+        granted(waiter).await.unlock().await.expect("it is ours");
+    }
+}
+
+/// How often the nodes were asked for a map. Version 6 counts all words about clusters together.
+async fn maps(cluster: &Cluster) -> u64 {
+    cluster.command_calls("cluster").await + cluster.command_calls("cluster|slots").await
 }

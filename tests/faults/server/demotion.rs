@@ -14,7 +14,8 @@ async fn nothing_that_a_demoted_primary_says_is_believed() {
     let admin = server.admin().await;
     let holder = client(&url, patient()).await;
     let guard = holder.lock("a").lock().await.unwrap();
-    // Who has been refused once connects anew: each answer needs a connection that was open all along.
+    // A client that was refused once connects anew. So each answer needs a connection of its own that was open
+    // before.
     let [tries, tries_free, looks, forces] = [(); 4].map(|()| {
         tokio::spawn({
             let url = url.clone();

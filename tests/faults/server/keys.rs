@@ -136,7 +136,7 @@ async fn a_holder_whose_key_was_overwritten_is_told_and_leaves_it() {
     assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(Instant::now() < until, "only its deadline told it");
     assert_err!(guard.unlock().await, Error::Lost);
-    tokio::time::sleep(A_WHILE).await; // in which what is left of the lock would be swept away
+    tokio::time::sleep(A_WHILE).await; // in this time the client would sweep away the rest of the lock
     assert_eq!(scene.admin.cmd::<String>(&["GET", &key("a")]).await, "text");
 }
 
@@ -157,7 +157,7 @@ async fn an_unlock_of_a_key_that_was_overwritten_leaves_it() {
     assert_eq!(scene.admin.cmd::<String>(&["GET", &key("a")]).await, "text");
 }
 
-/// F31: a hash of somebody who counts otherwise stands in the lock's place.
+/// F31: another program has put a hash with other fields in the place of the lock.
 #[tokio::test]
 async fn a_hash_with_other_fields_is_held_by_somebody_else() {
     let scene = Scene::new().await;

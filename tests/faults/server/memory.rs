@@ -1,4 +1,5 @@
-//! The server's memory is full: what is held can be kept and given back, nothing is taken, and evictions are told.
+//! The server's memory is full: holders can keep and give back their locks, nobody can take one, and holders are told
+//! of evictions.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ async fn fill(admin: &Admin) {
 
 /// F21: the server's memory is full.
 #[tokio::test]
-async fn what_is_held_is_renewed_and_given_back_when_memory_is_full() {
+async fn a_held_lock_is_renewed_and_given_back_when_memory_is_full() {
     let scene = Scene::new().await;
     let client = scene.client(brisk()).await;
     let guard = client.lock("a").lock().await.unwrap();
@@ -39,7 +40,7 @@ async fn what_is_held_is_renewed_and_given_back_when_memory_is_full() {
 
 /// F21: the server's memory is full.
 #[tokio::test]
-async fn what_is_asked_for_when_memory_is_full_is_unavailable_until_there_is_some() {
+async fn a_lock_is_unavailable_while_memory_is_full() {
     let scene = Scene::new().await;
     let client = scene.client(patient()).await;
 

@@ -1,4 +1,4 @@
-//! Users who may not do one of the things that a lock needs: nothing is left half done.
+//! Users without one of the permissions that a lock needs: nothing is left half done.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn an_acquire_that_may_not_set_an_expiry_leaves_no_eternal_key() {
     scene.is_clean().await;
 }
 
-/// The user may neither set an expiry nor undo what was done without it.
+/// The user may neither set an expiry nor undo the write before it.
 #[tokio::test]
 async fn an_acquire_that_may_undo_nothing_leaves_no_eternal_key() {
     let scene = Scene::new().await;

@@ -11,8 +11,8 @@ use crate::common::port::{self, Port};
 use crate::common::{Admin, Proxy, Server, eventually};
 use crate::scene::*;
 
-/// An address that leads to one server and then to another, as a name does whose record is changed. What is connected
-/// stays where it is.
+/// An address that leads to one server and then to another, as a host name does when its record changes. What is
+/// connected stays where it is.
 pub(super) struct Route {
     port: Port,
     to: Arc<Mutex<SocketAddr>>,

@@ -80,7 +80,7 @@ async fn a_busy_server_is_not_stormed() {
 
 /// F11: the server is stopped while a client wants to connect.
 #[tokio::test]
-async fn a_stopped_server_is_unavailable_to_who_connects() {
+async fn connecting_to_a_stopped_server_is_unavailable() {
     let scene = Scene::new().await;
     scene.stop().await;
     let config = patient().connect_timeout(Duration::from_millis(200));
@@ -88,7 +88,7 @@ async fn a_stopped_server_is_unavailable_to_who_connects() {
     assert_err!(connected, Error::Unavailable { .. });
 }
 
-/// F11: the server is stopped under two callers who re-enter with one owner.
+/// F11: the server is stopped under two callers that nest with one owner.
 #[tokio::test]
 async fn an_impatient_nested_call_does_not_wait_for_a_patient_one() {
     let scene = Scene::new().await;

@@ -70,7 +70,7 @@ async fn tokens_grow_past_the_last_number_that_lua_can_count() {
     grants_over(&["SET", COUNTER, "9007199254740989"]).await; // 2^53 - 3
 }
 
-/// F51: the counter is set back, and the next who asks had no grant before.
+/// F51: the counter is set back, and the next client that asks has had no grant before.
 #[tokio::test]
 async fn tokens_grow_from_client_to_client_over_a_counter_that_was_set_back() {
     let scene = Scene::new().await;

@@ -148,6 +148,10 @@ pub struct Board {
     progress: BTreeMap<usize, u64>,
     /// As `progress`, in the order of what happens at one moment.
     moved: BTreeMap<usize, u64>,
+    /// When a hold of this name was last lost: the server's lease ends somewhat later than its holder believes.
+    lost: BTreeMap<usize, u64>,
+    /// Until when a caller of this seat was left unpolled at this name.
+    silent: BTreeMap<(u64, usize), u64>,
     /// The clients that are open, and whose each is.
     pub seats: BTreeMap<u64, usize>,
     /// Seats that are being closed, and those that have been.
@@ -259,7 +263,24 @@ impl Board {
             call.parked = parked;
             call.polled = clock::now();
             call.lapsed = true;
+            let silent = call.names.iter().map(|name| ((call.seat, *name), clock::now()));
+            self.silent.extend(silent);
         }
+    }
+
+    /// Whether a caller of the same client was left unpolled at one of the same names during this call. Its client cancels
+    /// it after a while, and only then asks for the next caller.
+    pub fn is_behind_silence(&self, call: &Call) -> bool {
+        call.names.iter().any(|name| self.was_silent(call.seat, *name, call.since))
+    }
+
+    /// Whether a caller of this seat was left unpolled since then. Its client may have cancelled its request, which may run
+    /// later all the same.
+    pub fn was_silent(&self, seat: u64, name: usize, since: u64) -> bool {
+        let is_silent =
+            |call: &Call| call.parked && call.seat == seat && call.names.contains(&name);
+        self.silent.get(&(seat, name)).is_some_and(|until| *until >= since)
+            || self.calls.values().any(is_silent)
     }
 
     /// A caller went without an answer: its request may run yet, and is then given back in the background.
@@ -291,10 +312,13 @@ impl Board {
         };
         let moved = |name: &usize| self.moved.get(name).is_some_and(|at| *at > call.order);
         let moved = call.names.iter().any(moved);
+        let was_lost = |name: &usize| self.lost.get(name).is_some_and(|at| at + quiet > call.since);
+        let lost = call.names.iter().any(was_lost);
         let returning = self.returning.values().any(|names| meets(names));
         others == 0
             && !holds
             && !moved
+            && !lost
             && !returning
             && !self.active.iter().any(|(key, at)| recent(key, *at))
     }
@@ -454,6 +478,7 @@ impl Board {
         let Some(mut live) = self.claims.remove(&id) else { return };
         let now = clock::now();
         self.progress(&live.terms.call);
+        self.lost.extend(live.terms.call.names.iter().map(|name| (*name, now)));
         let closing = self.closing.contains_key(&live.claim.seat);
         let claim = &mut live.claim;
         claim.ended = Some(now.min(claim.deadline));

@@ -285,8 +285,10 @@ impl Home {
                 !board::with(|board| board.is_kept(0))
             }
             // Another database of keys may have come back with an older state of a name.
-            // Whoever leaves the server no time to answer hears of no answer.
+            // A caller that leaves the server no time to answer is told that there was no answer.
             Error::Unavailable { .. } | Error::Indeterminate { .. } if self.is_hasty(call) => true,
+            // Its own time ran out while it was not polled: a nested request has a limit of its own.
+            Error::Unavailable { .. } if matches!(manner, Manner::Unpolled(..)) => true,
             _ => closing || !board::with(|board| board.calm_since(call.since)),
         };
         if !expected {
@@ -302,9 +304,11 @@ impl Home {
         }
     }
 
+    /// Whether the limit of this call may have left the server no time to answer its own request.
     fn is_hasty(&self, call: &Call) -> bool {
         let answer = 8 * self.setup().way.1 + 10 * MILLI;
-        matches!(call.patience, Patience::For(limit) if nanos(limit) < answer)
+        let Patience::For(limit) = call.patience else { return false };
+        nanos(limit) < answer || board::with(|board| board.is_behind_silence(call))
     }
 
     /// Whether so many callers wait in this client, and this one has only come. A `MultiLock` comes anew for each lock

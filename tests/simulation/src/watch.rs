@@ -8,7 +8,7 @@ use parklock_simulated_server::Content;
 use crate::board;
 use crate::clock::{self, MILLI};
 use crate::keyspace;
-use crate::plan::Plan;
+use crate::plan::{Plan, nanos};
 use crate::station::Station;
 use crate::world::Berth;
 
@@ -26,9 +26,14 @@ pub struct Watch {
 impl Watch {
     pub fn new(plan: Arc<Plan>) -> Self {
         let way = plan.clients.iter().map(|client| client.way.1).max().unwrap_or(0);
-        // The place of somebody who has gone is kept for so long; the rest is a few ways of a message.
-        let bound = plan.longest(|client| client.claim) + 6 * way + 350 * MILLI;
-        let silence = 2 * plan.longest(|client| client.claim);
+        let longest = plan.longest(|client| client.claim);
+        let differs = plan.clients.iter().any(|client| nanos(client.claim) != longest);
+        // A pause between the signs of a slow client may look like a stall to the clock that a fast one has set. The clock
+        // leaves it out, and the slow client sees the outcome with its next sign.
+        let stall = if differs { longest * 2 / 3 } else { 0 };
+        // The place of a client that has gone is kept for so long; the rest is a few ways of a message.
+        let bound = longest + stall + 6 * way + 350 * MILLI;
+        let silence = 2 * longest;
         Self { plan, free: BTreeMap::new(), bound, silence }
     }
 

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use parklock_simulated_server::{Snapshot, Version};
 use tokio::sync::mpsc;
 
-use crate::board::{self, Question};
+use crate::board::{self, Board, Question};
 use crate::caller::Home;
 use crate::chaos;
 use crate::clock::{self, MILLI, SECOND};
@@ -463,7 +463,12 @@ impl World {
         let since = clock::now().saturating_sub(lease);
         // What an earlier caller of this client had asked for, and heard no answer to, may have run since.
         let earlier = since.saturating_sub(5 * SECOND);
-        if board::with(|b| b.uses(seat, name, since) || b.is_unsure(seat, name, earlier)) {
+        let may_run = |b: &Board| {
+            b.uses(seat, name, since)
+                || b.is_unsure(seat, name, earlier)
+                || b.was_silent(seat, name, earlier)
+        };
+        if board::with(|b| may_run(b)) {
             return;
         }
         let fields = self.fields_of(seat, name);

@@ -1,5 +1,5 @@
-//! One client: its callers, the real [`Line`] of each of its contenders, and what drives it, as `wait.rs`, `entry.rs`
-//! and `job.rs` do it with futures and links.
+//! One client: its callers, the real [`Line`] of each of its contenders, and a driver that does what `wait.rs`,
+//! `entry.rs` and `job.rs` do with futures and links.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::keys::TenureId;
 /// A tick, and the rules in ticks.
 const TICK: Duration = Duration::from_millis(300);
 
-/// What a [`Line`] knows, with times in ticks from now, so that states that differ in nothing but the date are one.
+/// What a [`Line`] knows, with times in ticks from now: so states that differ only in the date are one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Known {
     pub(in crate::engine::line::model) id: u8,
@@ -27,7 +27,7 @@ pub(in crate::engine::line::model) struct Known {
     pub(in crate::engine::line::model) ask_at: Option<i8>,
 }
 
-/// Moments and ticks, each as the other.
+/// Converts instants to ticks and back.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine::line::model) struct Clock {
     now: Instant,
@@ -35,7 +35,7 @@ pub(in crate::engine::line::model) struct Clock {
 
 impl Clock {
     pub(in crate::engine::line::model) fn new() -> Self {
-        // Far enough from the beginning of all time that there is a before.
+        // Far enough from the earliest instant, so that there are earlier ones.
         Self { now: Instant::now() + Duration::from_secs(3600) }
     }
 
@@ -54,7 +54,7 @@ impl Clock {
         }
     }
 
-    /// Whether a grant for so long that was asked for then may still be believed.
+    /// Whether the client may still believe a grant of this length that it asked for at this time.
     fn is_believed(self, sent: i8, lease: i8) -> bool {
         deadline(self.moment(sent), TICK * u32::from(lease.unsigned_abs())) > self.now
     }
@@ -63,7 +63,7 @@ impl Clock {
 impl Known {
     fn of(line: &Line, clock: Clock) -> Self {
         // All callers of this world ask for the same lease.
-        // Nobody rests here, so that it does not matter how many signs there were.
+        // No contender rests here, so the number of signs does not matter.
         let Line { id, place, stands, near, open, signed, told, ask_at, pushed_lease: _, .. } =
             line.clone();
         let small = |number: u64| u8::try_from(number).expect("the world is small");
@@ -104,7 +104,7 @@ impl Known {
         let earlier = |time: &mut i8, least: i8| *time = (*time - 1).max(least);
         self.signed.iter_mut().for_each(|time| earlier(time, -PARK - TTL));
         self.told.iter_mut().for_each(|(_, time)| earlier(time, -PARK - TTL));
-        // What is due is due, however long.
+        // An overdue time counts as now.
         self.ask_at.iter_mut().for_each(|time| earlier(time, 0));
     }
 }
@@ -125,7 +125,7 @@ pub(in crate::engine::line::model) enum Answer {
     Renewed { id: u8, held: bool, sent: i8 },
 }
 
-/// What the one contender or holder of an entry is about.
+/// What the one contender or holder of an entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Stage {
     Free,
@@ -137,7 +137,7 @@ pub(in crate::engine::line::model) enum Stage {
     /// Its request was not answered. It pauses before it asks again.
     Riding,
     Holding(Tenure),
-    /// It gives back, and keeps the turn until that is answered.
+    /// It gives the lock back, and keeps the permit until the answer comes.
     Leaving {
         id: u8,
     },
@@ -146,11 +146,11 @@ pub(in crate::engine::line::model) enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Tenure {
     pub(in crate::engine::line::model) id: u8,
-    /// When it is over, as the client believes.
+    /// When it is over, by the client's own account.
     pub(in crate::engine::line::model) ends: i8,
     renew_at: i8,
     renewing: bool,
-    /// For so many ticks its holder goes on with it.
+    /// For how many ticks its holder keeps it.
     pub(in crate::engine::line::model) rest: i8,
 }
 
@@ -158,7 +158,7 @@ pub(in crate::engine::line::model) struct Tenure {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Spot {
     pub(in crate::engine::line::model) line: Option<Known>,
-    /// Callers that have not come yet, and those that wait for the turn within the client.
+    /// Callers that have not come yet, and callers that wait for the permit within the client.
     pub(in crate::engine::line::model) fresh: u8,
     pub(in crate::engine::line::model) queued: u8,
     pub(in crate::engine::line::model) stage: Stage,
@@ -174,11 +174,11 @@ impl Spot {
     }
 }
 
-/// Something to be given back in the background.
+/// A job of the background: something to give back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Job {
     pub(in crate::engine::line::model) id: u8,
-    /// What may be found later than now was sent on this connection.
+    /// The connection on which the acquire was sent that may run late.
     ghost_of: Option<u8>,
     until: i8,
     state: JobState,
@@ -206,13 +206,13 @@ pub(in crate::engine::line::model) enum Ears {
 pub(in crate::engine::line::model) struct Client {
     pub(in crate::engine::line::model) number: u8,
     pub(in crate::engine::line::model) gone: bool,
-    /// It stands still for so many ticks at the most.
+    /// It stands still for at most this many ticks.
     pub(in crate::engine::line::model) paused: i8,
     pub(in crate::engine::line::model) ears: Ears,
     generation: u8,
     next_id: u8,
-    /// Requests that have not run, answers and messages that have not arrived; for how many ticks they may take their
-    /// time.
+    /// Requests that have not run, and answers and messages that have not arrived; for how many ticks they may be
+    /// late.
     pub(in crate::engine::line::model) up: Vec<Request>,
     pub(in crate::engine::line::model) up_is_slow: i8,
     pub(in crate::engine::line::model) down: Vec<Answer>,
@@ -266,7 +266,7 @@ impl Client {
         !self.gone && self.spots.iter().any(Spot::contends)
     }
 
-    /// Whether there is anything that it will still do, apart from callers that may come.
+    /// Whether it will still do anything, apart from callers that may come.
     pub(in crate::engine::line::model) fn is_at_rest(&self) -> bool {
         self.up.is_empty()
             && self.down.is_empty()
@@ -275,7 +275,7 @@ impl Client {
             && self.spots.iter().all(|spot| spot.stage == Stage::Free)
     }
 
-    /// Whether it knows of what it may have at the server under this owner field.
+    /// Whether it knows that the server may have something under this owner field.
     pub(in crate::engine::line::model) fn knows(&self, id: u8) -> bool {
         let in_spot = |spot: &Spot| {
             spot.line.as_ref().is_some_and(|line| line.id == id)
@@ -298,7 +298,7 @@ impl Client {
         matches!(self.up[..], [Request::Acquire(_), Request::Acquire(_), ..])
     }
 
-    /// All places that it speaks of.
+    /// All places that it knows of.
     pub(in crate::engine::line::model) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
         for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
             change(&mut line.place);
@@ -315,7 +315,7 @@ impl Client {
         }
     }
 
-    /// One tick later, as far as nobody has to do anything about it.
+    /// One tick later, for everything that only counts down.
     pub(in crate::engine::line::model) fn tick(&mut self) {
         let earlier = |time: &mut i8| *time = (*time - 1).max(-4 * TTL);
         let slow = [&mut self.up_is_slow, &mut self.down_is_slow, &mut self.messages_are_slow];
@@ -389,7 +389,8 @@ impl Driver<'_> {
         }
     }
 
-    /// The turn is free: the next caller of this client contends. What is left for nobody is given up.
+    /// The permit is free: the next caller of this client contends. If there is none, the client gives up what was
+    /// left for it.
     fn next_caller(&mut self, spot: usize, old: Option<u8>) {
         self.client.spots[spot].stage = Stage::Free;
         if self.client.spots[spot].queued > 0 {
@@ -519,7 +520,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Has something given back. `now`: in the foreground.
+    /// Gives something back. `now`: in the foreground.
     fn job(&mut self, id: u8, ghost_of: Option<u8>, until: i8, now: bool) {
         self.client.jobs.push(Job { id, ghost_of, until, state: JobState::Due });
         if now {
@@ -527,7 +528,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends what is to be given back.
+    /// Sends a release.
     pub(in crate::engine::line::model) fn tidy(&mut self) {
         for job in &mut self.client.jobs {
             if job.state == JobState::Due {
@@ -565,7 +566,7 @@ impl Driver<'_> {
     }
 
     fn acquired(&mut self, id: u8, reply: Reply, sent: i8) {
-        // Who was cancelled has left it to the ghost.
+        // A cancelled contender has left its request to the ghost.
         let Some(spot) = self.asking(id) else { return };
         let counts_from = if self.is(Mutation::TheLeaseCountsFromTheAnswer) { 0 } else { sent };
         match reply {
@@ -586,7 +587,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Nobody knows whether the request ran. What it may have done is cleared away.
+    /// The client cannot know whether the request ran. It clears away what it may have done.
     fn unanswered(&mut self, spot: usize) {
         let Stage::Asking { old } = self.client.spots[spot].stage else { return };
         let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
@@ -618,14 +619,14 @@ impl Driver<'_> {
         {
             let settled =
                 job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
-            // A job that is done is one that nobody asks for any more.
+            // Nobody asks for a job any more that is done.
             job.state = if settled || once { JobState::Sent } else { JobState::Resting };
         }
         self.client.jobs.retain(|job| job.id != id || job.state != JobState::Sent);
         self.stop_leaving(id);
     }
 
-    /// The turn goes on with the first answer, or the first failure.
+    /// The permit goes on with the first answer, or the first failure.
     fn stop_leaving(&mut self, id: u8) {
         let leaves = |spot: &Spot| spot.stage == Stage::Leaving { id };
         if let Some(spot) = self.client.spots.iter().position(leaves) {
@@ -657,7 +658,7 @@ impl Driver<'_> {
         self.next_caller(spot, None);
     }
 
-    /// The holder is done: it gives back.
+    /// The holder is done: it gives the lock back.
     pub(in crate::engine::line::model) fn gives_back(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.client.spots[spot].stage = Stage::Leaving { id };
@@ -665,7 +666,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The holder is done, and the next caller of this client has it from it.
+    /// The holder is done, and hands the lock on to the next caller of this client.
     pub(in crate::engine::line::model) fn hands_on(&mut self, spot: usize) {
         let rest = self.terms.hold;
         self.client.spots[spot].queued -= 1;
@@ -674,7 +675,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The holder is done, and the next caller of this client offers it to the others while it asks for it anew.
+    /// The holder is done. The next caller of this client offers the lock to other clients, and asks for it anew.
     pub(in crate::engine::line::model) fn exchanges(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.next_caller(spot, Some(id));
@@ -699,7 +700,7 @@ impl Driver<'_> {
         self.next_caller(spot, None);
     }
 
-    /// The connection for requests is lost, and there is a new one. What has not run may run yet.
+    /// The connection for requests is lost, and there is a new one. Requests that have not run may still run.
     pub(in crate::engine::line::model) fn cut(&mut self) -> Vec<Request> {
         let stray = std::mem::take(&mut self.client.up);
         self.client.down.clear();
@@ -773,7 +774,7 @@ impl Driver<'_> {
     }
 }
 
-/// How long a place in the line is given up for.
+/// For how long the client repeats giving up a place in the line.
 const LONG: i8 = 20;
 
 fn number(spot: usize) -> u8 {

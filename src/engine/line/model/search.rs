@@ -1,4 +1,4 @@
-//! Goes through all states of a small world, those that fewer steps lead to first.
+//! Searches all states of a small world, in the order of the number of steps that lead to them.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
@@ -8,18 +8,18 @@ use crate::engine::line::model::client::{Clock, Request, Stage};
 use crate::engine::line::model::server::Word;
 use crate::engine::line::model::{Action, Setting, World, called, told};
 
-/// What a search has found.
+/// The result of a search.
 pub(in crate::engine::line::model) struct Found {
     pub(in crate::engine::line::model) states: usize,
     pub(in crate::engine::line::model) steps: usize,
-    /// The shortest way to a state that is wrong, in words.
+    /// The shortest way to a wrong state, in words.
     pub(in crate::engine::line::model) violation: Option<String>,
 }
 
-/// How a state was reached: from which one, and by what.
+/// How the search reached a state: from which state, and by which action.
 type Way = Option<(u32, Action)>;
 
-/// The states that were seen, each as the bytes that it hashes.
+/// The states that the search has seen, each as the bytes that it hashes.
 #[derive(Default)]
 struct Seen {
     states: HashSet<Box<[u8]>>,
@@ -59,7 +59,7 @@ impl Hasher for Bytes {
     }
 }
 
-/// Searches the world until it ends, or something is wrong.
+/// Searches the world until there are no more states, or one is wrong.
 pub(in crate::engine::line::model) fn search(setting: &Setting) -> Found {
     let clock = Clock::new();
     let (mut seen, mut ways, mut steps) = (Seen::default(), Vec::<Way>::new(), 0);
@@ -171,7 +171,7 @@ fn words(words: &[Word]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The server, and who holds or waits.
+/// The server, with its holders and waiters.
 fn state(world: &World) -> String {
     let mut text = match world.server.lock {
         Some((field, left)) => format!("[lock {} for {left};", told(field)),

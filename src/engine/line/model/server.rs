@@ -19,7 +19,7 @@ pub(in crate::engine::line::model) struct Waiter {
     pub(in crate::engine::line::model) asked: Option<Asked>,
 }
 
-/// When a silent waiter was first and last told to give a sign, and whether anybody heard it.
+/// When a silent waiter was first and last told to show a sign of life, and whether anybody heard that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Asked {
     pub(in crate::engine::line::model) first: i8,
@@ -27,7 +27,7 @@ pub(in crate::engine::line::model) struct Asked {
     heard: bool,
 }
 
-/// Until when a client counts as alive, and the sign of life that says so: when it was made.
+/// Until when a client counts as alive, and when it made the sign of life that says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Life {
     pub(in crate::engine::line::model) ends: i8,
@@ -48,14 +48,14 @@ impl Word {
     }
 }
 
-/// What an acquire is answered.
+/// The answer to an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Reply {
     Granted,
     Waits { place: u8, near: bool },
 }
 
-/// What an acquire asks for.
+/// The arguments of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct AcquireOptions {
     pub(in crate::engine::line::model) field: Field,
@@ -65,14 +65,14 @@ pub(in crate::engine::line::model) struct AcquireOptions {
     pub(in crate::engine::line::model) old: Option<Field>,
 }
 
-/// What differs from one small world to the other, and is the same in all states of one.
+/// The settings of a small world: the same in all of its states.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine::line::model) struct Terms {
     pub(in crate::engine::line::model) window: usize,
-    /// The window is of so many clients, however many entries each has in it.
+    /// The window has this many clients, however many entries each of them has in it.
     pub(in crate::engine::line::model) by_client: bool,
     pub(in crate::engine::line::model) lease: i8,
-    /// For how long a holder holds at the most.
+    /// How long a holder holds at the most.
     pub(in crate::engine::line::model) hold: i8,
     pub(in crate::engine::line::model) mutation: Option<Mutation>,
 }
@@ -89,9 +89,9 @@ pub(in crate::engine::line::model) struct Server {
     pub(in crate::engine::line::model) lock: Option<(Field, i8)>,
     pub(in crate::engine::line::model) line: Vec<Waiter>,
     pub(in crate::engine::line::model) lives: Vec<Option<Life>>,
-    /// The place up to which everybody was told to show signs of life.
+    /// The place up to which all waiters were told to show signs of life.
     pub(in crate::engine::line::model) near: u8,
-    /// Nobody behind this place was answered that it may sleep.
+    /// No waiter behind this place was told by a reply that it may sleep.
     sleepers: u8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
     pub(in crate::engine::line::model) top: u8,
@@ -100,7 +100,7 @@ pub(in crate::engine::line::model) struct Server {
     after_gap: bool,
 }
 
-/// Who was let in, from which place, and whether its client counted as alive.
+/// An entry that was let in: from which place, and whether its client counted as alive.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine::line::model) struct LetIn {
     pub(in crate::engine::line::model) field: Field,
@@ -115,7 +115,7 @@ pub(in crate::engine::line::model) struct Call<'a> {
     /// Which clients listen.
     ears: &'a [bool],
     asker: Option<Field>,
-    /// It has to be answered whether it is near the front.
+    /// The reply has to say whether the asker is near the front.
     asks_again: bool,
     /// A script ran in this tick.
     is_recent: bool,
@@ -153,7 +153,7 @@ impl Server {
         self.lives[usize::from(client)].is_some_and(|life| life.ends > 0)
     }
 
-    /// All that is a time of the line's own clock.
+    /// All times of the line's own clock.
     fn times(&mut self, mut change: impl FnMut(&mut i8)) {
         for life in self.lives.iter_mut().flatten() {
             change(&mut life.ends);
@@ -166,7 +166,7 @@ impl Server {
 
     /// One tick later.
     pub(in crate::engine::line::model) fn tick(&mut self) {
-        // Whatever is long over stays where it is, so that the states do not grow without an end.
+        // A time that is long over stays as it is: so the number of states is bounded.
         self.times(|time| *time = (*time - 1).max(-2 * TTL));
         for life in self.lives.iter_mut().flatten() {
             life.sign = (life.sign - 1).max(-4 * TTL);
@@ -178,7 +178,7 @@ impl Server {
         self.quiet = if self.line.is_empty() { 0 } else { (self.quiet + 1).min(2 * TTL) };
     }
 
-    /// The line's clock stands still while the server does: the first gap between two scripts is taken for that.
+    /// The line's clock stands still while the server does: it takes the first gap between two scripts for a stall.
     fn read_clock(&mut self) {
         let gap = std::mem::take(&mut self.quiet);
         let is_gap = 2 * gap > TTL;
@@ -245,7 +245,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether a sign of life concerns nobody else: nobody can be let in, and the front was looked at just now.
+    /// Whether a sign of life changes nothing for others: there is no room, and a script has just looked at the
+    /// front.
     fn is_of_no_account(&self, field: Field, is_relied_on: bool) -> bool {
         let Some(rank) = self.server.rank(field) else { return false };
         let stands_near = self.server.line[rank].place <= self.server.near;
@@ -263,7 +264,7 @@ impl<'a> Call<'a> {
         held
     }
 
-    /// Prolongs what it holds. A plain lock's renewal looks at nothing else.
+    /// Prolongs a hold. The renewal of a plain lock looks at nothing else.
     pub(in crate::engine::line::model) fn renew(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
         if held {
@@ -272,7 +273,7 @@ impl<'a> Call<'a> {
         held
     }
 
-    /// What was said, each client all of it in one message.
+    /// The mail: one message for each client.
     pub(in crate::engine::line::model) fn messages(self) -> Vec<(u8, Vec<Word>)> {
         let mut messages: Vec<(u8, Vec<Word>)> = Vec::new();
         for word in self.said {
@@ -297,7 +298,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A newcomer goes to the end; who has had a place has it again, behind what may be its own old entry.
+    /// A newcomer goes to the end. A waiter that had a place has it again, behind an entry that may be its own old
+    /// one.
     fn line_up(&mut self, field: Field, had: u8) {
         // With room for an old entry's successor in between.
         let end = self.server.top + 2;
@@ -328,7 +330,7 @@ impl<'a> Call<'a> {
         !self.server.lives_on(self.server.line[rank].field.client)
     }
 
-    /// What it was asked since its client fell silent.
+    /// When it was asked since its client fell silent.
     fn asked(&self, rank: usize) -> Option<Asked> {
         let waiter = &self.server.line[rank];
         let ends = self.server.lives[usize::from(waiter.field.client)].map_or(i8::MIN, |l| l.ends);
@@ -342,7 +344,7 @@ impl<'a> Call<'a> {
         self.asked(rank).is_some_and(|asked| asked.first + TTL <= 0)
     }
 
-    /// Whether it is awake without being told. Then all who came later are awake too.
+    /// Whether it is awake without a message. If so, all that came later are awake too.
     fn is_awake(&self, rank: usize) -> bool {
         let Waiter { place, age, .. } = self.server.line[rank];
         place > self.server.sleepers && age < TTL
@@ -396,7 +398,7 @@ impl<'a> Call<'a> {
         self.said.push(told);
     }
 
-    /// Tells those at the front, so many that a whole window of them is awake.
+    /// Tells waiters at the front until a whole window of them is awake.
     fn watch(&mut self) {
         let (mut awake, mut rank) = (0, 0);
         let window = self.terms.window;
@@ -419,7 +421,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether it is awake, now that it was told what there is to tell it.
+    /// Tells it what there is to tell. Returns whether it is awake now.
     fn wake(&mut self, rank: usize) -> bool {
         let Waiter { field, place, .. } = self.server.line[rank];
         let hears = self.hears(field.client);

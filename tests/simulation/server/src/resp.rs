@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_understands_is_said() {
+    fn a_malformed_request_is_answered_with_its_error() {
         let long = [b'1'; LONGEST_INLINE + 1];
         let stranger = Rules { logged_in: false, ..KNOWN };
         let valkey = Rules { version: Version::Valkey9_1, ..KNOWN };

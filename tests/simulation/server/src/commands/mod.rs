@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_order_in_which_it_is_searched() {
+    fn the_commands_are_in_the_order_of_the_search() {
         assert!(COMMANDS.is_sorted_by_key(|command| command.name));
         assert!(
             COMMANDS

@@ -45,7 +45,7 @@ fn processor() -> String {
 }
 
 #[test]
-fn what_is_free_takes_five_commands_and_three() {
+fn an_uncontended_pair_takes_five_commands_and_three() {
     for (kind, part) in [(LOCK, 1), (FAIR, 1), (RW, ALL), (RW, 1), (("semaphore", 64), 3)] {
         really(kind, |name| {
             name.acquire("a:1", &crate::name::part(part));
@@ -262,7 +262,7 @@ fn pair_micros<const N: usize>(name: &mut Name, pairs: [Pair<'_>; N]) -> [f64; N
 }
 
 #[test]
-fn what_the_server_spends_on_a_pair_is_printed() {
+fn the_server_time_of_a_pair_is_printed() {
     really(LOCK, |name| {
         let load = |name: &mut Name, text| {
             String::from_utf8(name.command(&["SCRIPT", "LOAD", text]).text).expect("a hash")

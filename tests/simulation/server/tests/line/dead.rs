@@ -106,7 +106,7 @@ fn the_dead_in_a_row_cost_one_waiter_ttl_together() {
 /// It may be the only one in line that lives. If it asked as seldom as those who rest do, each pause would look like a
 /// stall, and the dead would live on in it.
 #[test]
-fn who_rests_behind_the_silent_is_told_to_ask_again_while_they_may_answer() {
+fn a_resting_waiter_behind_silent_ones_is_told_to_ask_while_they_may_answer() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             name.lock("a:1");
@@ -135,7 +135,7 @@ fn who_rests_behind_the_silent_is_told_to_ask_again_while_they_may_answer() {
 }
 
 #[test]
-fn who_is_asked_and_does_not_answer_is_told_again() {
+fn a_silent_waiter_that_does_not_answer_is_told_again() {
     in_virtual_time(LOCK, |name| {
         let listener = name.listener("bc");
         name.lock("a:1");
@@ -178,7 +178,7 @@ fn where_nobody_listens_the_next_one_is_woken_too() {
 }
 
 #[test]
-fn those_far_behind_may_be_silent_for_as_long_as_it_takes() {
+fn waiters_far_behind_may_be_silent_for_as_long_as_they_wait() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             let near = ["b:1", "c:1", "d:1", "e:1"];
@@ -239,7 +239,7 @@ fn a_grant_that_nobody_hears_is_over_with_the_life_of_its_client() {
 }
 
 #[test]
-fn now_or_never_gets_what_only_the_dead_wait_for() {
+fn a_try_gets_a_lock_that_only_the_dead_wait_for() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             let now = Ask { part: name.capacity, ..once() };
@@ -255,8 +255,30 @@ fn now_or_never_gets_what_only_the_dead_wait_for() {
     }
 }
 
+/// A waiter that rests shows no signs of life until the line moves. Then it is asked for one, and its turn is kept.
 #[test]
-fn the_life_of_a_client_counts_for_all_that_it_waits_for() {
+fn now_or_never_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let now = Ask { part: name.capacity, ..once() };
+            let listener = name.listener("b");
+            name.lock("a:1");
+            name.lock("b:1");
+            name.pass(WAITER_TTL / 2);
+            name.release("c:1"); // another client comes by, so that nothing is a stall
+            name.pass(WAITER_TTL / 2);
+            name.release("c:1");
+            name.release("a:1");
+            assert!(name.words(listener).contains(&"b:1!".to_owned()), "{kind:?}");
+            let answer = name.acquire("d:1", &now);
+            assert!(!answer.is_granted(), "{kind:?}: b has heard the question: {answer:?}");
+            assert!(name.lock("b:1").is_granted(), "{kind:?}: its sign is an acquire");
+        });
+    }
+}
+
+#[test]
+fn a_sign_of_life_of_a_client_counts_for_all_its_entries() {
     in_virtual_time(FAIR, |name| {
         let listener = name.listener("abc");
         name.lock("a:1");
@@ -324,7 +346,7 @@ fn on_a_real_server_three_dead_cost_about_one_waiter_ttl() {
 }
 
 #[test]
-fn who_answered_once_has_the_whole_time_when_it_is_asked_again() {
+fn a_waiter_that_answered_has_the_whole_time_when_it_is_asked_again() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             name.lock("a:1");

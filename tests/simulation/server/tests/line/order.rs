@@ -87,7 +87,7 @@ fn in_a_line_that_moves_fast_a_turn_is_one_message() {
 }
 
 #[test]
-fn who_leaves_the_line_brings_the_next_one_near() {
+fn a_waiter_that_leaves_the_line_brings_the_next_one_near() {
     for kind in EXCLUSIVE {
         everywhere(kind, |name| {
             let listener = name.listener("bcdefg");
@@ -126,7 +126,7 @@ fn a_place_is_kept_and_had_again() {
 }
 
 #[test]
-fn now_or_never_leaves_nothing_behind_and_passes_nobody() {
+fn a_try_leaves_nothing_behind_and_passes_nobody() {
     for kind in EXCLUSIVE {
         everywhere(kind, |name| {
             let once = Ask { part: name.capacity, ..once() };
@@ -170,7 +170,7 @@ fn an_old_tenure_is_given_to_others_first_and_otherwise_to_the_new_one() {
 }
 
 #[test]
-fn who_is_granted_hears_whether_somebody_waits() {
+fn a_grant_says_whether_somebody_waits() {
     for kind in EXCLUSIVE {
         everywhere(kind, |name| {
             let granted = |answer| matches!(answer, Answer::Granted { awaited: true, .. });
@@ -244,7 +244,7 @@ fn force_lets_in_the_next_one_and_tells_everybody() {
 }
 
 #[test]
-fn a_lock_that_went_without_a_release_is_given_on_by_who_learns_of_it() {
+fn the_first_client_that_finds_a_lock_gone_passes_it_on() {
     for kind in EXCLUSIVE {
         everywhere(kind, |name| {
             let listener = name.listener("ab");
@@ -265,7 +265,7 @@ fn a_lock_that_went_without_a_release_is_given_on_by_who_learns_of_it() {
 }
 
 #[test]
-fn a_lease_that_is_over_makes_room_for_who_looks() {
+fn a_lease_that_is_over_makes_room_when_somebody_looks() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             let short = Ask { lease: 500, ..name.whole() };
@@ -286,7 +286,7 @@ fn a_lease_that_is_over_makes_room_for_who_looks() {
 }
 
 #[test]
-fn the_straight_call_takes_what_is_free_and_leaves_the_line_alone() {
+fn the_straight_path_takes_a_free_lock_and_leaves_the_line_alone() {
     everywhere(LOCK, |name| {
         // The counter is there from now on.
         assert!(name.lock("z:1").is_granted() && name.release("z:1"));

@@ -68,7 +68,7 @@ fn a_replica_refuses_everything() {
 }
 
 #[test]
-fn who_may_not_use_a_command_leaves_nothing_without_a_ttl() {
+fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
     for kind in EXCLUSIVE {
         everywhere(kind, |name| {
             if !name.stage.is_real() {

@@ -182,7 +182,7 @@ fn readers_share_and_permits_have_parts() {
 }
 
 #[test]
-fn a_capacity_that_was_set_stays_and_lets_in_whom_it_can() {
+fn a_capacity_that_was_set_stays_and_lets_in_waiters() {
     everywhere(SEMAPHORE, |name| {
         let listener = name.listener("abcd");
         name.acquire("a:1", &part(3));

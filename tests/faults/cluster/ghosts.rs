@@ -1,0 +1,128 @@
+//! Requests without an answer, where the next one goes to another node.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parklock::{Client, Error};
+use tokio::time::sleep;
+
+use crate::cluster::is_clean;
+use crate::common::cluster::slot;
+use crate::common::{Cluster, Proxy, Server, eventually};
+use crate::scene::*;
+
+/// A cluster whose nodes are known by proxies before them.
+struct Scene {
+    cluster: Cluster,
+    proxies: Vec<Proxy>,
+}
+
+impl Scene {
+    async fn before(cluster: Cluster) -> Self {
+        let proxies = join_all(cluster.nodes.iter().map(Proxy::before)).await;
+        for (at, proxy) in proxies.iter().enumerate() {
+            // Parts that do not publish, which is spelled otherwise in a cluster.
+            proxy.name_script("acquire", include_str!("../../../lua/line/asked.lua"));
+            proxy.name_script("release", include_str!("../../../lua/line/release_one.lua"));
+            let port = proxy.port().to_string();
+            cluster.admin(at).await.config_set("cluster-announce-port", &port).await;
+        }
+        let scene = Self { cluster, proxies };
+        scene.is_announced().await;
+        scene
+    }
+
+    /// Waits until all nodes name the proxies, and no node.
+    async fn is_announced(&self) {
+        for at in 0..self.proxies.len() {
+            let admin = self.cluster.admin(at).await;
+            let named = async || {
+                let list: String = admin.cmd(&["CLUSTER", "NODES"]).await;
+                self.proxies.iter().all(|proxy| list.contains(&format!(":{}@", proxy.port())))
+            };
+            eventually(SOON, "the proxies are announced", named).await;
+        }
+    }
+
+    async fn client(&self, config: parklock::Config) -> Client {
+        let url = self.proxies[0].url().replace("redis://", "redis-cluster://");
+        client(&url, config).await
+    }
+}
+
+/// 2: a request is sent on to the node that has the slot now, runs there, and its answer is lost. The release that
+/// follows on the same connection says all there is to say.
+#[tokio::test]
+async fn a_request_that_was_sent_on_is_a_ghost_where_it_was_sent_last() {
+    let scene = Scene::before(Cluster::start_as(2, 2, Server::builder).await).await;
+    let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
+    let client = scene.client(attentive()).await;
+    // It knows both nodes.
+    for at in [from, to] {
+        let name = scene.cluster.names_at(at, "known:", 1).remove(0);
+        client.lock(name).lock().await.expect("it is free").unlock().await.expect("it is ours");
+    }
+    scene.cluster.move_slot(slot("a"), from, to).await;
+
+    let lost = scene.proxies[to].script("acquire").about("lock:{a}").nth(1).hold_reply();
+    let released = scene.proxies[to].script("release").about("lock:{a}").count();
+    let answer = soon(client.lock("a").try_lock()).await;
+    assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
+    assert_eq!(lost.fired(), 1, "it was sent on");
+    lost.lift();
+    // Long before the lease of a minute.
+    is_clean(&scene.cluster).await;
+    sleep(Duration::from_secs(3)).await;
+    assert!(
+        (1..=2).contains(&released.fired()),
+        "{} releases: the first answer will do",
+        released.fired()
+    );
+}
+
+/// 1: an acquire is still on its way to one node when its slot is given to another, whose "not found" says nothing of it.
+#[tokio::test]
+async fn a_ghost_of_one_node_is_not_settled_by_another() {
+    let scene = Scene::before(Cluster::start_as(2, 2, Server::builder).await).await;
+    let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
+    let client = scene.client(attentive()).await;
+    let held = scene.proxies[from].script("acquire").about("lock:{a}").nth(1).hold_request();
+    let answer = soon(client.lock("a").try_lock()).await;
+    assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
+    held.happened().await;
+    scene.cluster.move_slot(slot("a"), from, to).await;
+
+    let released = scene.proxies[to].script("release").about("lock:{a}").count();
+    released.happened_times(3).await;
+    // It arrives where the slot is no more, so that it does not run.
+    held.lift();
+    let guard = soon(client.lock("a").lock()).await.expect("it is free");
+    is_held_once(&scene.cluster.admin(to).await, "a").await;
+    guard.unlock().await.expect("it is ours");
+    is_clean(&scene.cluster).await;
+}
+
+/// 9: an acquire has run, its answer is lost, and a replica takes over. Who asks again asks under another name, and what
+/// the first request got is given back.
+#[tokio::test]
+async fn an_acquire_that_is_asked_again_at_the_next_primary_is_not_granted_twice() {
+    let scene = Scene::before(Cluster::with_replicas().await).await;
+    let name = scene.cluster.names_at(0, "again:", 1).remove(0);
+    let client = scene.client(attentive()).await;
+    // All its links are there, so that what is lost is an acquire.
+    let other = scene.cluster.names_at(0, "known:", 1).remove(0);
+    client.lock(other).lock().await.expect("it is free").unlock().await.expect("it is ours");
+    let lost = scene.proxies[0].script("acquire").about(&name).nth(1).hold_reply();
+    let waiter = waiting(client.lock(&name));
+    lost.happened().await;
+    scene.cluster.fail_over(3, None).await;
+
+    let guard = granted(waiter).await;
+    let new = scene.cluster.admin(3).await;
+    let once = async || new.hgetall(&key(&name)).await.values().eq(["1"]);
+    eventually(SOON, "it is held once", once).await;
+    lost.lift();
+    assert!(guard.is_valid());
+    soon(guard.unlock()).await.expect("it is ours");
+    is_clean(&scene.cluster).await;
+}
