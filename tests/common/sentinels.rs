@@ -46,8 +46,7 @@ impl Watched {
         );
         let sentinel = || Server::builder().sentinel(watch.clone()).start();
         let sentinels = join_all((0..3).map(|_| sentinel())).await;
-        let watched =
-            Self { servers, sentinels, user: String::new(), options: String::new() };
+        let watched = Self { servers, sentinels, user: String::new(), options: String::new() };
         if lines.is_empty() {
             watched.settled(replicas).await;
         }
@@ -62,9 +61,7 @@ impl Watched {
                 let (others, slaves) =
                     (told(&admin, "num-other-sentinels").await, told(&admin, "num-slaves").await);
                 let reachable = told(&admin, "flags").await.is_some_and(|flags| flags == "master");
-                reachable
-                    && others.as_deref() == Some("2")
-                    && slaves == Some(replicas.to_string())
+                reachable && others.as_deref() == Some("2") && slaves == Some(replicas.to_string())
             };
             eventually(START, "the sentinels know all others", knows).await;
         }
