@@ -59,6 +59,8 @@ pub struct Config {
     pub(crate) subscription_linger: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) replicas: u32,
+    ack_timeout: Option<Duration>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
 }
@@ -78,6 +80,8 @@ impl Default for Config {
             subscription_linger: Duration::from_secs(5),
             max_waiters: 100_000,
             max_hold: None,
+            replicas: 0,
+            ack_timeout: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -200,6 +204,58 @@ impl Config {
         self
     }
 
+    /// How many replicas have to acknowledge a grant before it counts. Default 0: the word of the primary is enough.
+    ///
+    /// With `n` replicas, each grant, each renewal, [`Guard::extend`](crate::Guard::extend) and each nested hold is followed
+    /// by `WAIT n` on a connection of its own. If fewer than `n` acknowledge within [`ack_timeout`](Self::ack_timeout),
+    /// the grant is given back and the call tries again until [`ride_out`](Self::ride_out) is over. Then it ends with
+    /// [`Error::Unavailable`], which says how many replicas there were; `try_lock` says so at once. A
+    /// renewal that was not acknowledged moves no deadline: a guard that cannot be acknowledged ends
+    /// ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease is over.
+    ///
+    /// What that keeps out depends on `n`, which is yours to choose: the client never counts replicas.
+    /// * `n` is the number of *all* replicas: a replica that does not have the grant cannot be promoted, and a primary that was
+    ///   replaced, and does not know it yet, can grant nothing once a replica has left it. The price: while one replica
+    ///   is away, nothing is granted.
+    /// * `n` is less: grants go on while a replica is away. Both gaps get narrower, and stay: a failover may promote
+    ///   a replica that was not among the `n`, since Sentinel prefers a replica's `replica-priority` to how much it has.
+    ///
+    /// It does not replace the [`FencingToken`](crate::FencingToken): Redis may lose what replicas have acknowledged, if they
+    /// are restarted without their data, and a process that sleeps through its lease is not kept out. A latch holds nothing, and
+    /// is not acknowledged. A release is not either: one that a failover forgets blocks the lock for a lease.
+    ///
+    /// The price is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
+    /// lock held. While a replica is away, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
+    /// that come at the same time share one `WAIT`. Locks that go from caller to caller within this client are not
+    /// slower, but a grant that a message brings is asked about once more. The user needs the permission `+wait`.
+    ///
+    /// ```no_run
+    /// # async fn connected() -> Result<(), parklock::Error> {
+    /// use parklock::{Client, Config};
+    ///
+    /// // A primary with two replicas: both have each grant before anybody works under it.
+    /// let config = Config::default().replicas(2);
+    /// let client = Client::connect_with("redis-sentinel://s1,s2,s3/orders", config).await?;
+    /// # drop(client);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long replicas have to acknowledge a grant, if [`replicas`](Self::replicas) is not 0. Default 500 ms, or half of
+    /// [`response_timeout`](Self::response_timeout) if that is less. At least 1 ms, and less than the response timeout.
+    ///
+    /// The server may take about 100 ms longer. Shorter gives up sooner while a replica is away; too short
+    /// gives back what a slow replica was about to acknowledge.
+    #[must_use]
+    pub fn ack_timeout(mut self, timeout: Duration) -> Self {
+        self.ack_timeout = Some(timeout);
+        self
+    }
+
     /// The certificates for a `rediss://` URL. Default: the web's roots and no client certificate.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -211,6 +267,10 @@ impl Config {
     pub(crate) fn response(&self) -> Duration {
         self.response_timeout
             .unwrap_or_else(|| Duration::from_secs(2).min(self.watchdog_timeout / 4))
+    }
+
+    pub(crate) fn acks(&self) -> Duration {
+        self.ack_timeout.unwrap_or_else(|| Duration::from_millis(500).min(self.response() / 2))
     }
 
     pub(crate) fn life(&self) -> Duration {
@@ -267,6 +327,15 @@ impl Config {
                  or a lock could run out between two callers",
             ),
             (self.pickup() >= SHORTEST_ANSWER, "pickup_timeout must be at least 1 ms"),
+            (
+                self.replicas == 0 || self.acks() < self.response(),
+                "ack_timeout must be less than response_timeout, \
+                 or a server that waits for its replicas would be taken for dead",
+            ),
+            (
+                self.replicas == 0 || self.acks() >= SHORTEST_ANSWER,
+                "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
+            ),
             (self.max_waiters > 0, "max_waiters must be at least 1"),
             (
                 self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
@@ -340,6 +409,12 @@ mod tests {
         assert!(config().waiter_ttl(SHORTEST_LIFE).check().is_ok());
         assert!(refusal(config().pickup_timeout(second * 20)).contains("pickup_timeout"));
         assert!(refusal(config().pickup_timeout(Duration::ZERO)).contains("at least 1 ms"));
+        let acked = || config().replicas(1);
+        assert!(refusal(acked().ack_timeout(second * 2)).contains("ack_timeout"));
+        assert!(refusal(acked().ack_timeout(Duration::ZERO)).contains("at least 1 ms"));
+        assert!(config().ack_timeout(second * 2).check().is_ok(), "nothing is acknowledged");
+        assert_eq!(acked().response_timeout(second / 5).acks(), second / 10);
+        assert_eq!(acked().acks(), second / 2);
         assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
         assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
         assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));

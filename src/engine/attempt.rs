@@ -68,7 +68,7 @@ pub(crate) async fn attempt(
     let acquires = &engine.requests.acquires;
     // A lock that is known to be contended is asked for alone, and so is every lock of a cluster.
     let is_alone = !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0;
-    if is_alone || acquire.keys.slot.is_some() {
+    if is_alone || engine.commands.is_scattered() {
         return ask(engine, acquire, entry).await;
     }
     let Some(_on_its_way) = acquires.send_alone() else {
@@ -86,7 +86,7 @@ pub(crate) async fn attempt(
 
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
     engine.commands.tried(&acquire.keys).await;
-    let mut connection = engine.commands.connection(&acquire.keys)?;
+    let mut connection = engine.commands.acknowledged(&acquire.keys)?;
     let open_on = Some(connection.sent_on());
     let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
     let sent = Instant::now();
@@ -103,7 +103,7 @@ pub(crate) async fn attempt_all(
     acquires: Vec<Acquire>,
 ) -> Result<AttemptAll, Fault> {
     let Some(first) = acquires.first() else { return Ok(AttemptAll::Granted(Vec::new())) };
-    let mut connection = engine.commands.connection(&first.keys)?;
+    let mut connection = engine.commands.acknowledged(&first.keys)?;
     let open_on = connection.sent_on();
     let unanswered =
         |acquire| PendingAcquire { engine, acquire, open_on: Some(open_on.clone()), entry: None };
@@ -157,7 +157,7 @@ impl PendingAcquire<'_> {
             Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
-            Err(fault) if fault.is_open() => {
+            Err(fault) if fault.may_hold() => {
                 self.hold_back();
                 return Err(fault);
             }

@@ -91,6 +91,7 @@ impl Engine {
             signs: Arc::clone(&signs),
             client: client.clone(),
             rules: rules(&config, config.life()),
+            believes: config.replicas == 0,
         };
         let heard = move |channel: &str, heard: Heard<'_>| ears.hear(channel, heard);
         let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
@@ -185,7 +186,7 @@ impl To {
                 Ok(linked)
             }
             Self::Cluster(addresses) => {
-                let cluster = Arc::new(Cluster::new(*addresses, config.layout, crew));
+                let cluster = Arc::new(Cluster::new(*addresses, config, crew));
                 let guide = Guide::new(Arc::clone(&cluster));
                 guide.start().await?;
                 let linger = config.subscription_linger;
@@ -238,7 +239,7 @@ fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Answered<Acquires>
     move |Answered { question, answer }| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
-        let open = answer.result.is_err_and(|fault| fault.is_open());
+        let open = answer.result.is_err_and(|fault| fault.may_hold());
         // A failure means that the client is closed. Then the TTL frees the lock.
         if granted || open {
             let _ = releaser.send(Job::ghost(Ghost::new(&question, answer.sent_on)));

@@ -482,7 +482,7 @@ impl Caller {
             }
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
             Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },
-            Err(fault) if fault.is_open() => Event::Unanswered,
+            Err(fault) if fault.may_hold() => Event::Unanswered,
             Err(_) => Event::Refused,
         };
         entry.step(event, self.rules());

@@ -1,5 +1,6 @@
 //! All code that speaks to Redis. No other folder names the `redis` crate.
 
+mod acks;
 mod address;
 mod args;
 mod calls;

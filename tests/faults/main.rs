@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod acks;
 mod cancel;
 mod churn;
 mod clock;

@@ -162,7 +162,7 @@ async fn a_sentinel_that_is_behind_is_not_believed() {
     let stale = Server::builder().sentinel(stale).start().await;
     let mut sentinels = vec![&stale];
     sentinels.extend(&watched.sentinels);
-    let client = client(&watched.url_of(&sentinels), outliving()).await;
+    let client = soon(client(&watched.url_of(&sentinels), outliving())).await;
     let guard = soon(client.lock("a").lock()).await.expect("it is free");
     is_held_once(&watched.servers[1].admin().await, "a").await;
 
