@@ -157,10 +157,12 @@ impl PendingAcquire<'_> {
             Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
-            Err(fault) if fault.may_hold() => {
+            Err(fault) if fault.is_open() => {
                 self.hold_back();
                 return Err(fault);
             }
+            // It has the lock, but must not: the drop gives it back.
+            Err(fault) if fault.may_hold() => return Err(fault),
             Err(fault) => Err(fault),
         };
         self.open_on = None;
