@@ -249,7 +249,9 @@ async fn overlaps_of_two_primaries(replicas: u32) -> usize {
     };
     let (inside, overlaps) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let stop = Arc::new(AtomicBool::new(false));
+    let taken = Arc::new(AtomicUsize::new(0));
     let turns = |client: Client| {
+        let taken = Arc::clone(&taken);
         let (inside, overlaps, stop) =
             (Arc::clone(&inside), Arc::clone(&overlaps), Arc::clone(&stop));
         async move {
@@ -258,7 +260,8 @@ async fn overlaps_of_two_primaries(replicas: u32) -> usize {
                 let Ok(Some(guard)) = client.lock("a").try_lock_for(NO_WAIT).await else {
                     continue;
                 };
-                if guard.is_valid() && inside.fetch_add(1, Ordering::SeqCst) > 0 {
+                taken.fetch_add(1, Ordering::Relaxed);
+                if inside.fetch_add(1, Ordering::SeqCst) > 0 {
                     overlaps.fetch_add(1, Ordering::SeqCst);
                 }
                 sleep(Duration::from_millis(3)).await;
@@ -270,7 +273,8 @@ async fn overlaps_of_two_primaries(replicas: u32) -> usize {
         }
     };
     let before = tokio::spawn(turns(client(&servers[0].url(), config()).await));
-    sleep(Duration::from_millis(300)).await;
+    let begun = async || taken.load(Ordering::Relaxed) > 20;
+    eventually(SOON, "it takes turns", begun).await;
     servers[1].admin().await.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
     // The promoted one has no replica of its own.
     let after = tokio::spawn(turns(client(&servers[1].url(), config().replicas(0)).await));
