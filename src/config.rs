@@ -1,8 +1,10 @@
 //! Every setting with its default, its reason and its price, and the one check of all settings.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::credentials::{Credentials, Provider};
 use crate::error::{Error, Result};
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
@@ -61,6 +63,7 @@ pub struct Config {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) replicas: u32,
     ack_timeout: Option<Duration>,
+    pub(crate) credentials: Option<Provider>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
 }
@@ -82,6 +85,7 @@ impl Default for Config {
             max_hold: None,
             replicas: 0,
             ack_timeout: None,
+            credentials: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -253,6 +257,48 @@ impl Config {
     #[must_use]
     pub fn ack_timeout(mut self, timeout: Duration) -> Self {
         self.ack_timeout = Some(timeout);
+        self
+    }
+
+    /// Asks for name and password at each connection, instead of taking those of the URL. Default: those of the URL.
+    ///
+    /// For tokens that live for minutes, such as those of AWS IAM, and for passwords that are changed while services run.
+    /// The client asks for each connection that it makes, and again when three quarters of
+    /// [`Credentials::valid_for`] are over. Then it sends `AUTH` on the living connection, which loses nothing. If that is
+    /// refused, or there is no answer, the connection goes on as it is, and the client asks again soon.
+    ///
+    /// The provider is asked within [`connect_timeout`](Self::connect_timeout), on the runtime of the client. It is asked
+    /// several times at once, by each connection for itself: have it remember its answer if that is dear. Its
+    /// errors end up in the [`Error::Unavailable`] of calls and in the log, so they must not quote a secret. The credentials
+    /// are for the servers that have the locks; sentinels have theirs in the URL.
+    ///
+    /// # Errors
+    /// [`Client::connect_with`](crate::Client::connect_with) is an [`Error::Config`] if the URL has a user or
+    /// a password too, [`Error::Unavailable`] if the provider fails or takes too long, and
+    /// [`Error::Permission`] if the server refuses what it says.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use parklock::{Config, Credentials};
+    ///
+    /// async fn token() -> Result<Credentials, std::io::Error> {
+    ///     let token = std::fs::read_to_string("/run/secrets/redis")?;
+    ///     Ok(Credentials::new(token.trim()).user("app").valid_for(Duration::from_secs(900)))
+    /// }
+    /// let config = Config::default().credentials(token);
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn credentials<P, A, E>(mut self, provider: P) -> Self
+    where
+        P: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.credentials = Some(Provider::new(move || {
+            let asked = provider();
+            Box::pin(async move { asked.await.map_err(|error| Arc::from(error.into())) })
+        }));
         self
     }
 

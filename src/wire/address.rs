@@ -3,17 +3,20 @@
 use std::fmt;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, PushInfo,
+    ProtocolVersion, PushInfo, Value, cmd,
 };
+use tokio::time::{Instant, timeout};
 
-use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::config::{Config, longest_lease};
+use crate::credentials::Credentials;
+use crate::error::{Error, Result, Source, said};
 use crate::wire::dial::{Dialled, Dialler};
-use crate::wire::fault::Fault;
+use crate::wire::fault::{self, Fault};
 use crate::wire::hello::Expected;
 use crate::wire::node::Node;
 
@@ -28,8 +31,7 @@ const QUEUE: usize = 1024;
 pub(crate) struct Address {
     client: Client,
     dialler: Dialler,
-    connect_timeout: Duration,
-    response_timeout: Duration,
+    config: Config,
 }
 
 /// The URL without user, password and query: safe for logs.
@@ -60,11 +62,17 @@ impl Address {
     }
 
     fn of(info: ConnectionInfo, config: &Config) -> Result<Self> {
+        let settings = info.redis_settings();
+        let has_own = settings.username().is_some() || settings.password().is_some();
+        if config.credentials.is_some() && has_own {
+            return Err(Error::config(
+                "credentials are set, so the URL must not have a user or a password",
+            ));
+        }
         Ok(Self {
             client: open(prepared(info), config)?,
             dialler: Dialler::over_sockets(),
-            connect_timeout: config.connect_timeout,
-            response_timeout: config.response(),
+            config: config.clone(),
         })
     }
 
@@ -92,11 +100,11 @@ impl Address {
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
+        self.config.connect_timeout
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {
-        self.response_timeout
+        self.config.response()
     }
 
     /// Makes one connection. It calls `push` with what the server pushes, on the connection's own task: `push` must
@@ -110,12 +118,57 @@ impl Address {
             Ok::<(), std::convert::Infallible>(())
         };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.response_timeout))
+            .set_connection_timeout(Some(self.connect_timeout()))
+            .set_response_timeout(Some(self.response_timeout()))
             .set_pipeline_buffer_size(QUEUE)
             .set_push_sender(push);
-        self.dialler.dial(&self.client, config).await
+        let Some(provider) = &self.config.credentials else {
+            return self.dialler.dial(&self.client, config).await;
+        };
+        let credentials = provider.ask().await.map_err(no_credentials)?;
+        let renew_at = renew_at(&credentials);
+        let client = self.client_of(credentials)?;
+        Ok(Dialled { renew_at, ..self.dialler.dial(&client, config).await? })
     }
+
+    fn client_of(&self, credentials: Credentials) -> Result<Client, Fault> {
+        let info = self.client.get_connection_info().clone();
+        let mut settings = info.redis_settings().clone().set_password(credentials.password);
+        if let Some(user) = credentials.user {
+            settings = settings.set_username(user);
+        }
+        let client = open(info.set_redis_settings(settings), &self.config);
+        client.map_err(|error| Fault::NotSent(said(error.to_string())))
+    }
+
+    /// Sends new credentials on a connection that lives. Returns when they are to be replaced. If they are refused, the
+    /// connection keeps those that it has.
+    pub(crate) async fn authenticate(
+        &self,
+        conn: &mut MultiplexedConnection,
+    ) -> Result<Option<Instant>, Fault> {
+        let Some(provider) = &self.config.credentials else { return Ok(None) };
+        let limit = self.connect_timeout();
+        let late = || Fault::NotSent(said(format!("no credentials within {limit:?}")));
+        let asked = timeout(limit, provider.ask()).await.map_err(|_| late())?;
+        let credentials = asked.map_err(no_credentials)?;
+        let mut auth = cmd("AUTH");
+        credentials.user.iter().for_each(|user| _ = auth.arg(user));
+        auth.arg(&credentials.password);
+        match conn.send_packed_command(&auth).await.map_err(Fault::answering)? {
+            Value::ServerError(error) => Err(fault::entry(&error)),
+            _ => Ok(renew_at(&credentials)),
+        }
+    }
+}
+
+fn no_credentials(source: Source) -> Fault {
+    Fault::NotSent(said(format!("no credentials: {source}")))
+}
+
+/// Three quarters of the time that they are good for.
+fn renew_at(credentials: &Credentials) -> Option<Instant> {
+    credentials.valid_for.map(|time| Instant::now() + time.min(longest_lease()) * 3 / 4)
 }
 
 /// How several servers are reached: as the URL says, whatever one of them says of another. Nodes of a cluster, or

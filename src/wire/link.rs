@@ -16,10 +16,11 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
+use crate::wire::address::Address;
 use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
 use crate::wire::place::{Found, Place};
@@ -34,6 +35,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a connection may be gone before its duty is told that nothing comes in. Mostly there is a new one in a
 /// few milliseconds.
 const NOTICED: Duration = Duration::from_millis(250);
+
+/// The least time between two credentials, give or take a half.
+const SHORTEST_VALIDITY: Duration = Duration::from_secs(1);
 
 /// The pause between heartbeats. The client notices a stopped server after this and one response timeout at the
 /// latest.
@@ -162,6 +166,7 @@ pub(crate) struct Keeper<D> {
 /// A connection and the news of its end.
 struct Fresh {
     live: Live,
+    renew_at: Option<Instant>,
     found: Found,
     broken: Arc<Notify>,
 }
@@ -230,9 +235,11 @@ impl<D: Duty> Keeper<D> {
             PushKind::Disconnection => breaks.notify_one(),
             _ => duty.hear(generation, push),
         };
-        let mut live = Live::new(generation, found.address.connect(hear).await?);
+        let dialled = found.address.connect(hear).await?;
+        let renew_at = dialled.renew_at;
+        let mut live = Live::new(generation, dialled);
         self.duty.greet(&mut live.conn, generation).await?;
-        Ok(Fresh { live, found: found.clone(), broken })
+        Ok(Fresh { live, renew_at, found: found.clone(), broken })
     }
 
     /// As [`establish_again`](Self::establish_again). The duty hears of it if that takes a while.
@@ -270,7 +277,7 @@ impl<D: Duty> Keeper<D> {
 
     /// Shows the connection, and stays with it until it fails.
     async fn keep(&mut self, fresh: Fresh) {
-        let Fresh { live, found, broken } = fresh;
+        let Fresh { live, renew_at, found, broken } = fresh;
         let (generation, conn, server) = (live.generation, live.conn.clone(), &found.address);
         tracing::info!(link = D::NAME, generation, %server, "connected");
         let since = Instant::now();
@@ -279,6 +286,7 @@ impl<D: Duty> Keeper<D> {
         let fault = tokio::select! {
             () = broken.notified() => Fault::NotSent(said("the connection broke")),
             fault = self.heartbeats(conn.clone(), server.response_timeout()) => fault,
+            never = authenticate(conn.clone(), server, renew_at) => match never {},
             fault = self.duty.work(conn) => fault,
             fault = self.suspected(generation) => fault,
             () = self.place.left(Some(&found)) => elsewhere(),
@@ -314,6 +322,28 @@ impl<D: Duty> Keeper<D> {
         }
         Fault::Distrusted(said("the server is not what it was taken for"))
     }
+}
+
+/// Replaces the credentials of a connection before they end, again and again.
+async fn authenticate(
+    mut conn: MultiplexedConnection,
+    server: &Address,
+    mut renew_at: Option<Instant>,
+) -> Infallible {
+    while let Some(at) = renew_at {
+        sleep_until(at).await;
+        let answer = server.authenticate(&mut conn).await;
+        // Whatever they say, a provider is not asked all the time.
+        let again = Instant::now() + SHORTEST_VALIDITY.mul_f64(0.5 + fastrand::f64());
+        renew_at = match answer {
+            Ok(next) => next.map(|next| next.max(again)),
+            Err(fault) => {
+                tracing::warn!(%server, ?fault, "the credentials are not replaced: trying again");
+                Some(again)
+            }
+        };
+    }
+    std::future::pending().await
 }
 
 /// It may answer yet, and call itself a primary.

@@ -86,10 +86,13 @@ impl Sentinels {
     /// # Errors
     /// As [`Address::new`].
     pub(crate) fn new(watched: Watched, config: &Config) -> Result<Self> {
+        // Those of the provider are for the primary.
+        let mut plain = config.clone();
+        plain.credentials = None;
         Ok(Self {
             service: watched.service,
             primaries: Addresses::new(&[watched.primary], config)?,
-            sentinels: Addresses::new(&watched.sentinels, config)?,
+            sentinels: Addresses::new(&watched.sentinels, &plain)?,
             patience: config.connect_timeout.min(PATIENCE),
             primary: watch::Sender::default(),
             roster: Mutex::default(),

@@ -12,6 +12,7 @@ mod cancel;
 mod churn;
 mod clock;
 mod cluster;
+mod credentials;
 mod crowd;
 mod extremes;
 mod fencing;
