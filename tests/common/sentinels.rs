@@ -20,8 +20,6 @@ pub struct Watched {
     /// First the one that is the primary at the start.
     pub servers: Vec<Server>,
     pub sentinels: Vec<Server>,
-    user: String,
-    options: String,
 }
 
 impl Watched {
@@ -31,25 +29,18 @@ impl Watched {
     }
 
     pub async fn with_replicas(replicas: usize) -> Self {
-        Self::start_as(replicas, Server::builder, "").await
-    }
-
-    /// All servers set up like this, all sentinels with these lines.
-    pub async fn start_as(replicas: usize, setup: impl Fn() -> Setup, lines: &str) -> Self {
-        let servers = primary_and_replicas(replicas, setup).await;
+        let servers = primary_and_replicas(replicas, Server::builder).await;
         let port = servers[0].port();
         let watch = format!(
             "sentinel monitor {SERVICE} 127.0.0.1 {port} 2\n\
              sentinel down-after-milliseconds {SERVICE} 500\n\
              sentinel failover-timeout {SERVICE} 3000\n\
-             sentinel parallel-syncs {SERVICE} 1\n{lines}"
+             sentinel parallel-syncs {SERVICE} 1"
         );
         let sentinel = || Server::builder().sentinel(watch.clone()).start();
         let sentinels = join_all((0..3).map(|_| sentinel())).await;
-        let watched = Self { servers, sentinels, user: String::new(), options: String::new() };
-        if lines.is_empty() {
-            watched.settled(replicas).await;
-        }
+        let watched = Self { servers, sentinels };
+        watched.settled(replicas).await;
         watched
     }
 
@@ -67,12 +58,6 @@ impl Watched {
         }
     }
 
-    /// With a user part of its own, such as `app:secret@`.
-    pub fn as_user(mut self, user: &str, options: &str) -> Self {
-        (self.user, self.options) = (user.to_owned(), options.to_owned());
-        self
-    }
-
     pub fn url(&self) -> String {
         self.url_of(&self.sentinels.iter().collect::<Vec<_>>())
     }
@@ -80,8 +65,7 @@ impl Watched {
     /// The URL with these sentinels alone.
     pub fn url_of(&self, sentinels: &[&Server]) -> String {
         let hosts: Vec<_> = sentinels.iter().map(|one| one.address().to_string()).collect();
-        let Self { user, options, .. } = self;
-        format!("redis-sentinel://{user}{}/{SERVICE}{options}", hosts.join(","))
+        format!("redis-sentinel://{}/{SERVICE}", hosts.join(","))
     }
 
     /// Has the first living sentinel make another server the primary, although the primary lives.
