@@ -1,4 +1,4 @@
-//! Owners: who may re-enter, when that is not simply the Tokio task.
+//! Owners of re-entrant locks other than the current Tokio task.
 //! Run it: `cargo run --example explicit_owner`
 
 use std::time::Duration;
@@ -11,15 +11,15 @@ async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
     let client = Client::connect(&url).await?;
 
-    // One owner in two tasks: what one holds, the other enters.
+    // One owner in two tasks: a lock that one task holds, the other may take too.
     let order = Owner::new();
     let outer = client.reentrant_lock("order:42").owned_by(&order).lock().await?;
     let helper = tokio::spawn(pack(client.clone(), order.clone()));
     println!("a helper task entered, {} holds", helper.await.expect("the task does not panic")?);
     outer.unlock().await?;
 
-    // Two owners in one task: futures polled side by side exclude each other. Without owners of
-    // their own they would be one owner, the task, and who asks while the other holds is let in.
+    // Two owners in one task: futures polled side by side exclude each other. Without owners of their own they would
+    // be one owner, the task, and the second would be let in beside the first.
     let since = Instant::now();
     tokio::try_join!(ship(&client, "first", since), ship(&client, "second", since))?;
 

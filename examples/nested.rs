@@ -33,7 +33,7 @@ async fn transfer(account: &ReentrantLock) -> Result<()> {
     guard.unlock().await
 }
 
-/// Safe to call alone; called by who has the lock, it re-enters instead of waiting for itself.
+/// Safe to call alone. If the caller has the lock already, it re-enters instead of waiting for itself.
 async fn record(account: &ReentrantLock) -> Result<()> {
     let guard = account.lock().await?;
     println!("record re-entered, {} holds", guard.hold_count());

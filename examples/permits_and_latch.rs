@@ -1,4 +1,4 @@
-//! At most so many at a time, and to wait until all of them are done.
+//! At most two at a time, and a wait until all of them are done.
 //! Run it: `cargo run --example permits_and_latch`
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
     let client = Client::connect(&url).await?;
 
-    // It begins with so many permits. `set_permits` sets another number, for all.
+    // The semaphore begins with two permits. `set_permits` sets another number, for all handles.
     let uploads = client.semaphore("uploads", 2);
     let both = uploads.acquire_many(2).await?;
     if let Err(error) = client.semaphore("uploads", 3).try_acquire().await {
@@ -19,7 +19,7 @@ async fn main() -> Result<()> {
     }
     both.unlock().await?;
 
-    // Set it before anybody waits or counts: one that nobody has set is `Error::Unset`, not open.
+    // Set it before anybody waits or counts: a latch that nobody has set is an `Error::Unset`, and not open.
     let done = client.count_down_latch("uploads:done").lease(Duration::from_secs(60));
     println!("set: {}, set again: {}", done.set(4).await?, done.set(4).await?);
 
@@ -28,8 +28,8 @@ async fn main() -> Result<()> {
         tokio::spawn(upload(uploads.clone(), done.clone(), file, since));
     }
 
-    // Parks, here or in any other process, until four have counted down. A limit is wise: who died does
-    // not count.
+    // Parks, here or in any other process, until four have counted down. A limit is wise: a dead process does not
+    // count down.
     let all = done.wait_for(Duration::from_secs(10)).await?;
     println!("{:.1?}: all are done: {all}", since.elapsed());
     done.delete().await?;

@@ -187,8 +187,8 @@ impl Shop {
         Ok(holds)
     }
 
-    /// Takes the lock for itself, so that it is safe on its own too. Called by who has the lock
-    /// already, it does not wait for itself: it re-enters.
+    /// Takes the lock itself, so that it is safe on its own too. If the caller has the lock already, it does not wait
+    /// for itself: it re-enters.
     async fn set_stock(&self, stock: u64) -> Result<u32> {
         let guard = self.lock.lock().await?;
         self.redis.clone().set_ex(&self.key, stock, 600).await?;

@@ -24,7 +24,7 @@ async fn main() -> Result<()> {
     let waiting = tokio::spawn(read(prices.clone(), "third", since));
     sleep(Duration::from_millis(300)).await;
 
-    // In one step: whoever waits to read is let in, and nobody can write in between.
+    // In one step: waiting readers are let in, and nobody can write in between.
     let reading = writing.downgrade().await?;
     println!("{:.1?}: written, and being checked", since.elapsed());
     waiting.await.expect("the task does not panic")?;

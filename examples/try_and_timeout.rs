@@ -1,4 +1,4 @@
-//! Not waiting, waiting for so long at most, and locks that end by themselves.
+//! Calls that do not wait, calls with a time limit, and locks that end by themselves.
 //! Run it: `cargo run --example try_and_timeout`
 
 use std::time::{Duration, Instant};
@@ -28,12 +28,12 @@ async fn main() -> Result<()> {
     let cut = timeout(patience, report.lock()).await;
     println!("timeout around lock(): {}", answer(cut.is_ok()));
 
-    // A release wakes who waits; nobody asks Redis again and again.
+    // A release wakes the waiter; nobody asks Redis again and again.
     let waiting = tokio::spawn(async move { report.try_lock_for(Duration::from_secs(10)).await });
     sleep(patience).await;
     guard.unlock().await?;
     let next = waiting.await.expect("the task does not panic")?;
-    println!("unlocked, and who waited: {}", answer(next.is_some()));
+    println!("unlocked, and the waiter: {}", answer(next.is_some()));
     drop(next); // given back in the background
 
     // A fixed lease is not renewed: this lock ends after half a second, come what may.

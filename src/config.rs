@@ -149,7 +149,7 @@ impl Config {
     /// The longest that a waiter parks before it asks again, even if the holder's TTL is longer.
     /// Default 10 s.
     ///
-    /// It bounds the delay if an unlock message is lost. The price is one request per client and
+    /// It bounds the delay if a message is lost. The price is one request per client and
     /// awaited lock in this time. A client that looks often takes no place in the line from clients that look seldom.
     #[must_use]
     pub fn max_park(mut self, time: Duration) -> Self {
@@ -338,10 +338,36 @@ impl Config {
     /// [`Error::Config`], naming the first relation that does not hold.
     pub(crate) fn check(&self) -> Result<()> {
         let relations = [
+            &self.relations_of_leases()[..],
+            &self.relations_of_answers(),
+            &self.relations_of_acks(),
+            &self.relations_of_waiting(),
+        ];
+        match relations.into_iter().flatten().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, relation)) => Err(Error::config(*relation)),
+        }
+    }
+
+    fn relations_of_leases(&self) -> [Relation; 3] {
+        [
             (
                 (SHORTEST_WATCH..=*LEASE.end()).contains(&self.watchdog_timeout),
                 "watchdog_timeout must be between 100 ms and 24 h",
             ),
+            (
+                self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
+                "max_hold must be at least watchdog_timeout, which every hold is given",
+            ),
+            (
+                self.hand_off.max_consecutive <= MOST_HAND_OVERS,
+                "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
+            ),
+        ]
+    }
+
+    fn relations_of_answers(&self) -> [Relation; 4] {
+        [
             (
                 self.response() <= self.watchdog_timeout / 4,
                 "response_timeout must be at most a quarter of watchdog_timeout, \
@@ -350,13 +376,29 @@ impl Config {
             (self.response() >= SHORTEST_ANSWER, "response_timeout must be at least 1 ms"),
             (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
             (self.connect_timeout <= *LEASE.end(), "connect_timeout must be at most 24 h"),
+        ]
+    }
+
+    fn relations_of_acks(&self) -> [Relation; 2] {
+        [
+            (
+                self.replicas == 0 || self.acks() < self.response(),
+                "ack_timeout must be less than response_timeout, \
+                 or a server that waits for its replicas would be taken for dead",
+            ),
+            (
+                self.replicas == 0 || self.acks() >= SHORTEST_ANSWER,
+                "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
+            ),
+        ]
+    }
+
+    fn relations_of_waiting(&self) -> [Relation; 8] {
+        [
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
             (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
+            (self.max_waiters > 0, "max_waiters must be at least 1"),
             (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),
-            (
-                self.hand_off.max_consecutive <= MOST_HAND_OVERS,
-                "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
-            ),
             (
                 self.life() <= self.watchdog_timeout / 2,
                 "waiter_ttl must be at most half of watchdog_timeout, \
@@ -373,27 +415,12 @@ impl Config {
                  or a lock could run out between two callers",
             ),
             (self.pickup() >= SHORTEST_ANSWER, "pickup_timeout must be at least 1 ms"),
-            (
-                self.replicas == 0 || self.acks() < self.response(),
-                "ack_timeout must be less than response_timeout, \
-                 or a server that waits for its replicas would be taken for dead",
-            ),
-            (
-                self.replicas == 0 || self.acks() >= SHORTEST_ANSWER,
-                "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
-            ),
-            (self.max_waiters > 0, "max_waiters must be at least 1"),
-            (
-                self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
-                "max_hold must be at least watchdog_timeout, which every hold is given",
-            ),
-        ];
-        match relations.iter().find(|(holds, _)| !holds) {
-            None => Ok(()),
-            Some((_, relation)) => Err(Error::config(*relation)),
-        }
+        ]
     }
 }
+
+/// Whether something holds between settings, and what the error says if it does not.
+type Relation = (bool, &'static str);
 
 /// Which keys and channels a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 const LOCKS: u32 = 30;
 
-/// A server, a client that holds locks there, and somebody else who is about to cause their loss.
+/// A server, a client that holds locks there, and an admin that is about to cause their loss.
 struct Scene {
     server: Server,
     proxy: Proxy,

@@ -1,4 +1,4 @@
-//! What is local: waking a waiter, handing a lock on, the watchdog's wheel, reading an answer.
+//! Benches without a server: waking a waiter, handing a lock on, the watchdog's wheel, reading an answer.
 //!
 //! It starts a private `redis-server`, and ends with the measurement that decided for a wheel of our own: against
 //! `tokio_util`'s `DelayQueue`, alternated round by round, medians.
@@ -251,7 +251,7 @@ fn delay_queue_costs() -> Costs {
     })
 }
 
-/// Takes out what is due now.
+/// Takes out the items that are due now.
 async fn drained(queue: &mut DelayQueue<u64>) -> u64 {
     let mut expired = 0;
     tokio::task::unconstrained(poll_fn(|cx| {

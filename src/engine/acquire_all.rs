@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::engine::attempt::{AttemptAll, attempt_all};
 use crate::engine::core::Engine;
-use crate::engine::grant::{Holder, Lease};
+use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::options::Patience;
 use crate::engine::wait::Contender;
@@ -78,7 +78,7 @@ async fn ask_for_all(
     let grants = match attempt_all(engine, acquires).await {
         Ok(AttemptAll::Granted(grants)) => grants,
         Ok(AttemptAll::Busy(at)) => {
-            contenders[at].entry().refuse();
+            contenders[at].entry().went_elsewhere();
             return Ok(AllOrNone::Busy(at));
         }
         Ok(AttemptAll::Refused(at, fault)) => {
@@ -86,6 +86,15 @@ async fn ask_for_all(
         }
         Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
     };
+    begin_all(engine, contenders, grants, wanted)
+}
+
+fn begin_all(
+    engine: &Engine,
+    contenders: Vec<Contender>,
+    grants: Vec<Grant>,
+    wanted: &[(Arc<Keys>, Lease)],
+) -> Result<AllOrNone> {
     let asked_by = OwnerId::current();
     let begun =
         contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {

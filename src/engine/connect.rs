@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,7 +23,6 @@ use crate::engine::listener::Listener;
 use crate::engine::looking::look_out;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
-use crate::engine::returns::Returns;
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
@@ -61,99 +60,128 @@ impl Engine {
     }
 
     async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
-        let space = match &to {
-            To::One(address) => Space::Database(address.database()),
-            To::Cluster(_) => Space::Cluster,
-            To::Sentinel(sentinels) => Space::Database(sentinels.database()),
-        };
-        let started = Instant::now();
         let (releaser, jobs) = mpsc::unbounded_channel();
-        let (timetable, returns) = (Arc::new(Timetable::new(started)), Arc::<Returns>::default());
-        let outbox = Outbox {
-            releaser: releaser.clone(),
-            returns: Arc::clone(&returns),
-            timetable: Arc::clone(&timetable),
-        };
-        let give_back = outbox.clone();
-        let table = Arc::new(Table::new(move |tenure| give_back.give_back(tenure)));
-        let terms = Terms {
-            client: client.clone(),
-            layout: config.layout,
-            line_ttl: line_ttl(&config),
-            waiter_ttl: config.life(),
-        };
-        let (signs, debts) = (Arc::new(Signs::new(started)), Debts::default());
-        let ears = Listener {
-            table: Arc::clone(&table),
-            timetable: Arc::clone(&timetable),
-            outbox: outbox.clone(),
-            debts: debts.clone(),
-            signs: Arc::clone(&signs),
-            client: client.clone(),
-            rules: rules(&config, config.life()),
-            believes: config.replicas == 0,
-        };
-        let heard = move |channel: &str, heard: Heard<'_>| ears.hear(channel, heard);
-        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
-        let tasks = TaskTracker::new();
-        let crew = Crew {
-            spawn: spawner(tasks.clone(), Arc::clone(&table), Arc::clone(&timetable)),
-            stop: stop.clone(),
-        };
-        let linked = to.link(terms, crew, &config, heard).await;
+        let (memory, stop, space) = (Memory::new(releaser), CancellationToken::new(), to.space());
+        let listener = memory.listener(&client, &config);
+        let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
+        let crew = memory.crew(stop.clone());
+        let linked = to.link(terms(&client, &config), crew, &config, heard).await;
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
-        let (rhythm, budget) = (rhythm(&config), budget(&config));
+        let engine = memory.engine(client, config, (commands, subscriber, space));
+        engine.start(jobs, stop);
+        Ok(engine)
+    }
+
+    /// Starts the tasks that need no link of their own.
+    fn start(self: &Arc<Self>, jobs: UnboundedReceiver<Job>, stop: CancellationToken) {
         let watchdog = Watchdog {
-            timetable: Arc::clone(&timetable),
-            commands: commands.clone(),
-            releaser: releaser.clone(),
-            rhythm,
-            started,
+            timetable: Arc::clone(&self.timetable),
+            commands: self.commands.clone(),
+            releaser: self.outbox.releaser.clone(),
+            rhythm: self.rhythm,
+            started: self.started,
         };
-        let giving_back = Releaser {
+        let releaser = Releaser {
             jobs,
-            commands: commands.clone(),
-            debts: debts.clone(),
-            patience: config.response(),
+            commands: self.commands.clone(),
+            debts: self.debts.clone(),
+            patience: self.config.response(),
         };
-        let orphans = orphanage(releaser.clone());
-        let requests = Requests::new(&commands, orphans);
+        self.spawn(watchdog.run(stop.clone()));
+        self.spawn(gather(self.requests.clone(), stop.clone()));
+        self.spawn(releaser.run(self.closing.clone(), stop.clone()));
+        self.spawn(look_out(Arc::downgrade(self), stop));
+        self.tasks.close();
+    }
 
-        let last_word = || LastWord::new(&table, &timetable);
-        tasks.spawn(last_word().after(watchdog.run(stop.clone())));
-        tasks.spawn(last_word().after(gather(requests.clone(), stop.clone())));
-        tasks.spawn(last_word().after(giving_back.run(closing.clone(), stop.clone())));
-        let last_word = last_word();
+    /// Starts a task that the client cannot go on without.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(LastWord::new(&self.table, &self.timetable).after(task));
+    }
+}
 
-        let engine = Arc::new(Self {
+/// What a client remembers, before it has connections.
+struct Memory {
+    started: Instant,
+    outbox: Outbox,
+    table: Arc<Table>,
+    signs: Arc<Signs>,
+    debts: Debts,
+    tasks: TaskTracker,
+}
+
+impl Memory {
+    fn new(releaser: UnboundedSender<Job>) -> Self {
+        let started = Instant::now();
+        let timetable = Arc::new(Timetable::new(started));
+        let outbox = Outbox { releaser, returns: Arc::default(), timetable };
+        let give_back = outbox.clone();
+        Self {
+            started,
+            outbox,
+            table: Arc::new(Table::new(move |tenure| give_back.give_back(tenure))),
+            signs: Arc::new(Signs::new(started)),
+            debts: Debts::default(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Keeps links on the current runtime, also when a task of another one asks for them.
+    fn crew(&self, stop: CancellationToken) -> Crew {
+        let (runtime, tasks) = (Handle::current(), self.tasks.clone());
+        let (table, timetable) = (Arc::clone(&self.table), Arc::clone(&self.outbox.timetable));
+        let spawn = move |task: BoxFuture<'static, ()>| {
+            tasks.spawn_on(LastWord::new(&table, &timetable).unless_done(task), &runtime);
+        };
+        Crew { spawn: Box::new(spawn), stop }
+    }
+
+    fn listener(&self, client: &str, config: &Config) -> Listener {
+        Listener {
+            table: Arc::clone(&self.table),
+            timetable: Arc::clone(&self.outbox.timetable),
+            outbox: self.outbox.clone(),
+            debts: self.debts.clone(),
+            signs: Arc::clone(&self.signs),
+            client: client.to_owned(),
+            rules: rules(config, config.life()),
+            believes: config.replicas == 0,
+        }
+    }
+
+    /// The engine of this client, with these links to where its keys lie.
+    fn engine(
+        self,
+        client: String,
+        config: Config,
+        (commands, subscriber, space): (Commands, Subscriber, Space),
+    ) -> Arc<Engine> {
+        let Self { started, outbox, table, signs, debts, tasks } = self;
+        Arc::new(Engine {
+            rhythm: rhythm(&config),
+            budget: budget(&config),
             config,
             space,
+            requests: Requests::new(&commands, orphanage(outbox.releaser.clone())),
             commands,
-            requests,
             client,
             subscriber,
             table,
-            timetable,
+            timetable: Arc::clone(&outbox.timetable),
             owned: Owned::default(),
             signs,
-            rhythm,
-            budget,
             started,
-            outbox,
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             debts,
-            returns,
-            closing,
+            returns: Arc::clone(&outbox.returns),
+            outbox,
+            closing: CancellationToken::new(),
             tasks,
-        });
-        let looking_out = look_out(Arc::downgrade(&engine), stop);
-        engine.tasks.spawn(last_word.after(looking_out));
-        engine.tasks.close();
-        Ok(engine)
+        })
     }
 }
 
@@ -166,6 +194,14 @@ enum To {
 }
 
 impl To {
+    fn space(&self) -> Space {
+        match self {
+            Self::One(address) => Space::Database(address.database()),
+            Self::Cluster(_) => Space::Cluster,
+            Self::Sentinel(sentinels) => Space::Database(sentinels.database()),
+        }
+    }
+
     /// Makes the first connections, and has the crew keep them.
     async fn link(
         self,
@@ -215,16 +251,14 @@ async fn link_to_one(
     Ok((commands, subscriber))
 }
 
-/// Spawns tasks on the current runtime, also when it is called from another one.
-fn spawner(
-    tasks: TaskTracker,
-    table: Arc<Table>,
-    timetable: Arc<Timetable>,
-) -> Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync> {
-    let runtime = Handle::current();
-    Box::new(move |task| {
-        tasks.spawn_on(LastWord::new(&table, &timetable).unless_done(task), &runtime);
-    })
+/// What every request says of this client.
+fn terms(client: &str, config: &Config) -> Terms {
+    Terms {
+        client: client.to_owned(),
+        layout: config.layout,
+        line_ttl: line_ttl(config),
+        waiter_ttl: config.life(),
+    }
 }
 
 /// A random id: a UUID of version 8. Redisson's ids have version 4. By that, our scripts tell our clients from
@@ -235,7 +269,7 @@ fn client_id() -> String {
 }
 
 /// Undoes a request whose caller has gone: gives back the lock, or the place in line.
-fn orphanage(releaser: mpsc::UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
+fn orphanage(releaser: UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
     move |Answered { question, answer }| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));

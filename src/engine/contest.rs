@@ -1,12 +1,13 @@
 //! The work of the caller that has the permit. It lies in the entry of the lock, where the client can end it.
 //!
 //! A contender whose future is not polled would keep the permit, an answer that it does not read, or a grant that it
-//! does not take. So its future has two parts. The caller has the outer one. The inner one does all that needs the
-//! permit, and lies here. The outer one polls the inner one.
+//! does not take. An `unlock()` would keep the permit though its release is answered. So such a future has two parts.
+//! The caller has the outer one. The inner one does all that needs the permit, and lies here. The outer one polls the
+//! inner one.
 //!
 //! 1. The lookout can drop the work that lies here. This is all that ever happens to a silent contender: it is
 //!    cancelled, as if its caller had dropped its future. So it gives back what every cancelled contender gives back:
-//!    the permit, its place in line, and what its request may have been granted.
+//!    the permit, its place in line, and what its request may have been granted. A release goes on in the background.
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops the work during a poll,
 //!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never.
 //! 3. A number tells the work of one contender from the work of the next. A caller that comes too late finds another
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&seen), 1);
     }
 
-    /// It begins a tenure, perhaps.
+    /// The last poll, which may begin a tenure.
     #[test]
     fn work_is_not_dropped_while_it_is_polled() {
         let contest = Arc::new(Contest::default());

@@ -60,8 +60,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Sends waiters away, tells guards that they have lost, gives back what is held, and waits for
-    /// the client's tasks to end.
+    /// Sends waiters away, tells guards that they have lost, gives back all locks, and waits for the client's tasks
+    /// to end.
     pub(crate) async fn close(&self) {
         // This debt keeps the releaser going until it has been handed all that ends here.
         let handing_over = self.debts.tidying();
@@ -208,7 +208,7 @@ impl Engine {
         entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
     }
 
-    /// Gives back what was left for waiting callers, if none waits any more.
+    /// Gives back a tenure and a place in line that were left for waiting callers, if none waits any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
         let entry = &visit.entry;
         if entry.is_awaited() {

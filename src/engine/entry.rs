@@ -297,7 +297,7 @@ pub(crate) struct Entry {
     /// When a holder was last known.
     taken: Mutex<Option<CompactInstant>>,
     /// The contender waits: another client has the lock, or comes first.
-    refused: AtomicBool,
+    elsewhere: AtomicBool,
     /// Whether a line has used the owner field of the entry.
     has_used_name: AtomicBool,
     /// What the contender knows.
@@ -312,8 +312,8 @@ pub(crate) struct Entry {
     lookout: OnceLock<Arc<Lookout<Self>>>,
 }
 
-/// The outcome of a contest: the tenure with its number of hand-overs, `None` if one attempt was not enough, or an
-/// error.
+/// The outcome of a contest: the tenure with its number of hand-overs, `None` after a release or if one attempt was not
+/// enough, or an error.
 pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
@@ -327,7 +327,7 @@ impl Entry {
             held_back: Mutex::default(),
             failing: Mutex::default(),
             taken: Mutex::default(),
-            refused: AtomicBool::new(false),
+            elsewhere: AtomicBool::new(false),
             has_used_name: AtomicBool::new(false),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
@@ -359,7 +359,7 @@ impl Entry {
         self.line.lock().expect("no panic under this lock")
     }
 
-    /// What is inside together; `None` of a plain lock.
+    /// The tenures that are inside side by side; `None` for a plain lock.
     pub(crate) fn shared(&self) -> Option<MutexGuard<'_, Shared<Arc<Tenure>>>> {
         let listed = self.listed.as_ref()?;
         Some(listed.shared.lock().expect("no panic under this lock"))
@@ -374,12 +374,12 @@ impl Entry {
     /// The number of callers of this client for which resting tenures are kept: those in the queue, and the
     /// contender, if the server has let it wait.
     pub(crate) fn ahead(&self) -> usize {
-        self.permit.waiting() + usize::from(self.was_refused())
+        self.permit.waiting() + usize::from(self.was_told_to_wait())
     }
 
     /// Whether the server has told the contender to wait.
-    pub(crate) fn was_refused(&self) -> bool {
-        self.line().as_ref().is_some_and(|line| line.was_refused())
+    pub(crate) fn was_told_to_wait(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| line.was_told_to_wait())
     }
 
     /// Whether some caller of this client asks or waits.
@@ -541,7 +541,7 @@ impl Entry {
 
     /// Whether the contender has had an answer to its last request, and waits in line.
     fn is_parked(&self) -> bool {
-        self.line().as_ref().is_some_and(|line| line.was_refused() && !line.is_open())
+        self.line().as_ref().is_some_and(|line| line.was_told_to_wait() && !line.is_open())
     }
 
     /// An attempt failed. Returns since when all attempts have failed.
@@ -559,14 +559,14 @@ impl Entry {
         self.failing.lock().expect("no panic under this lock").is_some()
     }
 
-    /// Takes note that the server has told the contender to wait.
-    pub(crate) fn refuse(&self) {
-        self.refused.store(true, Ordering::SeqCst);
+    /// Takes note that another client has the lock, or comes first.
+    pub(crate) fn went_elsewhere(&self) {
+        self.elsewhere.store(true, Ordering::SeqCst);
     }
 
     /// The contender waits no more.
     pub(crate) fn stop_contending(&self) {
-        if self.refused.swap(false, Ordering::SeqCst) {
+        if self.elsewhere.swap(false, Ordering::SeqCst) {
             self.take();
         }
     }
@@ -574,7 +574,7 @@ impl Entry {
     /// Whether somebody is known to have the lock: a caller of this client, or somebody else who makes its contender
     /// wait.
     pub(crate) fn is_taken(&self) -> bool {
-        self.refused.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
+        self.elsewhere.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
     }
 
     /// Takes note that the lock has a holder now.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::config::checked_lease;
 use crate::engine::core::{Engine, PAUSE};
-use crate::engine::entry::{Stay, Tenure, Visit};
+use crate::engine::entry::{Contested, Stay, Tenure, Visit};
 use crate::engine::grant::{Ended, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::job::{Job, Outcome};
@@ -19,7 +19,7 @@ use crate::engine::options::Patience;
 use crate::engine::tenure::Left;
 use crate::engine::unconfirmed::Unconfirmed;
 use crate::error::{Error, Result, said};
-use crate::wire::{Fault, Renewal};
+use crate::wire::{Fault, Release, Renewal};
 
 /// The most holds of one owner. More of them are a recursion that does not end.
 const MOST_HOLDS: u32 = 65_535;
@@ -111,7 +111,7 @@ impl Engine {
     ///
     /// # Cancel safety
     /// The hold ends when the future is first polled. If the future is dropped, the rest goes on in the background.
-    pub(crate) async fn leave(&self, hold: &Hold) -> Result<()> {
+    pub(crate) async fn leave(self: &Arc<Self>, hold: &Hold) -> Result<()> {
         match hold.tenure.leave(hold.hand_over, self.budget) {
             Left::Lost => Err(Error::Lost),
             Left::Nested => self.tell_count(hold).await,
@@ -193,29 +193,40 @@ impl Engine {
         Ok(())
     }
 
-    async fn give_back(&self, job: Job) -> Result<()> {
-        let unconfirmed = Unconfirmed::new(self, job);
-        let fault = match self.release_once(&unconfirmed).await {
-            Ok(found) => {
-                unconfirmed.confirmed();
-                return if found { Ok(()) } else { Err(Error::Lost) };
-            }
-            Err(Fault::Permission(source)) => return Err(Error::Permission { source }),
-            Err(fault) => fault,
+    async fn give_back(self: &Arc<Self>, job: Job) -> Result<()> {
+        let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
+        let asked = Arc::clone(self).ask_to_release(job);
+        let asked = match permit_of {
+            // If this caller is not polled, the releaser goes on with it, and the permit does not stay here.
+            Some(visit) => visit.contest(Box::pin(asked)).await,
+            None => Some(asked.await),
         };
-        let Some(outcome) = unconfirmed.later(&fault) else { return Err(fault.into_unconfirmed()) };
+        let unconfirmed = match asked {
+            Some(Err(error @ Error::Permission { .. })) => return Err(error),
+            Some(Err(error)) => error,
+            Some(Ok(_)) | None => Fault::late("the release is not confirmed").into_unconfirmed(),
+        };
         match timeout(self.config.riding_out(), outcome).await {
             Ok(Ok(Ok(true))) => Ok(()),
             Ok(Ok(Ok(false))) => Err(Error::Lost),
             Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
             // The client was closed, or our time or that of the releaser is over.
-            Ok(Err(_)) | Err(_) => Err(fault.into_unconfirmed()),
+            Ok(Err(_)) | Err(_) => Err(unconfirmed),
         }
     }
 
-    async fn release_once(&self, unconfirmed: &Unconfirmed<'_>) -> Outcome {
-        let Some(job) = unconfirmed.job() else { return Err(Fault::Closed) };
-        let (releases, request) = (&self.requests.releases, job.request());
+    /// Asks once for a release, which leaves its caller nothing. What is not answered is left to the releaser, also if
+    /// the future is dropped.
+    async fn ask_to_release(self: Arc<Self>, job: Job) -> Contested {
+        let (request, unconfirmed) = (job.request(), Unconfirmed::new(&self, job));
+        let outcome = self.release_once(request).await;
+        let failed = outcome.as_ref().err().cloned();
+        unconfirmed.came_to(outcome);
+        failed.map_or(Ok(None), |fault| Err(fault.into_unconfirmed()))
+    }
+
+    async fn release_once(&self, request: Release) -> Outcome {
+        let releases = &self.requests.releases;
         let mut _on_its_way = None;
         if request.keys.row.lies_as_plain && request.keys.slot.is_none() {
             _on_its_way = releases.send_alone();

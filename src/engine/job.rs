@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
-use crate::engine::entry::{Stay, Tenure};
+use crate::engine::entry::{Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
 use crate::engine::returns::{Returning, Returns};
 use crate::keys::{Keys, TenureId};
@@ -123,13 +123,24 @@ impl Job {
         Self::new(&tenure.keys, tenure.id, what, tenure.deadline(), debt)
     }
 
-    /// Reports the outcome to a caller, whose first try has failed with this fault.
-    pub(crate) fn telling(mut self, fault: &Fault) -> (Self, oneshot::Receiver<Outcome>) {
+    /// Reports the outcome to a caller.
+    pub(crate) fn telling(mut self) -> (Self, oneshot::Receiver<Outcome>) {
         let (told, outcome) = oneshot::channel();
         self.told = Some(told);
-        // A gathering that has ended may have sent it before.
-        self.may_have_run = fault.is_open() || matches!(fault, Fault::Closed);
         (self, outcome)
+    }
+
+    /// A request was sent for the job, or was about to be sent, and was not answered.
+    pub(crate) fn may_have_run(&mut self) {
+        self.may_have_run = true;
+    }
+
+    /// The entry whose permit goes on when the job is done, if there is one.
+    pub(crate) fn keeps_permit_of(&self) -> Option<Visit> {
+        match &self.stay {
+            Some(Stay::Permit(permit)) => Some(permit.visit().clone()),
+            Some(Stay::Seat(_)) | None => None,
+        }
     }
 
     /// Takes note that the job is under way. Returns `false` if the same job is waiting already: one request writes

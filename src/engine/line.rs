@@ -170,7 +170,7 @@ impl Line {
     }
 
     /// Whether the server has told it to wait.
-    pub(crate) fn was_refused(&self) -> bool {
+    pub(crate) fn was_told_to_wait(&self) -> bool {
         self.signed.is_some() || self.place > 0
     }
 
@@ -187,28 +187,16 @@ impl Line {
     /// Takes note of what happened.
     pub(crate) fn step(&mut self, now: Instant, event: Event, rules: Rules) {
         match event {
-            Event::Asked => {
-                (self.open, self.stands) = (true, true);
-                self.rests = rules.rests && self.near && self.signs >= SIGNS;
-                self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
-                // The answer says anew whether we are near, and when to ask. A message that comes from now on may be
-                // newer than the answer. So the answer must not undo it.
-                (self.near, self.ask_at) = (false, None);
-            }
+            Event::Asked => self.asked(rules),
             Event::Waits { place, near, sent, again } => {
-                self.open = false;
+                self.answered(sent);
                 self.place = place;
                 self.near |= near;
-                self.answered(sent);
-                if self.near {
-                    self.signs += 1;
-                    self.ask_by(sent + self.pause(rules));
-                    again.into_iter().for_each(|again| self.ask_by(now + again));
-                }
+                self.wait(now, sent, again, rules);
             }
             Event::Held { again, sent } => {
-                (self.open, self.stands) = (false, false);
                 self.answered(sent);
+                self.stands = false;
                 self.ask_by(now + again);
             }
             Event::Refused => {
@@ -219,21 +207,41 @@ impl Line {
             // Only a grant to this owner field counts: the client is clearing away the grants to former ones.
             Event::Told(grant) if grant.id == self.id => self.told = Some(grant),
             Event::Told(_) => {}
-            Event::Near { at_once } => {
-                self.near = true;
-                self.wake();
-                // A request on its way is the sign of life that is due.
-                if !self.open {
-                    let signed = self.signed.filter(|_| !at_once);
-                    self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
-                }
-            }
+            Event::Near { at_once } => self.comes_near(now, at_once, rules),
             // A message that comes while a request is on its way may be newer than the answer to it.
             Event::Stirred if self.is_far() && !self.open => {}
             Event::Stirred | Event::Roused => {
                 self.wake();
                 self.ask_by(now);
             }
+        }
+    }
+
+    fn asked(&mut self, rules: Rules) {
+        (self.open, self.stands) = (true, true);
+        self.rests = rules.rests && self.near && self.signs >= SIGNS;
+        self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
+        // The answer says anew whether we are near, and when to ask. A message that comes from now on may be
+        // newer than the answer. So the answer must not undo it.
+        (self.near, self.ask_at) = (false, None);
+    }
+
+    /// Plans the next sign of life, if it has to show any. After `again` the first of the holders has to have gone.
+    fn wait(&mut self, now: Instant, sent: Instant, again: Option<Duration>, rules: Rules) {
+        if self.near {
+            self.signs += 1;
+            self.ask_by(sent + self.pause(rules));
+            again.into_iter().for_each(|again| self.ask_by(now + again));
+        }
+    }
+
+    fn comes_near(&mut self, now: Instant, at_once: bool, rules: Rules) {
+        self.near = true;
+        self.wake();
+        // A request on its way is the sign of life that is due.
+        if !self.open {
+            let signed = self.signed.filter(|_| !at_once);
+            self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
         }
     }
 
@@ -272,7 +280,7 @@ impl Line {
 
     /// The server has answered a request. This answer is newer than a grant for an earlier request.
     fn answered(&mut self, sent: Instant) {
-        self.signed = Some(sent);
+        (self.open, self.signed) = (false, Some(sent));
         let is_newer = self.told.is_none_or(|grant| grant.signed >= sent);
         if !is_newer {
             // Two contenders of one client may have made their signs in one order and sent them in the other. Then
@@ -490,12 +498,12 @@ mod tests {
     #[test]
     fn a_contender_waits_for_others_once_the_server_has_said_so() {
         let mut play = Play::new();
-        assert!(!play.line.was_refused());
+        assert!(!play.line.was_told_to_wait());
         play.hears(Event::Asked);
-        assert!(!play.line.was_refused());
+        assert!(!play.line.was_told_to_wait());
         play.answer(false);
         play.line.rename(TenureId(8), play.now);
-        assert!(play.line.was_refused());
+        assert!(play.line.was_told_to_wait());
     }
 
     /// The grant was over when the server answered that the contender waits.

@@ -70,11 +70,12 @@ impl Listener {
         }
     }
 
-    /// A server that lost its last writes, as a replica that was promoted may have, has waiters in its line that have long
-    /// been let in or have gone. Their client lives, so that each of them would block the line for a sign of life.
+    /// A server may have lost its last writes, as a promoted replica does. Then its line has waiters that were let in
+    /// long ago, or have gone. Their client lives, so each of them would block the line for a `waiter_ttl`.
     fn hear_of_unknown(&self, channel: &str, word: Word, now: Instant) {
         match word.what {
-            // The sign says that the server has granted it: what any client might publish gives nothing back.
+            // The sign proves that the server has made this grant. A message that any client could publish gives
+            // nothing back.
             What::Granted { secret, .. } if self.signs.time_of(secret, now, channel).is_some() => {
                 self.give_up(channel, word.id);
             }
@@ -85,7 +86,7 @@ impl Listener {
         }
     }
 
-    /// Gives back what was granted to a waiter that this client does not have.
+    /// Gives back the grant to a waiter that this client does not have.
     fn give_up(&self, channel: &str, id: TenureId) {
         let entries = self.table.all_of(channel);
         // The waiters of one line are of one kind.

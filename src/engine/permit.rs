@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(looks(&permit), (LOOKS, Look::Silent));
         assert_eq!(permit.waiting(), 2);
         assert!(second.comes() && !third.comes() && !silent.comes());
-        assert_eq!(permit.waiting(), 3, "whoever takes the permit leaves later");
+        assert_eq!(permit.waiting(), 3, "the caller that takes the permit leaves later");
         assert!(permit.pass_on());
         assert!(!third.comes() && silent.comes());
     }

@@ -57,8 +57,8 @@ impl<T: Clone> Shared<T> {
         self.nobody_waits = (!awaited).then_some(now);
     }
 
-    /// The server has refused: waiters of other clients come first.
-    pub(crate) fn refused(&mut self) {
+    /// The server did not grant what was asked for: waiters of other clients come first.
+    pub(crate) fn others_come_first(&mut self) {
         (self.open, self.nobody_waits) = (None, None);
     }
 
@@ -208,7 +208,7 @@ mod tests {
         shared.enter(TenureId(2), 2, true, Instant::now());
         assert_eq!(shared.open(), None);
         let mut shared = inside(2);
-        shared.refused();
+        shared.others_come_first();
         assert_eq!(shared.open(), None);
         let mut shared = inside(2);
         shared.close(TenureId(0));
@@ -225,7 +225,7 @@ mod tests {
         assert!(shared.is_fresh(now, TIME) && !shared.is_fresh(now + TIME, TIME));
         shared.leaving(TenureId(0));
         assert!(shared.is_fresh(now + TIME, TIME), "a return is on its way");
-        shared.refused();
+        shared.others_come_first();
         assert!(!shared.is_fresh(now, TIME));
     }
 

@@ -1,11 +1,9 @@
-//! One grant by Redis to this client: its holder, its deadline, its end.
+//! One grant by Redis to this client: its holders and its end. `term.rs` says how long it lasts.
 //!
 //! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, once and for good.
-//! 2. The deadline only moves outwards, and only for an answer: it is the time before the request
-//!    was sent, plus what was asked for, minus drift.
-//! 3. The code that ends a hold takes its permit out under the mutex and drops it afterwards: no task is woken while
+//! 2. The code that ends a hold takes its permit out under the mutex and drops it afterwards: no task is woken while
 //!    the state is locked.
-//! 4. Reads of one client are holds of one tenure side by side. Each reader leaves for itself, and the last one gives
+//! 3. Reads of one client are holds of one tenure side by side. Each reader leaves for itself, and the last one gives
 //!    the tenure back.
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,8 +14,9 @@ use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
-use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, deadline};
+use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease};
 use crate::engine::shared::Company;
+use crate::engine::term::Term;
 use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
@@ -79,16 +78,7 @@ struct State<S> {
     is_shelter: bool,
     /// When this holder began. If idle, when the last holder left.
     since: CompactInstant,
-    deadline: CompactInstant,
-    /// The latest expiry that we have asked for: Redis may keep the lock until then, and a little longer.
-    expiry: CompactInstant,
-    watched: bool,
-    /// The watchdog has renewed it for `max_hold`, and does not renew it again.
-    overdue: bool,
-    /// A message has granted it, for no longer than a sign of life lasts. The watchdog has to confirm it, even if the
-    /// lease is fixed.
-    unconfirmed: bool,
-    renew_at: CompactInstant,
+    term: Term,
     /// A message of another client may concern this tenure: the watchdog has to check it.
     doubted: bool,
     stay: Option<S>,
@@ -180,12 +170,7 @@ impl<S: Stay> Tenure<S> {
             permits: holder.permits,
             is_shelter: false,
             since: now.into(),
-            deadline: deadline(grant.sent, grant.lease).into(),
-            expiry: (grant.sent + grant.lease).into(),
-            watched: holder.lease == Lease::Watched,
-            overdue: false,
-            unconfirmed: false,
-            renew_at: renew_at.into(),
+            term: Term::new(&grant, holder.lease == Lease::Watched, renew_at),
             doubted: false,
             stay: held.then_some(stay),
             slot: None,
@@ -230,23 +215,20 @@ impl<S: Stay> Tenure<S> {
     /// Takes note that a message has granted this tenure, only for as long as a sign of life lasts. The watchdog asks
     /// for the whole lease when it confirms the grant.
     pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
-        let mut state = self.state();
-        state.expiry = state.expiry.max((Instant::now() + lease).into());
-        state.renew_at = state.renew_at.min(confirm_at.into());
-        state.unconfirmed = true;
+        self.state().term.confirm(lease, confirm_at, Instant::now());
     }
 
     /// This compares clocks, so it is right even if no task of ours has run for a while.
     pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
         let state = self.state();
         match state.ended(hand_over) {
-            None => state.deadline.instant().saturating_duration_since(Instant::now()),
+            None => state.term.deadline().saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.state().deadline.instant()
+        self.state().term.deadline()
     }
 
     /// The number of the hold that this owner has now.
@@ -335,8 +317,7 @@ impl<S: Stay> Tenure<S> {
 
     /// From now on the watchdog renews it, unless it has done so for `max_hold`. Returns whether that is new.
     pub(crate) fn watch(&self) -> bool {
-        let mut state = self.state();
-        !state.overdue && !std::mem::replace(&mut state.watched, true)
+        self.state().term.watch()
     }
 
     /// When the watchdog has to look next, if nothing happens.
@@ -346,7 +327,7 @@ impl<S: Stay> Tenure<S> {
 
     /// Has the watchdog renew the tenure at this time.
     pub(crate) fn renew_at(&self, at: Instant) {
-        self.state().renew_at = at.into();
+        self.state().term.renew_at(at);
     }
 
     /// Has the watchdog check the tenure as soon as it looks.
@@ -357,8 +338,7 @@ impl<S: Stay> Tenure<S> {
     /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that is later. So a
     /// renewal never shortens the TTL.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
-        let expiry = self.state().expiry.instant();
-        wanted.max(expiry.saturating_duration_since(Instant::now()))
+        self.state().term.at_least(wanted, Instant::now())
     }
 
     /// The TTL that a nested hold asks for. After `max_hold` a watched hold gets no more time, or a holder that nests
@@ -371,7 +351,7 @@ impl<S: Stay> Tenure<S> {
         max_hold: Option<Duration>,
     ) -> Duration {
         let state = self.state();
-        let overdue = state.overdue || state.is_held_for(max_hold, Instant::now());
+        let overdue = state.term.is_overdue() || state.is_held_for(max_hold, Instant::now());
         drop(state);
         let gives_none = lease == Lease::Watched && overdue;
         self.at_least(if gives_none { Duration::ZERO } else { length })
@@ -379,7 +359,7 @@ impl<S: Stay> Tenure<S> {
 
     /// The TTL that the watchdog asks for.
     pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
-        let watched = self.state().watched;
+        let watched = self.state().term.is_watched();
         self.at_least(if watched { timeout } else { Duration::ZERO })
     }
 
@@ -391,9 +371,7 @@ impl<S: Stay> Tenure<S> {
         if state.ended.is_some() {
             return false;
         }
-        state.deadline = state.deadline.max(deadline(sent, ttl).into());
-        state.expiry = state.expiry.max((sent + ttl).into());
-        state.unconfirmed = false;
+        state.term.prolong(sent, ttl);
         drop(state);
         self.changed.notify_waiters();
         true
@@ -437,16 +415,7 @@ impl<S: Stay> Tenure<S> {
             stay => {
                 let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
-                match rests {
-                    Some(visit) => {
-                        state.since = now.into();
-                        Left::Rests(visit)
-                    }
-                    None => {
-                        let (stay, slot) = state.release();
-                        Left::Last(stay, slot)
-                    }
-                }
+                state.rest_or_end(rests, now)
             }
         };
         drop(state);
@@ -459,7 +428,7 @@ impl<S: Stay> Tenure<S> {
     }
 
     fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
-        if state.owner.is_some() || !state.watched {
+        if state.owner.is_some() || !state.term.is_watched() {
             return None;
         }
         let allows = |is_fresh| state.allows(self.budget(budget), self.held(now, is_fresh), now);
@@ -490,7 +459,7 @@ impl<S: Stay> Tenure<S> {
         }
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.since = now.into();
-        Taken::Held(state.next_stint())
+        Taken::Held(state.next_hold())
     }
 
     /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if it has
@@ -508,7 +477,7 @@ impl<S: Stay> Tenure<S> {
             company.enter(state.hand_overs);
             state.company = Some(Box::new(company));
         }
-        Some(state.next_stint())
+        Some(state.next_hold())
     }
 
     /// The next caller in the queue takes up an idle tenure, if the budget allows. Otherwise the tenure ends, and the
@@ -533,7 +502,7 @@ impl<S: Stay> Tenure<S> {
         state.since = now.into();
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.stay = Some(permit.into());
-        PickUp::Held(state.next_stint())
+        PickUp::Held(state.next_hold())
     }
 
     /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one, and its slot in the wheel.
@@ -613,14 +582,14 @@ impl<S: Stay> Tenure<S> {
             (state.stay, _) = state.release();
             return Due::Unclaimed;
         }
-        if state.holds > 0 && state.watched && state.is_held_for(max_hold, now) {
-            (state.watched, state.overdue) = (false, true);
+        if state.holds > 0 && state.term.is_watched() && state.is_held_for(max_hold, now) {
+            state.term.stop_watching();
             drop(state);
             let name = self.keys.name();
             tracing::warn!(?name, "held for max_hold: no longer renewed");
             return self.due(now, max_hold, pickup);
         }
-        let renew = state.is_renewed() && state.renew_at <= now.into();
+        let renew = state.term.is_due(now);
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
@@ -654,7 +623,7 @@ impl<S: Stay> Tenure<S> {
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
-                (state.ended(hand_over), state.deadline.instant())
+                (state.ended(hand_over), state.term.deadline())
             };
             if let Some(ended) = ended {
                 return ended;
@@ -678,7 +647,7 @@ impl<S: Stay> State<S> {
     }
 
     /// Begins the next hold, and counts it.
-    fn next_stint(&mut self) -> u16 {
+    fn next_hold(&mut self) -> u16 {
         self.hand_overs += 1;
         self.holds += 1;
         if let Some(company) = &mut self.company {
@@ -697,9 +666,7 @@ impl<S: Stay> State<S> {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
         }
-        let renewal =
-            if self.is_renewed() { self.renew_at.min(self.deadline) } else { self.deadline };
-        let renewal = renewal.instant();
+        let renewal = self.term.next_look();
         if self.holds == 0 { renewal.min(self.since.instant() + pickup) } else { renewal }
     }
 
@@ -707,8 +674,14 @@ impl<S: Stay> State<S> {
         max_hold.is_some_and(|most| now - self.since.instant() >= most)
     }
 
-    fn is_renewed(&self) -> bool {
-        self.watched || self.unconfirmed
+    /// Leaves it to the next caller of its client, or ends it.
+    fn rest_or_end(&mut self, rests: Option<S::Visit>, now: Instant) -> Left<S> {
+        if let Some(visit) = rests {
+            self.since = now.into();
+            return Left::Rests(visit);
+        }
+        let (stay, slot) = self.release();
+        Left::Last(stay, slot)
     }
 
     /// Ends it as released. Returns its permit or its seat, and its slot in the wheel.
@@ -723,11 +696,9 @@ impl<S: Stay> State<S> {
 
     /// Whether the next holder may have it without asking Redis.
     fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
-        self.watched
-            && u32::from(self.hand_overs) < budget.hand_overs
+        u32::from(self.hand_overs) < budget.hand_overs
             && held < budget.time
-            && CompactInstant::from(now + budget.reserve) < self.deadline
-            && self.deadline <= CompactInstant::from(now + budget.lease)
+            && self.term.allows(budget, now)
     }
 }
 
@@ -737,6 +708,7 @@ pub(crate) mod tests {
     use crate::config::Layout;
     use crate::engine::debts::Debts;
     use crate::engine::entry::{EntryPermit, Stay, Table, Waiting};
+    use crate::engine::grant::deadline;
     use crate::engine::hold::Hold;
     use crate::kinds::Kind;
 
@@ -792,7 +764,7 @@ pub(crate) mod tests {
             Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
         let tenure = permit(&table).begin(grant, holder(lease), now);
         let hold = Hold::new(tenure, 0);
-        hold.tenure.state().deadline = deadline.into();
+        hold.tenure.state().term.set(deadline, lease == Lease::Watched);
         (table, hold)
     }
 
@@ -1017,7 +989,7 @@ pub(crate) mod tests {
         {
             let (_table, hold) = read();
             hold.tenure.state().owner = owner;
-            hold.tenure.state().watched = lease == Lease::Watched;
+            hold.tenure.state().term.set(Instant::now() + LEASE, lease == Lease::Watched);
             assert!(hold.tenure.join(BUDGET).is_none());
         }
     }

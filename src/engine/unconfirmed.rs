@@ -1,6 +1,6 @@
 //! A request to Redis that may not have arrived.
 
-use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::engine::core::Engine;
 use crate::engine::job::{Job, Outcome};
@@ -17,26 +17,28 @@ impl<'a> Unconfirmed<'a> {
         Self { engine, job: Some(job) }
     }
 
-    pub(crate) fn job(&self) -> Option<&Job> {
-        self.job.as_ref()
-    }
-
     /// The request has arrived.
     pub(crate) fn confirmed(mut self) {
         self.job = None;
     }
 
-    /// Leaves it to the background after this fault. Returns a receiver for the outcome.
-    pub(crate) fn later(mut self, fault: &Fault) -> Option<oneshot::Receiver<Outcome>> {
-        let (job, outcome) = self.job.take()?.telling(fault);
+    /// The server has answered. Or this failure came instead: then the background goes on with the job.
+    pub(crate) fn came_to(mut self, outcome: Outcome) {
+        let Some(mut job) = self.job.take() else { return };
+        match &outcome {
+            Ok(_) => return job.settle(outcome, Instant::now()),
+            // A gathering that has ended may have sent it before.
+            Err(fault) if fault.is_open() || matches!(fault, Fault::Closed) => job.may_have_run(),
+            Err(_) => {}
+        }
         self.engine.later(job);
-        Some(outcome)
     }
 }
 
 impl Drop for Unconfirmed<'_> {
     fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
+        if let Some(mut job) = self.job.take() {
+            job.may_have_run();
             self.engine.later(job);
         }
     }

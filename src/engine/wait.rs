@@ -9,18 +9,18 @@
 //!    this client can make.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::engine::attempt::{Attempt, attempt};
-use crate::engine::core::{Engine, PAUSE, rules};
+use crate::engine::core::{Counted, Engine, PAUSE, rules};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Tenure, Visit, Waiting};
 use crate::engine::grant::{Grant, Holder};
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
-use crate::engine::line::{Event, Next, Rules};
+use crate::engine::known::Known;
+use crate::engine::line::{Event, Next, PushedGrant, Rules};
 use crate::engine::options::{AcquireOptions, Patience};
 use crate::engine::permit::Ticket;
 use crate::engine::tenure::{PickUp, Taken};
@@ -70,28 +70,6 @@ struct Caller {
     options: AcquireOptions,
     started: Instant,
     known: Option<Arc<Known>>,
-}
-
-/// What a caller with a limit knows of its requests.
-struct Known {
-    /// Whether Redis was asked, and whether it ever answered.
-    asked: AtomicBool,
-    answered: AtomicBool,
-    /// Whether a request of this call was not answered: it may have run.
-    open: AtomicBool,
-    /// Whether the last attempt failed, for now.
-    failing: AtomicBool,
-}
-
-impl Known {
-    fn new(answered: bool) -> Self {
-        let [asked, open, failing] = [(); 3].map(|()| AtomicBool::new(false));
-        Self { asked, answered: AtomicBool::new(answered), open, failing }
-    }
-}
-
-fn is(known: &AtomicBool) -> bool {
-    known.load(Ordering::Relaxed)
 }
 
 /// What the permit brings.
@@ -173,7 +151,7 @@ impl Caller {
         match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(_) => {
-                entry.refuse();
+                entry.went_elsewhere();
                 Ok(None)
             }
             Err(fault) => Err(self.explained(&entry, fault).await),
@@ -186,7 +164,7 @@ impl Caller {
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // A question about a latch changes nothing, so it may run.
-                let is_open = self.known.as_ref().is_some_and(|known| is(&known.open));
+                let is_open = self.known.as_ref().is_some_and(|known| known.is_open());
                 let may_have_run = is_open && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
@@ -199,10 +177,10 @@ impl Caller {
     /// is on its way. What they knew before may have changed.
     fn is_failing(&self, entry: &Entry) -> bool {
         let Some(known) = &self.known else { return false };
-        if is(&known.answered) || is(&known.failing) {
-            return is(&known.failing);
+        if let Some(is_failing) = known.is_failing() {
+            return is_failing;
         }
-        if entry.is_failing() || is(&known.asked) {
+        if entry.is_failing() || known.has_asked() {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
         // While this client gives the lock back, nobody else holds it, unless another one had it since this caller
@@ -270,7 +248,7 @@ impl Caller {
         let entry = &visit.entry;
         if entry.keys.row.is_joined {
             // A reader that joins takes nothing from callers that wait, unless they wait for a writer.
-            return if entry.was_refused() { None } else { self.share(visit, 0) };
+            return if entry.was_told_to_wait() { None } else { self.share(visit, 0) };
         }
         self.share(visit, entry.ahead())
     }
@@ -385,16 +363,8 @@ impl Caller {
         is_counted: bool,
     ) -> Result<Option<Hold>> {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
-        let mut counted = None;
-        let mut count = || -> Result<()> {
-            if !is_counted && counted.is_none() {
-                counted = Some(self.engine.count_waiter()?);
-            }
-            Ok(())
-        };
-        let entry = contender.entry();
-        let rules = self.rules();
-        let mut ears: Option<Ears> = None;
+        let (entry, rules) = (contender.entry(), self.rules());
+        let mut stand = Stand { engine: &self.engine, is_counted, _counted: None, ears: None };
         let mut short = Short::default();
         if entry.shared().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
             entry.step(Event::Roused, rules);
@@ -404,22 +374,14 @@ impl Caller {
                 return Ok(Some(hold));
             }
             self.make_room(&entry);
-            let listening = ears.as_ref().is_none_or(Ears::hear);
-            match contender.visit().next(listening, rules) {
-                Next::Take(grant) => {
-                    let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
-                    self.engine.commands.granted(&entry.keys, grant.number);
-                    let rules = entry.rules_of_line(rules);
-                    let grant = grant.until_confirmed(rules, debt);
-                    return self.take(contender.granted(), grant).map(Some);
-                }
+            match contender.visit().next(stand.hears(), rules) {
+                Next::Take(grant) => return self.take(contender, grant).map(Some),
                 Next::Park(until) => {
-                    // It may have taken over the place of a caller that has gone. That caller's request was refused.
+                    // It may have taken over the place of a caller that has gone, and has not asked itself.
                     if entry.has_place() {
-                        entry.refuse();
+                        entry.went_elsewhere();
                     }
-                    count()?;
-                    ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
+                    stand.begin(&entry)?;
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
                 Next::Ask => match self.ask(&entry, offer.take()).await {
@@ -427,13 +389,11 @@ impl Caller {
                         return self.begin(contender.granted(), grant).map(Some);
                     }
                     Ok(answer) => {
-                        entry.refuse();
-                        // It waits from now on. Messages may have it ask again and again before it ever parks.
-                        count()?;
+                        entry.went_elsewhere();
+                        // The caller counts as waiting from now on. Messages may make it ask again and again before
+                        // it ever parks.
+                        stand.begin(&entry)?;
                         contender.visit().have_contender_watched();
-                        // Subscribe now. If the channel becomes live after this, the subscription rouses us, and we
-                        // ask again.
-                        ears.get_or_insert_with(|| Ears::open(&self.engine, &entry));
                         if matches!(answer, Attempt::GaveWay) {
                             // Sleep, and do not park: our own message would wake us at the same time as everybody
                             // else.
@@ -455,9 +415,13 @@ impl Caller {
 
     /// Takes the lock that a message has granted. The server has granted it only for as long as our sign of life
     /// lasts. So the watchdog has to confirm it after a third of that time.
-    fn take(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
+    fn take(&self, contender: Contender, grant: PushedGrant) -> Result<Hold> {
+        let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
+        self.engine.commands.granted(&contender.entry().keys, grant.number);
+        let rules = contender.entry().rules_of_line(self.rules());
+        let grant = grant.until_confirmed(rules, debt);
         let confirm_at = grant.sent + grant.lease / 3;
-        let hold = self.begin(permit, grant)?;
+        let hold = self.begin(contender.granted(), grant)?;
         hold.tenure.is_to_last(self.engine.lease(self.options.lease), confirm_at);
         self.engine.timetable.enter(&hold.tenure, confirm_at);
         Ok(hold)
@@ -527,23 +491,16 @@ impl Caller {
     ) -> Result<Attempt, Fault> {
         let known = self.known.as_deref();
         // Take note now, in case the future is dropped in between.
-        let was_open = known.is_some_and(|known| {
-            known.asked.store(true, Ordering::Relaxed);
-            known.open.swap(true, Ordering::Relaxed)
-        });
+        let was_open = known.is_some_and(Known::asks);
         let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
         {
-            shared.refused();
+            shared.others_come_first();
         }
         match &attempted {
             Ok(_) => {
-                if let Some(known) = known {
-                    known.answered.store(true, Ordering::Relaxed);
-                    known.failing.store(false, Ordering::Relaxed);
-                    known.open.store(false, Ordering::Relaxed);
-                }
+                known.into_iter().for_each(Known::answered);
                 entry.answered();
                 self.engine.give_back_former(entry);
                 if let Some(offer) = offer {
@@ -551,10 +508,7 @@ impl Caller {
                 }
             }
             Err(fault) => {
-                if let Some(known) = known {
-                    known.open.store(was_open || fault.is_open(), Ordering::Relaxed);
-                    known.failing.fetch_or(fault.is_passing(), Ordering::Relaxed);
-                }
+                known.into_iter().for_each(|known| known.failed(fault, was_open));
                 if fault.is_passing() {
                     entry.failed(Instant::now());
                 }
@@ -641,21 +595,32 @@ fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     }
 }
 
-/// What a contender listens to.
-struct Ears {
-    subscriptions: Vec<Subscription>,
+/// What a contender has as long as it waits: it counts as a waiter, and listens.
+struct Stand<'a> {
+    engine: &'a Engine,
+    is_counted: bool,
+    _counted: Option<Counted<'a>>,
+    ears: Option<Vec<Subscription>>,
 }
 
-impl Ears {
-    fn open(engine: &Engine, entry: &Entry) -> Self {
-        let channels = entry.channels(&engine.client);
-        Self {
-            subscriptions: channels.iter().map(|channel| engine.subscriber.join(channel)).collect(),
+impl Stand<'_> {
+    /// Counts the contender, and subscribes, unless that was done before. If a channel becomes live after this, the
+    /// subscription rouses the contender, and it asks again.
+    fn begin(&mut self, entry: &Entry) -> Result<()> {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            self._counted = Some(self.engine.count_waiter()?);
         }
+        if self.ears.is_none() {
+            let channels = entry.channels(&self.engine.client);
+            let subscriptions = channels.iter().map(|channel| self.engine.subscriber.join(channel));
+            self.ears = Some(subscriptions.collect());
+        }
+        Ok(())
     }
 
-    fn hear(&self) -> bool {
-        self.subscriptions.iter().all(Subscription::is_live)
+    /// Whether messages reach the contender. Before it waits, it needs none.
+    fn hears(&self) -> bool {
+        self.ears.iter().flatten().all(Subscription::is_live)
     }
 }
 
@@ -706,7 +671,8 @@ impl Contender {
         self.permit.as_ref().expect("it has not been granted yet").visit()
     }
 
-    /// The server has taken it out of the line. The entry knows its owner field until the tenure has begun.
+    /// The server has let it in, and taken it out of the line. The entry knows its owner field until the tenure has
+    /// begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
         permit.entry().stop_contending();

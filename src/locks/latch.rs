@@ -69,7 +69,7 @@ impl CountDownLatch {
     /// [`Error::InvalidCount`] if the count is 2^53 or more, [`Error::InvalidLease`].
     /// [`Error::Conflict`] if the name is used for another kind. If Redis did not answer within
     /// [`Config::ride_out`](crate::Config::ride_out): [`Error::Indeterminate`] if the request may have run, and
-    /// [`Error::Unavailable`] otherwise. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// [`Error::Unavailable`] if it cannot have run. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Panics
     /// Outside of a Tokio runtime with time enabled, as every call of a latch.

@@ -19,8 +19,9 @@ use crate::locks::handle::Handle;
 /// work there is [`ReentrantLock`](crate::ReentrantLock). A `Lock` and a `ReentrantLock` of one name exclude each
 /// other.
 ///
-/// A client serves its callers in the order in which they asked. A waiting caller parks: it sends nothing until Redis
-/// sends it a message, or the holder's time is up.
+/// A client serves its callers in the order in which they asked. A waiting caller parks until Redis tells it to go
+/// on, or the holder's lease is over. Only near the front of the line does its client send a request now and then, to
+/// show that it lives.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

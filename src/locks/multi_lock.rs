@@ -228,7 +228,7 @@ impl MultiLock {
         self.order.iter().map(|at| &self.locks[*at]).collect()
     }
 
-    /// Of what is held in the sorted order.
+    /// The guard of these locks, which are held in the sorted order.
     fn guard(&self, held: Vec<Guard>) -> MultiGuard {
         let mut named: Vec<_> = self.order.iter().zip(held).collect();
         named.sort_unstable_by_key(|(at, _)| **at);

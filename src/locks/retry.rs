@@ -19,7 +19,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Somebody else holds what is wanted.
+    /// The servers have answered that somebody else holds a lock.
     pub(crate) fn is_held(&mut self) {
         *self = Self { held: true, failing: None };
     }

@@ -294,25 +294,25 @@ mod tests {
         }
     }
 
-    type Airport = Arc<Gathering<Doubling>>;
+    type Doublings = Arc<Gathering<Doubling>>;
 
-    fn airport() -> Airport {
-        let airport = Arc::new(Gathering::new(Doubling::default()));
-        let runs = Arc::clone(&airport);
+    fn gathering() -> Doublings {
+        let gathering = Arc::new(Gathering::new(Doubling::default()));
+        let runs = Arc::clone(&gathering);
         tokio::spawn(async move { runs.run().await });
-        airport
+        gathering
     }
 
     /// So many batches on their way that the next requests have to gather.
-    fn full_sky(airport: &Airport) -> Vec<OnItsWay<'_, Doubling>> {
-        airport.round_trip.store(60_000_000, Ordering::Relaxed);
-        airport.state().on_their_way = SEVERAL;
-        (0..SEVERAL).map(|_| OnItsWay { gathering: airport, since: Instant::now() }).collect()
+    fn all_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
+        gathering.round_trip.store(60_000_000, Ordering::Relaxed);
+        gathering.state().on_their_way = SEVERAL;
+        (0..SEVERAL).map(|_| OnItsWay { gathering, since: Instant::now() }).collect()
     }
 
-    fn ask(airport: &Airport, question: u64) -> tokio::task::JoinHandle<u64> {
-        let airport = Arc::clone(airport);
-        let asked = async move { airport.join(question).await.unwrap().answer.result.unwrap() };
+    fn ask(gathering: &Doublings, question: u64) -> tokio::task::JoinHandle<u64> {
+        let gathering = Arc::clone(gathering);
+        let asked = async move { gathering.join(question).await.unwrap().answer.result.unwrap() };
         tokio::spawn(asked)
     }
 
@@ -325,89 +325,89 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_goes_alone_only_if_no_other_is_on_its_way() {
-        let airport = airport();
-        let first = airport.send_alone();
+        let gathering = gathering();
+        let first = gathering.send_alone();
         assert!(first.is_some());
-        assert!(airport.send_alone().is_none());
+        assert!(gathering.send_alone().is_none());
         drop(first);
-        assert!(airport.send_alone().is_some());
+        assert!(gathering.send_alone().is_some());
     }
 
     #[tokio::test]
     async fn nobody_waits_for_a_gathering_that_has_ended() {
-        let airport = Arc::new(Gathering::new(Doubling::default()));
-        let runs = Arc::clone(&airport);
+        let gathering = Arc::new(Gathering::new(Doubling::default()));
+        let runs = Arc::clone(&gathering);
         let running = tokio::spawn(async move { runs.run().await });
-        let _others = full_sky(&airport);
-        let gathered = Arc::clone(&airport);
+        let _others = all_on_their_way(&gathering);
+        let gathered = Arc::clone(&gathering);
         let waiting = tokio::spawn(async move { gathered.join(1).await.map(drop) });
         settle().await;
         running.abort();
         assert!(matches!(waiting.await.unwrap(), Err(Fault::Closed)));
-        assert!(matches!(airport.join(2).await.map(drop), Err(Fault::Closed)));
-        assert!(airport.send_alone().is_none());
+        assert!(matches!(gathering.join(2).await.map(drop), Err(Fault::Closed)));
+        assert!(gathering.send_alone().is_none());
     }
 
     #[tokio::test]
     async fn requests_that_wait_for_an_answer_share_a_batch() {
-        let airport = airport();
-        let others = full_sky(&airport);
-        let asked: Vec<_> = (0..10).map(|question| ask(&airport, question)).collect();
+        let gathering = gathering();
+        let others = all_on_their_way(&gathering);
+        let asked: Vec<_> = (0..10).map(|question| ask(&gathering, question)).collect();
         settle().await;
-        assert!(airport.batch.batches.lock().unwrap().is_empty());
+        assert!(gathering.batch.batches.lock().unwrap().is_empty());
         drop(others);
         for (question, asked) in (0..).zip(asked) {
             assert_eq!(asked.await.unwrap(), question * 2);
         }
-        assert_eq!(*airport.batch.batches.lock().unwrap(), [10]);
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [10]);
     }
 
     #[tokio::test]
-    async fn a_full_flight_does_not_wait_for_a_landing() {
-        let airport = airport();
-        let _others = full_sky(&airport);
-        let asked: Vec<_> = (0..MOST as u64).map(|question| ask(&airport, question)).collect();
+    async fn a_full_batch_does_not_wait_for_an_answer() {
+        let gathering = gathering();
+        let _others = all_on_their_way(&gathering);
+        let asked: Vec<_> = (0..MOST as u64).map(|question| ask(&gathering, question)).collect();
         for asked in asked {
             asked.await.unwrap();
         }
-        assert_eq!(*airport.batch.batches.lock().unwrap(), [MOST]);
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [MOST]);
     }
 
     #[tokio::test]
     async fn a_caller_that_goes_while_it_gathers_is_not_sent_and_strands_nobody() {
-        let airport = airport();
-        let others = full_sky(&airport);
-        let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));
+        let gathering = gathering();
+        let others = all_on_their_way(&gathering);
+        let (gone, stays) = (ask(&gathering, 1), ask(&gathering, 2));
         settle().await;
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
         drop(others);
         assert_eq!(stays.await.unwrap(), 4);
-        assert_eq!(*airport.batch.batches.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
     }
 
     #[tokio::test]
     async fn an_answer_that_nobody_waits_for_is_an_orphan() {
-        let airport = airport();
-        let held = airport.batch.held.lock().await;
-        let (gone, stays) = (ask(&airport, 1), ask(&airport, 2));
+        let gathering = gathering();
+        let held = gathering.batch.held.lock().await;
+        let (gone, stays) = (ask(&gathering, 1), ask(&gathering, 2));
         settle().await;
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
         drop(held);
         assert_eq!(stays.await.unwrap(), 4);
-        assert_eq!(*airport.batch.orphans.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [1]);
     }
 
     #[tokio::test]
     async fn an_answer_that_arrives_while_its_caller_goes_is_an_orphan_too() {
-        let airport = airport();
-        let mut asked = Box::pin(airport.join(1));
+        let gathering = gathering();
+        let mut asked = Box::pin(gathering.join(1));
         let mut context = Context::from_waker(Waker::noop());
         assert!(asked.as_mut().poll(&mut context).is_pending());
         settle().await;
-        assert_eq!(*airport.batch.batches.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
         drop(asked);
-        assert_eq!(*airport.batch.orphans.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [1]);
     }
 }

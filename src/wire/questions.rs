@@ -42,8 +42,9 @@ impl Connection<'_> {
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
         match keys.slot {
-            Some(_) => self.ask_of(script, keys, [keys.lock(); 4], fill).await,
-            None => self.ask(script, keys, fill).await,
+            // Redisson's keep leases in other keys.
+            Some(_) if keys.row.has_line => self.ask_of(script, keys, [keys.lock(); 4], fill).await,
+            _ => self.ask(script, keys, fill).await,
         }
     }
 

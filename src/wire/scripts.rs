@@ -61,7 +61,7 @@ scripts! {
     LINE_RESIZE = "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/resize.lua",
     REDISSON_LOCK_ACQUIRE = "lock/grant.lua" "redisson/lock/acquire.lua",
     REDISSON_FENCED_ACQUIRE = "lock/grant.lua" "redisson/count_up.lua" "redisson/lock/acquire.lua",
-    REDISSON_LOCK_ACQUIRE_ALL = "lock/grant.lua" "redisson/lock/acquire_all.lua",
+    REDISSON_LOCK_ACQUIRE_ALL = "lock/grant.lua" "redisson/lock/all_or_none.lua",
     REDISSON_LOCK_RELEASE = "redisson/lock/release.lua",
     REDISSON_LOCK_FORCE_UNLOCK = "redisson/lock/force_unlock.lua",
     REDISSON_FAIR_ACQUIRE = "lock/grant.lua" "redisson/fair/fair.lua" "redisson/fair/acquire.lua",
@@ -114,6 +114,11 @@ impl Script {
         }
     }
 
+    /// Whether it is never called on a server that is no node of a cluster.
+    fn is_for_clusters(&self) -> bool {
+        self.files.iter().any(|file| file.ends_with("/release_alone.lua"))
+    }
+
     /// Whether one of its files lies in this folder of `lua/`.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         self.files.iter().any(|file| file.starts_with(folder))
@@ -142,10 +147,14 @@ fn head(command: &str, script: &str) -> Cmd {
 }
 
 /// Loads all scripts, except for a folder that the client never calls. Many clients may connect again at the same
-/// time, and each of them has to finish before its connection times out.
-pub(crate) fn load(pipe: &mut Pipeline, never_called: &str, dialect: Dialect) {
-    for script in ALL.iter().filter(|script| !script.is_in(never_called)) {
-        pipe.cmd("SCRIPT").arg("LOAD").arg(script.text(dialect));
+/// time, and each of them has to finish before its connection times out. `node`: how a node of a cluster publishes.
+pub(crate) fn load(pipe: &mut Pipeline, never_called: &str, node: Option<Dialect>) {
+    let is_called = |script: &&&Script| {
+        !script.is_in(never_called) && (node.is_some() || !script.is_for_clusters())
+    };
+    for script in ALL.iter().filter(is_called) {
+        let text = script.text(node.unwrap_or(Dialect::Plain));
+        pipe.cmd("SCRIPT").arg("LOAD").arg(text);
     }
 }
 
@@ -168,6 +177,19 @@ mod tests {
         }
         let publishing = ALL.iter().filter(|script| script.text.contains(PUBLISH)).count();
         assert!(publishing > 10, "{publishing} scripts publish");
+    }
+
+    #[test]
+    fn one_server_does_not_hear_of_clusters() {
+        let (mut alone, mut node) = (Pipeline::new(), Pipeline::new());
+        load(&mut alone, "redisson/", None);
+        load(&mut node, "redisson/", Some(Dialect::Plain));
+        assert_eq!(node.len(), alone.len() + 2);
+        let mut sharded = Pipeline::new();
+        load(&mut sharded, "redisson/", Some(Dialect::Sharded));
+        let text = |pipe: &Pipeline| String::from_utf8(pipe.get_packed_pipeline()).unwrap();
+        assert!(!text(&alone).contains("spublish") && !text(&node).contains("spublish"));
+        assert!(text(&sharded).contains("spublish"));
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Duty for CommandDuty {
                 let mut pipe = pipe();
                 pipe.cmd("HELLO");
                 pipe.cmd("INFO").arg("memory");
-                scripts::load(&mut pipe, self.layout.never_calls(), Dialect::Plain);
+                scripts::load(&mut pipe, self.layout.never_calls(), None);
                 let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
                 let answers = answers.map_err(Fault::connecting)?;
                 self.accept(answers.first())?;
@@ -232,7 +232,7 @@ impl Duty for CommandDuty {
                 self.accept(Some(&hello.map_err(Fault::connecting)?))?;
                 let mut pipe = pipe();
                 pipe.cmd("INFO").arg("memory");
-                scripts::load(&mut pipe, self.layout.never_calls(), self.facts.dialect());
+                scripts::load(&mut pipe, self.layout.never_calls(), Some(self.facts.dialect()));
                 let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
                 let answers = answers.map_err(Fault::connecting)?;
                 self.warn_of_eviction(answers.first());

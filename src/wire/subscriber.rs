@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_is_wanted_once_and_expires_after_its_last_seat() {
+    fn a_channel_is_wanted_once_and_expires_after_its_last_subscription() {
         let (mut table, start) = (Table::default(), Instant::now());
         let name = table.join("a");
         table.join("a");
@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_taken_while_the_channel_lingers_keeps_it() {
+    fn a_subscription_to_a_lingering_channel_keeps_it() {
         let (mut table, start) = (Table::default(), Instant::now());
         let name = table.join("a");
         table.next_wanted();

@@ -267,9 +267,10 @@ async fn some_go(hold: impl FnOnce(common::proxy::Rule) -> Fault) {
     held.happened().await;
     callers.truncate(3);
     held.lift();
-    let guards = all_ok(timeout(SOON, join_all(callers)).await.expect("those who stay are served"));
+    let guards =
+        all_ok(timeout(SOON, join_all(callers)).await.expect("the remaining callers are served"));
     let three = async || stage.held().await == [key(0), key(1), key(2)];
-    eventually(SOON, "what the others were granted is given back", three).await;
+    eventually(SOON, "the grants of the others are given back", three).await;
     all_ok(unlocked(guards).await);
     stage.is_clean().await;
     drop(stage.server);

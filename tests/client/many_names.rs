@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::fixture::comes_in;
 use common::{Admin, Server, eventually};
 use futures_util::{StreamExt, stream};
-use parklock::{Client, Config, Guard};
+use parklock::{Client, Config, Guard, Layout};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -145,4 +145,37 @@ async fn names_that_come_and_go_while_they_linger_are_subscribed_once() {
     // One of the name, and one of each client's own.
     assert_eq!(field(&admin, "stats", "pubsub_channels").await, NAMES * (1 + clients.len()));
     assert_eq!(keys(&admin).await, 1);
+}
+
+/// C7: one of another kind among them does not have each plain lock asked for alone.
+#[tokio::test]
+async fn locks_of_different_kinds_are_renewed_and_given_back_in_a_few_requests() {
+    const PLAIN: usize = 1_000;
+    const OTHERS: u64 = 64;
+    let watchdog = Duration::from_secs(6);
+    for layout in [Layout::Native, Layout::Redisson] {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let config = Config::default().layout(layout).watchdog_timeout(watchdog);
+        let client = comes_in(server.url(), config).await;
+        let mut guards = all_taken(&client, PLAIN).await;
+        for number in 0..OTHERS {
+            let semaphore = client.semaphore(format!("permits-{number}"), 3);
+            guards.push(semaphore.acquire().await.expect("one is free"));
+        }
+
+        admin.reset_stats().await;
+        tokio::time::sleep(watchdog).await;
+        let renewals = admin.command_calls("evalsha").await;
+        assert!(guards.iter().all(Guard::is_valid), "{layout:?}: they are renewed");
+        // Three times in that time; 64 times in each third, what is due at about the same time is renewed together.
+        assert!(renewals <= 4 * (OTHERS + 64), "{layout:?}: {renewals} renewals");
+
+        admin.reset_stats().await;
+        drop(guards);
+        client.close().await;
+        let releases = admin.command_calls("evalsha").await;
+        assert!(releases <= OTHERS + 40, "{layout:?}: {releases} releases");
+        eprintln!("{layout:?}: {renewals} renewals, {releases} releases");
+    }
 }

@@ -1,4 +1,4 @@
-//! What most tests of the library begin with: clients, names, and how to tell that somebody waits.
+//! The beginnings of most tests of the library: clients, names, and how to tell that a caller waits.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use super::{Admin, Server, eventually};
 /// As long as a background effect may take on a machine that has other things to do; far less than a default lease.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// As long as we look at what should not happen. If it is too short, a test cannot fail, but neither can it flake.
+/// How long a test watches for something that should not happen. If this is too short, a test may miss a failure, but
+/// it cannot flake.
 pub const A_WHILE: Duration = Duration::from_millis(60);
 
-/// Longer than any test takes: what comes sooner was not waited for.
+/// Longer than any test takes: if something comes sooner, nobody waited for this to be over.
 pub const LONG: Duration = Duration::from_secs(600);
 
 /// Locks that outlive a silent holder by three seconds.
@@ -22,7 +23,7 @@ pub fn quick() -> Config {
     Config::default().watchdog_timeout(Duration::from_secs(3))
 }
 
-/// With the default lease of thirty seconds: whatever is free much sooner was not freed by it.
+/// With the default lease of thirty seconds: if a lock is free much sooner, the lease has not freed it.
 pub async fn client(server: &Server) -> Client {
     client_with(server, Config::default()).await
 }
@@ -72,7 +73,7 @@ pub async fn lock_keys(admin: &Admin) -> Vec<String> {
     admin.keys().await.into_iter().filter(|key| key != "lock:grants").collect()
 }
 
-/// Whether the future has nothing to say for a while. It must be free to be dropped afterwards, or be given by reference.
+/// Whether the future stays pending for a while. This drops the future afterwards, unless it is given by reference.
 pub async fn is_pending(future: impl Future) -> bool {
     timeout(A_WHILE, pin!(future)).await.is_err()
 }

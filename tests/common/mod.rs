@@ -1,4 +1,4 @@
-//! What the tests stand on: real servers, worker processes, a proxy that breaks things, and a way to wait.
+//! The support of all tests: real servers, worker processes, a proxy that breaks things, and a way to wait.
 #![allow(dead_code, unused_imports, reason = "every test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "a binary exports nothing")]
 

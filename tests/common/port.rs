@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 /// A free loopback port, kept by a socket that is bound and never listens.
 ///
-/// Who connects while nobody listens is refused, and no other process is given the port meanwhile: the kernel lets a
+/// While nobody listens, a connection is refused, and no other process gets the port: the kernel lets a
 /// second socket bind it only if both ask for `SO_REUSEADDR`, as we and redis-server do and as no search for a free
 /// port will. So a server can be killed and started again on it, without a race and without retries.
 #[derive(Debug)]

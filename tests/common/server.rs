@@ -31,7 +31,7 @@ pub struct Server {
     setup: Setup,
     port: Port,
     /// Of a node of a cluster.
-    _bus: Option<Port>,
+    bus: Option<Port>,
     dir: Dir,
 }
 
@@ -44,6 +44,7 @@ pub struct Setup {
     is_node: bool,
     /// Of a sentinel: the lines of its file besides the port.
     sentinel: Option<String>,
+    names_bus: bool,
 }
 
 impl Setup {
@@ -83,6 +84,11 @@ impl Setup {
         Self { sentinel: Some(lines), ..self }
     }
 
+    /// The node is told which port its bus has, which it cannot guess if its own port is another. Not in version 6.
+    pub fn named_bus(self) -> Self {
+        Self { names_bus: true, ..self }
+    }
+
     /// Another program than the one that all tests run with.
     pub fn program(self, program: PathBuf) -> Self {
         Self { program: Some(program), ..self }
@@ -102,7 +108,7 @@ impl Setup {
             (Port::reserve(), None)
         };
         let (child, dir) = (Mutex::default(), Dir::create());
-        let server = Server { child, setup: self, port, _bus: bus, dir };
+        let server = Server { child, setup: self, port, bus, dir };
         server.start_again().await;
         server
     }
@@ -212,6 +218,9 @@ impl Server {
         let Setup { args, program, variables, .. } = &self.setup;
         let mut command =
             child::command(program.clone().map_or_else(everybodys, PathBuf::into_os_string));
+        if let (true, Some(bus)) = (self.setup.names_bus, &self.bus) {
+            command.args(["--cluster-port", &bus.number().to_string()]);
+        }
         match &self.setup.sentinel {
             None => _ = command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args),
             Some(lines) => {

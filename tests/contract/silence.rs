@@ -65,7 +65,11 @@ async fn stopped(scene: &Scene) {
     let mut worker = holder(scene, "stopped").await;
     let guard = gets_it(scene, "stopped", async || worker.stop_process()).await;
     worker.continue_process();
-    assert_eq!(worker.ask("valid?").await, "false", "it believes to hold what it has lost");
+    assert_eq!(
+        worker.ask("valid?").await,
+        "false",
+        "it believes that it still holds the lost lock"
+    );
     assert_eq!(worker.ask("unlock").await, "Err(Lost)");
     assert!(guard.is_valid());
     let third = scene.pair.of(&scene.ours, "stopped").try_lock().await;

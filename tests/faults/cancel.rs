@@ -175,7 +175,7 @@ async fn a_dropped_close_has_closed_the_client_once_it_was_polled() {
         dropped += usize::from(polled(polls, Drops::AtOnce, stage.client.close()).await.is_none());
         assert!(!guard.is_valid());
         assert!(stage.client.lock("a").lock().await.is_err());
-        is_clean(&stage.admin, A_RESPONSE, "what was held is given back").await;
+        is_clean(&stage.admin, A_RESPONSE, "the held locks are given back").await;
         let others = async || stage.proxy.connections(None) == 0;
         eventually(A_RESPONSE, "its connections end", others).await;
     }

@@ -168,7 +168,7 @@ async fn every_call_returns_in_its_time_though_the_queue_is_full() {
 
     server.resume();
     let admin = server.admin().await;
-    is_clean(&admin, SOON, "what ran late is given back").await;
+    is_clean(&admin, SOON, "the late grant is given back").await;
     let arrived = scripts_run(&admin).await;
     assert!(arrived < CALLS / 2, "{arrived} arrived: the rest had no room on the way");
     let guard = timeout(SOON, client.lock("a").lock()).await.expect("it goes on").unwrap();

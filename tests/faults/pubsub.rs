@@ -129,7 +129,7 @@ async fn a_subscriber_that_the_server_dropped_comes_back() {
     let dropped = async || scene.server.log().contains("output buffer limits");
     eventually(SOON, "the server drops the subscriber", dropped).await;
     redialled.happened().await;
-    assert!(!waiter.is_finished(), "what a message says is no grant");
+    assert!(!waiter.is_finished(), "a message is no grant");
     theirs.unlock().await.unwrap();
 
     granted(waiter).await.unlock().await.unwrap();

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use parklock::{Client, Config, Error, Tls};
 
+use crate::common::cluster::slot;
+use crate::common::fixture::comes_in;
 use crate::common::port::Port;
 use crate::common::server::Setup;
-use crate::common::{Admin, Server, eventually};
+use crate::common::{Admin, Cluster, Server, eventually};
+use crate::scene::is_version_6;
 use crate::{SOON, a_turn, brief, patient};
 
 /// A folder of certificates, made by openssl.
@@ -224,4 +227,48 @@ async fn a_client_without_its_certificate_is_refused() {
     let broken = Tls::new().ca("not a certificate").identity("nor this", "nor that");
     let broken = Client::connect_with(encrypted(&port), patient().tls(broken)).await;
     assert!(matches!(broken, Err(Error::Config { .. })), "{broken:?}");
+}
+
+/// A cluster whose nodes speak to each other and to clients encrypted, as its URL says, wherever they send a request on to.
+#[tokio::test]
+async fn a_cluster_is_reached_over_encrypted_links_alone() {
+    if is_version_6() || !is_possible().await {
+        eprintln!("LEFT OUT: version 6 cannot be told which port its bus has");
+        return;
+    }
+    let authority = Authority::create();
+    authority.issue("right", "IP:127.0.0.1", 2);
+    let ports: Vec<_> = (0..2).map(|_| Port::reserve()).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let node = || {
+        let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        authority.server(&ports[at], "right").set("tls-cluster", "yes").named_bus()
+    };
+    let cluster = Cluster::start_as(2, 2, node).await;
+    let url = encrypted(&ports[0]).replace("rediss://", "rediss-cluster://");
+    let (holder, other) = tokio::join!(
+        comes_in(&url, authority.trusted(patient())),
+        comes_in(&url, authority.trusted(patient()))
+    );
+    for at in 0..2 {
+        let name = cluster.names_at(at, "tls:", 1).remove(0);
+        let guard = holder.lock(&name).lock().await.expect("it is free");
+        let waits = other.lock(&name);
+        let waiter = tokio::spawn(async move { waits.lock().await });
+        let admin = cluster.admin(at).await;
+        let line = format!("lock_queue:{{{name}}}");
+        let stands = async || admin.cmd::<usize>(&["ZCARD", &line]).await > 0;
+        eventually(SOON, "somebody waits", stands).await;
+        guard.unlock().await.expect("it is ours");
+        let next = waiter.await.expect("no panic").expect("it is told");
+        next.unlock().await.expect("it is ours");
+    }
+    // A slot that has moved is followed over an encrypted link too.
+    let name = cluster.names_at(0, "moved:", 1).remove(0);
+    cluster.open(slot(&name), 0, 1).await;
+    cluster.close(slot(&name), 0, 1).await;
+    a_turn(&holder.lock(&name)).await;
+    // A URL that says so is never answered in the clear.
+    let clear = cluster.url().replace("redis-cluster://", "rediss-cluster://");
+    refusal(&clear, authority.trusted(patient())).await;
 }

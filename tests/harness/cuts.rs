@@ -54,7 +54,7 @@ async fn nothing_that_follows_a_cut_reaches_the_server() {
     let only_the_other_is_left = async || proxy.connections(None) == 1;
     eventually(SOON, "the connection ends", only_the_other_is_left).await;
     let admin = server.admin().await;
-    eventually(SOON, "what came before is done", async || admin.keys().await == ["a"]).await;
+    eventually(SOON, "the earlier requests have run", async || admin.keys().await == ["a"]).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ pub struct Break {
     pub lock: Option<String>,
     pub from: u64,
     pub to: u64,
-    /// What was sent before it ran before it, if it ran at all: the server was replaced.
+    /// The server was replaced: a request that was sent before ran before, if it ran at all.
     sharp: bool,
 }
 

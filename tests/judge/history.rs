@@ -21,7 +21,8 @@
 //! *When a claim begins*: read the clock **after** the acquire returned. *When it ends*: read the clock, then ask
 //! `is_valid()` just before `unlock` or the drop; if it says yes, the claim ends at that reading, whatever becomes of the
 //! unlock. If it says no, it ended when the loss was signalled, or at the last deadline seen (`now + remaining()`),
-//! whichever came first. Whoever was killed ended when the kill had returned. An acquire without a guard is no hold.
+//! whichever came first. The claims of a killed process ended when the kill returned. An acquire without a guard is
+//! no hold.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -31,7 +32,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     pub lock: String,
-    /// Who may nest: unique per guard of a `Lock`, the same for all guards of one re-entrant owner. Over all processes.
+    /// The owner, which may nest: unique for each guard of a `Lock`, the same for all guards of one re-entrant owner,
+    /// over all processes.
     pub owner: String,
     pub token: u64,
     pub acquired: u64,
@@ -148,7 +150,7 @@ impl History {
         *self.reached.entry(path.to_owned()).or_default() += times;
     }
 
-    /// What is still there after the run and should not be: `left("task", ["watchdog"])`.
+    /// Reports things that should be gone after the run: `left("task", ["watchdog"])`.
     pub fn left<W: Into<String>>(&mut self, kind: &str, what: impl IntoIterator<Item = W>) {
         self.left.extend(what.into_iter().map(|what| (kind.to_owned(), what.into())));
     }

@@ -20,7 +20,7 @@ pub fn shares(claims: &[Claim], epochs: &Epochs) -> Vec<String> {
     }
     let mut found = Vec::new();
     for moments in held.values_mut() {
-        // At one moment, who goes goes first.
+        // At one moment, ends come before beginnings.
         moments.sort_by_key(|(at, enters, _)| (*at, *enters));
         let mut inside: Vec<&Claim> = Vec::new();
         for (_, enters, claim) in moments {
@@ -92,7 +92,8 @@ fn spanned(claim: &Claim, moments: &[u64]) -> u64 {
     moments.iter().filter(spanned).count() as u64
 }
 
-/// Tokens grow in real time, over all breaks: who was granted after another one had been told has a greater token.
+/// Tokens grow in real time, over all breaks: if a grant began after another one was answered, it has a greater
+/// token.
 pub fn tokens(claims: &[Claim]) -> Vec<String> {
     let mut locks: HashMap<&str, Vec<&Claim>> = HashMap::new();
     let alone = claims.iter().filter(|claim| claim.part == claim.of);

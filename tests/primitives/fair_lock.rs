@@ -13,11 +13,11 @@ use common::fixture::{
 };
 use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
 use futures_util::poll;
-use parklock::{Client, Config, Ended, Error, Guard, Result};
+use parklock::{Client, Config, Ended, Error, Guard, Layout, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const QUEUE: &str = "lock_queue:{a}";
 
@@ -66,7 +66,7 @@ async fn next_in_queue(client: &Client, admin: &Admin) -> JoinHandle<Result<Guar
 async fn listened_to(admin: &Admin) {
     let heard = async || admin.subscribers(&channel("a")).await > 0;
     eventually(SOON, "somebody listens", heard).await;
-    tokio::time::sleep(A_WHILE).await; // it looks once more when it does
+    sleep(A_WHILE).await; // it looks once more when it does
 }
 
 async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
@@ -114,7 +114,7 @@ async fn stuck(client: &Client, admin: &Admin) -> ByHand {
                 && scripts(admin).await >= looks + 2
         };
         eventually(SOON, "it stands in the queue and listens", looked).await;
-        tokio::time::sleep(A_WHILE).await;
+        sleep(A_WHILE).await;
     };
     tokio::select! {
         _ = &mut waiter => panic!("nobody gave it the lock"),
@@ -243,7 +243,7 @@ async fn a_try_does_not_overtake_waiters_and_leaves_no_trace() {
 
     assert!(theirs.fair_lock("a").try_lock().await.unwrap().is_none());
 
-    tokio::time::sleep(A_WHILE).await;
+    sleep(A_WHILE).await;
     assert_eq!(scripts(&admin).await, before + 1, "one question is enough");
     assert_eq!(admin.keys().await, keys);
     let waiter = stuck(&ours, &admin).await;
@@ -275,7 +275,7 @@ async fn the_next_holder_has_the_lock_without_asking() {
     let next = granted(waiter).await;
     let since = Instant::now();
 
-    tokio::time::sleep(A_WHILE).await;
+    sleep(A_WHILE).await;
     if since.elapsed() < claim / 6 {
         assert_eq!((asked.fired(), confirmed.fired()), (0, 0), "it believes the message");
         assert_eq!(scripts(&admin).await - before, 1, "the release");
@@ -346,7 +346,7 @@ async fn a_process_that_sleeps_through_its_grant_does_not_believe_it_when_it_wak
     let next = granted(next).await;
     workers[0].continue_process();
 
-    tokio::time::sleep(CLAIM).await;
+    sleep(CLAIM).await;
     assert_eq!(numbers(&admin, "order").await, Vec::<u64>::new(), "two hold it at once");
     assert!(next.is_valid());
     next.unlock().await.unwrap();
@@ -490,7 +490,7 @@ async fn a_message_that_makes_no_sense_is_no_grant() {
             let secret = secret(&admin, &field).await;
             let word = format!("somebody {field}={number}@{secret}");
             assert!(admin.publish(&channel, &word).await > 0);
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
         }
     }
     assert!(is_pending(&mut waiter).await, "somebody else holds it");
@@ -649,7 +649,7 @@ async fn a_cancelled_first_attempt_leaves_nothing() {
         assert!(poll!(attempt.as_mut()).is_pending());
     }
     queued(&admin, 0).await;
-    tokio::time::sleep(A_WHILE).await;
+    sleep(A_WHILE).await;
     queued(&admin, 0).await;
     guard.unlock().await.unwrap();
     is_clean(&admin).await;
@@ -891,7 +891,7 @@ async fn with_a_full_memory_waiters_keep_their_places() {
     admin.config_set("maxmemory", "1").await;
 
     // Longer than a place lasts without a sign of life.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    sleep(Duration::from_millis(1_500)).await;
     assert_eq!(queue(&admin).await, before);
     soon(guard.unlock()).await.unwrap();
     soon(granted(first).await.unlock()).await.unwrap();
@@ -952,13 +952,13 @@ async fn the_order_is_kept_over<S>(
             });
             queued(&admin, at + 1).await;
             // Their signs of life are spread evenly, so that a stall begins between two of them.
-            tokio::time::sleep(claim / 3 / 8).await;
+            sleep(claim / 3 / 8).await;
         }
         drop(served);
         listened_to(&admin).await;
         let stalled = begin(&server, stall).await;
         let goes_on = async {
-            tokio::time::sleep(stall).await;
+            sleep(stall).await;
             end(&server, stalled).await;
         };
         tokio::join!(goes_on, async { guard.unlock().await.expect("it is still ours") });
@@ -1023,7 +1023,7 @@ async fn a_waiter_that_dies_in_a_stall_costs_the_others_at_most_two_waiter_ttls(
     let waiter = next_in_queue(&client(&server).await, &admin).await;
     server.pause();
     let _cut_off = proxy.blackhole(None);
-    tokio::time::sleep(CLAIM + CLAIM / 20).await;
+    sleep(CLAIM + CLAIM / 20).await;
     server.resume();
     let resumed = Instant::now();
     guard.unlock().await.unwrap();
@@ -1062,7 +1062,7 @@ async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_
     eventually(SOON, "the two have connected again", back).await;
     KILLED.iter().for_each(|at| workers[*at].kill9());
     server.pause();
-    tokio::time::sleep(CLAIM + CLAIM / 2).await;
+    sleep(CLAIM + CLAIM / 2).await;
     server.resume();
 
     let released = Instant::now();
@@ -1098,10 +1098,148 @@ async fn a_forged_message_grants_nothing() {
     for channel in channels.iter().cycle().take(20) {
         let word = format!("somebody {field}={number}@10");
         assert!(admin.publish(channel, &word).await > 0);
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(5)).await;
     }
-    assert!(is_pending(&mut waiter).await, "it believes what no script said");
+    assert!(is_pending(&mut waiter).await, "it believes a message that no script sent");
     guard.unlock().await.unwrap();
     granted(waiter).await.unlock().await.unwrap();
     is_clean(&admin).await;
+}
+
+// In Redisson's layout, the queue and the deadlines are Redisson's.
+
+const REDISSONS_QUEUE: &str = "redisson_lock_queue:{a}";
+const REDISSONS_DEADLINES: &str = "redisson_lock_timeout:{a}";
+
+/// The names of threads of Java, and how long Redisson waits for each of them.
+const JAVA: [&str; 2] =
+    ["5fd1c2d4-8b1e-4c4f-9d4e-2f4b7f0b6a01:7", "5fd1c2d4-8b1e-4c4f-9d4e-2f4b7f0b6a01:8"];
+const THEIR_WAIT: f64 = 300_000.0;
+
+/// What a waiter of ours is waited for after a sign of life: `waiter_ttl`, and what clocks may differ.
+const OURS: f64 = 6000.0;
+
+/// Redisson's fair lock, held by a thread of Java for a minute, and a client that wants it.
+struct JavaHolds {
+    _server: Server,
+    admin: Admin,
+    client: Client,
+}
+
+impl JavaHolds {
+    async fn begin() -> Self {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        admin.cmd::<()>(&["HSET", "a", "5fd1c2d4-8b1e-4c4f-9d4e-2f4b7f0b6a01:1", "1"]).await;
+        admin.cmd::<()>(&["PEXPIRE", "a", "60000"]).await;
+        let config = Config::default().layout(Layout::Redisson);
+        let client = comes_in(server.url(), config).await;
+        Self { _server: server, admin, client }
+    }
+
+    /// A thread of Java stands last in the queue. Redisson counts its wait from the deadline of whoever stands before it.
+    async fn java_comes(&self, field: &str) {
+        let text = "local last, from = redis.call('lindex', KEYS[1], -1), redis.call('time')
+            if last then from = redis.call('zscore', KEYS[2], last)
+            else from = from[1] * 1000 + from[2] / 1000 + redis.call('pttl', 'a') end
+            redis.call('zadd', KEYS[2], string.format('%.0f', from + ARGV[2]), ARGV[1])
+            redis.call('rpush', KEYS[1], ARGV[1])";
+        self.java_runs(text, field).await;
+    }
+
+    /// The thread of Java at the head leaves for the lock, and takes its wait off all deadlines.
+    async fn java_goes(&self, field: &str) {
+        let text = "redis.call('lpop', KEYS[1])
+            redis.call('zrem', KEYS[2], ARGV[1])
+            for _, field in ipairs(redis.call('zrange', KEYS[2], 0, -1)) do
+                redis.call('zincrby', KEYS[2], -ARGV[2], field)
+            end";
+        self.java_runs(text, field).await;
+    }
+
+    async fn java_runs(&self, text: &str, field: &str) {
+        let wait = THEIR_WAIT.to_string();
+        let words = ["EVAL", text, "2", REDISSONS_QUEUE, REDISSONS_DEADLINES, field, &wait];
+        self.admin.cmd::<()>(&words).await;
+    }
+
+    /// So many tasks of ours wait at last.
+    async fn ours_come(&self, tasks: usize) -> Vec<JoinHandle<Result<Guard>>> {
+        let (before, lock) = (self.waiters().await.len(), self.client.fair_lock("a"));
+        let come = |_| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.lock().await })
+        };
+        let waiting = (0..tasks).map(come).collect();
+        let all = async || self.waiters().await.len() == before + tasks;
+        eventually(SOON, "they stand in the queue", all).await;
+        waiting
+    }
+
+    async fn waiters(&self) -> Vec<String> {
+        self.admin.cmd(&["LRANGE", REDISSONS_QUEUE, "0", "-1"]).await
+    }
+
+    /// The server's clock in ms.
+    async fn now(&self) -> f64 {
+        let (seconds, micros): (f64, f64) = self.admin.cmd(&["TIME"]).await;
+        seconds * 1000.0 + micros / 1000.0
+    }
+}
+
+/// C3: however many stand in the queue. Each search in it and each look at all of it would take longer the more there are.
+#[tokio::test]
+async fn in_redissons_layout_a_sign_of_life_costs_the_same_however_many_wait() {
+    let scene = JavaHolds::begin().await;
+    let waiting = scene.ours_come(100).await;
+    sleep(CLAIM).await;
+    scene.admin.reset_stats().await;
+    sleep(CLAIM).await;
+    let calls = async |command| scene.admin.command_calls(command).await as f64;
+    let signs = calls("evalsha").await;
+    assert!(signs > 100.0, "{signs}: three of each in that time");
+    for command in ["lpos", "lrange", "lrem", "pexpire"] {
+        assert_eq!(calls(command).await, 0.0, "{command}");
+    }
+    let looks = calls("lindex").await + calls("zscore").await;
+    assert!(looks / signs < 6.5, "{} a sign of life", looks / signs);
+    waiting.iter().for_each(JoinHandle::abort);
+}
+
+/// Far from the head too: a deadline that is too short costs a waiter its place, and one that is too long makes the others
+/// wait for the dead.
+#[tokio::test]
+async fn in_redissons_layout_deadlines_follow_the_threads_of_java_before_and_after_them() {
+    let scene = JavaHolds::begin().await;
+    let [first, last] = JAVA;
+    scene.java_comes(first).await;
+    let waiting = scene.ours_come(80).await;
+    scene.java_comes(last).await;
+    for may_take_off in [THEIR_WAIT, 0.0] {
+        // Several signs of life.
+        sleep(CLAIM * 2).await;
+        // In this order: a sign of life between the two would leave more than it may.
+        let waiters = scene.waiters().await;
+        let deadlines: Vec<(String, f64)> =
+            scene.admin.cmd(&["ZRANGE", REDISSONS_DEADLINES, "0", "-1", "WITHSCORES"]).await;
+        let left = {
+            let now = scene.now().await;
+            move |field: &str| {
+                deadlines.iter().find(|(of, _)| of == field).expect("a deadline").1 - now
+            }
+        };
+        let ours: Vec<&String> =
+            waiters.iter().filter(|field| !JAVA.contains(&&***field)).collect();
+        assert_eq!(ours.len(), 80);
+        for (place, field) in ours.iter().enumerate() {
+            let left = left(field) - may_take_off;
+            assert!(left > OURS / 2.0 && left <= OURS + 10.0, "{left} at {place}");
+        }
+        let after = left(last) - left(ours[79]);
+        assert!((after - THEIR_WAIT).abs() < 1.0, "{after} after the last of ours");
+        if may_take_off > 0.0 {
+            scene.java_goes(first).await;
+        }
+    }
+    waiting.iter().for_each(JoinHandle::abort);
 }

@@ -288,7 +288,13 @@ impl Asleep {
 
     fn tries(kind: Kind, client: &Client) -> Self {
         let client = client.clone();
-        Self(Box::pin(async move { kind.try_lock(&client).await }))
+        Self(Box::pin(
+            async move { kind.try_lock(&client).await.map(|got| Some(got.expect("free"))) },
+        ))
+    }
+
+    fn unlocks(guard: Guard) -> Self {
+        Self(Box::pin(async move { guard.unlock().await.map(|()| None) }))
     }
 
     fn polled(mut self) -> Self {
@@ -303,8 +309,9 @@ impl Asleep {
         self
     }
 
-    async fn wakes(self) -> Guard {
-        timeout(SOON, self.0).await.expect("it is polled").expect("its turn comes").expect("free")
+    /// What it has got, unless it gave something back.
+    async fn wakes(self) -> Option<Guard> {
+        timeout(SOON, self.0).await.expect("it is polled").expect("its turn comes")
     }
 }
 
@@ -381,7 +388,9 @@ async fn nobody_of(
                 let (what, asleep) = scene(&crowd, ours, theirs).await;
                 eprintln!("{kind:?} in {layout:?}: {what}");
                 for sleeper in asleep.into_iter().filter(|_| wakes) {
-                    crowd.visit(sleeper.wakes().await).await;
+                    if let Some(guard) = sleeper.wakes().await {
+                        crowd.visit(guard).await;
+                    }
                 }
                 all_is_free(&admin, layout).await;
                 // The number of permits that it had in Redisson's layout.
@@ -466,6 +475,21 @@ async fn permits_that_nobody_takes_up_stop_nobody() {
         sleep(A_WHILE).await;
         let what = "permits that nobody takes up".to_owned();
         all_come(&what, vec![crowd.caller(&theirs), crowd.caller(&ours)]).await;
+        (what, asleep)
+    })
+    .await;
+}
+
+/// P9: the lock is given back, and the caller does not come for the answer.
+#[tokio::test]
+async fn an_unlock_that_is_not_polled_stops_nobody() {
+    nobody_is_stopped_by(async |crowd, ours, theirs| {
+        let guard = timeout(SOON, crowd.kind.lock(&ours)).await.expect("in time").expect("free");
+        let asleep = vec![Asleep::unlocks(guard).polled()];
+        sleep(A_WHILE).await;
+        let what = "an unlock".to_owned();
+        let callers = vec![crowd.caller(&ours), crowd.caller(&theirs), crowd.caller(&ours)];
+        all_come(&what, callers).await;
         (what, asleep)
     })
     .await;

@@ -71,7 +71,7 @@ async fn all_waiters_pass_when_the_latch_is_counted_down_to_zero() {
             answered(waiter).await.unwrap();
         }
         assert_eq!(a.count_down_latch("a").count_down().await.unwrap(), 0, "not below zero");
-        answered(waiter(&c)).await.expect("who comes late passes");
+        answered(waiter(&c)).await.expect("a late caller passes");
         nothing_is_eternal(&admin).await;
     }
 }
@@ -452,5 +452,38 @@ async fn a_waiter_that_is_not_polled_holds_up_nobody() {
             answered(waiter).await.unwrap();
         }
         timeout(SOON, asleep).await.expect("it is polled").unwrap();
+    }
+}
+
+/// C4: nobody waits for the answers to the others.
+#[tokio::test]
+async fn many_who_pass_an_open_latch_far_away_take_a_few_round_trips() {
+    const DISTANCE: Duration = Duration::from_millis(50);
+    const WAITERS: usize = 200;
+    for layout in LAYOUTS {
+        let server = Server::start().await;
+        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+        let client = client_of(&proxy.url(), layout).await;
+        let latch = client.count_down_latch("a");
+        assert!(latch.set(0).await.unwrap());
+        let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
+        for limited in [false, true] {
+            admin.reset_stats().await;
+            let mut crowd = JoinSet::new();
+            for _ in 0..WAITERS {
+                let latch = latch.clone();
+                crowd.spawn(async move {
+                    if limited {
+                        latch.wait_for(DISTANCE * 20).await
+                    } else {
+                        latch.wait().await.map(|()| true)
+                    }
+                });
+            }
+            let passed = timeout(SOON, crowd.join_all()).await.expect("all pass");
+            assert!(passed.into_iter().all(|passed| passed.unwrap()), "{layout:?}");
+            let scripts = scripts(&admin).await;
+            assert!(scripts <= 4, "{layout:?}: {scripts} scripts");
+        }
     }
 }

@@ -178,7 +178,7 @@ async fn callers_of_overlapping_names_take_turns_and_never_two_at_once() {
             });
         }
     }
-    timeout(LONG, guests.join_all()).await.expect("nobody blocks nobody");
+    timeout(LONG, guests.join_all()).await.expect("callers do not block each other");
     let counted: u64 = NAMES.iter().map(|name| counters.read(name).0).sum();
     assert_eq!(counted, turns.load(Ordering::Relaxed));
     is_free(&server.admin().await).await;
@@ -206,7 +206,7 @@ async fn two_callers_that_name_them_in_opposite_orders_both_go_on() {
     }
     let mut won = Vec::new();
     for rival in rivals {
-        won.push(timeout(LONG, rival).await.expect("nobody blocks nobody").unwrap());
+        won.push(timeout(LONG, rival).await.expect("callers do not block each other").unwrap());
     }
     assert_eq!(won.iter().sum::<u64>(), total.load(Ordering::SeqCst), "never two at once");
     assert!(won.iter().all(|won| *won >= ROUNDS / 20), "both go on: {won:?}");
@@ -702,7 +702,7 @@ async fn a_closed_client_loses_all_and_sends_its_waiters_away() {
     assert!(matches!(in_time(waiting).await.unwrap(), Err(Error::Closed)));
     assert!(matches!(one.multi_lock(ABC).lock().await, Err(Error::Closed)));
     assert!(matches!(one.multi_lock(ABC).try_lock().await, Err(Error::Closed)));
-    assert_eq!(lock_keys(&admin).await, [key("z")], "what was held is given back");
+    assert_eq!(lock_keys(&admin).await, [key("z")], "the held locks are given back");
     drop((guard, held));
 }
 
@@ -772,7 +772,7 @@ async fn many_take_turns_on_several_servers_and_never_two_at_once() {
         }));
     }
     for worker in workers {
-        timeout(SOON * 6, worker).await.expect("nobody blocks nobody").unwrap();
+        timeout(SOON * 6, worker).await.expect("callers do not block each other").unwrap();
     }
     assert_eq!(total.load(Ordering::SeqCst), 4 * TURNS);
     two.is_free().await;
@@ -788,7 +788,7 @@ async fn without_one_of_the_servers_nothing_is_held_on_the_others() {
     let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
     let waiting = wait(&lock);
     parked(&two.admins[1], "b", 1).await;
-    assert_eq!(lock_keys(&two.admins[0]).await, [key("a")], "what comes before it is held");
+    assert_eq!(lock_keys(&two.admins[0]).await, [key("a")], "the request before it is held");
     two.servers[1].kill();
 
     let unknown =

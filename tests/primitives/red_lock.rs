@@ -132,7 +132,8 @@ async fn one_client_holds_it_and_a_waiter_is_told_of_the_release() {
     assert!(answered(&other).await.is_none());
     is_not_to_be_had(&other).await;
     assert!(guard.is_valid());
-    eventually(SOON, "who did not get it took nothing away, and keeps nothing", held).await;
+    eventually(SOON, "the caller that did not get it took nothing away, and keeps nothing", held)
+        .await;
 
     let waiting = wait(&other);
     parked(&stage.admins[0], "a", 1).await;
@@ -162,7 +163,7 @@ async fn many_take_turns_and_never_two_at_once() {
         }));
     }
     for worker in workers {
-        timeout(SOON * 6, worker).await.expect("nobody blocks nobody").unwrap();
+        timeout(SOON * 6, worker).await.expect("callers do not block each other").unwrap();
     }
     assert_eq!(counter.load(Ordering::SeqCst), 6 * TURNS);
     stage.is_free().await;
@@ -504,7 +505,7 @@ async fn many_take_turns_beside_a_server_that_stays_held() {
         }));
     }
     for worker in workers {
-        timeout(SOON * 3, worker).await.expect("nobody blocks nobody").unwrap();
+        timeout(SOON * 3, worker).await.expect("callers do not block each other").unwrap();
     }
     println!("{} turns took {:?}", 4 * TURNS, began.elapsed());
     let free = async || {

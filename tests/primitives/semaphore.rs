@@ -204,7 +204,7 @@ async fn a_large_request_is_not_overtaken_by_small_ones() {
     scene.awaited_by(1).await;
     let mut one = waiting(&Native.permits(&other, 3), 1);
     scene.awaited_by(2).await;
-    assert!(is_pending(&mut one).await, "one is free, but not for those who came later");
+    assert!(is_pending(&mut one).await, "one permit is free, but not for later callers");
     assert!(permits.try_acquire().await.unwrap().is_none());
 
     held.unlock().await.unwrap();
@@ -398,7 +398,7 @@ async fn a_caller_that_gives_up_leaves_nothing_behind() {
         let gone = async || scene.admin.cmd::<usize>(&waiters).await == 0;
         eventually(SOON, "nobody waits", gone).await;
         assert_eq!(lock_keys(&scene.admin).await, keys, "{of:?}");
-        let second = other.try_acquire().await.unwrap().expect("nobody is before us");
+        let second = other.try_acquire().await.unwrap().expect("no other caller comes first");
         held.unlock().await.unwrap();
         second.unlock().await.unwrap();
         assert!(scene.traces().await.is_empty());
@@ -426,7 +426,7 @@ async fn by_force_all_permits_are_given_back() {
         assert_eq!(
             permits.available_permits().await.unwrap(),
             0,
-            "who lost them gives nothing back"
+            "a holder that lost them gives nothing back"
         );
         all.unlock().await.unwrap();
         assert_eq!(permits.available_permits().await.unwrap(), 3);
@@ -644,7 +644,7 @@ async fn a_waiter_for_more_permits_than_there_will_be_is_told() {
         let answer = timeout(SOON, three).await.expect("it is told").unwrap();
         let refused = matches!(answer, Err(Error::InvalidPermits { asked: 3, of: 2 }));
         assert!(refused, "{of:?}: {answer:?}");
-        let both = timeout(SOON, two.acquire_many(2)).await.expect("nobody is before us");
+        let both = timeout(SOON, two.acquire_many(2)).await.expect("no other caller comes first");
         both.unwrap().unlock().await.unwrap();
     }
 }

@@ -7,14 +7,14 @@ use parklock::Client;
 use crate::common::{Worker, WorkerSide};
 use crate::scene::{FURTHER, QUICK, Scene, client};
 
-/// What is left of the lease, and since when.
+/// How much of the lease is left, and since when.
 pub(crate) async fn rest_of_lease(scene: &Scene) -> (Instant, Duration) {
     let asked = Instant::now();
     let ttl = u64::try_from(scene.admin.pttl("a").await).expect("it is held, with a TTL");
     (asked, Duration::from_millis(ttl))
 }
 
-/// That the lock changed hands when the lease was over.
+/// Asserts that the lock changed hands when the lease was over.
 pub(crate) fn in_time(granted: Instant, (asked, rest): (Instant, Duration)) {
     let took = granted - asked;
     assert!(rest <= QUICK, "{rest:?}: a lease is no longer than that");

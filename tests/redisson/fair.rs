@@ -17,16 +17,16 @@ const QUEUE: &str = "redisson_lock_queue:{a}";
 const DEADLINES: &str = "redisson_lock_timeout:{a}";
 const CHANNEL: &str = "redisson_lock__channel:{a}";
 
-/// How long our own clients wait for one of ours that fell silent.
+/// How long our own clients wait for a silent waiter of ours.
 const CLAIM: Duration = Duration::from_secs(1);
 
-/// What Redisson's clients wait for it beyond that.
+/// How much longer Redisson's clients wait for it.
 const SKEW: Duration = Duration::from_secs(5);
 
 /// A `fairLockWaitTimeout` that a few turns exceed.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 
-/// How long Redisson waits for each in its queue, in ms.
+/// How long Redisson waits for each waiter in its queue, in ms.
 const FIVE_MINUTES: f64 = 300_000.0;
 
 impl Scene {
@@ -50,14 +50,14 @@ impl Scene {
         eventually(SOON, &format!("{waiters} stand in the queue"), all).await;
     }
 
-    /// Somebody has come: it stands last, and listens.
+    /// Waits until a newcomer stands last in the queue, and listens.
     async fn comes(&self, place: usize) {
         self.queued(place + 1).await;
         let last = self.queue().await.pop().expect("somebody");
         self.listened_to(&format!("{CHANNEL}:{last}"), 1).await;
     }
 
-    /// A task of Rust behind all that stand there.
+    /// A task of Rust that waits behind all others.
     async fn rust_comes(&self, lock: &Lock) -> Waiter {
         let (place, lock) = (self.queue().await.len(), lock.clone());
         let task = tokio::spawn(async move { lock.lock().await });
@@ -65,7 +65,7 @@ impl Scene {
         Waiter::Rust(task)
     }
 
-    /// A thread of Java behind all that stand there.
+    /// A thread of Java that waits behind all others.
     async fn java_comes(&self, thread: Thread) -> Waiter {
         let place = self.queue().await.len();
         thread.order("fairlock a").await;
@@ -163,8 +163,8 @@ async fn names_with_braces_are_the_same_lock_to_both() {
 
 // --- The order ------------------------------------------------------------------------------------------------------
 
-/// Each takes over as soon as the one before it leaves: Redisson takes five minutes off the deadlines of all who stand
-/// behind it, so many times that a deadline without them would be over long before its turn.
+/// Each waiter takes over as soon as the one before it leaves. Each time, Redisson takes five minutes off the
+/// deadlines of all waiters behind. If a deadline did not allow for that, it would be over long before its turn.
 #[tokio::test]
 async fn threads_of_java_and_tasks_of_rust_are_served_in_one_order() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -216,8 +216,8 @@ async fn leases_that_run_out_pass_the_lock_on_in_order() {
     }
 }
 
-/// What Redisson calls timeout drift: nobody is waited for longer than five minutes for each place before it, whoever
-/// stands there, and nobody who lives is thrown out.
+/// Redisson calls this timeout drift: each place in the queue costs at most five minutes, whichever side stands
+/// there, and no live waiter is thrown out.
 #[tokio::test]
 async fn deadlines_neither_drift_away_nor_run_out() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -330,7 +330,8 @@ async fn a_thread_of_java_keeps_its_place_while_rust_renews() {
     scene.is_clean().await;
 }
 
-/// What is added to its deadline for the lease of the holder is taken off when that unlocks before its time.
+/// Our scripts add the lease of the holder to its deadline. If the holder unlocks early, they take the rest off
+/// again.
 #[tokio::test]
 async fn a_jvm_that_was_killed_while_it_waited_costs_rust_its_wait_and_no_lease() {
     let Some(mut scene) = Scene::begin_impatient(USUAL, SHORT_WAIT).await else { return };
@@ -352,7 +353,8 @@ async fn a_jvm_that_was_killed_while_it_waited_costs_rust_its_wait_and_no_lease(
     guard.unlock().await.unwrap();
 }
 
-// --- Those who die --------------------------------------------------------------------------------------------------
+// --- Waiters that die
+// -----------------------------------------------------------------------------------------------
 
 #[tokio::test]
 #[ignore = "a worker process"]
@@ -464,7 +466,8 @@ async fn a_rust_waiter_that_was_killed_costs_java_alone_a_few_seconds() {
     java.ask("fairunlock a").await;
 }
 
-// --- Those who give up ----------------------------------------------------------------------------------------------
+// --- Waiters that give up
+// -------------------------------------------------------------------------------------------
 
 #[tokio::test]
 async fn a_waiter_that_is_cancelled_or_out_of_time_leaves_queue_and_deadlines() {
@@ -484,7 +487,8 @@ async fn a_waiter_that_is_cancelled_or_out_of_time_leaves_queue_and_deadlines() 
     scene.is_clean().await;
 }
 
-/// It was told of its turn and goes without looking: Java is told by that, and not by the end of anything.
+/// A waiter is told of its turn, and goes without looking. Java is told because it goes, and not because a time is
+/// over.
 #[tokio::test]
 async fn a_head_that_goes_wakes_the_next() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -522,7 +526,7 @@ async fn a_single_attempt_leaves_no_trace() {
     assert_eq!(java.result("fairtrylock a").await, "true");
 }
 
-/// The server pauses while somebody runs out of time.
+/// The server pauses while a waiter runs out of time.
 #[tokio::test]
 async fn a_waiter_that_runs_out_of_time_in_a_pause_leaves_the_queue_later() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -552,7 +556,7 @@ async fn a_lock_that_rust_takes_by_force_goes_to_the_head() {
     // Before that, Redisson would have called it given back.
     assert_eq!(java.refusal("fairunlock a").await, "IllegalMonitorStateException");
 
-    // Who has had to wait still listens, and is told at once.
+    // A holder that had to wait still listens, and is told at once.
     let rust = scene.rust_comes(&lock).await;
     holder.unlock().await;
     let Holder::Rust(guard) = rust.granted().await else { return };

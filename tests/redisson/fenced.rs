@@ -9,7 +9,7 @@ use crate::scene::{AT_ONCE, Scene, USUAL, granted};
 
 const COUNTER: &str = "redisson_lock_token:{a}";
 
-/// That no key is there for ever but the counter, which is Redisson's.
+/// Asserts that no key stays for ever but the counter, which is Redisson's.
 async fn only_the_counter_is_eternal(scene: &Scene) {
     for key in scene.admin.keys().await {
         assert!(key == COUNTER || scene.admin.pttl(&key).await != -1, "{key} never expires");
@@ -72,7 +72,7 @@ async fn each_side_keeps_the_other_out_and_wakes_it() {
     }
 }
 
-/// Written down while the lock is held, so in the order in which it was.
+/// The holder writes it down while it holds the lock, so the order is that of the holds.
 #[tokio::test]
 async fn tokens_grow_in_the_order_of_holding() {
     let Some(scene) = Scene::begin(USUAL).await else { return };

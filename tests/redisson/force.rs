@@ -1,4 +1,4 @@
-//! Whoever loses a lock by force learns of it, and whoever waits for it gets it at once.
+//! A holder learns that somebody used force, and a waiter gets the lock at once.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::common::fixture::A_WHILE;
 use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, granted};
 
-/// Redisson tells only those who listen, so that a holder learns of it with its next renewal.
+/// Redisson tells only clients that listen. So a holder learns of it at its next renewal.
 #[tokio::test]
 async fn rust_learns_that_java_took_its_lock_away() {
     let Some(scene) = Scene::begin(QUICK).await else { return };
@@ -24,7 +24,7 @@ async fn rust_learns_that_java_took_its_lock_away() {
     assert_eq!(java.result("force a").await, "false");
 }
 
-/// It has had to wait for the lock itself, so that it still listens.
+/// The holder had to wait for the lock itself, so it still listens.
 #[tokio::test]
 async fn rust_learns_at_once_of_force_that_it_hears() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -41,7 +41,7 @@ async fn rust_learns_at_once_of_force_that_it_hears() {
     assert_eq!(timeout(AT_ONCE, guard.ended()).await, Ok(Ended::Lost));
 }
 
-/// Other clients of ours wait for the lock, so that its channel is heard.
+/// Other callers of this client wait for the lock, so it listens to the channel.
 #[tokio::test]
 async fn a_lock_that_java_takes_away_goes_to_a_waiter() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -79,7 +79,7 @@ async fn java_learns_that_rust_took_its_lock_away() {
     scene.nothing_is_eternal().await;
 }
 
-/// Redisson's watchdog must not keep alive what is ours now.
+/// Redisson's watchdog must not keep a lock alive that is ours now.
 #[tokio::test]
 async fn rust_waits_for_a_lock_that_rust_takes_from_java() {
     let Some(scene) = Scene::begin(QUICK).await else { return };

@@ -77,7 +77,7 @@ async fn rust_passes_at_once_when_java_has_counted_to_zero() {
     scene.nothing_is_eternal().await;
 }
 
-/// Redisson's own waiters are told something else, and wait on.
+/// Redisson's own waiters get another message, and go on waiting.
 #[tokio::test]
 async fn rust_passes_at_once_when_java_deletes_it() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -95,7 +95,7 @@ async fn rust_passes_at_once_when_java_deletes_it() {
     assert_eq!(java.result("latchdelete a").await, "false");
 }
 
-/// Set anew by Java while it is awaited: only what is open can be set.
+/// Java sets the latch anew while callers wait for it: only an open latch can be set.
 #[tokio::test]
 async fn a_latch_that_is_set_again_is_waited_for_again() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -145,7 +145,7 @@ async fn worker_that_counts_down() {
     boss.order().await;
 }
 
-/// The very last count opens it, whoever's it is, and a process that dies in between takes nothing back.
+/// The last count opens the latch, whichever side makes it. A process that dies in between takes no count back.
 #[tokio::test]
 async fn two_jvms_and_two_rust_processes_count_exactly() {
     let Some(scene) = Scene::begin(USUAL).await else { return };

@@ -1,4 +1,4 @@
-//! Whoever waits with a limit gives up in time, and has the lock if it comes before.
+//! A caller that waits with a limit gives up in time, or has the lock before.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,11 @@ async fn java_gives_up_on_a_lock_of_rust() {
     assert!(answer.took >= LIMIT && answer.took < LIMIT + FURTHER, "{:?}", answer.took);
 
     guard.unlock().await.unwrap();
-    assert_eq!(scene.holds("a").await, [0; 0], "who gave up is not granted it later");
+    assert_eq!(
+        scene.holds("a").await,
+        [0; 0],
+        "a caller that gave up is not granted the lock later"
+    );
 }
 
 #[tokio::test]
@@ -35,7 +39,11 @@ async fn rust_gives_up_on_a_lock_of_java() {
     assert!(took >= LIMIT && took < LIMIT + FURTHER, "{took:?}");
 
     java.ask("unlock a").await;
-    assert_eq!(scene.holds("a").await, [0; 0], "who gave up is not granted it later");
+    assert_eq!(
+        scene.holds("a").await,
+        [0; 0],
+        "a caller that gave up is not granted the lock later"
+    );
 }
 
 #[tokio::test]

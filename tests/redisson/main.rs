@@ -1,8 +1,8 @@
 //! One lock, two libraries: Rust with `Layout::Redisson`, and Redisson itself in a JVM.
 //!
-//! One file for each behaviour. Nobody here looks at the clock to know who waits: a waiter is subscribed, and a holder
-//! stands in the hash. Leases are thirty seconds unless a test is about their end, so that whatever comes sooner was
-//! told and not waited for.
+//! One file for each behaviour. No test looks at the clock to know which client waits: a waiter is subscribed, and a
+//! holder stands in the hash. Leases are thirty seconds unless a test is about their end, so that whatever comes
+//! sooner was told and not waited for.
 //!
 //! Without a JDK and Maven the tests are left out, and say so; where `CI` or `PARKLOCK_REQUIRE_REDISSON` is set, that
 //! is a failure.

@@ -27,7 +27,7 @@ async fn a_lock_of_java_keeps_rust_from_all_of_them() {
         let waiter = tokio::spawn(async move { multi.lock().await });
         scene.awaited_by(held, 1).await;
         for free in ABC.iter().filter(|name| **name != held) {
-            assert!(scene.holds(free).await.is_empty(), "who waits holds nothing");
+            assert!(scene.holds(free).await.is_empty(), "a waiter holds nothing");
         }
 
         java.ask(&format!("unlock {held}")).await;
@@ -96,7 +96,7 @@ async fn the_multi_locks_of_both_take_turns_in_opposite_orders() {
         assert!(client.multi_lock(["a", "b"]).try_lock().await.unwrap().is_none());
         java.ask("multiunlock b,a").await;
     }
-    timeout(SOON * 3, ours).await.expect("nobody blocks nobody").unwrap();
+    timeout(SOON * 3, ours).await.expect("callers do not block each other").unwrap();
     eventually(SOON, "both are free", async || {
         scene.holds("a").await.is_empty() && scene.holds("b").await.is_empty()
     })

@@ -56,7 +56,7 @@ async fn rust_waits_for_any_name_that_java_holds() {
     }
 }
 
-/// They share a channel, so that a release of one wakes those who wait for the other. That is all they share.
+/// The two names share a channel, so a release of one wakes the waiters of the other. They share nothing else.
 #[tokio::test]
 async fn a_name_and_the_same_in_braces_are_two_locks() {
     let Some(scene) = Scene::begin(USUAL).await else { return };

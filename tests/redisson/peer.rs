@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redisson/java");
 
-/// What is built for tests of seconds: it starts sooner and leaves the other processes some of the machine. Without
-/// `-Xlog:disable` the JVM may warn of its archive of classes on stdout, where we expect answers.
+/// Options for tests that take seconds: the JVM starts sooner, and leaves some of the machine to other processes.
+/// Without `-Xlog:disable` the JVM may warn of its archive of classes on stdout, where we expect answers.
 const JVM: [&str; 4] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Xlog:disable"];
 
 /// The program, and the archive of its loaded classes, with which it starts in half the time.
@@ -35,7 +35,7 @@ struct Program {
     classes: PathBuf,
 }
 
-/// Where the program lies; `None` where nobody could build it.
+/// The place of the program, or `None` if it could not be built.
 static PROGRAM: OnceCell<Option<Program>> = OnceCell::const_new();
 
 /// A JVM that starts keeps a processor busy. More of them at once than there are processors would only make all of
@@ -148,7 +148,7 @@ impl Inboxes {
         answers
     }
 
-    /// Until the JVM ends; then everybody who still waits for an answer is told so.
+    /// Reads until the JVM ends. Then it tells all that still wait for an answer.
     async fn fill(self, mut lines: Lines<BufReader<ChildStdout>>) {
         while let Ok(Some(line)) = lines.next_line().await {
             let named = line.strip_prefix('@').and_then(|line| line.split_once(' '));
@@ -164,7 +164,7 @@ impl Inboxes {
 }
 
 impl Jvm {
-    /// `None`, having said so, where nobody could build it.
+    /// `None`, with a message, if the program could not be built.
     pub(crate) async fn start(url: &str, watchdog: Duration, fair_wait: Duration) -> Option<Self> {
         let build = async || {
             let url = url.to_owned();
@@ -210,14 +210,14 @@ pub(crate) struct Thread {
     answers: UnboundedReceiver<String>,
 }
 
-/// That an order was carried out.
+/// The result of an order.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// How long it took there.
     pub(crate) took: Duration,
     /// When we read of it.
     pub(crate) heard: Instant,
-    /// What came out; empty if there is nothing to say.
+    /// The output, or an empty string.
     pub(crate) result: String,
 }
 
@@ -246,7 +246,7 @@ impl Thread {
         error.split(' ').next().unwrap_or_default().to_owned()
     }
 
-    /// What has become of the order; panics if it failed.
+    /// The outcome of the order. Panics if it failed.
     pub(crate) async fn answer(&mut self) -> Answer {
         let answer = self.next().await;
         let heard = Instant::now();

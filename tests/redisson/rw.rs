@@ -42,7 +42,7 @@ impl Scene {
         somebody(&self.client().await)
     }
 
-    /// The lock, for an owner that may lock it again and whom nobody else knows.
+    /// The lock, for a new owner that may lock it again.
     async fn owner(&self) -> ReentrantRwLock {
         self.somebody().await.owned_by(&Owner::new())
     }
@@ -52,7 +52,7 @@ impl Scene {
     }
 }
 
-/// That the order was carried out soon after this.
+/// Asserts that Java carried out the order soon after this.
 async fn woken(thread: &mut Thread, since: Instant) {
     let took = thread.answer().await.heard - since;
     assert!(took < AT_ONCE, "{took:?}");
@@ -103,7 +103,7 @@ async fn rust_waits_for_java_and_is_woken() {
     scene.rw_awaited_by(2).await;
     assert!(!reader.is_finished() && !writer.is_finished());
     java.ask("writeunlock a").await;
-    // Whoever is quicker.
+    // Whichever side is quicker.
     let both = async {
         let (read, write) =
             tokio::join!(async { reader.await.unwrap().unwrap().unlock().await }, async {
@@ -205,7 +205,7 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
     writer.order("writelock a").await;
     let ours = reading(scene.somebody().await);
     scene.rw_awaited_by(2).await;
-    sleep(A_WHILE * 5).await; // so many threads take their time to park
+    sleep(A_WHILE * 5).await; // this many threads need some time to park
 
     let left = Instant::now();
     let read = write.downgrade().await.unwrap();
@@ -219,7 +219,7 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
         reader.ask("readunlock a").await;
     }
     ours.unlock().await.unwrap();
-    assert!(writer.is_busy().await, "who wrote reads");
+    assert!(writer.is_busy().await, "the writer reads");
     assert!(read.is_valid());
     let left = Instant::now();
     read.unlock().await.unwrap();
@@ -228,7 +228,7 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
     scene.is_clean().await;
 }
 
-/// It tells nobody, so that ours look again after a while.
+/// It tells nobody, so our clients look again after a while.
 #[tokio::test]
 async fn a_writer_of_java_that_goes_on_reading_lets_ours_in() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -396,7 +396,7 @@ async fn both_sides_call_the_keys_of_readers_the_same() {
     }
 }
 
-/// Redisson gives a read lock to whoever asks although a plain lock of that name is held.
+/// Redisson grants a read lock to any caller, although a plain lock of that name is held.
 #[tokio::test]
 async fn another_kind_of_java_under_the_name_is_a_conflict() {
     let Some(scene) = Scene::begin(USUAL).await else { return };

@@ -1,4 +1,4 @@
-//! What each test begins with: a server, a JVM with Redisson, and clients that share its locks.
+//! The scene of each test: a server, a JVM with Redisson, and clients that share its locks.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// `None`, having said so, where there is no Redisson.
+    /// `None`, with a message, if there is no Redisson.
     pub(crate) async fn begin(watchdog: Duration) -> Option<Self> {
         Self::begin_impatient(watchdog, FIVE_MINUTES).await
     }
@@ -55,8 +55,8 @@ impl Scene {
         client(&self.server.url(), self.watchdog).await
     }
 
-    /// Waits until so many clients, of either kind, listen for the release of this lock, and gives them a while to look
-    /// once more and to park: a release that they see for themselves would prove nothing.
+    /// Waits until this many clients, of either side, listen for the release of this lock. Then it gives them a while
+    /// to look once more and to park: a release that they see by themselves would prove nothing.
     pub(crate) async fn awaited_by(&self, name: &str, clients: usize) {
         self.listened_to(&format!("redisson_lock__channel:{{{name}}}"), clients).await;
     }
@@ -73,8 +73,8 @@ impl Scene {
         fields.values().map(|count| count.parse().expect("a count")).collect()
     }
 
-    /// That nothing is left but what never was of a lock, and what Redisson leaves for some seconds: the notes of its
-    /// releases.
+    /// Asserts that no key of a lock is left, except for those that Redisson leaves for some seconds: the notes of
+    /// its releases.
     pub(crate) async fn is_clean(&self) {
         let known = |key: &String| {
             let kinds = ["lock:grants", "counter", "redisson_unlock_latch"];
@@ -85,7 +85,7 @@ impl Scene {
         self.nothing_is_eternal().await;
     }
 
-    /// That no key of a lock is there for ever. The counter of the tokens is, and is known to be.
+    /// Asserts that no key of a lock stays for ever. Only the counter of the tokens may.
     pub(crate) async fn nothing_is_eternal(&self) {
         for key in self.admin.keys().await {
             let known = key == "lock:grants" || key.starts_with("counter");
@@ -100,7 +100,7 @@ pub(crate) async fn client(url: &str, watchdog: Duration) -> Client {
     comes_in(url, config).await
 }
 
-/// The lock that somebody was waiting for: it is there soon.
+/// The guard of a waiter, which must come soon.
 pub(crate) async fn granted(waiting: impl Future<Output = parklock::Result<Guard>>) -> Guard {
     timeout(AT_ONCE, waiting).await.expect("the wake-up comes").expect("the lock is granted")
 }

@@ -13,10 +13,10 @@ use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
 
 const CHANNEL: &str = "redisson_sc:{a}";
 
-/// What both are ordered alike: the beginning of the words for it.
+/// The two kinds. Orders for both are alike but for their beginnings.
 const KINDS: [&str; 2] = ["sem", "permit"];
 
-/// A client that listens only while it waits: so many listen as are told.
+/// A client that listens only while it waits: so the number of listeners is the number of waiters.
 async fn forgetful(scene: &Scene) -> Client {
     let config = Config::default().layout(Layout::Redisson).subscription_linger(Duration::ZERO);
     comes_in(scene.server.url(), config).await
@@ -42,13 +42,13 @@ async fn awaited_by(scene: &Scene, clients: usize) {
     scene.listened_to(CHANNEL, clients).await;
 }
 
-/// Takes a permit; how it is given back.
+/// Takes a permit. Returns how to give it back.
 async fn take(java: &mut Thread, kind: &str) -> String {
     let id = java.result(&format!("{kind}acquire a")).await;
     format!("{kind}release a {id}").trim_end().to_owned()
 }
 
-/// What Redisson itself keeps has no TTL, as Redisson has it; all that is ours has one.
+/// Redisson's own keys have no TTL, as in Redisson. All keys of ours have one.
 async fn nothing_of_ours_is_eternal(scene: &Scene) {
     for key in scene.admin.keys().await {
         let known = ["a", "{a}:timeout", "lock:grants", "counter"].contains(&key.as_str());
@@ -149,7 +149,7 @@ async fn the_permits_of_a_rust_process_that_was_killed_come_back() {
     }
 }
 
-/// Nobody tells of the end of a lease: it is known of.
+/// Nobody tells the waiters of the end of a lease: they know it.
 #[tokio::test]
 async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_over() {
     let Some(mut scene) = Scene::begin(USUAL).await else { return };
@@ -168,11 +168,11 @@ async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_ov
     assert!(taken.elapsed() > QUICK / 3, "not before it is over");
     assert!(two.try_acquire().await.unwrap().is_none(), "the other one is for ever");
     one.unlock().await.unwrap();
-    assert!(two.force_unlock().await.unwrap(), "but not for those who know better");
+    assert!(two.force_unlock().await.unwrap(), "but not for clients that know better");
     assert_eq!(two.available_permits().await.unwrap(), 2);
 }
 
-/// Nobody knows who had them: the same as among Java's own.
+/// Redis does not know which client had them: the same as among Java's own.
 #[tokio::test]
 async fn permits_of_a_dead_jvm_stay_away_until_somebody_adds_them() {
     let Some(mut scene) = Scene::begin(USUAL).await else { return };
@@ -185,7 +185,7 @@ async fn permits_of_a_dead_jvm_stay_away_until_somebody_adds_them() {
     assert_eq!(two.available_permits().await.unwrap(), 1);
 }
 
-/// Ours lie among Java's permits, and look different.
+/// Our permits lie among Java's, and look different.
 #[tokio::test]
 async fn javas_arithmetic_is_right_with_ours_among_its_permits() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -212,7 +212,7 @@ async fn javas_arithmetic_is_right_with_ours_among_its_permits() {
     }
 }
 
-/// It is Java who clears up, without any of us being there.
+/// Java clears up, while no client of ours is there.
 #[tokio::test]
 async fn java_reaps_permits_that_rust_held_for_too_long() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
@@ -342,7 +342,7 @@ async fn rust_follows_the_number_that_java_has_set() {
     assert!((1..=60_000).contains(&scene.admin.pttl("a").await), "the TTL is Java's");
 }
 
-/// Two who take two of two, one after the other.
+/// Two callers take two of two permits, one after the other.
 #[tokio::test]
 async fn both_sides_take_all_permits_in_turn() {
     let Some(scene) = Scene::begin(USUAL).await else { return };

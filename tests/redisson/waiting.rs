@@ -1,4 +1,4 @@
-//! Who waits is woken by a release of the other side, long before the lease is over.
+//! A release of one side wakes the waiters of the other, long before the lease is over.
 
 use std::time::{Duration, Instant};
 

@@ -117,7 +117,7 @@ impl Observer {
         Ok(reset.exec_async(&mut self.connection).await?)
     }
 
-    /// How long each slow script took. What is faster than the server's threshold is not in it.
+    /// How long each slow script took. Scripts that are faster than the server's threshold are not in it.
     pub async fn slow_scripts(&mut self) -> Result<Vec<Duration>> {
         let mut ask = cmd("SLOWLOG");
         ask.arg("GET").arg(-1);

@@ -1,4 +1,4 @@
-//! What a workload plays on: the server, who observes it, and the worker processes.
+//! The stage of a workload: the server, its observer, and the worker processes.
 
 use std::env::current_exe;
 
@@ -113,7 +113,7 @@ pub struct Meter {
     start: Reading,
 }
 
-/// What was used: seconds of processor time, and commands.
+/// Usage: seconds of processor time, and commands.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     pub server_cpu: f64,
@@ -122,7 +122,7 @@ pub struct Reading {
 }
 
 impl Meter {
-    /// What was used since the start.
+    /// The usage since the start.
     pub async fn used(&self, observer: &mut Observer) -> Result<Reading> {
         let now = self.read(observer).await?;
         Ok(Reading {

@@ -22,11 +22,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app).with_graceful_shutdown(interrupted()).await?;
 
-    client.close().await; // gives back what is held, so that nobody waits for a lease to end
+    client.close().await; // gives back all locks, so that nobody waits for a lease to end
     Ok(())
 }
 
-/// If the caller hangs up, this future is dropped: whether it waits or works, the lock is given back.
+/// If the caller hangs up, this future is dropped. Whether it waits or works then, the client gives the lock back.
 async fn pay(State(client): State<Client>, Path(id): Path<u64>) -> Result<String, StatusCode> {
     let lock = client.lock(format!("payment:{id}"));
     let patience = Duration::from_secs(1);

@@ -66,7 +66,7 @@ local function leave(field)
   local deadline = tonumber(redis.call('zscore', deadlines, field) or nil)
   local by = place and deadline and base(place) - deadline
   redis.call('zrem', deadlines, field)
-  redis.call('lrem', queue, 0, field)
+  redis.call('lrem', queue, 1, field)
   if by then pcall(move, place, by) end
   return place or deadline
 end
@@ -92,13 +92,15 @@ local function tell(field)
 end
 
 -- A day longer than anybody in it is waited for: Redisson's clients, which never ask for more time, may
--- be the only ones that come in the meantime.
+-- be the only ones that come in the meantime. It is written again when half of that is over.
 local function keep()
   local last = redis.call('zrange', deadlines, -1, -1, 'WITHSCORES')[2]
   if not last then return end
   local ms = A_DAY + math.min(math.max(0, last - now), 1e12)
   for _, key in ipairs({ queue, deadlines }) do
-    if redis.call('pttl', key) < ms then redis.call('pexpire', key, string.format('%.0f', ms)) end
+    if redis.call('pttl', key) < ms - A_DAY / 2 then
+      redis.call('pexpire', key, string.format('%.0f', ms))
+    end
   end
 end
 

@@ -18,7 +18,13 @@ struct Scene {
 }
 
 impl Scene {
-    async fn before(cluster: Cluster) -> Self {
+    /// Nothing if the server's version cannot be told so while it runs.
+    async fn new(size: usize, primaries: usize) -> Option<Self> {
+        if is_version_6() {
+            eprintln!("LEFT OUT: version 6 takes the port to announce at its start only");
+            return None;
+        }
+        let cluster = Cluster::start_as(size, primaries, Server::builder).await;
         let proxies = join_all(cluster.nodes.iter().map(Proxy::before)).await;
         for (at, proxy) in proxies.iter().enumerate() {
             // Parts that do not publish, which is spelled otherwise in a cluster.
@@ -29,7 +35,7 @@ impl Scene {
         }
         let scene = Self { cluster, proxies };
         scene.is_announced().await;
-        scene
+        Some(scene)
     }
 
     /// Waits until all nodes name the proxies, and no node.
@@ -54,7 +60,7 @@ impl Scene {
 /// follows on the same connection says all there is to say.
 #[tokio::test]
 async fn a_request_that_was_sent_on_is_a_ghost_where_it_was_sent_last() {
-    let scene = Scene::before(Cluster::start_as(2, 2, Server::builder).await).await;
+    let Some(scene) = Scene::new(2, 2).await else { return };
     let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
     let client = scene.client(attentive()).await;
     // It knows both nodes.
@@ -83,7 +89,7 @@ async fn a_request_that_was_sent_on_is_a_ghost_where_it_was_sent_last() {
 /// 1: an acquire is still on its way to one node when its slot is given to another, whose "not found" says nothing of it.
 #[tokio::test]
 async fn a_ghost_of_one_node_is_not_settled_by_another() {
-    let scene = Scene::before(Cluster::start_as(2, 2, Server::builder).await).await;
+    let Some(scene) = Scene::new(2, 2).await else { return };
     let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
     let client = scene.client(attentive()).await;
     let held = scene.proxies[from].script("acquire").about("lock:{a}").nth(1).hold_request();
@@ -106,7 +112,7 @@ async fn a_ghost_of_one_node_is_not_settled_by_another() {
 /// the first request got is given back.
 #[tokio::test]
 async fn an_acquire_that_is_asked_again_at_the_next_primary_is_not_granted_twice() {
-    let scene = Scene::before(Cluster::with_replicas().await).await;
+    let Some(scene) = Scene::new(6, 3).await else { return };
     let name = scene.cluster.names_at(0, "again:", 1).remove(0);
     let client = scene.client(attentive()).await;
     // All its links are there, so that what is lost is an acquire.

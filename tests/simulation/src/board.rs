@@ -14,8 +14,8 @@ use crate::plan::nanos;
 use crate::process::in_world;
 use crate::trace;
 
-/// A nested hold that asks for what is left of a lease brings its deadline nearer to the expiry. By so much may a
-/// deadline be later than its last confirmation and the lease.
+/// A nested hold that asks for the rest of a lease brings its deadline nearer to the expiry. By this much, a deadline
+/// may be later than its last confirmation plus the lease.
 const SLACK: u64 = 30 * clock::MILLI;
 
 /// Who has called so much earlier stands before others in the queue, however far away it is.
@@ -136,7 +136,7 @@ pub struct Board {
     pub restarts: Vec<u64>,
     /// When the counter of the tokens and the server's clock were both behind: it may come back lower.
     pub counters_lost: Vec<u64>,
-    /// Until when what was broken, anywhere or for one client, may still show.
+    /// Until when a fault, anywhere or of one client, may still have effects.
     disturbed: u64,
     disturbed_clients: BTreeMap<usize, u64>,
     /// As `disturbed`, by what breaks the order of a queue for everybody.
@@ -201,7 +201,7 @@ impl Board {
         self.wrongs.push(Wrong { rule, what, at: clock::now() });
     }
 
-    // --- What is broken ---
+    // --- Faults ---
 
     pub fn disturb(&mut self, until: u64, client: Option<usize>, disorders: bool) {
         self.disturbed = self.disturbed.max(until);
@@ -337,7 +337,7 @@ impl Board {
         }
     }
 
-    /// Those who wait for a name with their futures polled.
+    /// The callers that wait for a name and are polled.
     pub fn waiting(&self, name: usize) -> impl Iterator<Item = &Call> {
         let waits = move |call: &&Call| {
             call.patience != Patience::None && call.names == [name] && !call.parked
@@ -345,7 +345,7 @@ impl Board {
         self.calls.values().filter(waits)
     }
 
-    /// Since when somebody who asks for a name is not polled.
+    /// Since when a caller of a name is not polled.
     pub fn parked_since(&self, name: usize) -> Option<u64> {
         let parked = |call: &&Call| call.parked && call.names.contains(&name);
         self.calls.values().filter(parked).map(|call| call.polled).max()
@@ -380,7 +380,7 @@ impl Board {
         let sent = deadline.saturating_sub(in_world(validity(terms.lease), rate));
         let asked = if terms.queued { now } else { sent };
         let (confirmed, token) = (terms.confirmed.unwrap_or(asked), terms.token);
-        // A grant of its own was confirmed by the very request; what was handed on has a history.
+        // A request of its own confirms a new grant. A tenure that was handed on was confirmed before.
         let is_first = token % 1024 == 0 && terms.confirmed.is_none();
         let handed_on = confirmed.saturating_sub(if is_first { 0 } else { SLACK });
         let claim = Claim {
@@ -403,8 +403,8 @@ impl Board {
         (id, confirmed)
     }
 
-    /// What is handed on within a client is not near its deadline. A third of the lease that it began with is left when it
-    /// is handed on; its next holder may look a little later. What a message granted began with what was left of a sign.
+    /// A client does not hand on a tenure near its deadline. A third of the lease that it began with is left then;
+    /// the next holder may look a little later. A grant by message began with the rest of a sign of life.
     fn handed_on(&mut self, terms: &Terms, left: Duration) {
         let grant = (terms.lock.clone(), terms.token / 1024);
         let began_with = *self.began_with.entry(grant).or_insert(left);
@@ -416,7 +416,8 @@ impl Board {
         }
     }
 
-    /// A fair lock is granted in the order of asking, but for those who have lost their connections or their time.
+    /// A fair lock is granted in the order of asking, except for callers that have lost their connections or their
+    /// time.
     fn overtook(&mut self, call: &Call) {
         let earlier = |other: &&Call| {
             other.names == call.names
@@ -585,7 +586,7 @@ impl Board {
             return;
         }
         let Some(unlock) = self.unlocks.remove(&id) else { return };
-        // Of what is handed on within its client nobody asks Redis, so that it takes no time: see `Guard::unlock`.
+        // A client that hands a lock on does not ask Redis, so that takes no time: see `Guard::unlock`.
         let told = unlock.said_ok.is_some_and(|(ok, at)| ok && at > unlock.began);
         // A release whose answer was lost is repeated. If Redis has forgotten the lock since it was last confirmed, the
         // repetition finds what it would find after the first: docs/guarantees.md, H2.
@@ -595,7 +596,7 @@ impl Board {
             let Unlock { process, seat, name, token, began, .. } = unlock;
             let began = began as f64 / 1e9;
             self.wrong(
-                "unlock said Ok of what Redis did not have",
+                "unlock said Ok of a lock that Redis did not have",
                 format!("p{process} seat {seat} name {name} token {token}, begun at {began}"),
             );
         }

@@ -1,4 +1,4 @@
-//! Somebody who asks: what it may do while it asks, and what its answers may say.
+//! A caller: what it may do while it asks, and what its answers may say.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Manner {
     }
 }
 
-/// What is asked for.
+/// What a caller asks for.
 #[derive(Clone)]
 pub struct Wanted {
     pub handle: Handle,
@@ -190,7 +190,7 @@ impl Home {
         }
     }
 
-    /// Puts what was given on the board.
+    /// Puts a new hold on the board.
     pub fn hold(&self, call: Call, wanted: Wanted, held: Held) -> Holding {
         let (tokens, view) = (held.tokens(), Arc::new(held));
         let (mut claims, mut confirmed) = (Vec::new(), clock::now());
@@ -218,7 +218,7 @@ impl Home {
         Holding { claims, confirmed, view: Some(view), call, wanted }
     }
 
-    /// What an answer says must be known by who says it.
+    /// An answer must not say more than its client can know.
     fn answered(
         &self,
         call: &Call,
@@ -319,7 +319,7 @@ impl Home {
         if comes_once && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;
             board::wrong(
-                "TooManyWaiters for who already waits",
+                "TooManyWaiters for a caller that already waits",
                 format!("{} for {waited} ms", call.caller),
             );
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::board;
-use crate::clock::{self, SECOND};
+use crate::clock::{self, MILLI, SECOND};
 use crate::judge::Break;
 use crate::keyspace;
 use crate::plan::{What, Which, nanos};
@@ -64,12 +64,20 @@ fn shortest_response(world: &World) -> u64 {
 /// How long it may take a client to be back after a restart: it pauses between two tries to connect.
 const BACK: Duration = Duration::from_secs(3);
 
-/// Whether the order of a queue may suffer. That of a server that only takes its time may not, nor that of one which
-/// comes back with its data, if places last until its clients are back too.
+/// How long it may take a client to ask again that has given up its connections to a server that lives.
+const AGAIN: u64 = 300 * MILLI;
+
+/// Whether the order of a queue may suffer. That of a server that only takes its time may not, unless a client gives up its
+/// connections meanwhile and its place does not last until it asks again. Nor may that of a server that comes back with its
+/// data, if places last until its clients are back too.
 fn disorders(world: &World, what: &What) -> bool {
-    match what {
-        What::Stall { .. } | What::Slow { .. } => false,
-        What::Restart { keeps: true, .. } => world.plan.clients.iter().any(|c| c.claim < BACK),
+    let clients = &world.plan.clients;
+    match *what {
+        What::Stall { long } => {
+            clients.iter().any(|c| nanos(c.response) < long && nanos(c.claim) < AGAIN)
+        }
+        What::Slow { .. } => false,
+        What::Restart { keeps: true, .. } => clients.iter().any(|c| c.claim < BACK),
         _ => true,
     }
 }
@@ -84,7 +92,7 @@ fn settles(world: &World, what: &What) -> u64 {
     let plan = &world.plan;
     let noticed = noticed(world);
     match what {
-        // Nobody tells those who wait; they look when the lease should be over.
+        // Nobody tells the waiters. They look when the lease should be over.
         What::Swallow { .. } | What::Deny { .. } | What::Delete { .. } | What::DeleteAll => {
             noticed + plan.longest(|client| client.max_park.max(client.watchdog))
         }

@@ -1,4 +1,4 @@
-//! What the judge reads in the server directly: who has something of a name, by Redis' own account.
+//! What the judge reads directly in the server: the holders and waiters of a name, by Redis' own account.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
 
-/// The key that says who holds it.
+/// The key of the holders.
 pub fn key(layout: Layout, name: &Name) -> String {
     match (layout, name.kind) {
         (Layout::Native, _) => format!("lock:{{{}}}", escaped(&name.text)),
@@ -43,7 +43,7 @@ pub fn channel(layout: Layout, name: &Name) -> String {
     }
 }
 
-/// Where those who wait for themselves stand in their order.
+/// The key of the line, in which waiters stand in their order.
 pub fn queue(name: &Name) -> String {
     format!("lock_queue:{{{}}}", escaped(&name.text))
 }
@@ -52,8 +52,8 @@ pub fn queue(name: &Name) -> String {
 /// lua/redisson/fair/fair.lua.
 const SKEW: f64 = 5_000.0;
 
-/// The keys of Redisson's fair queues in which nobody is waited for any more. Whoever crashed while it waited stands
-/// there until the next one asks, or for a day: Redisson's own clients may be the only ones that come, and count on it.
+/// The keys of Redisson's fair queues in which no live waiter stands. A waiter that crashed stands there until the
+/// next client asks, or for a day: Redisson's own clients may be the only ones that come, and they rely on it.
 pub fn dead_places(all: &[Entry], time: u64) -> BTreeSet<String> {
     let now = (time / 1_000) as f64;
     let text = |entry: &Entry| String::from_utf8_lossy(&entry.key).into_owned();
@@ -78,7 +78,7 @@ pub fn dead_places(all: &[Entry], time: u64) -> BTreeSet<String> {
     dead
 }
 
-/// The owner fields of those who wait for it, where each waits for itself.
+/// The owner fields of the waiters, in a kind in which each caller waits for itself.
 pub fn waiters(station: &mut Station, layout: Layout, name: &Name) -> Vec<String> {
     match (layout, name.kind) {
         (_, Kind::Lock | Kind::Fenced | Kind::Latch) => Vec::new(),
@@ -100,7 +100,7 @@ fn is_sorted_set(layout: Layout, kind: Kind) -> bool {
     }
 }
 
-/// The owner fields of those who hold something of it and whose leases are not over.
+/// The owner fields of the holders whose leases are not over.
 pub fn holders(station: &mut Station, layout: Layout, name: &Name) -> Vec<String> {
     let key = key(layout, name);
     if is_sorted_set(layout, name.kind) {

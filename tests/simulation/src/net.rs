@@ -46,7 +46,7 @@ pub struct Link {
     commands: bool,
     /// The client has closed it, or has been told that it is over.
     left: bool,
-    /// What is on its way is lost.
+    /// Everything on its way is lost.
     lost: bool,
 }
 
@@ -80,7 +80,7 @@ impl Net {
         }
     }
 
-    /// What has been sent since the last time: when it arrives, on which connection, and what it is.
+    /// Everything that was sent since the last call: when it arrives, on which connection, and what it is.
     pub fn take(&mut self) -> Vec<(u64, u64, Arrival)> {
         std::mem::take(&mut self.arrivals)
     }
@@ -198,7 +198,7 @@ impl Net {
         self.arrivals.push((at, id, what));
     }
 
-    /// When what is sent now arrives; `None` if it never does.
+    /// When something arrives that is sent now, or `None` if it never does.
     fn arrival(&mut self, id: u64, up: bool) -> Option<u64> {
         let process = self.links[&id].process;
         let way = self.way(process);
@@ -264,7 +264,7 @@ impl Net {
         }
     }
 
-    /// Ends a connection from both sides. What is on its way to the server may be lost with it.
+    /// Ends a connection from both sides. Bytes on their way to the server may be lost with it.
     pub fn cut(&mut self, id: u64) {
         let lost = self.rng.bool();
         let Some(link) = self.links.get_mut(&id) else { return };
@@ -277,7 +277,7 @@ impl Net {
         self.arrivals.push((clock::now(), id, Arrival::Closed(End::Reset)));
     }
 
-    /// Cuts a connection as soon as what is on its way has arrived: what is sent back is lost.
+    /// Cuts a connection as soon as the bytes on their way have arrived: the answers are lost.
     fn cut_after(&mut self, id: u64) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let (at, now) = (link.up.max(link.down).max(clock::now()) + 1, clock::now());
@@ -326,7 +326,7 @@ impl Net {
         }
     }
 
-    /// Gives a client what has arrived for it; whose it is.
+    /// Gives a client the bytes that have arrived for it. Returns its process.
     pub fn deliver(&mut self, id: u64, bytes: &[u8]) -> Option<usize> {
         let link = self.links.get(&id).filter(|link| !link.left)?;
         link.near.deliver(bytes);

@@ -103,7 +103,7 @@ pub enum What {
         client: usize,
         long: u64,
     },
-    /// Nothing comes through; what was sent arrives later, or never.
+    /// Nothing comes through. Bytes that are sent meanwhile arrive later, or never.
     Hole {
         client: usize,
         link: usize,
@@ -212,10 +212,15 @@ impl Plan {
         let scene = set.scene.or(Scene::of(seed)).filter(|_| !set.bare);
         rng.u32(..100); // not used any more: without it, every seed of random work would be another history
         let layout = if rng.u32(..100) < 70 { Layout::Native } else { Layout::Redisson };
+        let crowd = crowd(seed).filter(|_| scene.is_none() && !set.bare);
         let layout = if set.bare { Layout::Native } else { layout };
         let (drawn_clients, drawn_callers) = (rng.usize(1..=5), rng.usize(1..=8));
         let drawn_names = if rng.bool() { rng.usize(1..=2) } else { rng.usize(2..=8) };
         let drawn_length = rng.u64(8..=30) * SECOND;
+        let (drawn_clients, drawn_callers, drawn_names, drawn_length) = match crowd {
+            Some(clients) => (clients, 1, 1, 8 * SECOND),
+            None => (drawn_clients, drawn_callers, drawn_names, drawn_length),
+        };
         let mut names_rng = rng.fork();
         let names = (0..set.names.unwrap_or(drawn_names))
             .map(|at| Name::any(at, layout, set.bare, &mut names_rng))
@@ -382,6 +387,16 @@ impl ClientPlan {
 }
 
 /// Bouts of faults, with calm times between them in which all that was broken must mend.
+/// How many clients want one name, if the seed stands for a crowd. Few do: a crowd takes long to live through.
+fn crowd(seed: u64) -> Option<usize> {
+    match seed % 5000 {
+        7 => Some(300),
+        number if number % 1000 == 7 => Some(100),
+        number if number % 100 == 7 => Some(10 + usize::try_from(number / 100).unwrap_or(0)),
+        _ => None,
+    }
+}
+
 fn faults(length: u64, clients: usize, names: usize, rng: &mut Rng) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut bout = SECOND;

@@ -254,7 +254,7 @@ impl Player {
         let (late, limit) = (clock::now().saturating_sub(deleted), SECOND + 500 * MILLI);
         if self.home.process == 1 && late > limit {
             let what = format!("let in {} ms after it was deleted", late / MILLI);
-            board::wrong("those who wait are not told of a loss", what);
+            board::wrong("the waiters are not told of a loss", what);
         }
         drop(got);
     }
@@ -687,7 +687,7 @@ impl Player {
         drop(self.ask(0, Manner::Lock).await);
         if clock::now() - asked > 300 * MILLI {
             let what = format!("free since 2 s, had at {:.3} s", clock::now() as f64 / 1e9);
-            board::wrong("what nobody takes up is given back late", what);
+            board::wrong("an idle tenure is given back late", what);
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::advance;
 
 use crate::clock;
 
-/// Parts in a million, of which a clock that does not drift has so many.
+/// The speed of a clock that does not drift, in parts in a million.
 pub const TRUE: u64 = 1_000_000;
 
 pub struct Process {

@@ -19,15 +19,15 @@ pub enum Scene {
     CloseBesideRequests,
     /// Many nested guards are dropped; another dropped guard's lock must be free all the same.
     NestedDrops,
-    /// The next in line dies, and who comes after it cannot hear.
+    /// The next client in line dies, and the one after it cannot hear.
     DeafBehindDead,
     /// A client that looks often comes and goes, while others stand in line.
     ShortVisitor,
     /// The lock is deleted under its holder; others wait for it.
     SilentDelete,
-    /// The server takes its time; those who wait in a fair queue must not lose their order.
+    /// The server stalls. The waiters of a fair lock must not lose their order.
     Stall,
-    /// The server restarts with its data; those who wait in a fair queue must not lose their order.
+    /// The server restarts with its data. The waiters of a fair lock must not lose their order.
     Restart,
     /// Somebody publishes grants that the server has not made.
     ForgedGrant,

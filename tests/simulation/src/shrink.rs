@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(50);
 struct Case<'a> {
     seed: u64,
     rule: &'a str,
-    /// What was set by hand from the beginning.
+    /// The options that were given by hand.
     words: &'a [String],
     faults: Vec<usize>,
     size: (usize, usize, usize),
@@ -61,7 +61,7 @@ impl Case<'_> {
         broken_at.is_some()
     }
 
-    /// Who works until shortly after the violation does the same until then.
+    /// A run that ends shortly after the violation does the same until then.
     fn cut_time(&mut self) {
         let just = self.broken_at / SECOND + 1;
         if just >= self.length || !self.tries(|case| case.length = just) {
@@ -124,7 +124,7 @@ pub fn shrink(seed: u64, rule: &str, options: &Options) {
     let given = options.set.faults.clone();
     let faults = given.unwrap_or_else(|| (0..whole.faults).collect());
     let length = whole.length / SECOND;
-    // What is set again comes later, and counts.
+    // A later option overrides an earlier one.
     let (size, tried) = (whole.size, 1);
     let words = &options.words;
     let mut case = Case { seed, rule, words, faults, size, length, broken_at, begun, tried };

@@ -22,7 +22,7 @@ pub struct Station {
     /// Until when each request takes it so long.
     pub slow: (u64, u64),
     free_at: u64,
-    /// What has arrived and waits, with its connection of the network.
+    /// Requests that have arrived and wait, each with its connection.
     pub backlog: VecDeque<(u64, Arrival)>,
 }
 
@@ -53,7 +53,7 @@ impl Station {
         self.offset += by / MICRO as i64;
     }
 
-    /// When it can next look at what has arrived.
+    /// When the server can take the next request.
     pub fn ready_at(&self) -> u64 {
         self.stalled_until.max(self.free_at)
     }

@@ -1,4 +1,4 @@
-//! What the judge sees while the world goes on: who sleeps beside room, and what is left at the end.
+//! What the judge sees while the world goes on: waiters that sleep beside room, and keys that are left at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ impl Watch {
         let way = plan.clients.iter().map(|client| client.way.1).max().unwrap_or(0);
         let longest = plan.longest(|client| client.claim);
         let differs = plan.clients.iter().any(|client| nanos(client.claim) != longest);
-        // A pause between the signs of a slow client may look like a stall to the clock that a fast one has set. The clock
-        // leaves it out, and the slow client sees the outcome with its next sign.
+        // To a clock with the rhythm of a fast client, a pause between two signs of a slow client may look like a stall.
+        // The clock leaves that pause out, and the slow client sees the outcome with its next sign.
         let stall = if differs { longest * 2 / 3 } else { 0 };
-        // The place of a client that has gone is kept for so long; the rest is a few ways of a message.
+        // The place of a waiter that has gone lasts for this long. The rest is a few ways of a message.
         let bound = longest + stall + 6 * way + 350 * MILLI;
         let silence = 2 * longest;
         Self { plan, free: BTreeMap::new(), bound, silence }
     }
 
-    /// Nobody waits long for what is free in the key space, when nothing is broken.
+    /// While there are no faults, nobody waits long for a lock that is free in the key space.
     pub fn look(&mut self, station: &mut Station) {
         let plan = Arc::clone(&self.plan);
         for (at, name) in plan.names.iter().enumerate() {
@@ -97,14 +97,14 @@ impl Watch {
         }
     }
 
-    /// All have gone and every lease is over: nothing may be left but what is meant to stay.
+    /// All clients have gone and every lease is over: only keys that are meant to stay may be left.
     pub fn nothing_left(&self, station: &mut Station, berths: &[Berth]) {
         let time = station.time();
         let all = station.server.dump(time);
         let dead = keyspace::dead_places(&all, time);
         for entry in all {
             let key = String::from_utf8_lossy(&entry.key).into_owned();
-            // Redisson's leases of permits are looked at by the next who asks.
+            // The next client that asks clears Redisson's leases of permits.
             let counts = key == keyspace::COUNTER
                 || key.starts_with("redisson_lock_token:")
                 || key.ends_with(":timeout");

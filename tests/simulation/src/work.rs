@@ -56,7 +56,7 @@ async fn obey(desk: Arc<Desk>, order: Order) {
     }
 }
 
-/// Takes a name away from whoever has it. The claims of before are over by the time it is answered.
+/// Takes a name away from its holders. Their claims are over when the answer comes.
 async fn force_unlock(desk: &Desk, name: usize) {
     let Some(seat) = desk.seat() else { return };
     let (Name { text, kind }, client) = (&desk.home.plan.names[name], &seat.client);

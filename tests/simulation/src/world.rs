@@ -41,7 +41,7 @@ pub enum Event {
     Remember(usize),
     Start(usize),
     Resume(usize),
-    /// A server is ready for what has waited.
+    /// A server is ready for its backlog.
     Serve(usize),
     /// A client has been closed for some time.
     Closed {
@@ -136,7 +136,7 @@ impl World {
         self.at(LOOK, Event::Look);
     }
 
-    /// Has something happen. What is scheduled first happens first.
+    /// Schedules an event. Of several events at one time, the first that was scheduled happens first.
     pub fn at(&mut self, at: u64, event: Event) {
         self.scheduled += 1;
         self.events.insert((at.max(clock::now()), self.scheduled), event);
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// Works off what has waited, as far as the server is ready.
+    /// Works off the backlog, as far as the server is ready.
     fn serve_backlog(&mut self, at: usize) {
         loop {
             let station = &mut self.stations[at];
@@ -423,7 +423,7 @@ impl World {
                 Question::Unchanged { seat, name, caller } => {
                     self.watch_unchanged(seat, name, &caller)
                 }
-                // What was sent before it may arrive after it.
+                // Earlier requests may arrive after it.
                 Question::Closed { process, seat } => {
                     self.at(clock::now() + ARRIVED, Event::Closed { process, seat });
                 }
@@ -439,7 +439,7 @@ impl World {
         holders.into_iter().filter(|field| field.contains(&client)).collect()
     }
 
-    /// As `fields_of`, of those who wait.
+    /// As `fields_of`, for waiters.
     fn places_of(&mut self, seat: u64, name: usize) -> Vec<String> {
         let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
         let client = client_id(seat);

@@ -31,7 +31,7 @@ impl Commands {
         Self(info.lines().filter_map(entry).collect())
     }
 
-    /// What was run since `before`, this program's own questions and heartbeats aside.
+    /// The commands since `before`, without this program's own questions and heartbeats.
     pub fn since(&self, before: &Self) -> Self {
         let grown = |(name, now): (&String, &Count)| {
             let before = before.of(name);
@@ -71,7 +71,7 @@ impl Commands {
         self.calls_of(&SCRIPTS)
     }
 
-    /// Messages that were published, whoever heard them.
+    /// Messages that were published, whether anybody heard them or not.
     pub fn published(&self) -> u64 {
         self.calls_of(&PUBLISHES)
     }

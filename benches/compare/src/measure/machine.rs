@@ -6,7 +6,7 @@ use std::fs;
 /// Facts by name, for the head of every report.
 pub type Machine = BTreeMap<String, String>;
 
-/// What is known without asking anybody: the server and the JVM add their own.
+/// What the machine itself can tell. The server and the JVM add their parts.
 pub fn facts() -> Machine {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let mut facts = Machine::from([

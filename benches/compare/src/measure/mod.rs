@@ -1,4 +1,4 @@
-//! What is measured: the quantities by name, and the tools that take them.
+//! The quantities by name, and the tools that measure them.
 
 pub mod clock;
 pub mod commands;

@@ -14,7 +14,7 @@ const TOP: f64 = 40.0;
 const HEIGHT: f64 = 340.0;
 const LEGEND: f64 = 20.0;
 
-/// What is drawn over the clients, by the end of the file's name.
+/// The quantities that are drawn over the number of clients, by the end of the file's name.
 const DRAWN: [(&str, Quantity); 3] = [
     ("throughput", Quantity::PairsPerSecond),
     ("scripts", Quantity::ScriptsPerPair),

@@ -1,4 +1,4 @@
-//! What is written at the end: a table to read, JSON to keep, plots to look at.
+//! The report at the end: a table to read, JSON to keep, plots to look at.
 
 mod axis;
 mod growth;

@@ -30,7 +30,7 @@ fn section(outcome: &Outcome) -> String {
     text + &aligned(&lines) + &notes(&outcome.rows)
 }
 
-/// What the table cannot say: who is not in it and why, and whom a lock left waiting.
+/// Notes under the table: variants that are left out and why, and callers that a lock left waiting.
 fn notes(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! What is compared: each lock behind the same small trait, with its own defaults.
+//! The variants that are compared: each lock behind the same small trait, with its own defaults.
 
 pub mod async_redis_lock;
 pub mod contender;

@@ -16,7 +16,7 @@ use super::room::Room;
 use crate::measure::clock::now_ns;
 use crate::variants::{Contender, Kind};
 
-/// Each so many callers one lets others run while it is inside: who is there with it will show.
+/// One in so many callers lets others run while it is inside: so a caller too many shows.
 const OPENED_EACH: usize = 64;
 
 pub async fn run<C: Contender>(job: Herd, wire: &mut Wire) -> Result<()> {

@@ -34,7 +34,7 @@ pub async fn run<C: Contender>(job: Hold, wire: &mut Wire) -> Result<()> {
     }
 }
 
-/// What is held lies in one place of the right size, so that the memory taken for it is no other's.
+/// The guards lie in one allocation of the right size, so that no other memory counts.
 async fn take_all<C: Contender>(client: &C, job: &Hold) -> Result<Vec<C::Guard>> {
     let (kind, names) = (job.setup.kind, job.names);
     let next = Arc::new(AtomicUsize::new(0));

@@ -170,7 +170,7 @@ pub struct Through {
     /// When the first came in, and when the last had given back; 0 if nobody did.
     pub first_ns: u64,
     pub last_ns: u64,
-    /// Callers that were let in after one who had asked later.
+    /// Callers that were let in after one that had asked later.
     pub overtaken: usize,
     /// Times that more were inside than there is room for.
     pub overfull: u64,

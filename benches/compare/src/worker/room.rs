@@ -1,4 +1,4 @@
-//! Counts who is inside of something that has so much room, and how often there were too many.
+//! Counts the callers inside of something with limited room, and how often there were too many.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

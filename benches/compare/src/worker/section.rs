@@ -9,7 +9,7 @@ use tokio::task::yield_now;
 
 use super::protocol::Check;
 
-/// Each so many turns of a task, it lets others run between read and write: who holds the lock with it will show.
+/// Every so many turns, a task lets others run between read and write: so a second holder shows.
 const OPENED_EACH: u64 = 64;
 
 /// A number that is only right if turns exclude each other.
@@ -41,7 +41,7 @@ impl Section {
         self.write(seen + 1)
     }
 
-    /// How many updates a number in memory lacks after `entered` turns. A file is judged by who shares it out.
+    /// How many updates a number in memory lacks after `entered` turns. The process that hands out a file checks it.
     pub fn lost(&self, entered: u64) -> u64 {
         match self {
             Self::Memory(number) => entered.saturating_sub(number.load(Relaxed)),

@@ -1,4 +1,4 @@
-//! W4: several processes want one name. How much they get done together, and who gets how much of it.
+//! W4: several processes want one name. How many turns they make together, and the share of each.
 
 use super::turns::{self, Shape};
 use super::{Card, Ratio, Run, Workload};

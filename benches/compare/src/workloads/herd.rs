@@ -23,7 +23,7 @@ const CALLERS: usize = 20_000;
 /// A script that takes longer makes others wait.
 const LONG: Duration = Duration::from_millis(2);
 
-/// Callers who all want one name.
+/// Callers that all want one name.
 #[derive(Debug)]
 pub struct Herd {
     name: &'static str,

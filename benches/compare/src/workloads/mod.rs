@@ -1,4 +1,4 @@
-//! W1 to W11: what is done, what is reported of it, and what parklock aims at.
+//! W1 to W11: the work, the quantities that are reported, and the targets of parklock.
 
 mod churn;
 mod crowd;
@@ -33,7 +33,7 @@ pub type Run<'a> = Pin<Box<dyn Future<Output = Result<Sample>> + 'a>>;
 pub trait Workload {
     fn card(&self) -> Card;
 
-    /// Who plays, of those that were asked for: all of them, unless the workload knows better.
+    /// Which of the requested variants take part: all of them, unless the workload says otherwise.
     fn cast(&self, asked: &[Variant]) -> Vec<Variant> {
         asked.to_vec()
     }
@@ -54,7 +54,7 @@ pub struct Card {
     pub quantities: &'static [Quantity],
     pub rounds: usize,
     pub ratio: Ratio,
-    /// Who cannot play, and why.
+    /// Variants that cannot take part, and why.
     pub left_out: &'static [(Variant, &'static str)],
 }
 

@@ -85,7 +85,7 @@ impl Workload for Parked {
         }
     }
 
-    /// Each kind of parklock, then whoever else was asked for.
+    /// Each kind of parklock, then the other variants that were asked for.
     fn cast(&self, asked: &[Variant]) -> Vec<Variant> {
         let mut cast: Vec<Variant> = Variant::all_of(Library::Parklock).collect();
         let others = asked.iter().filter(|variant| variant.library != Library::Parklock);

@@ -25,7 +25,8 @@ struct Pace {
 }
 
 /// The lock is kept at least until the other side is parked, and up to a poller's whole pause longer, so that an unlock
-/// meets a poller at any moment of its pause. A round trip, too, is taken after a rest: who is idle answers later.
+/// meets a poller at any moment of its pause. A round trip, too, is measured after a rest: an idle process answers
+/// later.
 const TIMED: Pace = Pace { kept: 2_000..102_000, rest: 2_000..12_000 };
 
 /// The warm-up has as many turns as it can.

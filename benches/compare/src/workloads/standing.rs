@@ -1,4 +1,4 @@
-//! Callers of one client who stand before what another process holds. W6 watches them, W11 lets them all in.
+//! Callers of one client that wait for a lock of another process. W6 watches them, W11 lets them all in.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::variants::{Kind, Variant};
 use crate::worker::process::Worker;
 use crate::worker::protocol::{Herd, Hold, Order, Reply, Setup, Through};
 
-/// Who stands there.
+/// The callers.
 #[derive(Clone, Debug)]
 pub struct Callers {
     /// What they want, in turn.

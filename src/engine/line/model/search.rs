@@ -125,7 +125,7 @@ fn event(world: &World, action: Action) -> String {
         Action::Subscribes(c) => format!("{} has subscribed", who(c)),
         Action::Notices(c) => format!("{} notices that it was deaf", who(c)),
         Action::AsksAgain(c, _) => format!("{} tries again", who(c)),
-        Action::Tidies(c) => format!("{} sends what is to be given back", who(c)),
+        Action::Tidies(c) => format!("{} sends a release in the background", who(c)),
         Action::GivesBack(c, _) => format!("{} gives back", who(c)),
         Action::HandsOn(c, _) => format!("{} hands on to its next caller", who(c)),
         Action::Exchanges(c, _) => format!("{} gives back and asks anew in one step", who(c)),

@@ -29,7 +29,7 @@ struct Found {
 }
 
 impl Found {
-    /// Whether it is carried out while a script is running for too long. Valkey lets a client say who it is then.
+    /// Whether the server runs it while a script runs for too long. Valkey lets a client identify itself then.
     fn may_while_busy(self, version: Version) -> bool {
         let greets = matches!(
             self.name,

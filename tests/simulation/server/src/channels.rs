@@ -1,4 +1,4 @@
-//! Who listens to which channel.
+//! The channels and their listeners.
 
 use crate::connection::Conn;
 use crate::reply::Reply;

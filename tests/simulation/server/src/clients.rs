@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Closes a connection from the server's side, behind what is in its outbox.
+    /// Closes a connection from the server's side, after its outbox is sent.
     pub(crate) fn close_after_reply(&mut self, caller: Caller) {
         let Some(conn) = caller.conn else { return };
         if !self.hang_ups.contains(&conn) {

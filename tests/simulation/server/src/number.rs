@@ -136,8 +136,8 @@ pub(crate) fn write_integer(out: &mut Vec<u8>, value: i64) {
 
 /// The end of a span of scores: as a score, but looser about what stands before it.
 ///
-/// It is read to its first NUL; nothing at all is 0, and what is too large is infinite. C reads past blanks in front,
-/// Valkey does not.
+/// The text ends at its first NUL. An empty one is 0, and a number that is too large is infinite. C skips blanks in
+/// front, Valkey does not.
 pub(crate) fn bound(text: &[u8], version: Version) -> Option<f64> {
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     let text = if version.is_valkey() { &text[..end] } else { text[..end].trim_ascii_start() };

@@ -1,4 +1,4 @@
-//! What is to be sent, in its order.
+//! The outbox: replies and messages to send, in their order.
 
 use crate::connection::Conn;
 use crate::reply::Reply;

@@ -21,7 +21,7 @@ impl State {
         ))
     }
 
-    /// A subcommand that is not there, or (6.2) not with so many words.
+    /// A subcommand that does not exist, or (6.2) not with this number of words.
     pub(crate) fn unknown_subcommand(&self, words: &[&[u8]]) -> Reply {
         let most = if self.version.is_6() { usize::MAX } else { 128 };
         let text = c_text(words.get(1).copied().unwrap_or_default(), most);

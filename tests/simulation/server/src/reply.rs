@@ -25,7 +25,7 @@ pub enum Reply {
     Scores(Vec<(Vec<u8>, f64)>),
     /// Text for people: verbatim in RESP3, a bulk in RESP2.
     Text(Vec<u8>),
-    /// What is sent unasked: a push in RESP3, an array in RESP2.
+    /// A message that answers no request: a push in RESP3, an array in RESP2.
     Push(Vec<Self>),
 }
 

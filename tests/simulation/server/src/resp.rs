@@ -231,7 +231,7 @@ pub(crate) enum Protocol {
     Resp3,
 }
 
-/// Writes a reply behind what is there.
+/// Appends a reply.
 pub(crate) fn write(out: &mut Vec<u8>, reply: &Reply, protocol: Protocol, version: Version) {
     let three = protocol == Protocol::Resp3;
     let each = |out: &mut Vec<u8>, replies: &[Reply]| {
@@ -318,7 +318,7 @@ mod tests {
 
     type Requests = Vec<Vec<Vec<u8>>>;
 
-    /// What is read of these pieces, each as soon as it comes.
+    /// The requests in these pieces, each read as soon as it comes.
     fn read(pieces: &[&[u8]], rules: Rules) -> Result<Requests, Malformed> {
         let (mut parser, mut requests) = (Parser::default(), Vec::new());
         for piece in pieces {

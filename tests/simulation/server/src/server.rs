@@ -74,7 +74,7 @@ impl Server {
         }
     }
 
-    /// What is to be sent since the last call, in the order in which it came about.
+    /// Everything to send since the last call, in its order.
     pub fn output(&mut self) -> Vec<(Conn, Vec<u8>)> {
         std::mem::take(&mut self.state.borrow_mut().outbox)
     }
@@ -195,7 +195,7 @@ impl Server {
         self.state.borrow_mut().busy = busy;
     }
 
-    /// What clients may not do: these commands, and all channels if `channels` is set. Replaces what was said before.
+    /// Denies clients these commands, and all channels if `channels` is set. Replaces the denials before.
     pub fn set_denied(&mut self, commands: &[&str], channels: bool) {
         let mut state = self.state.borrow_mut();
         state.denied_commands = commands.iter().map(|name| name.to_ascii_lowercase()).collect();

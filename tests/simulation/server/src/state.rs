@@ -20,7 +20,7 @@ pub(crate) struct State {
     pub(crate) now: u64,
     pub(crate) keys: Vec<Database>,
     pub(crate) connections: BTreeMap<Conn, Connection>,
-    /// Who listens, in the order in which they came.
+    /// The listeners of each channel, in the order in which they came.
     pub(crate) channels: BTreeMap<Vec<u8>, Vec<Conn>>,
     pub(crate) outbox: Vec<(Conn, Vec<u8>)>,
     pub(crate) hang_ups: Vec<Conn>,
@@ -31,7 +31,7 @@ pub(crate) struct State {
     pub(crate) replica: bool,
     pub(crate) denied_commands: BTreeSet<String>,
     pub(crate) denies_channels: bool,
-    /// Whose command is being carried out, and what is to be sent to it behind the reply.
+    /// The connection whose command is running, and the bytes for it that follow the reply.
     pub(crate) serving: Option<Conn>,
     pub(crate) behind_the_reply: Vec<Vec<u8>>,
     pub(crate) run: Option<Run>,

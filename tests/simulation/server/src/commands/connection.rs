@@ -1,4 +1,4 @@
-//! The connection itself: who is at its end, and what it speaks.
+//! Commands about the connection itself: its client, and its protocol.
 
 use super::owned;
 use crate::keys::DATABASES;

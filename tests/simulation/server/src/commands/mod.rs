@@ -35,7 +35,7 @@ type Work = fn(&mut State, Caller, &[&[u8]]) -> Answer;
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) name: &'static str,
-    /// How many words it has with its name; negative: so many at least.
+    /// How many words it has, including its name; negative: at least this many.
     arity: i32,
     flags: u8,
     pub(crate) work: Work,
@@ -58,7 +58,7 @@ impl Command {
     }
 }
 
-/// Whether an arity allows so many words.
+/// Whether an arity allows this number of words.
 fn takes(arity: i32, words: usize) -> bool {
     let (arity, words) = (i64::from(arity), words as i64);
     if arity < 0 { words >= -arity } else { words == arity }

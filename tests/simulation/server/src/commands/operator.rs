@@ -1,4 +1,4 @@
-//! What is asked of the server as a whole.
+//! Commands about the server as a whole.
 
 use super::owned;
 use crate::reply::{Answer, Reply, refusal};

@@ -88,7 +88,7 @@ impl Slot {
     }
 }
 
-/// One database. Each method takes the time in ms; what is over by then is not there.
+/// One database. Each method takes the time in ms; keys that have expired by then do not exist.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database(BTreeMap<Vec<u8>, Slot>);
 
@@ -106,7 +106,8 @@ impl Database {
         self.any(key, now).map(|value| K::of(value).ok_or_else(refusal::wrong_type)).transpose()
     }
 
-    /// The value, to be changed in place. Whoever may have emptied it calls [`drop_if_empty`](Self::drop_if_empty).
+    /// The value, to be changed in place. A caller that may have emptied it calls
+    /// [`drop_if_empty`](Self::drop_if_empty).
     pub(crate) fn get_mut<K: Kind>(
         &mut self,
         key: &[u8],

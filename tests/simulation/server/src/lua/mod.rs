@@ -216,7 +216,8 @@ fn caller_of_commands(
 
 /// Where an error was raised: the source and the line of the script's function, seen from the handler.
 fn raised_at(lua: &Lua) -> (Option<String>, Option<i64>) {
-    // 0 is this function, 1 the handler, 2 whoever raised it: C's `error`, the prelude's `redis.call`, or the script.
+    // 0 is this function, 1 the handler, 2 the function that raised it: C's `error`, the prelude's `redis.call`, or
+    // the script.
     for level in 2..8 {
         let place = lua.inspect_stack(level, |debug| {
             let source = debug.source();

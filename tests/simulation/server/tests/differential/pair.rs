@@ -13,7 +13,7 @@ use crate::real::{Real, Wire, request};
 use crate::shapes::{self, Asked};
 use crate::{plain, words};
 
-/// After so many steps at the most, the key spaces are compared.
+/// The key spaces are compared after this many steps at the latest.
 const LOOK_EVERY: usize = 4;
 /// Lua's numbers are exact up to 2^53, and a TTL may have been longer before.
 const MOST_EXACT: i64 = 1 << 52;
@@ -62,7 +62,7 @@ pub struct Pair {
     pub tally: Tally,
 }
 
-/// What was done.
+/// Counts of the steps.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub steps: usize,
@@ -464,7 +464,7 @@ fn entry(database: usize, frame: &Frame) -> Entry {
     Entry { database, key: key.text.clone(), content, pttl: pttl.number() }
 }
 
-/// What has no order of its own, and what differs from one server process to the next.
+/// Sorts replies without an order of their own, and removes parts that differ from one server process to the next.
 pub fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
     let name = words[0].to_ascii_lowercase();
     for frame in frames {

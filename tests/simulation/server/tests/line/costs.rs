@@ -129,7 +129,7 @@ fn ten_thousand_readers_are_let_in_by_short_calls() {
             if calls == 0 {
                 name.release("w:1");
             } else {
-                // Whoever was told to look.
+                // All that were told to look.
                 name.acquire(&format!("r{}:1", calls * 64), &part(1));
             }
             calls += 1;
@@ -209,7 +209,7 @@ fn a_hundred_thousand_permits_of_the_dead_are_taken_away_by_short_calls() {
     });
 }
 
-/// A reader among others, and one that asks for what is held.
+/// A reader beside others, and a caller that asks for a held lock.
 #[test]
 fn beside_others_a_part_takes_few_commands() {
     really(RW, |name| {

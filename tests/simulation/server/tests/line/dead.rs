@@ -1,4 +1,4 @@
-//! Those who wait and have died, or only seem to have.
+//! Waiters that have died, or only seem to have.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ fn a_silent_head_is_asked_blocks_the_line_and_is_put_out() {
             name.lock("a:1");
             name.lock("b:1"); // dies
             name.lock("c:1");
-            // Who waits behind it lives, and so nothing is a stall.
+            // The waiter behind it lives, so nothing counts as a stall.
             for _ in 0..4 {
                 name.pass(THIRD);
                 assert!(name.lock("c:1").is_near());
@@ -103,7 +103,7 @@ fn the_dead_in_a_row_cost_one_waiter_ttl_together() {
     }
 }
 
-/// It may be the only one in line that lives. If it asked as seldom as those who rest do, each pause would look like a
+/// It may be the only live waiter in line. If it asked as seldom as resting waiters do, each pause would look like a
 /// stall, and the dead would live on in it.
 #[test]
 fn a_resting_waiter_behind_silent_ones_is_told_to_ask_while_they_may_answer() {
@@ -257,7 +257,7 @@ fn a_try_gets_a_lock_that_only_the_dead_wait_for() {
 
 /// A waiter that rests shows no signs of life until the line moves. Then it is asked for one, and its turn is kept.
 #[test]
-fn now_or_never_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
+fn a_try_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             let now = Ask { part: name.capacity, ..once() };

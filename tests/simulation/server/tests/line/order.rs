@@ -1,4 +1,4 @@
-//! Who is next, who is told, and what is left behind.
+//! The order of the line: which client is next, which one is told, and which keys stay.
 
 use crate::everywhere;
 use crate::in_virtual_time;
@@ -23,7 +23,7 @@ fn a_release_gives_to_the_next_in_line_and_tells_it_alone() {
             }
             assert!(
                 name.heard(listener).is_empty(),
-                "who lines up is answered, and nobody is told"
+                "a newcomer gets an answer, and nobody is told"
             );
             let expected = [
                 ("a", vec!["b:1=@7", "f:1?"]),
@@ -56,7 +56,7 @@ fn a_release_gives_to_the_next_in_line_and_tells_it_alone() {
     }
 }
 
-/// Those who have just lined up show signs of life by themselves, so that nobody has to be told to.
+/// Waiters that have just lined up show signs of life by themselves, so no script has to tell them to.
 #[test]
 fn in_a_line_that_moves_fast_a_turn_is_one_message() {
     for kind in EXCLUSIVE {
@@ -76,7 +76,7 @@ fn in_a_line_that_moves_fast_a_turn_is_one_message() {
                 name.pass(WAITER_TTL / 30);
             }
             name.assert_all_end();
-            // Nobody comes any more. Whoever is silent is looked at as ever.
+            // No newcomer lines up any more. Scripts look at silent waiters as before.
             name.pass(WAITER_TTL / 3);
             assert!(!name.lock("f:10").is_near(), "it may sleep");
             name.release("a:10");
@@ -253,7 +253,7 @@ fn the_first_client_that_finds_a_lock_gone_passes_it_on() {
             name.command(&["DEL", "lock:{a}"]);
             assert!(!name.release("a:1"));
             assert_eq!(name.words(listener), ["b:1=@7"]);
-            // The line is gone too: nobody knows who waits, and everybody is told to look.
+            // The line is gone too: the server does not know the waiters, and tells all clients to look.
             name.command(&["DEL", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"]);
             assert!(!name.release("b:1"));
             assert_eq!(name.words(listener), ["* b"]);
@@ -279,7 +279,7 @@ fn a_lease_that_is_over_makes_room_when_somebody_looks() {
             name.pass(50);
             let listener = name.listener("bc");
             assert!(!name.lock("c:1").is_granted(), "it is not the first");
-            assert_eq!(name.words(listener), ["b:1=@7"], "whoever comes by lets in who is");
+            assert_eq!(name.words(listener), ["b:1=@7"], "any call lets in the head");
             assert!(!name.release("a:1"));
         });
     }

@@ -33,7 +33,7 @@ fn with_a_full_memory_nobody_takes_it_and_everybody_gives_it_back() {
             name.lock("a:1");
             name.lock("b:1");
             fill_memory(name, true);
-            assert!(name.lock("b:1").is_near(), "who stands here stays");
+            assert!(name.lock("b:1").is_near(), "a waiter stays");
             assert!(name.release("a:1"));
             assert_eq!(name.words(listener), ["b:1=@7"], "after a release everything is allowed");
             assert!(name.renew("b:1"));

@@ -223,7 +223,7 @@ fn more_than_there_is_and_another_capacity_or_kind_are_refused() {
             error(name.acquire("c:1", &part(1)))
                 .contains("CONFLICT semaphore with a capacity of 3")
         );
-        assert!(name.acquire("b:1", &part(3)).is_near(), "who waits is no newcomer");
+        assert!(name.acquire("b:1", &part(3)).is_near(), "a waiter is no newcomer");
         name.capacity = 3;
         name.release("a:1");
         name.release("b:1");

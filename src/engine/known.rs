@@ -1,0 +1,57 @@
+//! What a caller with a limit knows of its requests, for when the limit cuts it off.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::wire::Fault;
+
+/// What a caller with a limit knows of its requests.
+pub(crate) struct Known {
+    /// Whether Redis was asked, and whether it ever answered.
+    asked: AtomicBool,
+    answered: AtomicBool,
+    /// Whether a request of this call was not answered: it may have run.
+    open: AtomicBool,
+    /// Whether the last attempt failed, for now.
+    failing: AtomicBool,
+}
+
+impl Known {
+    pub(crate) fn new(answered: bool) -> Self {
+        let [asked, open, failing] = [(); 3].map(|()| AtomicBool::new(false));
+        Self { asked, answered: AtomicBool::new(answered), open, failing }
+    }
+
+    /// A request is about to be sent. Returns whether one before it may have run.
+    pub(crate) fn asks(&self) -> bool {
+        self.asked.store(true, Ordering::Relaxed);
+        self.open.swap(true, Ordering::Relaxed)
+    }
+
+    /// Redis has answered the request.
+    pub(crate) fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+        self.failing.store(false, Ordering::Relaxed);
+        self.open.store(false, Ordering::Relaxed);
+    }
+
+    /// The request got no answer. `was_open`: one before it may have run.
+    pub(crate) fn failed(&self, fault: &Fault, was_open: bool) {
+        self.open.store(was_open || fault.is_open(), Ordering::Relaxed);
+        self.failing.fetch_or(fault.is_passing(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request was not answered: it may have run.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last attempt failed. `None`: nothing came of any request yet.
+    pub(crate) fn is_failing(&self) -> Option<bool> {
+        let failing = self.failing.load(Ordering::Relaxed);
+        (failing || self.answered.load(Ordering::Relaxed)).then_some(failing)
+    }
+}
