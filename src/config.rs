@@ -120,6 +120,8 @@ impl Config {
 
     /// How long it may take to make a connection, with all that makes it usable.
     /// Default 2 s.
+    ///
+    /// Behind Sentinel, each connection asks the sentinels first, which may take as long again, but not more than 1 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;

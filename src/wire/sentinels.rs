@@ -120,12 +120,21 @@ impl Sentinels {
         self.primaries.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
     }
 
-    /// Asks where the primary is.
+    /// Asks where the primary is, or takes the answer that another link has just been given.
     pub(crate) async fn primary(&self) -> Result<Node, Fault> {
-        let came = Instant::now();
+        self.primary_as_of(Instant::now().checked_sub(FRESH)).await
+    }
+
+    /// Asks where the primary is now.
+    pub(crate) async fn primary_now(&self) -> Result<Node, Fault> {
+        self.primary_as_of(Some(Instant::now())).await
+    }
+
+    /// An answer to a question that was asked at this time or later.
+    async fn primary_as_of(&self, time: Option<Instant>) -> Result<Node, Fault> {
         let mut round = self.round.lock().await;
         if let Some(Round { began, answer }) = &*round
-            && came < *began + FRESH
+            && Some(*began) >= time
         {
             return answer.clone();
         }

@@ -60,7 +60,7 @@ async fn watch(sentinels: &Sentinels, link: &Link) {
             () = sleep(next.mul_f64(2.0 / 3.0 + fastrand::f64() * 2.0 / 3.0)) => AT_LEAST,
         };
         // Why there is none, the links say that need it.
-        let _ = sentinels.primary().await;
+        let _ = sentinels.primary_now().await;
         if sentinels.is_behind()
             && let Ok(live) = link.live()
         {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use parklock::{Client, Config, Ended, Error, Layout};
 use tokio::time::{sleep, timeout};
 
+use crate::common::cluster::slot;
 use crate::common::sentinels::{follow, primary_and_replicas};
-use crate::common::{Class, Proxy, Server, eventually};
+use crate::common::{Class, Cluster, Proxy, Server, eventually};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
@@ -302,4 +303,36 @@ async fn a_user_that_may_not_wait_is_told_so_at_once() {
     let url = format!("redis://app:pw@{}", servers[0].address());
     assert_err!(Client::connect_with(&url, acked(1)).await, Error::Permission { .. });
     Client::connect(&url).await.expect("nothing is acknowledged").close().await;
+}
+
+/// In a cluster each primary has replicas of its own, and a link for what they acknowledge. A slot that stands open is
+/// served on it as on the other one.
+#[tokio::test]
+async fn in_a_cluster_each_primary_has_replicas_of_its_own() {
+    let cluster = Cluster::with_replicas().await;
+    let url = cluster.url();
+    let config = Config::default().watchdog_timeout(Duration::from_secs(6)).replicas(1);
+    let config =
+        config.response_timeout(Duration::from_millis(1500)).ack_timeout(ACK).max_park(LONG);
+    let (ours, theirs) = tokio::join!(client(&url, config.clone()), client(&url, config));
+    let latch = &cluster.names_at(0, "latch:", 1)[0];
+    let names = cluster.names_at(0, "kind:", 5);
+    soon(each_is_taken_and_waited_for((&ours, &theirs), &names, latch)).await;
+
+    let open = &cluster.names_at(0, "open:", 1)[0];
+    let guard = ours.lock(open).lock().await.expect("it is free");
+    assert_eq!(holders(&cluster.nodes[0], open).await, 1);
+    cluster.open(slot(open), 0, 1).await;
+    is_renewed(&guard).await;
+    soon(guard.unlock()).await.expect("it is ours");
+
+    // The replica of the first node falls silent: nothing is granted there, and all goes on elsewhere.
+    cluster.nodes[3].pause();
+    let [here, there] = [0, 1].map(|at| cluster.names_at(at, "short:", 1).remove(0));
+    is_short(ours.lock(&here).try_lock().await, "0 of 1 replicas");
+    let elsewhere = ours.lock(&there).try_lock().await.expect("it has its replica");
+    elsewhere.expect("it is free").unlock().await.expect("it is ours");
+    let primary = cluster.admin(0).await;
+    let given_back = async || primary.hgetall(&key(&here)).await.is_empty();
+    eventually(SOON, "it is given back", given_back).await;
 }
