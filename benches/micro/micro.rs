@@ -13,6 +13,14 @@ mod common;
     reason = "a module of the crate, of which this uses a part"
 )]
 mod error;
+#[path = "../../src/slot.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "a module of the crate, of which this uses a part"
+)]
+mod slot;
 #[path = "../../src/engine/wheel.rs"]
 #[allow(
     dead_code,

@@ -1,6 +1,6 @@
 //! A real cluster of one's own: three primaries, with a replica each if wanted, whose slots can be moved.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::admin::Admin;
 use super::server::{Server, Setup};
@@ -61,17 +61,33 @@ impl Cluster {
 
     async fn introduce(&self) {
         let first = self.nodes[0].admin().await;
-        for node in &self.nodes[1..] {
-            let port = node.port().to_string();
-            first.cmd::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
-        }
         for node in &self.nodes {
             let admin = node.admin().await;
+            let mut asked = None::<Instant>;
             let known = async || {
                 let list: String = admin.cmd(&["CLUSTER", "NODES"]).await;
-                list.lines().count() == self.nodes.len() && !list.contains("handshake")
+                if list.lines().count() == self.nodes.len() && !list.contains("handshake") {
+                    return true;
+                }
+                // A node that is too busy to answer within a second is forgotten again.
+                if asked.is_none_or(|at| at.elapsed() > Duration::from_secs(3)) {
+                    asked = Some(Instant::now());
+                    self.meet(&first).await;
+                }
+                false
             };
             eventually(START, "all nodes know each other", known).await;
+        }
+    }
+
+    /// Has the first node meet all that it does not know.
+    async fn meet(&self, first: &Admin) {
+        let list: String = first.cmd(&["CLUSTER", "NODES"]).await;
+        for (node, id) in self.nodes.iter().zip(&self.ids).skip(1) {
+            if !list.contains(id) {
+                let port = node.port().to_string();
+                first.cmd::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use parklock_simulated_server::{Conn, Server, Version};
-use scripts::{LOCK_RELEASE, Script, TAKE};
+use scripts::{Dialect, LOCK_RELEASE, TAKE};
 
 const ROUND: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;
@@ -31,7 +31,7 @@ fn main() {
     let mut server = Server::new(Version::Redis7_0);
     let conn = server.accept();
     for script in [&TAKE, &LOCK_RELEASE] {
-        ask(&mut server, conn, &script.by_text().arg(0).get_packed_command(), NOW);
+        ask(&mut server, conn, &script.by_text(Dialect::Plain).arg(0).get_packed_command(), NOW);
     }
     let (acquire, release) = (acquire(), release());
     let mut pair = |now| {
@@ -69,14 +69,14 @@ fn ask(server: &mut Server, conn: Conn, request: &[u8], now: u64) -> Vec<u8> {
 }
 
 fn acquire() -> Vec<u8> {
-    let mut cmd = Script::by_hash(&TAKE);
+    let mut cmd = TAKE.by_hash(Dialect::Plain);
     cmd.arg(3).arg("lock:grants").arg("lock:{lock}").arg("lock_queue:{lock}");
     cmd.arg(NOW).arg(FIELD).arg(30_000);
     cmd.get_packed_command()
 }
 
 fn release() -> Vec<u8> {
-    let mut cmd = Script::by_hash(&LOCK_RELEASE);
+    let mut cmd = LOCK_RELEASE.by_hash(Dialect::Plain);
     cmd.arg(4)
         .arg("lock:grants")
         .arg("lock:{lock}")

@@ -1,6 +1,6 @@
 //! What each script is asked: its KEYS and its ARGV, as the header of its file says.
 
-use crate::scripts::{self as s, Script};
+use crate::scripts::{self as s, Dialect, Script};
 use crate::words;
 use fastrand::Rng;
 
@@ -111,7 +111,7 @@ pub fn all() -> Vec<Asked> {
 }
 
 fn text_of(script: &Script) -> Vec<u8> {
-    let cmd = script.by_text();
+    let cmd = script.by_text(Dialect::Plain);
     let words = cmd.args_iter().filter_map(|arg| {
         if let redis::Arg::Simple(word) = arg { Some(word.to_vec()) } else { None }
     });

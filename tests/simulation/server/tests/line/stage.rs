@@ -7,7 +7,7 @@ use parklock_simulated_server::{Conn, Server, Version};
 
 use crate::frame::Frame;
 use crate::real::{Real, Wire, request};
-use crate::scripts::{self, Script};
+use crate::scripts::{self, Dialect, Script};
 
 /// A connection to the server of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,8 +138,7 @@ impl Stage {
     }
 }
 
-fn words_of(script: &Script, by: impl Fn(&Script) -> redis::Cmd) -> Vec<u8> {
-    let cmd = by(script);
+fn words_of(cmd: &redis::Cmd) -> Vec<u8> {
     let words = cmd.args_iter().filter_map(|arg| {
         if let redis::Arg::Simple(word) = arg { Some(word.to_vec()) } else { None }
     });
@@ -147,9 +146,9 @@ fn words_of(script: &Script, by: impl Fn(&Script) -> redis::Cmd) -> Vec<u8> {
 }
 
 fn text_of(script: &Script) -> Vec<u8> {
-    words_of(script, Script::by_text)
+    words_of(&script.by_text(Dialect::Plain))
 }
 
 fn hash_of(script: &Script) -> String {
-    String::from_utf8(words_of(script, Script::by_hash)).expect("a hash is a text")
+    String::from_utf8(words_of(&script.by_hash(Dialect::Plain))).expect("a hash is a text")
 }
