@@ -243,6 +243,20 @@ async fn sentinels_have_credentials_of_their_own() {
     let admin = Admin::connect(&format!("redis://:pw@{}/3", server.address())).await;
     is_held_once(&admin, "a").await;
     guard.unlock().await.expect("it is ours");
+    // A user that may do no more than README says, and listens too.
+    let sentinels = Admin::connect(&format!("redis://:other@{}", sentinel.address())).await;
+    let words = "ACL SETUSER watcher on >look resetchannels &+switch-master -@all \
+                 +sentinel|master +sentinel|sentinels +hello +ping +subscribe";
+    sentinels.cmd::<()>(&words.split_whitespace().collect::<Vec<_>>()).await;
+    let options = "?sentinelUsername=watcher&sentinelPassword=look";
+    let other = Client::connect_with(url(":pw@", options), patient()).await.expect("it may");
+    let listens = async || {
+        let clients = sentinels.clients().await;
+        clients.iter().any(|line| line.contains("user=watcher") && line.contains(" sub=1 "))
+    };
+    eventually(SOON, "it listens", listens).await;
+    other.close().await;
+
     for (user, options) in
         [(":pw@", ""), (":pw@", "?sentinelPassword=no"), ("", "?sentinelPassword=other")]
     {
