@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::kinds::Kind;
 use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
 
-/// A client of one Redis server, or of a Redis Cluster: the source of all locks.
+/// A client of one Redis server, of a primary behind Sentinel, or of a Redis Cluster: the source of all locks.
 ///
-/// It has two connections to each server in use, whatever the number of locks and waiters, and a few background tasks
-/// on the runtime on which it connected. Clones are cheap and share everything. Connect once per
+/// It has two connections to each server in use (three with [`Config::replicas`]; behind Sentinel, one more to a
+/// sentinel), whatever the number of locks and waiters, and a few background tasks on the runtime on which it connected. Clones are cheap and share everything. Connect once per
 /// process and clone.
 ///
 /// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the
@@ -30,6 +30,16 @@ impl Client {
     /// nodes, of which one has to answer. The client finds the others, and connects to a node when it first needs a
     /// lock there. A cluster has no databases, and [`Layout::Redisson`](crate::Layout::Redisson) does not work in one yet.
     ///
+    /// A primary behind Sentinel is `redis-sentinel://[user:password@]host1[:port],host2[:port]/service[/database]`, or
+    /// `rediss-sentinel://...`, also written `redis+sentinel://...`: the hosts are those of the sentinels, by default at port
+    /// 26379, and the service is what they call the primary. User and password are those of the primary. Those of the
+    /// sentinels are the options `sentinelUsername` and `sentinelPassword`, percent-encoded;
+    /// `sentinelMasterId` is another way to name the service. The client asks all sentinels for each connection, listens to one of
+    /// them, and leaves a primary that was replaced. Until it hears of that, about a second after the failover, the
+    /// old primary may grant locks that the new one does not know: see [`Config::replicas`].
+    /// If no sentinel answers any more, the client goes on with the primary that it knows. Name all sentinels in the URL:
+    /// one that was cut off may name an old primary, and is believed if no other answers.
+    ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
@@ -45,10 +55,10 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) if the URL cannot be understood or does not fit the server (the error names
-    /// the URL that does),
+    /// the URL that does), or if the sentinels that answer do not know the service,
     /// [`Error::Permission`](crate::Error::Permission) if the server refuses the password, and
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the server is not there, or is not a primary,
-    /// within [`Config::connect_timeout`].
+    /// or no sentinel answers, within [`Config::connect_timeout`].
     ///
     /// # Panics
     /// Outside of a Tokio runtime.

@@ -1,8 +1,10 @@
 //! Every setting with its default, its reason and its price, and the one check of all settings.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::credentials::{Credentials, Provider};
 use crate::error::{Error, Result};
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
@@ -59,6 +61,9 @@ pub struct Config {
     pub(crate) subscription_linger: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) replicas: u32,
+    ack_timeout: Option<Duration>,
+    pub(crate) credentials: Option<Provider>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
 }
@@ -78,6 +83,9 @@ impl Default for Config {
             subscription_linger: Duration::from_secs(5),
             max_waiters: 100_000,
             max_hold: None,
+            replicas: 0,
+            ack_timeout: None,
+            credentials: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -112,6 +120,8 @@ impl Config {
 
     /// How long it may take to make a connection, with all that makes it usable.
     /// Default 2 s.
+    ///
+    /// Behind Sentinel, each connection asks the sentinels first, which may take as long again, but not more than 1 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -200,6 +210,100 @@ impl Config {
         self
     }
 
+    /// How many replicas have to acknowledge a grant before it counts. Default 0: the word of the primary is enough.
+    ///
+    /// With `n` replicas, each grant, each renewal, [`Guard::extend`](crate::Guard::extend) and each nested hold is followed
+    /// by `WAIT n` on a connection of its own. If fewer than `n` acknowledge within [`ack_timeout`](Self::ack_timeout),
+    /// the grant is given back and the call tries again until [`ride_out`](Self::ride_out) is over. Then it ends with
+    /// [`Error::Unavailable`], which says how many replicas there were; `try_lock` says so at once. A
+    /// renewal that was not acknowledged moves no deadline: a guard that cannot be acknowledged ends
+    /// ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease is over.
+    ///
+    /// What that keeps out depends on `n`, which is yours to choose: the client never counts replicas.
+    /// * `n` is the number of *all* replicas: a replica that does not have the grant cannot be promoted, and a primary that was
+    ///   replaced, and does not know it yet, can grant nothing once a replica has left it. The price: while one replica
+    ///   is away, nothing is granted.
+    /// * `n` is less: grants go on while a replica is away. Both gaps get narrower, and stay: a failover may promote
+    ///   a replica that was not among the `n`, since Sentinel prefers a replica's `replica-priority` to how much it has.
+    ///
+    /// It does not replace the [`FencingToken`](crate::FencingToken): Redis may lose what replicas have acknowledged, if they
+    /// are restarted without their data, and a process that sleeps through its lease is not kept out. A latch holds nothing, and
+    /// is not acknowledged. A release is not either: one that a failover forgets blocks the lock for a lease.
+    ///
+    /// The price is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
+    /// lock held. While a replica is away, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
+    /// that come at the same time share one `WAIT`. Locks that go from caller to caller within this client are not
+    /// slower, but a grant that a message brings is asked about once more. The user needs the permission `+wait`.
+    ///
+    /// ```no_run
+    /// # async fn connected() -> Result<(), parklock::Error> {
+    /// use parklock::{Client, Config};
+    ///
+    /// // A primary with two replicas: both have each grant before anybody works under it.
+    /// let config = Config::default().replicas(2);
+    /// let client = Client::connect_with("redis-sentinel://s1,s2,s3/orders", config).await?;
+    /// # drop(client);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long replicas have to acknowledge a grant, if [`replicas`](Self::replicas) is not 0. Default 500 ms, or half of
+    /// [`response_timeout`](Self::response_timeout) if that is less. At least 1 ms, and less than the response timeout.
+    ///
+    /// The server may take about 100 ms longer. Shorter gives up sooner while a replica is away; too short
+    /// gives back what a slow replica was about to acknowledge.
+    #[must_use]
+    pub fn ack_timeout(mut self, timeout: Duration) -> Self {
+        self.ack_timeout = Some(timeout);
+        self
+    }
+
+    /// Asks for name and password at each connection, instead of taking those of the URL. Default: those of the URL.
+    ///
+    /// For tokens that live for minutes, such as those of AWS IAM, and for passwords that are changed while services run.
+    /// The client asks for each connection that it makes, and again when three quarters of
+    /// [`Credentials::valid_for`] are over. Then it sends `AUTH` on the living connection, which loses nothing. If that is
+    /// refused, or there is no answer, the connection goes on as it is, and the client asks again soon.
+    ///
+    /// The provider is asked within [`connect_timeout`](Self::connect_timeout), on the runtime of the client. It is asked
+    /// several times at once, by each connection for itself: have it remember its answer if that is dear. Its
+    /// errors end up in the [`Error::Unavailable`] of calls and in the log, so they must not quote a secret. The credentials
+    /// are for the servers that have the locks; sentinels have theirs in the URL.
+    ///
+    /// # Errors
+    /// [`Client::connect_with`](crate::Client::connect_with) is an [`Error::Config`] if the URL has a user or
+    /// a password too, [`Error::Unavailable`] if the provider fails or takes too long, and
+    /// [`Error::Permission`] if the server refuses what it says.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use parklock::{Config, Credentials};
+    ///
+    /// async fn token() -> Result<Credentials, std::io::Error> {
+    ///     let token = std::fs::read_to_string("/run/secrets/redis")?;
+    ///     Ok(Credentials::new(token.trim()).user("app").valid_for(Duration::from_secs(900)))
+    /// }
+    /// let config = Config::default().credentials(token);
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn credentials<P, A, E>(mut self, provider: P) -> Self
+    where
+        P: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.credentials = Some(Provider::new(move || {
+            let asked = provider();
+            Box::pin(async move { asked.await.map_err(|error| Arc::from(error.into())) })
+        }));
+        self
+    }
+
     /// The certificates for a `rediss://` URL. Default: the web's roots and no client certificate.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -211,6 +315,10 @@ impl Config {
     pub(crate) fn response(&self) -> Duration {
         self.response_timeout
             .unwrap_or_else(|| Duration::from_secs(2).min(self.watchdog_timeout / 4))
+    }
+
+    pub(crate) fn acks(&self) -> Duration {
+        self.ack_timeout.unwrap_or_else(|| Duration::from_millis(500).min(self.response() / 2))
     }
 
     pub(crate) fn life(&self) -> Duration {
@@ -234,6 +342,7 @@ impl Config {
         let relations = [
             &self.relations_of_leases()[..],
             &self.relations_of_answers(),
+            &self.relations_of_acks(),
             &self.relations_of_waiting(),
         ];
         match relations.into_iter().flatten().find(|(holds, _)| !holds) {
@@ -269,6 +378,20 @@ impl Config {
             (self.response() >= SHORTEST_ANSWER, "response_timeout must be at least 1 ms"),
             (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
             (self.connect_timeout <= *LEASE.end(), "connect_timeout must be at most 24 h"),
+        ]
+    }
+
+    fn relations_of_acks(&self) -> [Relation; 2] {
+        [
+            (
+                self.replicas == 0 || self.acks() < self.response(),
+                "ack_timeout must be less than response_timeout, \
+                 or a server that waits for its replicas would be taken for dead",
+            ),
+            (
+                self.replicas == 0 || self.acks() >= SHORTEST_ANSWER,
+                "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
+            ),
         ]
     }
 
@@ -361,6 +484,12 @@ mod tests {
         assert!(config().waiter_ttl(SHORTEST_LIFE).check().is_ok());
         assert!(refusal(config().pickup_timeout(second * 20)).contains("pickup_timeout"));
         assert!(refusal(config().pickup_timeout(Duration::ZERO)).contains("at least 1 ms"));
+        let acked = || config().replicas(1);
+        assert!(refusal(acked().ack_timeout(second * 2)).contains("ack_timeout"));
+        assert!(refusal(acked().ack_timeout(Duration::ZERO)).contains("at least 1 ms"));
+        assert!(config().ack_timeout(second * 2).check().is_ok(), "nothing is acknowledged");
+        assert_eq!(acked().response_timeout(second / 5).acks(), second / 10);
+        assert_eq!(acked().acks(), second / 2);
         assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
         assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
         assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));

@@ -54,6 +54,7 @@ mod engine;
 mod wire;
 
 mod config;
+mod credentials;
 mod error;
 mod keys;
 mod kinds;
@@ -83,6 +84,7 @@ struct Readme;
 
 pub use client::Client;
 pub use config::{Config, HandOff, Layout};
+pub use credentials::Credentials;
 pub use engine::{Ended, Hold};
 pub use error::{Error, Result};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};

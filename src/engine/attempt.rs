@@ -68,7 +68,7 @@ pub(crate) async fn attempt(
     let acquires = &engine.requests.acquires;
     // A lock that is known to be contended is asked for alone, and so is every lock of a cluster.
     let is_alone = !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0;
-    if is_alone || acquire.keys.slot.is_some() {
+    if is_alone || engine.commands.is_scattered() {
         return ask(engine, acquire, entry).await;
     }
     let Some(_on_its_way) = acquires.send_alone() else {
@@ -86,7 +86,7 @@ pub(crate) async fn attempt(
 
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
     engine.commands.tried(&acquire.keys).await;
-    let mut connection = engine.commands.connection(&acquire.keys)?;
+    let mut connection = engine.commands.acknowledged(&acquire.keys)?;
     let open_on = Some(connection.sent_on());
     let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
     let sent = Instant::now();
@@ -103,7 +103,7 @@ pub(crate) async fn attempt_all(
     acquires: Vec<Acquire>,
 ) -> Result<AttemptAll, Fault> {
     let Some(first) = acquires.first() else { return Ok(AttemptAll::Granted(Vec::new())) };
-    let mut connection = engine.commands.connection(&first.keys)?;
+    let mut connection = engine.commands.acknowledged(&first.keys)?;
     let open_on = connection.sent_on();
     let unanswered =
         |acquire| PendingAcquire { engine, acquire, open_on: Some(open_on.clone()), entry: None };
@@ -161,6 +161,8 @@ impl PendingAcquire<'_> {
                 self.hold_back();
                 return Err(fault);
             }
+            // It has the lock, but must not: the drop gives it back.
+            Err(fault) if fault.may_hold() => return Err(fault),
             Err(fault) => Err(fault),
         };
         self.open_on = None;

@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::keys::Space;
 use crate::wire::{
     Acquired, Acquires, Address, Addresses, Answered, Cluster, Commands, Crew, Fault, Guide, Heard,
-    Requests, Subscriber, Target, Terms,
+    Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
 };
 
 impl Engine {
@@ -43,6 +43,7 @@ impl Engine {
                 return Err(Error::config("Layout::Redisson does not work in a cluster yet"));
             }
             Target::Cluster(urls) => To::Cluster(Box::new(Addresses::new(&urls, &config)?)),
+            Target::Sentinel(watched) => To::Sentinel(Box::new(Sentinels::new(watched, &config)?)),
         };
         Self::connect_to(to, client_id(), config).await
     }
@@ -145,6 +146,7 @@ impl Memory {
             signs: Arc::clone(&self.signs),
             client: client.to_owned(),
             rules: rules(config, config.life()),
+            believes: config.replicas == 0,
         }
     }
 
@@ -187,6 +189,8 @@ impl Memory {
 enum To {
     One(Box<Address>),
     Cluster(Box<Addresses>),
+    /// The primary that these watch.
+    Sentinel(Box<Sentinels>),
 }
 
 impl To {
@@ -194,6 +198,7 @@ impl To {
         match self {
             Self::One(address) => Space::Database(address.database()),
             Self::Cluster(_) => Space::Cluster,
+            Self::Sentinel(sentinels) => Space::Database(sentinels.database()),
         }
     }
 
@@ -205,21 +210,22 @@ impl To {
         config: &Config,
         heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> Result<(Commands, Subscriber), Fault> {
-        let linger = config.subscription_linger;
         match self {
             Self::One(address) => {
-                let address = Arc::new(*address);
-                let (commands, mut command_link) = Commands::new(Arc::clone(&address), terms);
-                let (subscriber, mut subscriber_link) = Subscriber::new(address, linger, heard);
-                tokio::try_join!(command_link.start(), subscriber_link.start())?;
-                (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
-                (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
-                Ok((commands, subscriber))
+                link_to_one(Place::Fixed(Arc::new(*address)), terms, &crew, config, heard).await
+            }
+            Self::Sentinel(sentinels) => {
+                let sentinels = Arc::new(*sentinels);
+                let place = Place::Primary(Arc::clone(&sentinels));
+                let linked = link_to_one(place, terms, &crew, config, heard).await?;
+                (crew.spawn)(Box::pin(Sentry::new(&sentinels).run(crew.stop.clone())));
+                Ok(linked)
             }
             Self::Cluster(addresses) => {
-                let cluster = Arc::new(Cluster::new(*addresses, config.layout, crew));
+                let cluster = Arc::new(Cluster::new(*addresses, config, crew));
                 let guide = Guide::new(Arc::clone(&cluster));
                 guide.start().await?;
+                let linger = config.subscription_linger;
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
                 let told = subscriber.clone();
                 cluster.run(|stop| guide.run(told, stop));
@@ -227,6 +233,22 @@ impl To {
             }
         }
     }
+}
+
+async fn link_to_one(
+    place: Place,
+    terms: Terms,
+    crew: &Crew,
+    config: &Config,
+    heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+) -> Result<(Commands, Subscriber), Fault> {
+    let linger = config.subscription_linger;
+    let (commands, mut command_link) = Commands::new(place.clone(), terms, config);
+    let (subscriber, mut subscriber_link) = Subscriber::new(place, linger, heard);
+    tokio::try_join!(command_link.start(), subscriber_link.start())?;
+    (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
+    (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
+    Ok((commands, subscriber))
 }
 
 /// What every request says of this client.
@@ -251,7 +273,7 @@ fn orphanage(releaser: UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Se
     move |Answered { question, answer }| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
-        let open = answer.result.is_err_and(|fault| fault.is_open());
+        let open = answer.result.is_err_and(|fault| fault.may_hold());
         // A failure means that the client is closed. Then the TTL frees the lock.
         if granted || open {
             let _ = releaser.send(Job::ghost(Ghost::new(&question, answer.sent_on)));

@@ -178,7 +178,7 @@ impl Engine {
     /// The connection to send on. If it has just broken, this waits for the next one for a while.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
         // If no node has the slot, a connection would not help.
-        if let Err(fault) = self.commands.connection(keys)
+        if let Err(fault) = self.commands.acknowledged(keys).map(drop)
             && !matches!(fault, Fault::Turned(..))
         {
             let _ = tokio::time::timeout(self.config.response(), self.commands.up(keys)).await;

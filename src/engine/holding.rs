@@ -69,7 +69,8 @@ impl Engine {
         let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
         // The request may run although its answer never arrives.
         let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
-        let written = self.write_count(tenure, holds, ttl).await?;
+        let mut connection = self.commands.acknowledged(&tenure.keys)?;
+        let written = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
         if !written {
             unconfirmed.confirmed();
             return Ok(self.gone(hold).map(|()| false));
@@ -91,11 +92,6 @@ impl Engine {
         }
         // The last hold may have ended while we asked.
         Ok(Ok(entered.is_some()))
-    }
-
-    async fn write_count(&self, tenure: &Tenure, holds: u32, ttl: Duration) -> Outcome {
-        let mut connection = self.commands.connection(&tenure.keys)?;
-        connection.count(&tenure.keys, tenure.id, holds, ttl).await
     }
 
     /// The server does not have the tenure any more. That is a loss, unless the tenure was given back meanwhile.
@@ -180,7 +176,12 @@ impl Engine {
             unconfirmed.confirmed();
             return Ok(());
         }
-        match self.write_count(tenure, holds, tenure.at_least(Duration::ZERO)).await {
+        let written = async {
+            let mut connection = self.commands.behind_acknowledged(&tenure.keys)?;
+            let ttl = tenure.at_least(Duration::ZERO);
+            connection.count(&tenure.keys, tenure.id, holds, ttl).await
+        };
+        match written.await {
             Ok(true) if tenure.holds() == holds => unconfirmed.confirmed(),
             Ok(false) => {
                 unconfirmed.confirmed();
@@ -259,7 +260,7 @@ impl Engine {
     async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
         let Tenure { keys, id, .. } = tenure;
         let answers =
-            self.commands.connection(keys)?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
+            self.commands.acknowledged(keys)?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
         answers.into_iter().next().unwrap_or(Ok(false))
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Listener {
     pub(crate) signs: Arc<Signs>,
     pub(crate) client: String,
     pub(crate) rules: Rules,
+    /// Grants by message count. If replicas have to acknowledge, only the answer to a request can count.
+    pub(crate) believes: bool,
 }
 
 impl Listener {
@@ -52,8 +54,10 @@ impl Listener {
                 What::Granted { number, secret } => {
                     // A grant without a sign of ours may come from any client: it only makes the contender ask.
                     let event = match self.signs.time_of(secret, now, channel) {
-                        Some(signed) => Event::Told(PushedGrant { id: word.id, number, signed }),
-                        None => Event::Roused,
+                        Some(signed) if self.believes => {
+                            Event::Told(PushedGrant { id: word.id, number, signed })
+                        }
+                        _ => Event::Roused,
                     };
                     entry.step(event, self.rules);
                 }

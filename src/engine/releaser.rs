@@ -19,7 +19,7 @@ use crate::engine::backlog::{Answers, Ask, Backlog};
 use crate::engine::debts::Debts;
 use crate::engine::entry::Tenure;
 use crate::engine::job::{Job, Lane, Outcome, What};
-use crate::wire::{Commands, Fault};
+use crate::wire::{Commands, Connection, Fault};
 
 /// The task that gives locks back.
 pub(crate) struct Releaser {
@@ -52,7 +52,7 @@ impl Releaser {
     async fn serve(self) {
         let Self { mut jobs, commands, debts, .. } = self;
         let asker = Asker { commands: commands.clone() };
-        let mut backlog = Backlog::scattered(commands.together(usize::MAX) == 1);
+        let mut backlog = Backlog::scattered(commands.is_scattered());
         let mut asked = FuturesUnordered::new();
         let settled = debts.settled();
         tokio::pin!(settled);
@@ -108,7 +108,7 @@ impl Asker {
     /// The connection on which the request was sent, and the outcome for each job.
     async fn release(&self, jobs: &[Job]) -> (u64, Vec<Outcome>) {
         let releases: Vec<_> = jobs.iter().map(Job::request).collect();
-        let (generation, answer) = match self.commands.connection(&releases[0].keys) {
+        let (generation, answer) = match self.connection(&jobs[0]) {
             Ok(mut connection) => {
                 let answer = connection.release(&releases).await;
                 (connection.generation(), answer)
@@ -117,6 +117,14 @@ impl Asker {
         };
         let failed = |fault: Fault| jobs.iter().map(|_| Err(fault.clone())).collect();
         (generation, answer.unwrap_or_else(failed))
+    }
+
+    /// Behind the acquire that it clears away after, if that was sent on a link of its own.
+    fn connection(&self, job: &Job) -> Result<Connection<'_>, Fault> {
+        match job.what {
+            What::Ghost { .. } => self.commands.behind_acknowledged(&job.keys),
+            _ => self.commands.connection(&job.keys),
+        }
     }
 
     async fn count_all(&self, jobs: &[Job]) -> Vec<Outcome> {
@@ -137,7 +145,7 @@ impl Asker {
                 return Ok(true);
             }
             let (holds, ttl) = (tenure.holds_to_tell(), tenure.at_least(Duration::ZERO));
-            let mut connection = self.commands.connection(&tenure.keys)?;
+            let mut connection = self.commands.behind_acknowledged(&tenure.keys)?;
             let found = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
             if !found || tenure.told(holds) {
                 return Ok(found);

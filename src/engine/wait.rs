@@ -365,6 +365,7 @@ impl Caller {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let (entry, rules) = (contender.entry(), self.rules());
         let mut stand = Stand { engine: &self.engine, is_counted, _counted: None, ears: None };
+        let mut short = Short::default();
         if entry.shared().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
             entry.step(Event::Roused, rules);
         }
@@ -399,7 +400,7 @@ impl Caller {
                             tokio::time::sleep(SIT_OUT).await;
                         }
                     }
-                    Err(fault) => self.ride_out(&entry, fault).await?,
+                    Err(fault) => self.ride_out(&entry, fault, &mut short).await?,
                 },
             }
         }
@@ -446,7 +447,7 @@ impl Caller {
             }
             Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
             Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },
-            Err(fault) if fault.is_open() => Event::Unanswered,
+            Err(fault) if fault.may_hold() => Event::Unanswered,
             Err(_) => Event::Refused,
         };
         entry.step(event, self.rules());
@@ -519,13 +520,19 @@ impl Caller {
     /// Waits until another attempt makes sense, or returns the error if that has gone on for too long. The time
     /// counts from the first failure of any caller of this entry since this one came: so the callers in a queue do
     /// not ride out an outage one after the other.
-    async fn ride_out(&self, entry: &Entry, fault: Fault) -> Result<()> {
+    async fn ride_out(&self, entry: &Entry, fault: Fault, short: &mut Short) -> Result<()> {
         let now = Instant::now();
         if !fault.is_passing() {
             return Err(self.explained(entry, fault).await);
         }
-        let since = entry.failed(now).max(self.started);
-        let left = self.engine.config.riding_out().saturating_sub(now - since);
+        let longest = self.engine.config.riding_out();
+        let since = match fault {
+            Fault::Unacknowledged(_) => {
+                short.again(now, longest + self.engine.config.response() * 2)
+            }
+            _ => entry.failed(now).max(self.started),
+        };
+        let left = longest.saturating_sub(now - since);
         if left.is_zero() {
             return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
@@ -549,6 +556,24 @@ impl Caller {
     fn holder(&self) -> Holder {
         let AcquireOptions { owner, lease, permits, .. } = self.options;
         Holder { owner, asked_by: OwnerId::current(), lease, permits }
+    }
+}
+
+/// Since when replicas have not acknowledged what a caller was granted. The server answers all the time, so that nothing
+/// else counts as an outage.
+#[derive(Default)]
+struct Short {
+    /// The first time and the last.
+    times: Option<(Instant, Instant)>,
+}
+
+impl Short {
+    /// Once more, now. Returns since when. A time of `long` without a failure begins anew: the caller waited for others.
+    fn again(&mut self, now: Instant, long: Duration) -> Instant {
+        let goes_on = self.times.filter(|(_, last)| now.saturating_duration_since(*last) < long);
+        let first = goes_on.map_or(now, |(first, _)| first);
+        self.times = Some((first, now));
+        first
     }
 }
 

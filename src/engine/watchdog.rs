@@ -153,7 +153,7 @@ impl Watchdog {
         };
         let tenures = batch.iter().map(|tenure| &**tenure);
         let renewals: Vec<_> = tenures.zip(asked).map(renewal).collect();
-        self.commands.connection(&batch[0].keys)?.renew(&renewals).await
+        self.commands.acknowledged(&batch[0].keys)?.renew(&renewals).await
     }
 
     fn answered(

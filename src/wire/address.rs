@@ -3,17 +3,21 @@
 use std::fmt;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, PushInfo,
+    ProtocolVersion, PushInfo, Value, cmd,
 };
+use tokio::time::{Instant, timeout};
 
-use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::config::{Config, longest_lease};
+use crate::credentials::Credentials;
+use crate::error::{Error, Result, Source, said};
 use crate::wire::dial::{Dialled, Dialler};
-use crate::wire::fault::Fault;
+use crate::wire::fault::{self, Fault};
+use crate::wire::hello::Expected;
 use crate::wire::node::Node;
 
 /// The heartbeat notices a peer that vanished without a word. These two also free the socket.
@@ -27,8 +31,7 @@ const QUEUE: usize = 1024;
 pub(crate) struct Address {
     client: Client,
     dialler: Dialler,
-    connect_timeout: Duration,
-    response_timeout: Duration,
+    config: Config,
 }
 
 /// The URL without user, password and query: safe for logs.
@@ -59,23 +62,30 @@ impl Address {
     }
 
     fn of(info: ConnectionInfo, config: &Config) -> Result<Self> {
+        let settings = info.redis_settings();
+        let has_own = settings.username().is_some() || settings.password().is_some();
+        if config.credentials.is_some() && has_own {
+            return Err(Error::config(
+                "credentials are set, so the URL must not have a user or a password",
+            ));
+        }
         Ok(Self {
             client: open(prepared(info), config)?,
             dialler: Dialler::over_sockets(),
-            connect_timeout: config.connect_timeout,
-            response_timeout: config.response(),
+            config: config.clone(),
         })
     }
 
-    /// The URL of the cluster that this server may turn out to be a node of.
-    pub(crate) fn as_cluster(&self) -> String {
+    /// What this server is taken for, with the URLs that it may turn out to need instead.
+    pub(crate) fn alone(&self) -> Expected {
         let url = self.to_string();
         let url = url.trim_end_matches("/0");
-        url.replacen("redis://", "redis-cluster://", 1).replacen(
-            "rediss://",
-            "rediss-cluster://",
-            1,
-        )
+        let renamed = |scheme: &str| {
+            let (plain, encrypted) = (format!("redis-{scheme}://"), format!("rediss-{scheme}://"));
+            url.replacen("redis://", &plain, 1).replacen("rediss://", &encrypted, 1)
+        };
+        let sentinel = format!("{}/<service>", renamed("sentinel"));
+        Expected::Alone { cluster: renamed("cluster"), sentinel }
     }
 
     /// The number of the database.
@@ -90,11 +100,11 @@ impl Address {
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
+        self.config.connect_timeout
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {
-        self.response_timeout
+        self.config.response()
     }
 
     /// Makes one connection. It calls `push` with what the server pushes, on the connection's own task: `push` must
@@ -108,19 +118,65 @@ impl Address {
             Ok::<(), std::convert::Infallible>(())
         };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.response_timeout))
+            .set_connection_timeout(Some(self.connect_timeout()))
+            .set_response_timeout(Some(self.response_timeout()))
             .set_pipeline_buffer_size(QUEUE)
             .set_push_sender(push);
-        self.dialler.dial(&self.client, config).await
+        let Some(provider) = &self.config.credentials else {
+            return self.dialler.dial(&self.client, config).await;
+        };
+        let credentials = provider.ask().await.map_err(no_credentials)?;
+        let renew_at = renew_at(&credentials);
+        let client = self.client_of(credentials)?;
+        Ok(Dialled { renew_at, ..self.dialler.dial(&client, config).await? })
+    }
+
+    fn client_of(&self, credentials: Credentials) -> Result<Client, Fault> {
+        let info = self.client.get_connection_info().clone();
+        let mut settings = info.redis_settings().clone().set_password(credentials.password);
+        if let Some(user) = credentials.user {
+            settings = settings.set_username(user);
+        }
+        let client = open(info.set_redis_settings(settings), &self.config);
+        client.map_err(|error| Fault::NotSent(said(error.to_string())))
+    }
+
+    /// Sends new credentials on a connection that lives. Returns when they are to be replaced. If they are refused, the
+    /// connection keeps those that it has.
+    pub(crate) async fn authenticate(
+        &self,
+        conn: &mut MultiplexedConnection,
+    ) -> Result<Option<Instant>, Fault> {
+        let Some(provider) = &self.config.credentials else { return Ok(None) };
+        let limit = self.connect_timeout();
+        let late = || Fault::NotSent(said(format!("no credentials within {limit:?}")));
+        let asked = timeout(limit, provider.ask()).await.map_err(|_| late())?;
+        let credentials = asked.map_err(no_credentials)?;
+        let mut auth = cmd("AUTH");
+        credentials.user.iter().for_each(|user| _ = auth.arg(user));
+        auth.arg(&credentials.password);
+        match conn.send_packed_command(&auth).await.map_err(Fault::answering)? {
+            Value::ServerError(error) => Err(fault::entry(&error)),
+            _ => Ok(renew_at(&credentials)),
+        }
     }
 }
 
-/// How every node of a cluster is reached: as the URL says, whatever a node says of another.
+fn no_credentials(source: Source) -> Fault {
+    Fault::NotSent(said(format!("no credentials: {source}")))
+}
+
+/// Three quarters of the time that they are good for.
+fn renew_at(credentials: &Credentials) -> Option<Instant> {
+    credentials.valid_for.map(|time| Instant::now() + time.min(longest_lease()) * 3 / 4)
+}
+
+/// How several servers are reached: as the URL says, whatever one of them says of another. Nodes of a cluster, or
+/// sentinels, or the servers that are a primary one after the other.
 pub(crate) struct Addresses {
     info: ConnectionInfo,
     config: Config,
-    /// The nodes that the URL names.
+    /// The servers that the URL names.
     pub(crate) seeds: Vec<Node>,
 }
 
@@ -133,12 +189,17 @@ impl Addresses {
         let infos = urls.iter().map(|url| understood(url)).collect::<Result<Vec<_>>>()?;
         let seeds = infos.iter().map(|info| node(info.addr())).collect::<Result<_>>()?;
         let first = infos.into_iter().next();
-        let info = first.ok_or_else(|| Error::config("the URL of a cluster names no node"))?;
+        let info = first.ok_or_else(|| Error::config("the URL names no server"))?;
         let addresses = Self { info, config: config.clone(), seeds };
         for seed in &addresses.seeds {
             addresses.of(seed)?;
         }
         Ok(addresses)
+    }
+
+    /// The number of the database.
+    pub(crate) fn database(&self) -> i64 {
+        self.info.redis_settings().db()
     }
 
     /// # Errors
@@ -160,7 +221,7 @@ fn node(addr: &ConnectionAddr) -> Result<Node> {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             Ok(Node::new(host, *port))
         }
-        _ => Err(Error::config("the nodes of a cluster are reached over TCP")),
+        _ => Err(Error::config("the servers of this URL are reached over TCP")),
     }
 }
 
@@ -175,7 +236,8 @@ fn malformed(error: &redis::RedisError) -> Error {
     // The client's description of the error is a constant; its detail could quote the URL.
     let reason = error.category();
     Error::config(format!(
-        "the URL is not one of redis://, rediss://, redis+unix://, redis-cluster:// and rediss-cluster:// ({reason})"
+        "the URL is not one of redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster://, \
+         redis-sentinel:// and rediss-sentinel:// ({reason})"
     ))
 }
 
@@ -271,7 +333,9 @@ mod tests {
         assert_eq!(addresses.seeds, [Node::new("a", 7000), Node::new("::1", 6379)]);
         let other = addresses.of(&Node::new("b", 7001)).unwrap();
         assert_eq!(other.to_string(), "redis://b:7001/0");
-        assert_eq!(other.as_cluster(), "redis-cluster://b:7001");
+        let Expected::Alone { cluster, sentinel } = other.alone() else { panic!("it is alone") };
+        assert_eq!(cluster, "redis-cluster://b:7001");
+        assert_eq!(sentinel, "redis-sentinel://b:7001/<service>");
         let settings = other.client.get_connection_info().redis_settings();
         assert_eq!(settings.username(), Some("user"));
         assert!(!format!("{other:?}").contains("secret"));

@@ -194,7 +194,7 @@ impl Connection<'_> {
         }
         let which = usize::try_from(*which).ok().filter(|which| *which <= acquires.len());
         match answer {
-            Err(fault) if fault.is_open() => Err(fault),
+            Err(fault) if fault.may_hold() => Err(fault),
             answer => Ok((which.ok_or_else(|| strange(&reply))?.saturating_sub(1), answer)),
         }
     }
@@ -301,7 +301,8 @@ impl Connection<'_> {
             }
         };
         let reply = self.call(&RENEW, fill).await?;
-        self.each(reply, renewals.len())
+        let answers = self.each(reply, renewals.len())?;
+        Ok(answers.into_iter().map(|answer| self.kept(answer?)).collect())
     }
 
     /// Writes the hold count of a tenure. Returns whether it is still ours. For other kinds than a plain lock, the
@@ -320,7 +321,8 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client)).arg(count).arg(millis(lease));
         };
-        Ok(number(self.call(&COUNT, fill).await?)? == 1)
+        let is_ours = number(self.call(&COUNT, fill).await?)? == 1;
+        self.kept(is_ours)
     }
 
     /// Whether the lock is held, and for how long. The inner `None`: its key has no TTL.
@@ -362,10 +364,13 @@ impl Connection<'_> {
 
     pub(crate) fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
         let acquired = acquired(reply).inspect_err(|fault| self.heed(fault));
-        if let Ok(Acquired::Granted { number, .. }) = acquired {
-            self.granted(number);
+        match acquired {
+            Ok(Acquired::Granted { number, .. }) => {
+                self.granted(number);
+                self.counts(acquired?)
+            }
+            acquired => acquired,
         }
-        acquired
     }
 
     fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {

@@ -42,6 +42,11 @@ impl Reading {
 }
 
 impl ServerClock {
+    /// The clock of the same server, as another connection reads it.
+    pub(crate) fn beside(&self) -> Self {
+        Self::with(Arc::clone(&self.beyond))
+    }
+
     /// The clock of one of the servers that this is shared by.
     pub(crate) fn with(beyond: Arc<AtomicU64>) -> Self {
         Self { reading: Mutex::default(), beyond }

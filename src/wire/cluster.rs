@@ -17,16 +17,18 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Layout;
+use crate::config::{Config, Layout};
 use crate::error::said;
 use crate::slot::Slot;
+use crate::wire::acks::Quorum;
 use crate::wire::address::{Address, Addresses};
 use crate::wire::clock::ServerClock;
 use crate::wire::fault::{self, Fault, Turn};
 use crate::wire::hello::Expected;
-use crate::wire::link::{Generations, Keeper};
+use crate::wire::link::Generations;
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
+use crate::wire::place::Place;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Shard};
 
@@ -44,6 +46,7 @@ pub(crate) struct Crew {
 pub(crate) struct Cluster {
     addresses: Addresses,
     layout: Layout,
+    quorum: Option<Quorum>,
     crew: Crew,
     generations: Generations,
     pub(crate) newest: Arc<watch::Sender<u64>>,
@@ -63,10 +66,11 @@ struct Kept {
 }
 
 impl Cluster {
-    pub(crate) fn new(addresses: Addresses, layout: Layout, crew: Crew) -> Self {
+    pub(crate) fn new(addresses: Addresses, config: &Config, crew: Crew) -> Self {
         Self {
             addresses,
-            layout,
+            layout: config.layout,
+            quorum: Quorum::of(config),
             crew,
             generations: Generations::default(),
             newest: Arc::new(watch::Sender::new(0)),
@@ -127,9 +131,10 @@ impl Cluster {
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (newest, lost) = (Arc::clone(&self.newest), Arc::clone(&self.stale));
         let duty = CommandDuty::new(self.layout, clock, Expected::Node, newest, lost);
-        let (duty, address) = (Arc::new(duty), Arc::new(self.address(node)?));
-        let (keeper, link) = Keeper::new(address, Arc::clone(&duty), self.generations.clone());
-        let shard = Arc::new(Shard::new(Some(node.clone()), link, &duty));
+        let place = Place::Fixed(Arc::new(self.address(node)?));
+        let at = (Some(node.clone()), place);
+        let (shard, keeper) = Shard::new(at, duty, &self.generations, self.quorum);
+        let shard = Arc::new(shard);
         let stop = self.crew.stop.child_token();
         let kept = Kept { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
         match self.shards().entry(node.clone()) {

@@ -11,15 +11,15 @@ use tokio::time::{Instant, timeout};
 use crate::config::{Config, Layout};
 use crate::error::Error;
 use crate::keys::Keys;
-use crate::wire::address::Address;
+use crate::wire::acks::{Acks, Quorum};
 use crate::wire::clock::ServerClock;
 use crate::wire::cluster::Cluster;
 use crate::wire::fault::{self, Fault, Turn};
-use crate::wire::hello::Expected;
-use crate::wire::link::{Duty, Generations, Keeper, Live};
+use crate::wire::link::{Generations, Live};
 use crate::wire::node::Node;
+use crate::wire::place::Place;
 use crate::wire::scripts::Script;
-use crate::wire::shard::{CommandDuty, Shard};
+use crate::wire::shard::{CommandDuty, Shard, ShardKeeper};
 
 /// How often one request is sent on to another node. More are two nodes that disagree.
 const MOST_HOPS: usize = 5;
@@ -63,14 +63,15 @@ impl Terms {
 
 impl Commands {
     /// All locks lie on one server.
-    pub(crate) fn new(address: Arc<Address>, terms: Terms) -> (Self, Keeper<impl Duty>) {
+    pub(crate) fn new(place: Place, terms: Terms, config: &Config) -> (Self, ShardKeeper) {
         let (newest, seen) = watch::channel(0);
-        let (expected, lost) = (Expected::Alone(address.as_cluster()), Arc::<Notify>::default());
+        let (expected, lost) = (place.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
         let duty = CommandDuty::new(terms.layout, clock, expected, Arc::new(newest), lost);
-        let (duty, connect_timeout) = (Arc::new(duty), address.connect_timeout());
-        let (keeper, link) = Keeper::new(address, Arc::clone(&duty), Generations::default());
-        let servers = Servers::One(Arc::new(Shard::new(None, link, &duty)));
+        let connect_timeout = config.connect_timeout;
+        let generations = Generations::default();
+        let (shard, keeper) = Shard::new((None, place), duty, &generations, Quorum::of(config));
+        let servers = Servers::One(Arc::new(shard));
         (Self { servers, terms: Arc::new(terms), newest: seen, connect_timeout }, keeper)
     }
 
@@ -97,12 +98,37 @@ impl Commands {
         }
     }
 
+    /// Whether each request is to be about one lock, and sent when there is one. Requests that replicas have to
+    /// acknowledge gather further on, and releases take two different links then.
+    pub(crate) fn is_scattered(&self) -> bool {
+        match &self.servers {
+            Servers::One(shard) => shard.acks.is_some(),
+            Servers::Cluster(_) => true,
+        }
+    }
+
     /// The connection to send requests about this lock on, or why there is none.
     pub(crate) fn connection(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        self.connection_by(Way::Plain, keys)
+    }
+
+    /// As [`connection`](Self::connection), for requests that count only when replicas have them, if replicas are to
+    /// acknowledge at all. Whoever passes a latch holds nothing that could be lost.
+    pub(crate) fn acknowledged(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        self.connection_by(Way::of(keys, true), keys)
+    }
+
+    /// As [`connection`](Self::connection), for requests that have to run after those that were
+    /// [`acknowledged`](Self::acknowledged), and that wait for no replica.
+    pub(crate) fn behind_acknowledged(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        self.connection_by(Way::of(keys, false), keys)
+    }
+
+    fn connection_by(&self, way: Way, keys: &Keys) -> Result<Connection<'_>, Fault> {
         let shard = self.shard(keys)?;
-        let live = shard.link.live()?;
+        let live = way.live(&shard)?;
         let sent_on = Arc::new(AtomicU64::new(live.generation));
-        Ok(Connection { live, shard, sent_on, commands: self })
+        Ok(Connection { live, shard, way, short: None, sent_on, commands: self })
     }
 
     /// Takes note of a number that the server of this lock has granted.
@@ -116,7 +142,7 @@ impl Commands {
     /// it is first asked for.
     pub(crate) async fn tried(&self, keys: &Keys) {
         if let (Servers::Cluster(_), Ok(shard)) = (&self.servers, self.shard(keys)) {
-            shard.link.tried().await;
+            shard.tried().await;
         }
     }
 
@@ -125,7 +151,7 @@ impl Commands {
     pub(crate) async fn up(&self, keys: &Keys) {
         let Servers::Cluster(cluster) = &self.servers else {
             if let Ok(shard) = self.shard(keys) {
-                shard.link.up().await;
+                shard.up().await;
             }
             return;
         };
@@ -134,7 +160,7 @@ impl Commands {
             map.mark_unchanged();
             let up = async {
                 match cluster.owner(keys.slot.expect("in a cluster every name has a slot")) {
-                    Ok(shard) => shard.link.up().await,
+                    Ok(shard) => shard.up().await,
                     Err(_) => std::future::pending().await,
                 }
             };
@@ -176,10 +202,46 @@ impl Commands {
     }
 }
 
+/// The link to a server that a request takes.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Plain,
+    /// The acknowledging one, if there is one. `waits`: until replicas have what was written.
+    Acks {
+        waits: bool,
+    },
+}
+
+impl Way {
+    fn of(keys: &Keys, waits: bool) -> Self {
+        if keys.row.is_passed { Self::Plain } else { Self::Acks { waits } }
+    }
+
+    /// The acknowledging link of this server, and whether to wait for replicas.
+    fn acks(self, shard: &Shard) -> Option<(&Acks, bool)> {
+        match self {
+            Self::Plain => None,
+            Self::Acks { waits } => shard.acks.as_ref().map(|acks| (acks, waits)),
+        }
+    }
+
+    fn live(self, shard: &Shard) -> Result<Live, Fault> {
+        // The other link says how its server's scripts publish.
+        let live = shard.link.live()?;
+        match self.acks(shard) {
+            None => Ok(live),
+            Some((acks, _)) => acks.link.live(),
+        }
+    }
+}
+
 /// One connection, for one request or a few that belong together, about one lock.
 pub(crate) struct Connection<'a> {
     live: Live,
     shard: Arc<Shard>,
+    way: Way,
+    /// Too few replicas have acknowledged the last request.
+    short: Option<Fault>,
     /// The connection on which a request was sent last: of a request that was sent on, where it may run.
     sent_on: Arc<AtomicU64>,
     commands: &'a Commands,
@@ -210,7 +272,7 @@ impl Connection<'_> {
     pub(crate) fn again(&self) -> Self {
         let sent_on = Arc::new(AtomicU64::new(self.live.generation));
         let (live, shard) = (self.live.clone(), Arc::clone(&self.shard));
-        Self { live, shard, sent_on, commands: self.commands }
+        Self { live, shard, way: self.way, short: None, sent_on, commands: self.commands }
     }
 
     /// Calls a script, whether the server remembers it or not, wherever in a cluster it has to be called. `fill` is told
@@ -278,8 +340,8 @@ impl Connection<'_> {
         };
         let shard = cluster.shard(&next)?;
         // The request did not run, so it may wait a little before it is sent again.
-        let _ = timeout(self.commands.connect_timeout, shard.link.up()).await;
-        self.live = shard.link.live()?;
+        let _ = timeout(self.commands.connect_timeout, shard.up()).await;
+        self.live = self.way.live(&shard)?;
         self.shard = shard;
         self.sent_on.store(self.live.generation, Ordering::Relaxed);
         Ok(is_asking)
@@ -288,10 +350,23 @@ impl Connection<'_> {
     /// Turns to the server that has this lock, wherever a request was sent on to before.
     pub(crate) fn go_back(&mut self, keys: &Keys) -> Result<(), Fault> {
         let shard = self.commands.shard(keys)?;
-        self.live = shard.link.live()?;
+        self.live = self.way.live(&shard)?;
         self.shard = shard;
         self.sent_on.store(self.live.generation, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// What the last request was answered, if enough replicas have acknowledged it.
+    pub(crate) fn counts<T>(&self, answer: T) -> Result<T, Fault> {
+        match &self.short {
+            None => Ok(answer),
+            Some(fault) => Err(fault.clone()),
+        }
+    }
+
+    /// As [`counts`](Self::counts), for a lock that is still ours. That it is not does not need to be acknowledged.
+    pub(crate) fn kept(&self, is_ours: bool) -> Result<bool, Fault> {
+        if is_ours { self.counts(true) } else { Ok(false) }
     }
 
     /// An entry of an answer may report a fault of the whole server: then the link acts as if the whole answer did.
@@ -307,7 +382,17 @@ impl Connection<'_> {
         fill: impl Fn(&mut Cmd, u64),
         is_asking: bool,
     ) -> Result<Value, Fault> {
-        fill(&mut cmd, self.shard.clock.floor(Instant::now()));
+        let now = Instant::now();
+        if let Some((acks, waits)) = self.way.acks(&self.shard) {
+            fill(&mut cmd, acks.clock.floor(now));
+            let (value, short) = acks.send(self.live.clone(), cmd, is_asking, waits).await?;
+            self.short = short;
+            return match value {
+                Value::ServerError(error) => Err(fault::entry(&error)),
+                value => Ok(value),
+            };
+        }
+        fill(&mut cmd, self.shard.clock.floor(now));
         let answer = if is_asking {
             self.send_asking(&cmd).await
         } else {
@@ -329,7 +414,11 @@ impl Connection<'_> {
     }
 
     fn distrust(&self) {
+        // Both lead to the same server.
         self.shard.link.suspect(self.live.generation);
+        if let Some(acks) = &self.shard.acks {
+            acks.link.suspect(self.live.generation);
+        }
     }
 
     async fn type_of(mut self, key: &str) -> Option<String> {

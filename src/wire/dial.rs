@@ -4,6 +4,7 @@
 use redis::aio::MultiplexedConnection;
 #[cfg(not(parklock_sim))]
 use redis::{AsyncConnectionConfig, Client};
+use tokio::time::Instant;
 
 #[cfg(not(parklock_sim))]
 use crate::wire::fault::Fault;
@@ -11,6 +12,8 @@ use crate::wire::fault::Fault;
 /// A new connection.
 pub(crate) struct Dialled {
     pub(crate) conn: MultiplexedConnection,
+    /// When its credentials are to be replaced.
+    pub(crate) renew_at: Option<Instant>,
     /// Ends the connection with its last user. Over a socket, the `redis` crate does that.
     #[cfg(parklock_sim)]
     pub(crate) driver: std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>,
@@ -32,7 +35,7 @@ impl Dialler {
         config: AsyncConnectionConfig,
     ) -> Result<Dialled, Fault> {
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Dialled { conn: connecting.await.map_err(Fault::connecting)? })
+        Ok(Dialled { conn: connecting.await.map_err(Fault::connecting)?, renew_at: None })
     }
 }
 
@@ -83,7 +86,7 @@ mod simulated {
                 .await
                 .map_err(Fault::connecting)?;
             let driver = Arc::new(AbortOnDropHandle::new(tokio::spawn(driver)));
-            Ok(Dialled { conn, driver })
+            Ok(Dialled { conn, renew_at: None, driver })
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     Unset,
     /// The server does not know the script: it did not run.
     NoScript,
+    /// It ran, but too few replicas have it in time. What it granted must not be believed, and has to be given back.
+    Unacknowledged(Source),
     /// A cluster wants it asked elsewhere, or later: it did not run.
     Turned(Turn, Source),
     /// A part of the script ran: it emptied a key of a slot that stands open, and could not touch it again.
@@ -146,6 +148,11 @@ impl Fault {
         matches!(self, Self::Unanswered(_) | Self::HalfRun(_))
     }
 
+    /// Whether an acquire that failed like this may have taken the lock, or may still take it.
+    pub(crate) fn may_hold(&self) -> bool {
+        self.is_open() || matches!(self, Self::Unacknowledged(_))
+    }
+
     /// Whether a later try may help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
@@ -154,6 +161,7 @@ impl Fault {
             | Self::HalfRun(_)
             | Self::Refused(_)
             | Self::Distrusted(_)
+            | Self::Unacknowledged(_)
             | Self::NoScript => true,
             Self::Turned(turn, _) => *turn != Turn::CrossSlot,
             _ => false,
@@ -164,9 +172,10 @@ impl Fault {
     pub(crate) fn into_error(self, key: &str) -> Error {
         match self {
             Self::Unanswered(source) | Self::HalfRun(source) => Error::Indeterminate { source },
-            Self::NotSent(source) | Self::Refused(source) | Self::Distrusted(source) => {
-                Error::Unavailable { source }
-            }
+            Self::NotSent(source)
+            | Self::Refused(source)
+            | Self::Distrusted(source)
+            | Self::Unacknowledged(source) => Error::Unavailable { source },
             Self::Turned(Turn::CrossSlot, source) => Error::config(source.to_string()),
             Self::Turned(_, source) => Error::Unavailable { source },
             Self::Config(reason) => Error::config(reason),
@@ -198,6 +207,7 @@ impl Fault {
             | Self::NotSent(source)
             | Self::Refused(source)
             | Self::Distrusted(source)
+            | Self::Unacknowledged(source)
             | Self::Turned(_, source) => Error::Indeterminate { source },
             Self::Closed => {
                 let source = said("the client was closed before redis confirmed the release");

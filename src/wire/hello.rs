@@ -9,8 +9,10 @@ use crate::wire::replies::strange;
 /// What a client takes a server for.
 #[derive(Debug, Clone)]
 pub(crate) enum Expected {
-    /// The only one. If it is a node of a cluster, this is the URL to connect to instead.
-    Alone(String),
+    /// The only one. If it is a node of a cluster, or a sentinel, this is the URL to connect to instead.
+    Alone { cluster: String, sentinel: String },
+    /// The primary that sentinels name.
+    Watched,
     /// A node of a cluster.
     Node,
 }
@@ -46,14 +48,24 @@ impl Hello {
     /// Whether it can be believed: only a primary can, and only one of the kind that the URL says.
     pub(crate) fn accepted(&self, expected: &Expected) -> Result<(), Fault> {
         match (expected, self.mode.as_str()) {
-            (Expected::Alone(url), "cluster") => Err(Fault::Config(format!(
-                "the server is a node of a cluster: connect to {url} instead"
+            (Expected::Alone { cluster, .. }, "cluster") => Err(Fault::Config(format!(
+                "the server is a node of a cluster: connect to {cluster} instead"
             ))),
-            (Expected::Alone(_), "sentinel") => Err(Fault::Config(
-                "the server is a sentinel: connect to the primary that it watches".to_owned(),
-            )),
+            (Expected::Alone { sentinel, .. }, "sentinel") => Err(Fault::Config(format!(
+                "the server is a sentinel: connect to {sentinel} instead"
+            ))),
+            (Expected::Watched, "cluster") => {
+                Err(Fault::Config("the sentinels watch a node of a cluster".to_owned()))
+            }
             _ if !self.is_primary => Err(Fault::Distrusted(said("the server is a replica"))),
             _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_sentinel(&self) -> Result<(), Fault> {
+        match self.mode.as_str() {
+            "sentinel" => Ok(()),
+            _ => Err(Fault::Config("the server is no sentinel".to_owned())),
         }
     }
 
@@ -82,7 +94,8 @@ mod tests {
     }
 
     fn alone() -> Expected {
-        Expected::Alone("redis-cluster://h:1".to_owned())
+        let [cluster, sentinel] = ["redis-cluster://h:1", "redis-sentinel://h:1/<service>"];
+        Expected::Alone { cluster: cluster.to_owned(), sentinel: sentinel.to_owned() }
     }
 
     #[test]
@@ -102,7 +115,9 @@ mod tests {
         let refused = node.accepted(&alone());
         assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("redis-cluster://h:1")));
         let sentinel = hello(&[("mode", "sentinel"), ("version", "9.1.2")]);
-        assert!(matches!(sentinel.accepted(&alone()), Err(Fault::Config(_))));
+        let refused = sentinel.accepted(&alone());
+        assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("redis-sentinel://h:1")));
+        assert!(sentinel.is_sentinel().is_ok() && node.is_sentinel().is_err());
         assert!(sentinel.is_sharded());
     }
 }

@@ -16,13 +16,14 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
 use crate::wire::address::Address;
 use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
+use crate::wire::place::{Found, Place};
 
 /// The first pause after a connection failed. The pause doubles up to the longest, until a connection has lived for
 /// longer than the next pause would be. So the client does not knock a hundred times a second at a server that takes
@@ -34,6 +35,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a connection may be gone before its duty is told that nothing comes in. Mostly there is a new one in a
 /// few milliseconds.
 const NOTICED: Duration = Duration::from_millis(250);
+
+/// The least time between two credentials, give or take a half.
+const SHORTEST_VALIDITY: Duration = Duration::from_secs(1);
 
 /// The pause between heartbeats. The client notices a stopped server after this and one response timeout at the
 /// latest.
@@ -110,7 +114,7 @@ type State = Result<Live, Fault>;
 #[derive(Clone)]
 pub(crate) struct Link {
     state: watch::Receiver<State>,
-    /// The newest generation that has answered as a replica does.
+    /// The newest generation whose server must not be believed: it speaks as a replica would, or is behind.
     suspects: Arc<watch::Sender<u64>>,
 }
 
@@ -147,7 +151,9 @@ impl Link {
 
 /// The task that keeps one connection.
 pub(crate) struct Keeper<D> {
-    address: Arc<Address>,
+    place: Place,
+    /// Where the last connection was to lead to.
+    found: Option<Found>,
     duty: Arc<D>,
     state: watch::Sender<State>,
     suspects: watch::Receiver<u64>,
@@ -160,21 +166,20 @@ pub(crate) struct Keeper<D> {
 /// A connection and the news of its end.
 struct Fresh {
     live: Live,
+    renew_at: Option<Instant>,
+    found: Found,
     broken: Arc<Notify>,
 }
 
 impl<D: Duty> Keeper<D> {
-    pub(crate) fn new(
-        address: Arc<Address>,
-        duty: Arc<D>,
-        generations: Generations,
-    ) -> (Self, Link) {
+    pub(crate) fn new(place: Place, duty: Arc<D>, generations: Generations) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
         let link = Link { state: seen, suspects: Arc::new(suspects) };
         (
             Self {
-                address,
+                place,
+                found: None,
                 duty,
                 state,
                 suspects: suspected,
@@ -212,21 +217,29 @@ impl<D: Duty> Keeper<D> {
 
     async fn establish(&mut self) -> Result<Fresh, Fault> {
         self.generation = self.generations.next();
-        let limit = self.address.connect_timeout();
-        let late = || Fault::NotSent(said(format!("{} did not answer in {limit:?}", self.address)));
-        timeout(limit, self.connect()).await.unwrap_or_else(|_| Err(late()))
+        let found = self.place.find().await?;
+        self.found = Some(found.clone());
+        let (address, limit) = (&found.address, found.address.connect_timeout());
+        let late = || Fault::NotSent(said(format!("{address} did not answer in {limit:?}")));
+        tokio::select! {
+            biased;
+            made = timeout(limit, self.connect(&found)) => made.unwrap_or_else(|_| Err(late())),
+            () = self.place.left(Some(&found)) => Err(elsewhere()),
+        }
     }
 
-    async fn connect(&self) -> Result<Fresh, Fault> {
+    async fn connect(&self, found: &Found) -> Result<Fresh, Fault> {
         let (generation, broken) = (self.generation, Arc::new(Notify::new()));
         let (duty, breaks) = (Arc::clone(&self.duty), Arc::clone(&broken));
         let hear = move |push: PushInfo| match push.kind {
             PushKind::Disconnection => breaks.notify_one(),
             _ => duty.hear(generation, push),
         };
-        let mut live = Live::new(generation, self.address.connect(hear).await?);
+        let dialled = found.address.connect(hear).await?;
+        let renew_at = dialled.renew_at;
+        let mut live = Live::new(generation, dialled);
         self.duty.greet(&mut live.conn, generation).await?;
-        Ok(Fresh { live, broken })
+        Ok(Fresh { live, renew_at, found: found.clone(), broken })
     }
 
     /// As [`establish_again`](Self::establish_again). The duty hears of it if that takes a while.
@@ -247,7 +260,13 @@ impl<D: Duty> Keeper<D> {
     async fn establish_again(&mut self) -> Fresh {
         loop {
             // Jitter, or all clients of a server that comes back would knock in the same moment.
-            sleep(self.pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            let pause = sleep(self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+            tokio::select! {
+                biased;
+                () = pause => {}
+                // There is no reason to wait for a server that has not been tried.
+                () = self.place.left(self.found.as_ref()) => {}
+            }
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             match self.establish().await {
                 Ok(fresh) => return fresh,
@@ -258,19 +277,21 @@ impl<D: Duty> Keeper<D> {
 
     /// Shows the connection, and stays with it until it fails.
     async fn keep(&mut self, fresh: Fresh) {
-        let Fresh { live, broken } = fresh;
-        let (generation, conn) = (live.generation, live.conn.clone());
-        tracing::info!(link = D::NAME, generation, server = %self.address, "connected");
+        let Fresh { live, renew_at, found, broken } = fresh;
+        let (generation, conn, server) = (live.generation, live.conn.clone(), &found.address);
+        tracing::info!(link = D::NAME, generation, %server, "connected");
         let since = Instant::now();
         self.show(Ok(live));
         self.duty.up(generation);
         let fault = tokio::select! {
             () = broken.notified() => Fault::NotSent(said("the connection broke")),
-            fault = self.heartbeats(conn.clone()) => fault,
+            fault = self.heartbeats(conn.clone(), server.response_timeout()) => fault,
+            never = authenticate(conn.clone(), server, renew_at) => match never {},
             fault = self.duty.work(conn) => fault,
             fault = self.suspected(generation) => fault,
+            () = self.place.left(Some(&found)) => elsewhere(),
         };
-        tracing::info!(link = D::NAME, generation, server = %self.address, ?fault, "disconnected");
+        tracing::info!(link = D::NAME, generation, %server, ?fault, "disconnected");
         self.show(Err(unsent(fault)));
         self.duty.down();
         if since.elapsed() > self.pause {
@@ -282,9 +303,8 @@ impl<D: Duty> Keeper<D> {
         drop(self.state.send_replace(state));
     }
 
-    async fn heartbeats(&self, mut conn: MultiplexedConnection) -> Fault {
-        let mut heartbeat =
-            interval(LONGEST_PAUSE_BETWEEN_HEARTBEATS.min(self.address.response_timeout() / 2));
+    async fn heartbeats(&self, mut conn: MultiplexedConnection, response: Duration) -> Fault {
+        let mut heartbeat = interval(LONGEST_PAUSE_BETWEEN_HEARTBEATS.min(response / 2));
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             heartbeat.tick().await;
@@ -300,8 +320,35 @@ impl<D: Duty> Keeper<D> {
             // No link is left that could suspect this connection.
             std::future::pending::<()>().await;
         }
-        Fault::Distrusted(said("the server answers as a replica"))
+        Fault::Distrusted(said("the server is not what it was taken for"))
     }
+}
+
+/// Replaces the credentials of a connection before they end, again and again.
+async fn authenticate(
+    mut conn: MultiplexedConnection,
+    server: &Address,
+    mut renew_at: Option<Instant>,
+) -> Infallible {
+    while let Some(at) = renew_at {
+        sleep_until(at).await;
+        let answer = server.authenticate(&mut conn).await;
+        // Whatever they say, a provider is not asked all the time.
+        let again = Instant::now() + SHORTEST_VALIDITY.mul_f64(0.5 + fastrand::f64());
+        renew_at = match answer {
+            Ok(next) => next.map(|next| next.max(again)),
+            Err(fault) => {
+                tracing::warn!(%server, ?fault, "the credentials are not replaced: trying again");
+                Some(again)
+            }
+        };
+    }
+    std::future::pending().await
+}
+
+/// It may answer yet, and call itself a primary.
+fn elsewhere() -> Fault {
+    Fault::Distrusted(said("the sentinels name another primary"))
 }
 
 /// However the connection ended: requests from now on are not sent.

@@ -1,5 +1,6 @@
 //! All code that speaks to Redis. No other folder names the `redis` crate.
 
+mod acks;
 mod address;
 mod args;
 mod calls;
@@ -17,10 +18,13 @@ mod link;
 mod map;
 mod message;
 mod node;
+mod place;
 mod questions;
 mod replies;
 mod requests;
 mod scripts;
+mod sentinels;
+mod sentry;
 mod shard;
 mod subscriber;
 mod target;
@@ -36,7 +40,10 @@ pub(crate) use fault::Fault;
 pub(crate) use guide::Guide;
 pub(crate) use latch::Order;
 pub(crate) use message::{What, Word, publisher, words};
+pub(crate) use place::Place;
 pub(crate) use questions::Status;
 pub(crate) use requests::{Acquires, Requests};
+pub(crate) use sentinels::Sentinels;
+pub(crate) use sentry::Sentry;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription};
 pub(crate) use target::Target;

@@ -134,9 +134,9 @@ impl Connection<'_> {
         let others = renewals.iter().filter(|renewal| !is_plain(renewal));
         let renew = others.map(async |Renewal { keys, id, ttl }| {
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
-            found(
-                self.again().ask_holders(existing(scripts_of(keys).renew, keys)?, keys, fill).await,
-            )
+            let (mut connection, script) = (self.again(), existing(scripts_of(keys).renew, keys)?);
+            let is_ours = found(connection.ask_holders(script, keys, fill).await)?;
+            connection.kept(is_ours)
         });
         let (plain, others) = join(self.renew_all_plain(&plain), join_all(renew)).await;
         in_order(renewals.iter().map(is_plain), plain, others)

@@ -8,13 +8,16 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Layout;
+use crate::wire::acks::{Acks, Pipes, Quorum};
 use crate::wire::clock::{PRECISE, ServerClock};
 use crate::wire::fault::{self, Fault};
 use crate::wire::hello::{Expected, Hello};
-use crate::wire::link::{Duty, Link};
+use crate::wire::link::{Duty, Generations, Keeper, Link};
 use crate::wire::node::Node;
+use crate::wire::place::Place;
 use crate::wire::replies::strange;
 use crate::wire::scripts::{self, Dialect};
 
@@ -27,18 +30,77 @@ pub(crate) struct Shard {
     pub(crate) node: Option<Node>,
     pub(crate) link: Link,
     pub(crate) clock: Arc<ServerClock>,
+    /// If replicas have to acknowledge.
+    pub(crate) acks: Option<Acks>,
     facts: Arc<Facts>,
 }
 
 impl Shard {
-    pub(crate) fn new(node: Option<Node>, link: Link, duty: &CommandDuty) -> Self {
+    /// The shard, and the tasks that keep its links.
+    pub(crate) fn new(
+        (node, place): (Option<Node>, Place),
+        duty: CommandDuty,
+        generations: &Generations,
+        quorum: Option<Quorum>,
+    ) -> (Self, ShardKeeper) {
         let (clock, facts) = (Arc::clone(&duty.clock), Arc::clone(&duty.facts));
-        Self { node, link, clock, facts }
+        let acks = quorum.map(|quorum| {
+            let duty = Arc::new(AckDuty(duty.again()));
+            let clock = Arc::clone(&duty.0.clock);
+            let (keeper, link) = Keeper::new(place.clone(), duty, generations.clone());
+            let (acks, pipes) = Acks::new(link, clock, quorum);
+            (acks, (keeper, pipes))
+        });
+        let (acks, acks_keeper) = acks.unzip();
+        let (commands, link) = Keeper::new(place, Arc::new(duty), generations.clone());
+        let keeper = ShardKeeper { commands, acks: acks_keeper };
+        (Self { node, link, clock, acks, facts }, keeper)
+    }
+
+    /// Waits until there are all connections to it, or waiting does not help.
+    pub(crate) async fn up(&self) {
+        self.link.up().await;
+        if let Some(acks) = &self.acks {
+            acks.link.up().await;
+        }
+    }
+
+    /// Waits until it has been tried to connect to.
+    pub(crate) async fn tried(&self) {
+        self.link.tried().await;
+        if let Some(acks) = &self.acks {
+            acks.link.tried().await;
+        }
     }
 
     /// How its scripts publish.
     pub(crate) fn dialect(&self) -> Dialect {
         self.facts.dialect()
+    }
+}
+
+/// The tasks that keep the links of a shard.
+pub(crate) struct ShardKeeper {
+    commands: Keeper<CommandDuty>,
+    acks: Option<(Keeper<AckDuty>, Pipes)>,
+}
+
+impl ShardKeeper {
+    /// Makes the first connections, so that a caller learns at once why there are none.
+    pub(crate) async fn start(&mut self) -> Result<(), Fault> {
+        match &mut self.acks {
+            None => self.commands.start().await,
+            Some((acks, _)) => {
+                tokio::try_join!(self.commands.start(), acks.start()).map(|((), ())| ())
+            }
+        }
+    }
+
+    /// Keeps the connections until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let Some((acks, pipes)) = self.acks else { return self.commands.run(stop).await };
+        let sending = stop.run_until_cancelled(pipes.run());
+        tokio::join!(self.commands.run(stop.clone()), acks.run(stop.clone()), sending);
     }
 }
 
@@ -93,12 +155,63 @@ impl CommandDuty {
     }
 }
 
+impl CommandDuty {
+    /// What is done on a second link to the same server. It reads the clock for itself: for a moment the two may lead to
+    /// two servers.
+    fn again(&self) -> Self {
+        Self {
+            layout: self.layout,
+            clock: Arc::new(self.clock.beside()),
+            expected: self.expected.clone(),
+            newest: Arc::clone(&self.newest),
+            lost: Arc::clone(&self.lost),
+            facts: Arc::clone(&self.facts),
+            warned_of_eviction: AtomicBool::new(true),
+        }
+    }
+}
+
+/// What is done on a link for scripts that replicas have to acknowledge.
+struct AckDuty(CommandDuty);
+
+impl Duty for AckDuty {
+    const NAME: &'static str = "acknowledging";
+
+    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
+        self.0.greet(conn, generation).await?;
+        // For no replica it does not wait. A user that may not ask learns so now.
+        let answer = conn.send_packed_command(cmd("WAIT").arg(0).arg(1)).await;
+        match answer.map_err(Fault::answering)? {
+            Value::ServerError(error) => Err(fault::entry(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        self.0.heartbeat(conn).await
+    }
+
+    fn up(&self, generation: u64) {
+        self.0.up(generation);
+    }
+
+    async fn work(&self, _: MultiplexedConnection) -> Fault {
+        std::future::pending().await
+    }
+
+    fn hear(&self, _: u64, _: PushInfo) {}
+
+    fn down(&self) {
+        self.0.down();
+    }
+}
+
 impl Duty for CommandDuty {
     const NAME: &'static str = "command";
 
     async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
         match self.expected {
-            Expected::Alone(_) => {
+            Expected::Alone { .. } | Expected::Watched => {
                 let mut pipe = pipe();
                 pipe.cmd("HELLO");
                 pipe.cmd("INFO").arg("memory");
@@ -108,6 +221,10 @@ impl Duty for CommandDuty {
                 self.accept(answers.first())?;
                 self.warn_of_eviction(answers.get(1));
                 answers[2..].iter().try_for_each(loaded)?;
+                if matches!(self.expected, Expected::Watched) {
+                    // It may be another server than the one before.
+                    self.clock.hand_on(Instant::now());
+                }
                 self.clock.forget();
             }
             Expected::Node => {

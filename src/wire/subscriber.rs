@@ -21,13 +21,13 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::slot::Slot;
-use crate::wire::address::Address;
 use crate::wire::cluster::Cluster;
 use crate::wire::fault::{self, Fault, Turn};
 use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::{Duty, Generations, Keeper};
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
+use crate::wire::place::Place;
 use crate::wire::scripts::Dialect;
 use crate::wire::shard::Facts;
 
@@ -68,15 +68,15 @@ pub(crate) struct Subscriber(Arc<Channels>);
 impl Subscriber {
     /// All channels are of one server.
     pub(crate) fn new(
-        address: Arc<Address>,
+        place: Place,
         linger: Duration,
         listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> (Self, Keeper<impl Duty>) {
-        let expected = Expected::Alone(address.as_cluster());
+        let expected = place.expected();
         let channels = Channels::new(None, linger, Box::new(listener));
         let link = channels.homes().open(None).link.clone();
         let ears = Ears { channels: Arc::clone(&channels), home: None, expected, link };
-        let (keeper, _) = Keeper::new(address, Arc::new(ears), Generations::default());
+        let (keeper, _) = Keeper::new(place, Arc::new(ears), Generations::default());
         (Self(channels), keeper)
     }
 
@@ -393,8 +393,8 @@ impl Channels {
             let Ok(address) = cluster.address(&node) else { continue };
             let (home, expected) = (Some(node), Expected::Node);
             let ears = Ears { channels: Arc::clone(self), home, expected, link };
-            let (keeper, _) =
-                Keeper::new(Arc::new(address), Arc::new(ears), self.generations.clone());
+            let place = Place::Fixed(Arc::new(address));
+            let (keeper, _) = Keeper::new(place, Arc::new(ears), self.generations.clone());
             cluster.run(|ends| async move {
                 stop.run_until_cancelled(keeper.run(ends)).await;
             });

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 9] = [
     &["wire"],
     &["keys"],
     &["kinds", "slot"],
-    &["config", "error", "owner", "token", "tls"],
+    &["config", "credentials", "error", "owner", "token", "tls"],
 ];
 
 fn root() -> &'static Path {

@@ -11,6 +11,7 @@ pub mod port;
 pub mod process;
 pub mod proxy;
 pub mod rights;
+pub mod sentinels;
 pub mod server;
 pub mod wait;
 
@@ -18,5 +19,6 @@ pub use admin::{Admin, connect};
 pub use cluster::Cluster;
 pub use process::{Worker, WorkerSide};
 pub use proxy::{Class, Fault, Proxy};
+pub use sentinels::Watched;
 pub use server::Server;
 pub use wait::eventually;

@@ -42,6 +42,8 @@ pub struct Setup {
     program: Option<PathBuf>,
     variables: Vec<(String, String)>,
     is_node: bool,
+    /// Of a sentinel: the lines of its file besides the port.
+    sentinel: Option<String>,
     names_bus: bool,
 }
 
@@ -75,6 +77,11 @@ impl Setup {
         self.set("cluster-enabled", "yes")
             .set("cluster-node-timeout", "1000")
             .set("cluster-require-full-coverage", "no")
+    }
+
+    /// A sentinel, with these lines in its file.
+    pub fn sentinel(self, lines: String) -> Self {
+        Self { sentinel: Some(lines), ..self }
     }
 
     /// The node is told which port its bus has, which it cannot guess if its own port is another. Not in version 6.
@@ -214,7 +221,18 @@ impl Server {
         if let (true, Some(bus)) = (self.setup.names_bus, &self.bus) {
             command.args(["--cluster-port", &bus.number().to_string()]);
         }
-        command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args);
+        match &self.setup.sentinel {
+            None => _ = command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args),
+            Some(lines) => {
+                let file = self.dir.0.join("sentinel.conf");
+                // It writes what it learns into its file, and goes on from there.
+                if !file.exists() {
+                    let port = self.port();
+                    fs::write(&file, format!("port {port}\nbind 127.0.0.1\n{lines}\n"))?;
+                }
+                command.arg("sentinel.conf").arg("--sentinel").args(args);
+            }
+        }
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command
             .current_dir(self.dir())

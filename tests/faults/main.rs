@@ -7,10 +7,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod acks;
 mod cancel;
 mod churn;
 mod clock;
 mod cluster;
+mod credentials;
 mod crowd;
 mod extremes;
 mod fencing;
@@ -18,6 +20,7 @@ mod framing;
 mod ghosts;
 mod guards;
 mod hand_off;
+mod kinds;
 mod leases;
 mod load;
 mod log;
@@ -32,6 +35,7 @@ mod replies;
 mod runtime_end;
 mod scene;
 mod security;
+mod sentinel;
 mod server;
 mod stage;
 mod subscriptions;

@@ -1,0 +1,170 @@
+//! The acknowledging link: requests that count only when replicas have what they wrote.
+//!
+//! 1. `WAIT` blocks its connection. So these requests have a link of their own, and no other request waits for a replica.
+//! 2. `WAIT` speaks of the connection that it is sent on. So it follows the scripts in the same pipe, and never
+//!    a request that was sent elsewhere.
+//! 3. Requests that come while one pipe is on its way share the next one: one `WAIT` serves all of them.
+//! 4. On one connection requests run in the order in which they came, also those that do not wait for replicas.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Value, pipe};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::Config;
+use crate::error::said;
+use crate::wire::clock::ServerClock;
+use crate::wire::fault::{self, Fault};
+use crate::wire::link::{Link, Live};
+use crate::wire::replies::strange;
+
+/// Requests in one pipe. They take the server some milliseconds.
+const MOST: usize = 256;
+
+/// How many replicas have to acknowledge, and how long they have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quorum {
+    pub(crate) replicas: u32,
+    pub(crate) timeout: Duration,
+}
+
+impl Quorum {
+    /// `None`: no replica has to.
+    pub(crate) fn of(config: &Config) -> Option<Self> {
+        let (replicas, timeout) = (config.replicas, config.acks());
+        (replicas > 0).then_some(Self { replicas, timeout })
+    }
+}
+
+/// The acknowledging link of one server, as those see it that ask it.
+pub(crate) struct Acks {
+    pub(crate) link: Link,
+    pub(crate) clock: Arc<ServerClock>,
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+/// One request, on the connection that its sender has seen.
+struct Request {
+    live: Live,
+    cmd: Cmd,
+    is_asking: bool,
+    waits: bool,
+    told: oneshot::Sender<Result<Answer, Fault>>,
+}
+
+/// What was answered to a request, and the fault if too few replicas acknowledged it.
+type Answer = (Value, Option<Fault>);
+
+impl Acks {
+    /// The link, and the task that sends.
+    pub(crate) fn new(link: Link, clock: Arc<ServerClock>, quorum: Quorum) -> (Self, Pipes) {
+        let (requests, queue) = mpsc::unbounded_channel();
+        let pipes = Pipes { queue, quorum, link: link.clone() };
+        (Self { link, clock, requests }, pipes)
+    }
+
+    /// Sends a request on this connection, after all that were sent before. `waits`: until replicas have it.
+    ///
+    /// # Cancel safety
+    /// A request that is dropped before it was sent never will be.
+    pub(crate) async fn send(
+        &self,
+        live: Live,
+        cmd: Cmd,
+        is_asking: bool,
+        waits: bool,
+    ) -> Result<Answer, Fault> {
+        let (told, answer) = oneshot::channel();
+        let request = Request { live, cmd, is_asking, waits, told };
+        // A failure of either means that the client is closed.
+        self.requests.send(request).map_err(|_| Fault::Closed)?;
+        answer.await.unwrap_or(Err(Fault::Closed))
+    }
+}
+
+/// The task that sends the requests, one pipe after the other.
+pub(crate) struct Pipes {
+    queue: mpsc::UnboundedReceiver<Request>,
+    quorum: Quorum,
+    link: Link,
+}
+
+impl Pipes {
+    /// Sends, for ever.
+    pub(crate) async fn run(mut self) {
+        let mut requests = Vec::new();
+        while self.queue.recv_many(&mut requests, MOST).await > 0 {
+            // A caller that has gone must not be granted anything.
+            requests.retain(|request| !request.told.is_closed());
+            let same = |one: &Request, next: &Request| one.live.generation == next.live.generation;
+            let mut pipes: Vec<Vec<Request>> = Vec::new();
+            for request in requests.drain(..) {
+                match pipes.last_mut() {
+                    Some(pipe) if same(&pipe[0], &request) => pipe.push(request),
+                    _ => pipes.push(vec![request]),
+                }
+            }
+            for pipe in pipes {
+                self.send(pipe).await;
+            }
+        }
+    }
+
+    async fn send(&self, requests: Vec<Request>) {
+        let Quorum { replicas, timeout } = self.quorum;
+        let waits = requests.iter().any(|request| request.waits);
+        let (mut pipe, mut live) = (pipe(), requests[0].live.clone());
+        for Request { cmd, is_asking, .. } in &requests {
+            if *is_asking {
+                pipe.cmd("ASKING");
+            }
+            pipe.add_command(cmd.clone());
+        }
+        if waits {
+            let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+            pipe.cmd("WAIT").arg(replicas).arg(millis);
+        }
+        let answers = live.conn.send_packed_commands(&pipe, 0, pipe.len()).await;
+        let answers = answers.map_err(Fault::answering);
+        let acknowledged = match &answers {
+            Ok(answers) if waits => self.judge(answers.last(), live.generation),
+            _ => None,
+        };
+        let mut answers = answers.map(Vec::into_iter);
+        for Request { is_asking, waits, told, .. } in requests {
+            let answer = match &mut answers {
+                Ok(answers) => {
+                    let answer = answers.nth(usize::from(is_asking));
+                    let fault = acknowledged.clone().filter(|_| waits);
+                    answer.map(|answer| (answer, fault)).ok_or_else(|| strange(&"nothing"))
+                }
+                Err(fault) => Err(fault.clone()),
+            };
+            // Who has gone meanwhile gives back what it may have got.
+            let _ = told.send(answer);
+        }
+    }
+
+    /// The fault, if fewer replicas have it than are wanted.
+    fn judge(&self, answer: Option<&Value>, generation: u64) -> Option<Fault> {
+        let wanted = self.quorum.replicas;
+        let few = |has: &dyn std::fmt::Display| {
+            Some(Fault::Unacknowledged(said(format!("{has} of {wanted} replicas have it"))))
+        };
+        match answer {
+            Some(Value::Int(has)) if *has >= i64::from(wanted) => None,
+            Some(Value::Int(has)) => few(has),
+            Some(Value::ServerError(error)) => {
+                // It became a replica while it waited.
+                if error.code().starts_with("UNBLOCKED")
+                    || matches!(fault::entry(error), Fault::Distrusted(_))
+                {
+                    self.link.suspect(generation);
+                }
+                few(&format_args!("{} {}; 0", error.code(), error.details().unwrap_or_default()))
+            }
+            other => few(&format_args!("{other:?}; 0")),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Where a link leads to: to one server for ever, or to wherever the primary is now.
+
+use std::sync::Arc;
+
+use crate::wire::address::Address;
+use crate::wire::fault::Fault;
+use crate::wire::hello::Expected;
+use crate::wire::node::Node;
+use crate::wire::sentinels::Sentinels;
+
+/// Where a link leads to.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Fixed(Arc<Address>),
+    /// The primary that these watch.
+    Primary(Arc<Sentinels>),
+    /// Any one of these themselves.
+    Sentinel(Arc<Sentinels>),
+}
+
+/// Where it leads to now.
+#[derive(Clone)]
+pub(crate) struct Found {
+    pub(crate) address: Arc<Address>,
+    /// Where the primary was when it was asked for.
+    node: Option<Node>,
+}
+
+impl Place {
+    /// What is to be found there.
+    pub(crate) fn expected(&self) -> Expected {
+        match self {
+            Self::Fixed(address) => address.alone(),
+            Self::Primary(_) | Self::Sentinel(_) => Expected::Watched,
+        }
+    }
+
+    /// Each connection asks anew.
+    pub(crate) async fn find(&self) -> Result<Found, Fault> {
+        match self {
+            Self::Fixed(address) => Ok(Found { address: Arc::clone(address), node: None }),
+            Self::Primary(sentinels) => {
+                let node = sentinels.primary().await?;
+                Ok(Found { address: Arc::new(sentinels.address(&node)?), node: Some(node) })
+            }
+            Self::Sentinel(sentinels) => {
+                Ok(Found { address: Arc::new(sentinels.any()?), node: None })
+            }
+        }
+    }
+
+    /// Waits until it leads elsewhere: for ever, if it never will.
+    pub(crate) async fn left(&self, found: Option<&Found>) {
+        match (self, found.and_then(|found| found.node.as_ref())) {
+            (Self::Primary(sentinels), Some(node)) => sentinels.left(node).await,
+            _ => std::future::pending().await,
+        }
+    }
+}

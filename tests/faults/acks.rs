@@ -1,0 +1,338 @@
+//! Grants that count only when replicas have them: replicas that stand still, lag, leave, or are promoted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parklock::{Client, Config, Ended, Error, Layout};
+use tokio::time::{sleep, timeout};
+
+use crate::common::cluster::slot;
+use crate::common::sentinels::{follow, primary_and_replicas};
+use crate::common::{Class, Cluster, Proxy, Server, eventually};
+use crate::kinds::each_is_taken_and_waited_for;
+use crate::scene::*;
+
+/// How long replicas have. Far more than one takes that is there, on a slow machine too.
+const ACK: Duration = Duration::from_millis(600);
+
+/// A wait for a replica is longer than anything else that a test does meanwhile.
+const NO_WAIT: Duration = Duration::from_millis(400);
+
+fn acked(replicas: u32) -> Config {
+    patient().replicas(replicas).ack_timeout(ACK)
+}
+
+/// The holders of a lock, on any server.
+async fn holders(server: &Server, name: &str) -> usize {
+    server.admin().await.hgetall(&key(name)).await.len()
+}
+
+async fn is_clean(server: &Server) {
+    let admin = server.admin().await;
+    let clean = async || admin.keys().await.iter().all(|key| key == COUNTER);
+    eventually(SOON, "nothing is left", clean).await;
+}
+
+/// That a call was told how many replicas there were.
+fn is_short<T: std::fmt::Debug>(answer: Result<T, Error>, words: &str) {
+    match answer {
+        Err(Error::Unavailable { source }) if source.to_string().contains(words) => {}
+        other => panic!("not {words}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_grant_is_on_every_replica_when_it_is_given_out() {
+    let servers = primary_and_replicas(2, Server::builder).await;
+    let url = servers[0].url();
+    let (plain, client) = tokio::join!(client(&url, patient()), client(&url, acked(2)));
+    let admin = servers[0].admin().await;
+    admin.reset_stats().await;
+    plain.lock("plain").lock().await.expect("it is free").unlock().await.expect("it is ours");
+    assert_eq!(admin.command_calls("wait").await, 0);
+    for number in 0..50 {
+        let name = format!("a{number}");
+        let guard = client.lock(&name).lock().await.expect("it is free");
+        assert_eq!(holders(&servers[1], &name).await + holders(&servers[2], &name).await, 2);
+        guard.unlock().await.expect("it is ours");
+    }
+    assert_eq!(admin.command_calls("wait").await, 50);
+    is_clean(&servers[0]).await;
+}
+
+/// Many at once share the waits.
+#[tokio::test]
+async fn requests_that_come_together_wait_together() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let client = client(&servers[0].url(), acked(1)).await;
+    let admin = servers[0].admin().await;
+    admin.reset_stats().await;
+    let taken = (0..500).map(|number| {
+        let lock = client.lock(format!("a{number}"));
+        async move { lock.lock().await.expect("it is free") }
+    });
+    let guards = soon(futures_util::future::join_all(taken)).await;
+    let waits = admin.command_calls("wait").await;
+    assert!((1..=100).contains(&waits), "{waits} waits for 500 grants");
+    let replica = servers[1].admin().await;
+    assert_eq!(replica.keys().await.len(), 501, "all of them, and the counter");
+    drop(guards);
+    is_clean(&servers[0]).await;
+}
+
+/// 13: replicas stand still. What they do not acknowledge is given back, and nothing else waits for them.
+#[tokio::test]
+async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
+    let servers = primary_and_replicas(2, Server::builder).await;
+    let client = client(&servers[0].url(), acked(2)).await;
+    let held = client.lock("held").lock().await.expect("it is free");
+    servers[2].pause();
+
+    let started = Instant::now();
+    let tried = tokio::spawn({
+        let lock = client.lock("a");
+        async move { lock.try_lock().await }
+    });
+    let taken = async || holders(&servers[0], "a").await > 0;
+    eventually(SOON, "the primary has granted it", taken).await;
+    let others = Instant::now();
+    assert!(client.lock("held").is_locked().await.expect("it is answered"));
+    held.unlock().await.expect("no replica is asked");
+    assert!(others.elapsed() < NO_WAIT, "they waited {:?}", others.elapsed());
+    is_short(tried.await.expect("no panic"), "1 of 2 replicas");
+    let took = started.elapsed();
+    assert!(took >= ACK && took < ACK * 3, "{took:?}");
+    is_clean(&servers[0]).await;
+
+    // A call that waits rides it out.
+    let waits = waiting(client.lock("a"));
+    sleep(ACK * 2).await;
+    assert!(!waits.is_finished());
+    servers[2].resume();
+    let guard = granted(waits).await;
+    assert_eq!(holders(&servers[2], "a").await, 1);
+    guard.unlock().await.expect("it is ours");
+    is_clean(&servers[0]).await;
+}
+
+/// The same of every kind, and of several in one step.
+#[tokio::test]
+async fn no_kind_is_held_that_replicas_do_not_have() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let brief = patient().replicas(1).ack_timeout(Duration::from_millis(50));
+    let client = client(&servers[0].url(), brief.ride_out(NO_WAIT)).await;
+    servers[1].pause();
+    let few = "0 of 1 replicas";
+    is_short(client.lock("lock").try_lock().await, few);
+    is_short(client.lock("lock").lock().await, few);
+    is_short(client.fair_lock("fair").try_lock().await, few);
+    is_short(client.fair_lock("fair").lock().await, few);
+    is_short(client.rw_lock("rw").read().await, few);
+    is_short(client.rw_lock("rw").try_write().await, few);
+    is_short(client.semaphore("permits", 2).try_acquire().await, few);
+    is_short(client.semaphore("permits", 2).acquire().await, few);
+    is_short(client.multi_lock(["m1", "m2"]).try_lock().await, few);
+    is_short(client.reentrant_lock("again").lock().await, few);
+    is_clean(&servers[0]).await;
+    // To count needs nobody to have it.
+    let latch = client.count_down_latch("latch");
+    assert!(latch.set(1).await.expect("it is answered"));
+    latch.count_down().await.expect("it is answered");
+    soon(latch.wait()).await.expect("it is open");
+}
+
+/// Every kind works, in both layouts, for two clients that wait for each other.
+#[tokio::test]
+async fn every_kind_is_taken_and_waited_for_with_acknowledgements() {
+    let servers = primary_and_replicas(2, Server::builder).await;
+    for layout in [Layout::Native, Layout::Redisson] {
+        let config = acked(2).layout(layout);
+        let url = servers[0].url();
+        let (ours, theirs) = tokio::join!(client(&url, config.clone()), client(&url, config));
+        let names = ["lock", "fair", "rw", "semaphore", "reentrant"].map(String::from);
+        soon(each_is_taken_and_waited_for((&ours, &theirs), &names, "latch")).await;
+        servers[0].admin().await.cmd::<()>(&["FLUSHALL"]).await;
+    }
+}
+
+/// A waiter that a message lets in does not believe it before replicas have it.
+#[tokio::test]
+async fn a_grant_by_message_waits_for_replicas_too() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let url = servers[0].url();
+    let (ours, theirs) = tokio::join!(client(&url, acked(1)), client(&url, acked(1)));
+    let guard = ours.lock("a").lock().await.expect("it is free");
+    let waiter = waiting(theirs.lock("a"));
+    let admin = servers[0].admin().await;
+    let stands = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await > 0;
+    eventually(SOON, "it stands in line", stands).await;
+    sleep(A_WHILE).await;
+    servers[1].pause();
+    let first = guard.token();
+    timeout(NO_WAIT, guard.unlock()).await.expect("no replica is asked").expect("it is ours");
+    sleep(ACK * 3).await;
+    assert!(!waiter.is_finished(), "no replica has it");
+    servers[1].resume();
+    let next = granted(waiter).await;
+    assert!(next.token() > first);
+    assert_eq!(holders(&servers[1], "a").await, 1);
+    next.unlock().await.expect("it is ours");
+    is_clean(&servers[0]).await;
+}
+
+/// A renewal that no replica has moves no deadline: the one that is promoted would have the older one.
+#[tokio::test]
+async fn a_hold_that_is_not_acknowledged_again_ends_with_its_lease() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let config = Config::default().watchdog_timeout(Duration::from_secs(3)).replicas(1);
+    let config = config.response_timeout(Duration::from_millis(700));
+    let client = client(&servers[0].url(), config.ack_timeout(Duration::from_millis(200))).await;
+    let guard = client.lock("a").lock().await.expect("it is free");
+    is_renewed(&guard).await;
+    servers[1].pause();
+    is_short(guard.extend(LONG).await, "0 of 1 replicas");
+    let believed = deadline(&guard);
+    let ended = soon(guard.ended()).await;
+    assert_eq!(ended, Ended::Lost);
+    assert!(Instant::now() >= believed - A_WHILE, "it was good until then");
+    assert!(believed < Instant::now() + A_WHILE * 20 && deadline(&guard) <= believed + A_WHILE);
+    drop(guard);
+
+    // One that comes back in time has it renewed.
+    servers[1].resume();
+    let guard = soon(client.lock("b").lock()).await.expect("it is free");
+    servers[1].pause();
+    sleep(Duration::from_secs(2)).await;
+    servers[1].resume();
+    is_renewed(&guard).await;
+    guard.unlock().await.expect("it is ours");
+    is_clean(&servers[0]).await;
+}
+
+/// A call that is dropped while it waits for a replica leaves nothing.
+#[tokio::test]
+async fn a_call_that_is_dropped_while_it_waits_for_a_replica_leaves_nothing() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let client = client(&servers[0].url(), acked(1)).await;
+    servers[1].pause();
+    for number in 0..5 {
+        let lock = client.lock(format!("a{number}"));
+        assert!(timeout(ACK / 4, lock.lock()).await.is_err());
+    }
+    is_clean(&servers[0]).await;
+    let started = Instant::now();
+    client.close().await;
+    assert!(started.elapsed() < Duration::from_secs(1), "nothing is owed any more");
+}
+
+/// F16: what a failover would forget was never given out.
+#[tokio::test]
+async fn a_grant_that_a_failover_would_forget_is_never_given_out() {
+    let primary = Server::start().await;
+    let link = Proxy::before(&primary).await;
+    let replica = Server::builder().replica_of(link.port()).start().await;
+    follow(&primary, 1).await;
+    let client = client(&primary.url(), acked(1)).await;
+    let cut = link.blackhole(Class::Replica);
+    is_short(client.lock("a").try_lock().await, "0 of 1 replicas");
+    cut.happened().await;
+    assert_eq!(holders(&replica, "a").await, 0);
+}
+
+/// A zombie: a replica is promoted, and the primary before it never hears of that. Two groups of clients take turns on
+/// the same lock, each at its own primary. Returns how often a claim began while one of the other group was valid.
+async fn overlaps_of_two_primaries(replicas: u32) -> usize {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let config = || {
+        let config = Config::default().watchdog_timeout(Duration::from_secs(2)).replicas(replicas);
+        config.response_timeout(Duration::from_millis(400)).ride_out(Duration::from_millis(300))
+    };
+    let (inside, overlaps) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let taken = Arc::new(AtomicUsize::new(0));
+    let turns = |client: Client| {
+        let taken = Arc::clone(&taken);
+        let (inside, overlaps, stop) =
+            (Arc::clone(&inside), Arc::clone(&overlaps), Arc::clone(&stop));
+        async move {
+            let mut turns = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let Ok(Some(guard)) = client.lock("a").try_lock_for(NO_WAIT).await else {
+                    continue;
+                };
+                taken.fetch_add(1, Ordering::Relaxed);
+                if inside.fetch_add(1, Ordering::SeqCst) > 0 {
+                    overlaps.fetch_add(1, Ordering::SeqCst);
+                }
+                sleep(Duration::from_millis(3)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                turns += 1;
+                drop(guard.unlock().await);
+            }
+            turns
+        }
+    };
+    let before = tokio::spawn(turns(client(&servers[0].url(), config()).await));
+    let begun = async || taken.load(Ordering::Relaxed) > 20;
+    eventually(SOON, "it takes turns", begun).await;
+    servers[1].admin().await.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+    // The promoted one has no replica of its own.
+    let after = tokio::spawn(turns(client(&servers[1].url(), config().replicas(0)).await));
+    sleep(Duration::from_secs(4)).await;
+    stop.store(true, Ordering::Relaxed);
+    let (before, after) = (before.await.expect("no panic"), after.await.expect("no panic"));
+    assert!(before > 0 && after > 10, "{before} and {after} turns");
+    overlaps.load(Ordering::SeqCst)
+}
+
+/// 10: with all replicas, a primary that was replaced grants nothing any more. Without them it does.
+#[tokio::test]
+async fn a_primary_that_was_replaced_grants_nothing_that_counts() {
+    let (with, without) = tokio::join!(overlaps_of_two_primaries(1), overlaps_of_two_primaries(0));
+    assert_eq!(with, 0);
+    assert!(without > 0, "the test sees an overlap where there is one");
+}
+
+/// Nothing is acknowledged to a user that may not ask.
+#[tokio::test]
+async fn a_user_that_may_not_wait_is_told_so_at_once() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let admin = servers[0].admin().await;
+    admin.cmd::<()>(&["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-wait"]).await;
+    let url = format!("redis://app:pw@{}", servers[0].address());
+    assert_err!(Client::connect_with(&url, acked(1)).await, Error::Permission { .. });
+    Client::connect(&url).await.expect("nothing is acknowledged").close().await;
+}
+
+/// In a cluster each primary has replicas of its own, and a link for what they acknowledge. A slot that stands open is
+/// served on it as on the other one.
+#[tokio::test]
+async fn in_a_cluster_each_primary_has_replicas_of_its_own() {
+    let cluster = Cluster::with_replicas().await;
+    let url = cluster.url();
+    let config = Config::default().watchdog_timeout(Duration::from_secs(6)).replicas(1);
+    let config =
+        config.response_timeout(Duration::from_millis(1500)).ack_timeout(ACK).max_park(LONG);
+    let (ours, theirs) = tokio::join!(client(&url, config.clone()), client(&url, config));
+    let latch = &cluster.names_at(0, "latch:", 1)[0];
+    let names = cluster.names_at(0, "kind:", 5);
+    soon(each_is_taken_and_waited_for((&ours, &theirs), &names, latch)).await;
+
+    let open = &cluster.names_at(0, "open:", 1)[0];
+    let guard = ours.lock(open).lock().await.expect("it is free");
+    assert_eq!(holders(&cluster.nodes[0], open).await, 1);
+    cluster.open(slot(open), 0, 1).await;
+    is_renewed(&guard).await;
+    soon(guard.unlock()).await.expect("it is ours");
+
+    // The replica of the first node falls silent: nothing is granted there, and all goes on elsewhere.
+    cluster.nodes[3].pause();
+    let [here, there] = [0, 1].map(|at| cluster.names_at(at, "short:", 1).remove(0));
+    is_short(ours.lock(&here).try_lock().await, "0 of 1 replicas");
+    let elsewhere = ours.lock(&there).try_lock().await.expect("it has its replica");
+    elsewhere.expect("it is free").unlock().await.expect("it is ours");
+    let primary = cluster.admin(0).await;
+    let given_back = async || primary.hgetall(&key(&here)).await.is_empty();
+    eventually(SOON, "it is given back", given_back).await;
+}

@@ -1,0 +1,166 @@
+//! Credentials that change: a provider that is asked at each connection, and again before they end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use parklock::{Client, Config, Credentials, Error};
+use tokio::time::sleep;
+
+use crate::common::{Admin, Server, eventually};
+use crate::scene::*;
+
+/// The credentials of the moment, as a service would know them.
+#[derive(Clone, Default)]
+struct Vault {
+    user: Arc<Mutex<(String, String)>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Vault {
+    fn set(&self, user: &str, password: &str) {
+        let new = (user.to_owned(), password.to_owned());
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn config(&self, valid_for: Option<Duration>) -> Config {
+        let vault = self.clone();
+        patient().credentials(move || {
+            vault.asked.fetch_add(1, Ordering::Relaxed);
+            let (user, password) =
+                vault.user.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            async move {
+                if password.is_empty() {
+                    return Err(std::io::Error::other("the vault is shut"));
+                }
+                let credentials = Credentials::new(password).user(user);
+                Ok(match valid_for {
+                    Some(time) => credentials.valid_for(time),
+                    None => credentials,
+                })
+            }
+        })
+    }
+}
+
+async fn allow(admin: &Admin, user: &str, password: &str) {
+    let password = format!(">{password}");
+    let words = ["ACL", "SETUSER", user, "on", "resetpass", &password, "~*", "&*", "+@all"];
+    admin.cmd::<()>(&words).await;
+}
+
+/// The ids of the connections of a user.
+async fn connections(admin: &Admin, user: &str) -> Vec<String> {
+    let mark = format!("user={user} ");
+    let lines = admin.clients().await;
+    let of_user = lines.iter().filter(|line| line.contains(&mark));
+    let mut ids: Vec<_> =
+        of_user.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect();
+    ids.sort();
+    ids
+}
+
+/// The user of the living connections changes before the one before is removed. Nothing is made again, nothing is lost.
+#[tokio::test]
+async fn living_connections_are_given_new_credentials_before_the_old_ones_end() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    allow(&admin, "monday", "one").await;
+    let vault = Vault::default();
+    vault.set("monday", "one");
+    let config = vault.config(Some(Duration::from_secs(3)));
+    let (ours, theirs) =
+        (client(&server.url(), config.clone()).await, client(&server.url(), config).await);
+    let guard = ours.lock("a").lock().await.expect("it is free");
+    let waiter = waiting(theirs.lock("a"));
+    let before = connections(&admin, "monday").await;
+    assert_eq!(before.len(), 4, "two of each");
+
+    allow(&admin, "tuesday", "two").await;
+    vault.set("tuesday", "two");
+    let moved = async || connections(&admin, "tuesday").await.len() == 4;
+    eventually(SOON, "the connections have the new user", moved).await;
+    assert_eq!(connections(&admin, "tuesday").await, before, "they are the same ones");
+    // It ends the connections of the user.
+    admin.cmd::<()>(&["ACL", "DELUSER", "monday"]).await;
+
+    guard.extend(LONG).await.expect("it is ours");
+    guard.unlock().await.expect("it is ours");
+    granted(waiter).await.unlock().await.expect("it is ours");
+    assert_eq!(connections(&admin, "tuesday").await, before);
+}
+
+/// A password changes while a client lives: the next connection has the new one.
+#[tokio::test]
+async fn each_connection_asks_for_the_password_of_the_moment() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    allow(&admin, "app", "one").await;
+    let vault = Vault::default();
+    vault.set("app", "one");
+    let client = client(&server.url(), vault.config(None)).await;
+    assert_eq!(vault.asked(), 2);
+    let guard = client.lock("a").lock().await.expect("it is free");
+
+    allow(&admin, "app", "two").await;
+    vault.set("app", "two");
+    for id in connections(&admin, "app").await {
+        let id = id.trim_start_matches("id=");
+        admin.cmd::<()>(&["CLIENT", "KILL", "ID", id]).await;
+    }
+    soon(guard.unlock()).await.expect("it is ours");
+    let back = async || connections(&admin, "app").await.len() == 2;
+    eventually(SOON, "both are back", back).await;
+    assert_eq!(vault.asked(), 4, "once for each, and not before");
+
+    // While the vault is shut, those that live go on, and nobody else comes in.
+    vault.set("app", "");
+    let error = Client::connect_with(server.url(), vault.config(None)).await.expect_err("shut");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("the vault is shut"), "{error}");
+    client.lock("a").lock().await.expect("free").unlock().await.expect("it is ours");
+    vault.set("app", "wrong");
+    let error = Client::connect_with(server.url(), vault.config(None)).await.expect_err("wrong");
+    assert!(matches!(error, Error::Permission { .. }), "{error}");
+    assert!(!error.to_string().contains("wrong"), "{error}");
+}
+
+/// Credentials that are refused, or that nobody knows, leave the living connections as they are.
+#[tokio::test]
+async fn a_refusal_leaves_the_living_connections_as_they_are() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    allow(&admin, "app", "one").await;
+    let vault = Vault::default();
+    vault.set("app", "one");
+    let client = client(&server.url(), vault.config(Some(Duration::from_secs(2)))).await;
+    let before = connections(&admin, "app").await;
+    vault.set("app", "wrong");
+    let asked = vault.asked();
+    eventually(SOON, "it asks again", async || vault.asked() >= asked + 4).await;
+    vault.set("app", "");
+    let asked = vault.asked();
+    eventually(SOON, "it asks again", async || vault.asked() >= asked + 4).await;
+    client.lock("a").lock().await.expect("free").unlock().await.expect("it is ours");
+    assert_eq!(connections(&admin, "app").await, before);
+    // Not all the time, though.
+    let asked = vault.asked();
+    sleep(Duration::from_secs(2)).await;
+    assert!(vault.asked() - asked <= 10, "{} times", vault.asked() - asked);
+}
+
+#[tokio::test]
+async fn credentials_of_the_url_and_of_a_provider_exclude_each_other() {
+    let vault = Vault::default();
+    vault.set("app", "one");
+    for url in ["redis://app:secret@127.0.0.1:1", "redis-sentinel://:secret@127.0.0.1:1/orders"] {
+        let error = Client::connect_with(url, vault.config(None)).await.expect_err("both");
+        assert!(matches!(error, Error::Config { .. }), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}

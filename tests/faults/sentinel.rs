@@ -1,0 +1,266 @@
+//! A primary behind Sentinel: real sentinels, which find it dead, replace it while it lives, are behind, or are gone.
+
+use std::time::{Duration, Instant};
+
+use parklock::{Client, Config, Error, Guard};
+
+use crate::common::sentinels::SERVICE;
+use crate::common::{Admin, Server, Watched, eventually};
+use crate::kinds::each_is_taken_and_waited_for;
+use crate::scene::*;
+
+/// Longer than any failover takes, and renewed several times in a test.
+fn outliving() -> Config {
+    let config = Config::default().watchdog_timeout(Duration::from_secs(12)).max_park(LONG);
+    config.response_timeout(Duration::from_millis(500)).ride_out(LONG)
+}
+
+async fn two(watched: &Watched, config: Config) -> (Client, Client) {
+    let url = watched.url();
+    tokio::join!(client(&url, config.clone()), client(&url, config))
+}
+
+fn names(begin: &str) -> Vec<String> {
+    ["lock", "fair", "rw", "semaphore", "reentrant"].map(|kind| format!("{begin}{kind}")).to_vec()
+}
+
+/// Waits until somebody stands in the line of this name.
+async fn stands_in_line(admin: &Admin, name: &str) {
+    let line = format!("lock_queue:{{{name}}}");
+    let stands = async || admin.cmd::<usize>(&["ZCARD", &line]).await > 0;
+    eventually(SOON, "somebody stands in line", stands).await;
+}
+
+/// Waits until all replicas have what the primary has.
+async fn replicated(watched: &Watched) {
+    let offset = async |server: &Server, field: &str| {
+        let said = server.admin().await.info("replication", field).await;
+        said.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let wanted = offset(&watched.servers[0], "master_repl_offset").await;
+    for replica in &watched.servers[1..] {
+        let has = async || offset(replica, "slave_repl_offset").await >= wanted;
+        eventually(SOON, "the replica has heard of it", has).await;
+    }
+}
+
+/// Those clients that are not of the test, the replication, or the sentinels.
+async fn is_left(server: &Server) -> bool {
+    let clients = server.admin().await.clients().await;
+    !clients.iter().any(|client| client.contains("lib-name=parklock") || is_ours(client))
+}
+
+/// Version 7.0 does not know the names of libraries: what a client of ours did last tells it.
+fn is_ours(client: &str) -> bool {
+    ["cmd=time ", "cmd=hello ", "cmd=evalsha ", "cmd=subscribe "]
+        .iter()
+        .any(|cmd| client.contains(cmd))
+        && !client.contains("name=sentinel")
+}
+
+/// Every kind is taken, waited for and given back, before a failover and after it.
+#[tokio::test]
+async fn every_kind_behind_sentinels_goes_on_over_a_failover() {
+    let watched = Watched::start().await;
+    let (ours, theirs) = two(&watched, outliving()).await;
+    each_is_taken_and_waited_for((&ours, &theirs), &names("before:"), "before:latch").await;
+    watched.fail_over().await;
+    let new = watched.switched_from(0).await;
+    each_is_taken_and_waited_for((&ours, &theirs), &names("after:"), "after:latch").await;
+    let keys = watched.servers[new].admin().await.keys().await;
+    let left = |key: &&String| !key.starts_with("lock_queue:{") && *key != COUNTER;
+    assert_eq!(keys.iter().filter(left).count(), 0, "{keys:?}");
+}
+
+/// The primary is killed: holders keep what they have, waiters are let in, newcomers ride it out.
+#[tokio::test]
+async fn a_primary_that_is_killed_is_replaced_and_holders_and_waiters_go_on() {
+    let watched = Watched::start().await;
+    let (ours, theirs) = two(&watched, outliving()).await;
+    let mut guards = Vec::new();
+    for name in ["a", "b"] {
+        guards.push(ours.lock(name).lock().await.expect("it is free"));
+    }
+    let waiters: Vec<_> = ["a", "b"].iter().map(|name| waiting(theirs.lock(*name))).collect();
+    for name in ["a", "b"] {
+        stands_in_line(&watched.servers[0].admin().await, name).await;
+    }
+    replicated(&watched).await;
+    watched.servers[0].kill();
+
+    let newcomer = soon(ours.lock("c").lock()).await.expect("it is free");
+    newcomer.unlock().await.expect("it is ours");
+    assert_eq!(watched.switched_from(0).await, 1);
+    for guard in &guards {
+        is_renewed(guard).await;
+    }
+    let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
+    for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
+        soon(guard.unlock()).await.expect("it was never lost");
+        let next = granted(waiter).await;
+        assert!(next.token() > token);
+        next.unlock().await.expect("it is ours");
+    }
+}
+
+/// 10: a primary that a failover replaced calls itself primary, and takes writes, for ten seconds more. The clients leave it
+/// when the sentinels say so.
+#[tokio::test]
+async fn a_healthy_primary_that_was_replaced_is_left_at_once() {
+    let watched = Watched::start().await;
+    let (ours, theirs) = two(&watched, outliving()).await;
+    let turns = |client: Client| async move {
+        let (lock, started, mut last) = (client.lock("turns"), Instant::now(), None);
+        while started.elapsed() < Duration::from_secs(6) {
+            let guard = lock.lock().await.expect("it is free soon");
+            assert!(last < Some(guard.token()), "tokens grow for who has seen both");
+            last = Some(guard.token());
+            drop(guard.unlock().await);
+        }
+    };
+    let held = ours.lock("held").lock().await.expect("it is free");
+    let waiter = waiting(theirs.lock("held"));
+    stands_in_line(&watched.servers[0].admin().await, "held").await;
+    let load = [ours.clone(), theirs.clone()].map(|client| tokio::spawn(turns(client)));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    watched.fail_over().await;
+    let new = watched.switched_from(0).await;
+    let switched = Instant::now();
+
+    let left = async || is_left(&watched.servers[0]).await;
+    eventually(Duration::from_secs(3), "the clients leave the one before", left).await;
+    let role = watched.servers[0].admin().await.info("replication", "role").await;
+    assert_eq!(
+        role.as_deref(),
+        Some("master"),
+        "it has not been told yet: {:?}",
+        switched.elapsed()
+    );
+    for load in load {
+        soon(load).await.expect("no panic");
+    }
+    held.unlock().await.expect("it was replicated long before");
+    granted(waiter).await.unlock().await.expect("it is ours");
+    assert!(scripts_run_on(&watched.servers[new]).await > 0);
+}
+
+async fn scripts_run_on(server: &Server) -> u64 {
+    server.admin().await.command_calls("evalsha").await
+}
+
+/// A sentinel that was cut off still names the primary before. It answers first, and is not believed.
+#[tokio::test]
+async fn a_sentinel_that_is_behind_is_not_believed() {
+    let watched = Watched::start().await;
+    let stale = format!(
+        "sentinel monitor {SERVICE} 127.0.0.1 {} 2\nsentinel down-after-milliseconds {SERVICE} 500",
+        watched.servers[0].port()
+    );
+    watched.servers[0].kill();
+    assert_eq!(watched.switched_from(0).await, 1);
+    // It begins when the primary that it is to watch has gone, and so hears of nobody.
+    let stale = Server::builder().sentinel(stale).start().await;
+    let mut sentinels = vec![&stale];
+    sentinels.extend(&watched.sentinels);
+    let client = soon(client(&watched.url_of(&sentinels), outliving())).await;
+    let guard = soon(client.lock("a").lock()).await.expect("it is free");
+    is_held_once(&watched.servers[1].admin().await, "a").await;
+
+    // The others fall silent: what was heard of them still counts.
+    watched.sentinels.iter().for_each(Server::kill);
+    watched.servers[1].admin().await.client_kill("normal").await;
+    soon(guard.unlock()).await.expect("it is ours");
+
+    // One that has never heard of them has only the one that is behind.
+    let url = watched.url_of(&[&stale]);
+    let quick = Config::default().connect_timeout(Duration::from_secs(1));
+    assert_err!(Client::connect_with(url, quick).await, Error::Unavailable { .. });
+}
+
+/// Sentinels that are gone: one is not missed, without all of them nobody connects, and who is connected goes on.
+#[tokio::test]
+async fn a_client_goes_on_without_sentinels_and_none_begins_without() {
+    let watched = Watched::start().await;
+    watched.sentinels[0].kill();
+    let client = client(&watched.url(), outliving()).await;
+    let guard = client.lock("a").lock().await.expect("it is free");
+    watched.sentinels.iter().for_each(Server::kill);
+
+    let error = Client::connect(watched.url()).await.expect_err("there is none");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("no sentinel"), "{error}");
+
+    let admin = watched.servers[0].admin().await;
+    assert!(admin.client_kill("normal").await + admin.client_kill("pubsub").await >= 2);
+    soon(guard.unlock()).await.expect("it is ours");
+    let guard = soon(client.lock("a").lock()).await.expect("it is free");
+    guard.unlock().await.expect("it is ours");
+
+    // They come back, and a failover is heard of again.
+    futures_util::future::join_all(watched.sentinels.iter().map(Server::start_again)).await;
+    watched.settled(1).await;
+    watched.fail_over().await;
+    assert_eq!(watched.switched_from(0).await, 1);
+    let left = async || is_left(&watched.servers[0]).await;
+    eventually(Duration::from_secs(5), "the client hears of it", left).await;
+    let guard = soon(client.lock("a").lock()).await.expect("it is free");
+    is_held_once(&watched.servers[1].admin().await, "a").await;
+    guard.unlock().await.expect("it is ours");
+}
+
+/// A URL that does not fit says what is wrong with it.
+#[tokio::test]
+async fn a_service_or_a_url_that_does_not_fit_is_named() {
+    let watched = Watched::start().await;
+    let refused = async |url: String, words: &str| {
+        let error = Client::connect(&url).await.expect_err("it does not fit");
+        assert!(matches!(error, Error::Config { .. }), "{url}: {error}");
+        assert!(error.to_string().contains(words), "{url}: {error}");
+    };
+    refused(watched.url().replace(SERVICE, "nobody"), "unknown service").await;
+    let sentinel = watched.sentinels[0].address();
+    let url = format!("redis-sentinel://{sentinel}/<service>");
+    refused(watched.sentinels[0].url(), &url).await;
+    let server = watched.servers[0].address();
+    refused(format!("redis-sentinel://{server}/{SERVICE}"), "is no sentinel").await;
+    refused(format!("redis-sentinel://{sentinel}"), "no service").await;
+}
+
+/// The sentinels and the servers have users of their own. The database of the URL is the one that is used.
+#[tokio::test]
+async fn sentinels_have_credentials_of_their_own() {
+    let setup = || Server::builder().set("requirepass", "pw").set("masterauth", "pw");
+    let lines =
+        format!("sentinel auth-pass {SERVICE} pw\nrequirepass other\nsentinel sentinel-pass other");
+    let server = setup().start().await;
+    let monitor = format!("sentinel monitor {SERVICE} 127.0.0.1 {} 1\n{lines}", server.port());
+    let sentinel = Server::builder().sentinel(monitor).start().await;
+    let url = |user: &str, options: &str| {
+        format!("redis-sentinel://{user}{}/{SERVICE}/3{options}", sentinel.address())
+    };
+    let client = client(&url(":pw@", "?sentinelPassword=other"), patient()).await;
+    let guard = client.lock("a").lock().await.expect("it is free");
+    let admin = Admin::connect(&format!("redis://:pw@{}/3", server.address())).await;
+    is_held_once(&admin, "a").await;
+    guard.unlock().await.expect("it is ours");
+    // A user that may do no more than README says, and listens too.
+    let sentinels = Admin::connect(&format!("redis://:other@{}", sentinel.address())).await;
+    let words = "ACL SETUSER watcher on >look resetchannels &+switch-master -@all \
+                 +sentinel|master +sentinel|sentinels +hello +ping +subscribe";
+    sentinels.cmd::<()>(&words.split_whitespace().collect::<Vec<_>>()).await;
+    let options = "?sentinelUsername=watcher&sentinelPassword=look";
+    let other = Client::connect_with(url(":pw@", options), patient()).await.expect("it may");
+    let listens = async || {
+        let clients = sentinels.clients().await;
+        clients.iter().any(|line| line.contains("user=watcher") && line.contains(" sub=1 "))
+    };
+    eventually(SOON, "it listens", listens).await;
+    other.close().await;
+
+    for (user, options) in
+        [(":pw@", ""), (":pw@", "?sentinelPassword=no"), ("", "?sentinelPassword=other")]
+    {
+        let error = Client::connect(url(user, options)).await.expect_err("not like this");
+        assert!(matches!(error, Error::Permission { .. }), "{user}{options}: {error}");
+    }
+}
