@@ -67,6 +67,8 @@ fn locks() -> Vec<Shape> {
             "tokens (lock line line_notes)+ | floor client patience (field lease channel)+",
         ),
         (&s::LOCK_RELEASE, "tokens (lock line line_notes)+ | terms (field)+"),
+        (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
+        (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
         (&s::COUNT, "lock | field count lease"),
         (&s::RENEW, "(lock)+ | (field lease)+"),
         (&s::STATUS, "lock |"),
