@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 /// As long as ten thousand of anything may take on a machine that has other things to do. Leases live longer.
-const LONG: Duration = Duration::from_secs(90);
+const LONG: Duration = Duration::from_secs(200);
 const LEASE: Duration = Duration::from_secs(600);
 
 const MANY: usize = 10_000;
