@@ -28,6 +28,9 @@ impl<S: Subscriber> Layer<S> for Counter {
     }
 }
 
+/// What a client says of a server that turned out to be a replica.
+const LEFT: [&str; 3] = ["replica", "READONLY", "not what it was taken for"];
+
 #[derive(Default)]
 struct Words {
     message: String,
@@ -42,7 +45,7 @@ impl Words {
         match message.as_str() {
             "connected" if self.generation > 1 => format!("{detail} link: connected again"),
             "connected" => format!("{detail} link: connected"),
-            "disconnected" if self.fault.contains("replica") || self.fault.contains("READONLY") => {
+            "disconnected" if LEFT.iter().any(|words| self.fault.contains(words)) => {
                 format!("{detail} link: left a replica")
             }
             "disconnected" => format!("{detail} link: disconnected"),

@@ -26,8 +26,6 @@ pub struct Handle {
     pub lease: Option<Duration>,
     /// How much of it is asked for, of how much there is.
     pub share: (u32, u32),
-    /// Each caller waits for itself, and may be granted by a message.
-    pub queued: bool,
     kind: Kind,
 }
 
@@ -47,7 +45,7 @@ impl Handle {
             (true, None) => Kind::Reentrant(client.reentrant_lock(name)),
             (true, Some(lease)) => Kind::Reentrant(client.reentrant_lock(name).lease(lease)),
         };
-        Self { name, reentrant, lease, share: (1, 1), queued: false, kind }
+        Self { name, reentrant, lease, share: (1, 1), kind }
     }
 
     /// Any that is not a plain lock.
@@ -68,7 +66,7 @@ impl Handle {
                 (Kind::Permits(leased(lock, lease, Semaphore::lease), part), (part, of))
             }
         };
-        Self { name, reentrant: false, lease, share, queued: true, kind }
+        Self { name, reentrant: false, lease, share, kind }
     }
 
     /// As `run` takes it: of several permits, one.

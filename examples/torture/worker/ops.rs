@@ -84,9 +84,9 @@ impl Step {
 
     fn call(&self, handle: &Handle, owner: Option<String>) -> Call {
         let owner = owner.unwrap_or_else(|| format!("{}/{}", self.worker, record::next_id()));
-        let Handle { name: lock, lease, share, queued, .. } = *handle;
+        let Handle { name: lock, lease, share, .. } = *handle;
         let (lease, called, seat) = (lease.unwrap_or(LEASE), clock::now(), self.seat.id);
-        Call { lock, owner, lease, confirmed: None, called, seat, share, queued }
+        Call { lock, owner, lease, confirmed: None, called, seat, share }
     }
 
     async fn held(&self, call: &Call, handle: &Handle, manner: Manner) -> Option<Held> {
@@ -189,7 +189,7 @@ impl Step {
     fn unhandled(&self, lock: &'static str, share: (u32, u32)) -> Call {
         let owner = format!("{}/{SEVERAL}{}", self.worker, record::next_id());
         let (called, seat) = (clock::now(), self.seat.id);
-        Call { lock, owner, lease: LEASE, confirmed: None, called, seat, share, queued: true }
+        Call { lock, owner, lease: LEASE, confirmed: None, called, seat, share }
     }
 
     /// Many ask for one lock at once, which goes from hand to hand.

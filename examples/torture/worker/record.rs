@@ -136,8 +136,6 @@ pub struct Call {
     pub seat: u64,
     /// How much was asked for, of how much.
     pub share: (u32, u32),
-    /// A message may have granted it, longer after its request than an answer comes.
-    pub queued: bool,
 }
 
 /// One claim on the record, from the acquire's return to its end.
@@ -161,17 +159,11 @@ impl Claim {
             reached("over before it was looked at");
             return Self { id, deadline: 0, confirmed: 0, last: 0, written_at: 0, open: false };
         };
-        let sent = deadline.saturating_sub(nanos(validity(call.lease)));
-        let asked = if call.queued { acquired } else { sent };
-        let (confirmed, token) = (call.confirmed.unwrap_or(asked), view.token());
+        // A message may have granted it, for less than a lease and longer after its request than an answer comes. So the
+        // deadline tells only when Redis confirmed it at the earliest.
+        let last = deadline.saturating_sub(nanos(validity(call.lease)));
+        let (confirmed, token) = (call.confirmed.unwrap_or(acquired), view.token());
         let Call { lock, owner, called, seat, share: (part, of), .. } = call;
-        // A grant of its own was confirmed by the very request; what was handed on has a history.
-        let is_first = token % 1024 == 0 && call.confirmed.is_none();
-        let last = if call.queued {
-            sent
-        } else {
-            confirmed.saturating_sub(if is_first { 0 } else { nanos(SLACK) })
-        };
         line(&format!(
             "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}\t{part}\t{of}"
         ));
