@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::error::said;
 use crate::wire::fault::Fault;
-use crate::wire::replies::strange;
+use crate::wire::replies::{strange, word};
 
 /// What a client takes a server for.
 #[derive(Debug, Clone)]
@@ -72,14 +72,6 @@ impl Hello {
     /// Whether it has channels that belong to a slot.
     pub(crate) fn is_sharded(&self) -> bool {
         self.version >= SHARDED
-    }
-}
-
-fn word(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
     }
 }
 

@@ -14,6 +14,15 @@ pub(crate) fn items(reply: Value) -> Result<Vec<Value>, Fault> {
     }
 }
 
+/// A text in the answer to a command of Redis' own.
+pub(crate) fn word(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
 /// The only item of an answer, as a number. It may come without an array.
 pub(crate) fn number(reply: Value) -> Result<i64, Fault> {
     if let Value::Int(number) = reply {

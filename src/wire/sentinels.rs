@@ -20,7 +20,7 @@ use crate::error::{Result, said};
 use crate::wire::address::{Address, Addresses};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
-use crate::wire::replies::strange;
+use crate::wire::replies::{strange, word};
 use crate::wire::target::Watched;
 
 /// How long the others have to answer when one has.
@@ -351,14 +351,6 @@ fn field<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
             let mut fields = items.chunks_exact(2);
             fields.find(|field| word(&field[0]) == Some(name)).and_then(|field| word(&field[1]))
         }
-        _ => None,
-    }
-}
-
-fn word(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
         _ => None,
     }
 }

@@ -34,14 +34,6 @@ async fn is_clean(server: &Server) {
     eventually(SOON, "nothing is left", clean).await;
 }
 
-/// That a call was told how many replicas there were.
-fn is_short<T: std::fmt::Debug>(answer: Result<T, Error>, words: &str) {
-    match answer {
-        Err(Error::Unavailable { source }) if source.to_string().contains(words) => {}
-        other => panic!("not {words}: {other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn a_grant_is_on_every_replica_when_it_is_given_out() {
     let servers = primary_and_replicas(2, Server::builder).await;
@@ -100,7 +92,7 @@ async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
     assert!(client.lock("held").is_locked().await.expect("it is answered"));
     held.unlock().await.expect("no replica is asked");
     assert!(others.elapsed() < NO_WAIT, "they waited {:?}", others.elapsed());
-    is_short(tried.await.expect("no panic"), "1 of 2 replicas");
+    is_unavailable(tried.await.expect("no panic"), "1 of 2 replicas");
     let took = started.elapsed();
     assert!(took >= ACK && took < ACK * 3, "{took:?}");
     is_clean(&servers[0]).await;
@@ -124,16 +116,16 @@ async fn no_kind_is_held_that_replicas_do_not_have() {
     let client = client(&servers[0].url(), brief.ride_out(NO_WAIT)).await;
     servers[1].pause();
     let few = "0 of 1 replicas";
-    is_short(client.lock("lock").try_lock().await, few);
-    is_short(client.lock("lock").lock().await, few);
-    is_short(client.fair_lock("fair").try_lock().await, few);
-    is_short(client.fair_lock("fair").lock().await, few);
-    is_short(client.rw_lock("rw").read().await, few);
-    is_short(client.rw_lock("rw").try_write().await, few);
-    is_short(client.semaphore("permits", 2).try_acquire().await, few);
-    is_short(client.semaphore("permits", 2).acquire().await, few);
-    is_short(client.multi_lock(["m1", "m2"]).try_lock().await, few);
-    is_short(client.reentrant_lock("again").lock().await, few);
+    is_unavailable(client.lock("lock").try_lock().await, few);
+    is_unavailable(client.lock("lock").lock().await, few);
+    is_unavailable(client.fair_lock("fair").try_lock().await, few);
+    is_unavailable(client.fair_lock("fair").lock().await, few);
+    is_unavailable(client.rw_lock("rw").read().await, few);
+    is_unavailable(client.rw_lock("rw").try_write().await, few);
+    is_unavailable(client.semaphore("permits", 2).try_acquire().await, few);
+    is_unavailable(client.semaphore("permits", 2).acquire().await, few);
+    is_unavailable(client.multi_lock(["m1", "m2"]).try_lock().await, few);
+    is_unavailable(client.reentrant_lock("again").lock().await, few);
     is_clean(&servers[0]).await;
     // To count needs nobody to have it.
     let latch = client.count_down_latch("latch");
@@ -191,7 +183,7 @@ async fn a_hold_that_is_not_acknowledged_again_ends_with_its_lease() {
     let guard = client.lock("a").lock().await.expect("it is free");
     is_renewed(&guard).await;
     servers[1].pause();
-    is_short(guard.extend(LONG).await, "0 of 1 replicas");
+    is_unavailable(guard.extend(LONG).await, "0 of 1 replicas");
     let believed = deadline(&guard);
     let ended = soon(guard.ended()).await;
     assert_eq!(ended, Ended::Lost);
@@ -235,7 +227,7 @@ async fn a_grant_that_a_failover_would_forget_is_never_given_out() {
     follow(&primary, 1).await;
     let client = client(&primary.url(), acked(1)).await;
     let cut = link.blackhole(Class::Replica);
-    is_short(client.lock("a").try_lock().await, "0 of 1 replicas");
+    is_unavailable(client.lock("a").try_lock().await, "0 of 1 replicas");
     cut.happened().await;
     assert_eq!(holders(&replica, "a").await, 0);
 }
@@ -329,7 +321,7 @@ async fn in_a_cluster_each_primary_has_replicas_of_its_own() {
     // The replica of the first node falls silent: nothing is granted there, and all goes on elsewhere.
     cluster.nodes[3].pause();
     let [here, there] = [0, 1].map(|at| cluster.names_at(at, "short:", 1).remove(0));
-    is_short(ours.lock(&here).try_lock().await, "0 of 1 replicas");
+    is_unavailable(ours.lock(&here).try_lock().await, "0 of 1 replicas");
     let elsewhere = ours.lock(&there).try_lock().await.expect("it has its replica");
     elsewhere.expect("it is free").unlock().await.expect("it is ours");
     let primary = cluster.admin(0).await;

@@ -168,6 +168,28 @@ pub(crate) fn deadline(guard: &Guard) -> Instant {
     Instant::now() + guard.remaining()
 }
 
+/// Each holder is renewed and has never lost its lock. Each gives it back to the waiter behind it, whose token is greater.
+pub(crate) async fn all_go_on(guards: Vec<Guard>, waiters: Vec<JoinHandle<Result<Guard, Error>>>) {
+    for guard in &guards {
+        is_renewed(guard).await;
+    }
+    let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
+    for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
+        soon(guard.unlock()).await.expect("it was never lost");
+        let next = granted(waiter).await;
+        assert!(next.token() > token);
+        next.unlock().await.expect("it is ours");
+    }
+}
+
+/// The call is told that the servers refuse for now, in these words.
+pub(crate) fn is_unavailable<T: std::fmt::Debug>(answer: Result<T, Error>, words: &str) {
+    match answer {
+        Err(Error::Unavailable { source }) if source.to_string().contains(words) => {}
+        other => panic!("not {words}: {other:?}"),
+    }
+}
+
 /// Waits until a renewal has been answered that was not when this began.
 pub(crate) async fn is_renewed(guard: &Guard) {
     let before = deadline(guard);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Error, Guard};
+use parklock::{Client, Config, Error};
 
 use crate::common::sentinels::SERVICE;
 use crate::common::{Admin, Server, Watched, eventually};
@@ -94,16 +94,7 @@ async fn a_primary_that_is_killed_is_replaced_and_holders_and_waiters_go_on() {
     let newcomer = soon(ours.lock("c").lock()).await.expect("it is free");
     newcomer.unlock().await.expect("it is ours");
     assert_eq!(watched.switched_from(0).await, 1);
-    for guard in &guards {
-        is_renewed(guard).await;
-    }
-    let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
-    for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
-        soon(guard.unlock()).await.expect("it was never lost");
-        let next = granted(waiter).await;
-        assert!(next.token() > token);
-        next.unlock().await.expect("it is ours");
-    }
+    all_go_on(guards, waiters).await;
 }
 
 /// 10: a primary that a failover replaced calls itself primary, and takes writes, for ten seconds more. The clients leave it

@@ -1,7 +1,5 @@
 //! Replicas that take the place of their primaries.
 
-use parklock::Guard;
-
 use crate::cluster::{is_clean, stand_in_line, two};
 use crate::common::{Cluster, eventually};
 use crate::scene::*;
@@ -24,16 +22,7 @@ async fn a_failover_is_outlived(how: Option<&str>) {
     replicated(&cluster).await;
     cluster.fail_over(3, how).await;
 
-    for guard in &guards {
-        is_renewed(guard).await;
-    }
-    let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
-    for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
-        guard.unlock().await.expect("it was never lost");
-        let next = granted(waiter).await;
-        assert!(next.token() > token);
-        next.unlock().await.expect("it is ours");
-    }
+    all_go_on(guards, waiters).await;
     is_clean(&cluster).await;
     let role = cluster.admin(3).await.info("replication", "role").await;
     assert_eq!(role.as_deref(), Some("master"));

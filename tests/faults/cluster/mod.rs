@@ -37,14 +37,6 @@ async fn stand_in_line(admin: &Admin, name: &str, count: usize) {
     eventually(SOON, &format!("{count} stand in the line of {name}"), stand).await;
 }
 
-/// That a call was told that the server refuses for now, and with which word.
-fn is_refused<T: std::fmt::Debug>(answer: Result<T, Error>, word: &str) {
-    match answer {
-        Err(Error::Unavailable { source }) if source.to_string().contains(word) => {}
-        other => panic!("not {word}: {other:?}"),
-    }
-}
-
 /// A URL that does not fit the server is refused with the one that does, and what does not work yet is refused too.
 #[tokio::test]
 async fn a_url_that_fits_the_server_is_asked_for() {

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::cluster::{is_clean, is_refused, stand_in_line, two};
+use crate::cluster::{is_clean, stand_in_line, two};
 use crate::common::cluster::{names_in_one_slot, slot};
 use crate::common::{Cluster, Server, eventually};
 use crate::scene::*;
@@ -135,16 +135,7 @@ async fn a_slot_that_moves_key_by_key_loses_no_hold_and_wakes_its_waiters_over_t
     assert!(moved >= 15, "{moved} keys: a lock, a line and notes for each");
     cluster.close(slot, from, to).await;
 
-    for guard in &guards {
-        is_renewed(guard).await;
-    }
-    let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
-    for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
-        guard.unlock().await.expect("it was never lost");
-        let next = granted(waiter).await;
-        assert!(next.token() > token);
-        next.unlock().await.expect("it is ours");
-    }
+    all_go_on(guards, waiters).await;
     is_clean(&cluster).await;
 }
 
@@ -188,7 +179,7 @@ async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
     for guard in &guards {
         is_renewed(guard).await;
     }
-    is_refused(ours.lock(free).try_lock().await.map(drop), "TRYAGAIN");
+    is_unavailable(ours.lock(free).try_lock().await.map(drop), "TRYAGAIN");
     for guard in guards {
         soon(guard.unlock()).await.expect("it was never lost");
     }
@@ -215,7 +206,7 @@ async fn a_slot_that_stands_open_for_a_moment_is_waited_out() {
     let before = cluster.command_calls("evalsha").await + rejected(&cluster).await;
 
     let lock = ours.lock("a");
-    is_refused(soon(lock.try_lock()).await.map(drop), "TRYAGAIN");
+    is_unavailable(soon(lock.try_lock()).await.map(drop), "TRYAGAIN");
     let waiter = waiting(theirs.lock("a"));
     sleep(Duration::from_secs(1)).await;
     assert!(!waiter.is_finished());
@@ -356,9 +347,9 @@ async fn a_slot_that_nobody_serves_is_unavailable_and_its_holder_loses_by_the_de
     // Not served for less than a lease: nothing is lost.
     let before = deadline(&guard);
     admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
-    is_refused(soon(lock.try_lock()).await.map(drop), "CLUSTERDOWN");
-    is_refused(soon(lock.lock()).await.map(drop), "CLUSTERDOWN");
-    is_refused(soon(lock.is_locked()).await, "CLUSTERDOWN");
+    is_unavailable(soon(lock.try_lock()).await.map(drop), "CLUSTERDOWN");
+    is_unavailable(soon(lock.lock()).await.map(drop), "CLUSTERDOWN");
+    is_unavailable(soon(lock.is_locked()).await, "CLUSTERDOWN");
     admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
     is_renewed(&guard).await;
     assert!(deadline(&guard) > before);
