@@ -134,6 +134,7 @@ pub(crate) struct Jvm {
     process: Child,
     orders: Arc<tokio::sync::Mutex<ChildStdin>>,
     inboxes: Inboxes,
+    watch: tokio::sync::Mutex<Thread>,
 }
 
 /// Where the answers of each thread go.
@@ -141,11 +142,11 @@ pub(crate) struct Jvm {
 struct Inboxes(Arc<Mutex<HashMap<String, UnboundedSender<String>>>>);
 
 impl Inboxes {
-    fn open(&self, thread: &str) -> UnboundedReceiver<String> {
+    fn thread(&self, name: &str, orders: &Arc<tokio::sync::Mutex<ChildStdin>>) -> Thread {
         let (inbox, answers) = unbounded_channel();
-        let twice = self.map(|inboxes| inboxes.insert(thread.to_owned(), inbox));
-        assert!(twice.is_none(), "there is a thread {thread} already");
-        answers
+        let twice = self.map(|inboxes| inboxes.insert(name.to_owned(), inbox));
+        assert!(twice.is_none(), "there is a thread {name} already");
+        Thread { name: name.to_owned(), orders: Arc::clone(orders), answers }
     }
 
     /// Reads until the JVM ends. Then it tells all that still wait for an answer.
@@ -187,13 +188,19 @@ impl Jvm {
         assert_eq!(first.expect("a readable pipe").as_deref(), Some("ready"));
         let inboxes = Inboxes::default();
         tokio::spawn(inboxes.clone().fill(lines));
-        Some(Self { process, orders: Arc::new(tokio::sync::Mutex::new(orders)), inboxes })
+        let orders = Arc::new(tokio::sync::Mutex::new(orders));
+        let watch = tokio::sync::Mutex::new(inboxes.thread("watch", &orders));
+        Some(Self { process, orders, inboxes, watch })
     }
 
     /// A new thread there: to Redisson, an owner.
     pub(crate) fn thread(&self, name: &str) -> Thread {
-        let answers = self.inboxes.open(name);
-        Thread { name: name.to_owned(), orders: Arc::clone(&self.orders), answers }
+        self.inboxes.thread(name, &self.orders)
+    }
+
+    /// Waits until this many threads there are parked.
+    pub(crate) async fn parked(&self, threads: usize) {
+        self.watch.lock().await.ask(&format!("parked {threads}")).await;
     }
 
     /// SIGKILL; the process is gone when this returns.

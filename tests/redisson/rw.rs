@@ -66,6 +66,7 @@ async fn java_waits_for_rust_and_is_woken() {
     let write = lock.write().await.unwrap();
     java.order("readlock a").await;
     scene.rw_awaited_by(1).await;
+    scene.java_parks(1).await;
     lock.write().await.unwrap().unlock().await.unwrap(); // one write of two
     assert!(java.is_busy().await);
     let left = Instant::now();
@@ -76,6 +77,7 @@ async fn java_waits_for_rust_and_is_woken() {
     let write = lock.write().await.unwrap();
     java.order("writelock a").await;
     scene.rw_awaited_by(1).await;
+    scene.java_parks(1).await;
     let left = Instant::now();
     write.unlock().await.unwrap();
     woken(&mut java, left).await;
@@ -85,6 +87,7 @@ async fn java_waits_for_rust_and_is_woken() {
     let read = lock.read().await.unwrap();
     java.order("writelock a").await;
     scene.rw_awaited_by(1).await;
+    scene.java_parks(1).await;
     assert!(java.is_busy().await);
     let left = Instant::now();
     read.unlock().await.unwrap();
@@ -135,6 +138,7 @@ async fn readers_of_both_sides_share_and_a_writer_waits_for_all_of_them() {
     let other = scene.somebody().await.read().await.unwrap();
     writer.order("writelock a").await;
     scene.rw_awaited_by(1).await;
+    scene.java_parks(1).await;
     let ours = writing(scene.somebody().await);
     scene.rw_awaited_by(2).await;
 
@@ -205,7 +209,7 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
     writer.order("writelock a").await;
     let ours = reading(scene.somebody().await);
     scene.rw_awaited_by(2).await;
-    sleep(A_WHILE * 5).await; // this many threads need some time to park
+    scene.java_parks(readers.len() + 1).await;
 
     let left = Instant::now();
     let read = write.downgrade().await.unwrap();
@@ -327,6 +331,7 @@ async fn a_holder_learns_that_the_other_side_has_used_force() {
     java.ask("readlock a").await;
     writer.order("writelock a").await;
     scene.rw_awaited_by(1).await;
+    scene.java_parks(1).await;
     let taken = Instant::now();
     assert!(lock.force_unlock().await.unwrap());
     woken(&mut writer, taken).await;

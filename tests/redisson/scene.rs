@@ -67,6 +67,11 @@ impl Scene {
         sleep(A_WHILE).await;
     }
 
+    /// Waits until this many threads of Java are parked.
+    pub(crate) async fn java_parks(&self, threads: usize) {
+        self.jvm.parked(threads).await;
+    }
+
     /// The hold count of each owner of a lock.
     pub(crate) async fn holds(&self, name: &str) -> Vec<u32> {
         let fields = self.admin.hgetall(name).await;

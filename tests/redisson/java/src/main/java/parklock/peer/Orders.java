@@ -1,5 +1,7 @@
 package parklock.peer;
 
+import java.util.Arrays;
+import java.util.concurrent.Semaphore;
 import org.redisson.api.RedissonClient;
 
 /** What a test may order. Each kind of primitive has its own words; those below belong to none. */
@@ -24,8 +26,26 @@ final class Orders {
         return switch (words[0]) {
             // The owner field of this thread.
             case "owner" -> redisson.getId() + ":" + Thread.currentThread().getId();
+            // Answers once this many threads wait for a message.
+            case "parked" -> parked(Long.parseLong(words[1]));
             default -> ofAKind(words[0], args);
         };
+    }
+
+    /**
+     * Redisson wakes those that are parked on the semaphore of the lock at that instant. A thread that has subscribed
+     * and is about to park misses the message, and sleeps until the TTL ends.
+     */
+    private static Object parked(long threads) throws InterruptedException {
+        while (Thread.getAllStackTraces().values().stream().filter(Orders::isParked).count() < threads) {
+            Thread.sleep(5);
+        }
+        return null;
+    }
+
+    private static boolean isParked(StackTraceElement[] calls) {
+        boolean parks = calls.length > 1 && calls[0].getMethodName().equals("park");
+        return parks && Arrays.stream(calls).anyMatch(call -> call.getClassName().equals(Semaphore.class.getName()));
     }
 
     private Object ofAKind(String order, Args args) throws Exception {
