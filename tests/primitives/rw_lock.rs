@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
-use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
+use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually};
 use parklock::{
     Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, ReentrantRwLock, RwLock,
     WriteGuard,
@@ -35,7 +35,7 @@ const COARSE: Duration = Duration::from_millis(5);
 struct Scene {
     layout: Layout,
     watchdog: Duration,
-    server: Server,
+    server: Site,
     admin: Admin,
     client: Client,
 }
@@ -55,7 +55,7 @@ async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
 
 impl Scene {
     async fn begin(layout: Layout, watchdog: Duration) -> Self {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (admin, client) =
             (server.admin().await, connect(&server.url(), layout, watchdog).await);
         Self { layout, watchdog, server, admin, client }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick, scripts, settled};
-use common::{Admin, Proxy, Server, Worker, WorkerSide, eventually};
+use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually};
 use futures_util::StreamExt;
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Result, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
@@ -62,14 +62,14 @@ impl Of {
 /// A server, a client with these settings, and its semaphore.
 struct Scene {
     of: Of,
-    server: Server,
+    server: Site,
     admin: Admin,
     client: Client,
 }
 
 impl Scene {
     async fn with(of: Of, config: Config) -> Self {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (admin, client) = (server.admin().await, of.client(&server.url(), config).await);
         Self { of, server, admin, client }
     }
@@ -552,7 +552,7 @@ async fn runs(admin: &Admin, kind: &str, script: &str, further: &[&str]) -> Vec<
 /// Under the same owner field: the network may deliver a request twice.
 #[tokio::test]
 async fn a_script_that_runs_twice_takes_and_gives_back_once() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let acquire = include_str!("../../lua/redisson/semaphore/acquire.lua");
     let release = include_str!("../../lua/redisson/semaphore/release.lua");
