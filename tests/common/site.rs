@@ -202,7 +202,11 @@ impl Front for Site {
             Self::One(server) => server.url_at(addresses),
             Self::Cluster(_) => format!("redis-cluster://{}", listed(addresses)),
             Self::Watched(_) => {
-                format!("redis-sentinel://{}/{}", listed(&addresses[1..]), super::sentinels::SERVICE)
+                format!(
+                    "redis-sentinel://{}/{}",
+                    listed(&addresses[1..]),
+                    super::sentinels::SERVICE
+                )
             }
         }
     }

@@ -19,12 +19,8 @@ const VALUE: &str = "test:{own}:value";
 
 /// One turn: read, then write, in two requests.
 async fn increment(redis: &mut MultiplexedConnection, token: FencingToken) {
-    let (inside, value): (u32, Option<u64>) = pipe()
-        .incr("test:{own}:inside", 1)
-        .get(VALUE)
-        .query_async(redis)
-        .await
-        .expect("an answer");
+    let (inside, value): (u32, Option<u64>) =
+        pipe().incr("test:{own}:inside", 1).get(VALUE).query_async(redis).await.expect("an answer");
     assert_eq!(inside, 1, "two hold it at once");
     let (before, left): (Option<u64>, u32) = pipe()
         .set(VALUE, value.unwrap_or(0) + 1)

@@ -62,7 +62,9 @@ async fn promote(scene: &Scene) {
 }
 
 pub(crate) async fn a_replica_is_not_believed(pair: Pair) {
-    if only_on_one_server("elsewhere, whoever demotes a primary makes another one: see tests/faults") {
+    if only_on_one_server(
+        "elsewhere, whoever demotes a primary makes another one: see tests/faults",
+    ) {
         return;
     }
     let scene = Scene::with(pair, replicas_are_soon_given_up()).await;

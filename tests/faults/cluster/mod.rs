@@ -1,5 +1,6 @@
 //! A Redis Cluster: real nodes, whose slots are moved and whose primaries fail.
 
+mod channels;
 mod failover;
 mod ghosts;
 mod kinds;

@@ -421,6 +421,53 @@ async fn slots_that_nobody_serves_do_not_ask_for_a_map_each() {
     }
 }
 
+/// 8: a node has a wrong map, and tells it to everybody who asks. Here an operator names the wrong node there again and
+/// again, since its neighbours would tell it better. The node that is asked for the lock overrules it.
+#[tokio::test]
+async fn a_node_that_tells_a_wrong_map_is_overruled() {
+    let cluster = Cluster::start().await;
+    let name = cluster.names_at(0, "lied:", 1).remove(0);
+    let slot = slot(&name).to_string();
+    // The last node has the greatest epoch.
+    let (liar, lie) =
+        (cluster.admin(1).await, ["CLUSTER", "SETSLOT", &slot, "NODE", &cluster.ids[2]]);
+    let lying = async {
+        loop {
+            liar.cmd::<()>(&lie).await;
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let told = async {
+        liar.cmd::<()>(&lie).await;
+        // They know no other node at first.
+        let url = cluster.url_of(1);
+        let (ours, theirs) = tokio::join!(client(&url, told()), client(&url, told()));
+        let (maps_before, started) = (maps(&cluster).await, Instant::now());
+        for _ in 0..20 {
+            let guard = soon(ours.lock(&name).lock()).await.expect("it is free");
+            let waiter = waiting(theirs.lock(&name));
+            sleep(A_WHILE).await;
+            assert!(!waiter.is_finished(), "two hold it");
+            guard.unlock().await.expect("it is ours");
+            granted(waiter).await.unlock().await.expect("it is ours");
+        }
+        let held = ours.lock(&name).lock().await.expect("it is free");
+        is_renewed(&held).await;
+        held.unlock().await.expect("it was never lost");
+        let (asked, took) = (maps(&cluster).await - maps_before, started.elapsed().as_secs_f64());
+        // At most five a second for each of the two. Version 6 counts the lies with them.
+        assert!(is_version_6() || asked as f64 <= 12.0 + took * 10.0, "{asked} maps in {took} s");
+        let misled = cluster.admin(2).await.info("errorstats", "errorstat_MOVED").await;
+        assert!(misled.is_some(), "nobody was sent to the wrong node");
+    };
+    tokio::select! {
+        () = lying => {}
+        () = told => {}
+    }
+    // The others have always known.
+    is_clean(&cluster).await;
+}
+
 /// How often the nodes were asked for a map. Version 6 counts all words about clusters together.
 async fn maps(cluster: &Cluster) -> u64 {
     cluster.command_calls("cluster").await + cluster.command_calls("cluster|slots").await
