@@ -150,8 +150,11 @@ impl Admin {
     }
 
     /// How often a command has run since the start or the last [`reset_stats`](Self::reset_stats), inside scripts too.
+    /// Where channels belong to slots, `publish` and `subscribe` are what clients do instead.
     pub async fn command_calls(&self, command: &str) -> u64 {
-        let field = format!("cmdstat_{command}:calls=");
+        let of_channels = ["publish", "subscribe", "unsubscribe"].contains(&command);
+        let sharded = if of_channels && self.is_sharded { "s" } else { "" };
+        let field = format!("cmdstat_{sharded}{command}:calls=");
         let text: String = self.cmd(&["INFO", "commandstats"]).await;
         let counts = text.lines().filter_map(|line| line.strip_prefix(&field)?.split(',').next());
         counts.map(|count| count.parse::<u64>().expect("a number")).sum()

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::comes_in;
+use common::site::left_out_in_a_cluster;
 use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually};
 use futures_util::StreamExt;
 use parklock::{Client, Config, Guard, HandOff, Layout, Lock};
@@ -471,7 +472,7 @@ async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
 
 /// Everything that is published about the name, to all or to one client, from now on: the channel and the message.
 async fn listener(server: &Site) -> impl StreamExt<Item = (String, String)> + Unpin {
-    let client = redis::Client::open(server.url()).expect("a valid url");
+    let client = redis::Client::open(server.store_of("a")).expect("a valid url");
     let mut listener = client.get_async_pubsub().await.expect("the server is there");
     listener.psubscribe("*channel:{a}*").await.expect("it lets us");
     let messages = listener.into_on_message();
@@ -529,6 +530,9 @@ async fn grants(
 
 #[tokio::test]
 async fn a_release_gives_it_to_the_head_of_the_line_and_tells_its_client_alone() {
+    if left_out_in_a_cluster("nobody listens to all channels of all slots") {
+        return;
+    }
     let server = Site::start().await;
     let admin = server.admin().await;
     let clients = connects(&server, 4, counted).await;
@@ -558,6 +562,9 @@ async fn a_release_gives_it_to_the_head_of_the_line_and_tells_its_client_alone()
 
 #[tokio::test]
 async fn an_exchange_gives_it_to_the_head_of_the_line_and_goes_behind_it() {
+    if left_out_in_a_cluster("nobody listens to all channels of all slots") {
+        return;
+    }
     let server = Site::start().await;
     let admin = server.admin().await;
     let at_once = || counted().hand_off(HandOff { max_consecutive: 0, max_time: LONG });
@@ -611,6 +618,9 @@ async fn in_redissons_layout_a_lock_may_have_the_name_of_a_line() {
 
 #[tokio::test]
 async fn redissons_layout_publishes_a_number_always_and_has_no_line() {
+    if left_out_in_a_cluster("nobody listens to all channels of all slots") {
+        return;
+    }
     let server = Site::start().await;
     let admin = server.admin().await;
     let clients = connects(&server, 2, || counted().layout(Layout::Redisson)).await;
