@@ -287,14 +287,13 @@ async fn overlap_over_a_failover(replicas: u32) -> Option<Duration> {
         let config = Config::default().watchdog_timeout(Duration::from_secs(3)).replicas(replicas);
         config.response_timeout(Duration::from_millis(500)).ride_out(Duration::from_secs(1))
     };
-    let (claims, mut rivals) = (Claims::default(), JoinSet::new());
+    let (claims, mut rivals, started) = (Claims::default(), JoinSet::new(), Instant::now());
     for _ in 0..3 {
         rivals.spawn(take_turns(client(&watched.url(), config()).await, Arc::clone(&claims)));
     }
     let taken_since = |since: Instant| {
         claims.lock().expect("no panic under it").iter().any(|(from, _)| *from > since)
     };
-    let started = Instant::now();
     eventually(SOON, "somebody has a turn", async || taken_since(started)).await;
     watched.fail_over().await;
     watched.switched_from(0).await;

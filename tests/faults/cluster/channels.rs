@@ -11,9 +11,10 @@ use crate::common::cluster::slot;
 use crate::common::{Cluster, Server, eventually};
 use crate::scene::*;
 
-/// Nothing but a message ends a wait.
+/// For a minute nobody asks who was not told.
 fn told() -> Config {
-    patient().max_park(LONG).ride_out(LONG)
+    let config = patient().watchdog_timeout(LONG * 12).waiter_ttl(LONG * 3);
+    config.max_park(LONG).ride_out(LONG)
 }
 
 /// How many subscriptions all primaries have.
