@@ -11,10 +11,10 @@ use crate::common::cluster::slot;
 use crate::common::{Cluster, Server, eventually};
 use crate::scene::*;
 
-/// For a minute nobody asks who was not told.
+/// For minutes nobody asks who was not told.
 fn told() -> Config {
-    let config = patient().watchdog_timeout(LONG * 12).waiter_ttl(LONG * 3);
-    config.max_park(LONG).ride_out(LONG)
+    let config = patient().watchdog_timeout(LONG * 40).waiter_ttl(LONG * 10);
+    config.max_park(LONG * 40).ride_out(LONG)
 }
 
 /// How many subscriptions all primaries have.
@@ -87,7 +87,7 @@ async fn each_release_is_heard_in_a_fleet_of_two_versions() {
         _ => Server::builder(),
     })
     .await;
-    let (ours, theirs) = two(&cluster, told()).await;
+    let (ours, theirs) = two(&cluster, patient().max_park(LONG).ride_out(LONG)).await;
     for at in 0..3 {
         for name in cluster.names_at(at, "mixed:", 3) {
             let guard = ours.lock(&name).lock().await.expect("it is free");
