@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Ended, Error, FencingToken, Guard};
+use parklock::{Client, Config, Ended, Error, FencingToken, Guard, Layout};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -193,6 +193,48 @@ async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
         granted(waiter).await.unlock().await.expect("it is ours");
     }
     is_clean(&cluster).await;
+}
+
+/// The same in Redisson's layout: what one key says of a lock is renewed. A reader is kept by a key of its own, and Redisson's
+/// scripts for it touch keys that they do not declare: none of them runs before the slot is closed.
+#[tokio::test]
+async fn in_redissons_layout_an_open_slot_keeps_what_lies_in_one_key() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, told().layout(Layout::Redisson)).await;
+    let names = names_in_one_slot("shared:", 5);
+    let [lock, fenced, fair, write, read] = &names[..] else { panic!("five names") };
+    let (from, to) = ways(&cluster, lock);
+    let guards = [
+        ours.lock(lock).lock().await.expect("it is free"),
+        ours.redisson().fenced_lock(fenced).lock().await.expect("it is free"),
+        ours.fair_lock(fair).lock().await.expect("it is free"),
+        ours.rw_lock(write).write().await.expect("it is free").into_guard(),
+    ];
+    let reader = ours.rw_lock(read).read().await.expect("it is free");
+    let next = waiting(theirs.fair_lock(fair));
+    let queue = format!("redisson_lock_queue:{{{fair}}}");
+    let admin = cluster.admin(from).await;
+    let stands = async || admin.cmd::<usize>(&["LLEN", &queue]).await == 1;
+    eventually(SOON, "it stands in the queue", stands).await;
+    cluster.open(slot(lock), from, to).await;
+    cluster.move_key(&queue, from, to).await;
+
+    // Three leases long.
+    let opened = Instant::now();
+    while opened.elapsed() < Duration::from_secs(9) {
+        let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_valid()).collect();
+        assert!(lost.is_empty(), "lost after {:?}: {lost:?}", opened.elapsed());
+        sleep(A_WHILE).await;
+    }
+    assert_eq!(soon(reader.ended()).await, Ended::Lost);
+    while cluster.move_keys(slot(lock), from, to, 10).await > 0 {}
+    cluster.close(slot(lock), from, to).await;
+    for guard in guards {
+        is_renewed(&guard).await;
+        soon(guard.unlock()).await.expect("it was never lost");
+    }
+    granted(next).await.unlock().await.expect("it is ours");
+    soon(ours.rw_lock(read).write()).await.expect("nobody reads").unlock().await.expect("ours");
 }
 
 /// 7: while a slot stands open, nobody is let in. Who waits is, once it is closed, and has not asked like mad.
