@@ -137,9 +137,10 @@ impl Admin {
         self.cmd(&["PTTL", key]).await
     }
 
-    /// The channels that somebody is subscribed to, sorted.
+    /// The channels that somebody is subscribed to, sorted, but for that of the sentinels.
     pub async fn channels(&self) -> Vec<String> {
         let mut channels: Vec<String> = self.cmd(&["PUBSUB", "CHANNELS"]).await;
+        channels.retain(|channel| channel != "__sentinel__:hello");
         channels.sort();
         channels
     }

@@ -111,6 +111,11 @@ impl Site {
         Admin::connect(&self.url()).await
     }
 
+    /// How many connections a client has that uses one lock: for scripts, for channels, and to a sentinel.
+    pub fn links(&self) -> usize {
+        if matches!(self, Self::Watched(_)) { 3 } else { 2 }
+    }
+
     /// The server that this key of the test's own lies on, for a connection of the test's own.
     pub fn store_of(&self, key: &str) -> String {
         let primaries = self.primaries();
