@@ -46,7 +46,7 @@ pub(crate) trait Batch: Send + Sync {
 
     /// The most questions in one request. More than some dozens would gain little, and make the first wait for the last.
     const MOST: usize;
-    /// With so many requests on their way, callers do not send theirs themselves.
+    /// With so many requests of callers on their way, the next callers do not send theirs themselves.
     const STRAIGHT: usize;
     /// The most requests on their way that the task of the gathering has sent. It does not count those of callers: one
     /// that is not polled any more would count for ever.
@@ -117,11 +117,12 @@ impl<F: Batch> Gathering<F> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The right to send a request alone, if few are on their way.
+    /// The right to send a request alone, if few are on their way. While the task of the gathering sends, it may not have
+    /// sent an earlier request yet: then a caller does not send before it.
     pub(crate) fn send_alone(&self) -> Option<OnItsWay<'_, F>> {
         let mut state = self.state();
-        let few = state.alone + state.gathered < F::STRAIGHT;
-        let free = few && state.waiting.is_empty() && !state.closed;
+        let is_first = state.gathered == 0 && state.waiting.is_empty();
+        let free = is_first && state.alone < F::STRAIGHT && !state.closed;
         if free {
             state.alone += 1;
         }
