@@ -397,7 +397,9 @@ mod tests {
             assert!(made(kind, "a").is_ok(), "{kind:?}");
             // Redisson puts a latch's name into braces in its channel, whatever braces the name has.
             assert_eq!(made(kind, "{a}b").is_ok(), kind != Kind::Latch, "{kind:?}");
-            for name in ["a}b", "{a", "lock:grants:{7}"] {
+            // Of a name without a whole tag, Redis hashes all, as it does of the latch's braces around it.
+            assert_eq!(made(kind, "{a").is_ok(), kind == Kind::Latch, "{kind:?}");
+            for name in ["a}b", "lock:grants:{7}"] {
                 assert!(is_refused(kind, name), "{kind:?} {name}");
             }
         }
