@@ -432,7 +432,8 @@ pub enum Layout {
     /// its number: `lock_channel:3:{name}`.
     #[default]
     Native,
-    /// Redisson's (Java), so that both fleets share locks: `name` and `redisson_lock__channel:{name}`.
+    /// Redisson's (Java), so that both fleets share locks: `name` and `redisson_lock__channel:{name}`. In a cluster, a name
+    /// that Redisson itself would spread over several slots is an [`Error::InvalidName`].
     Redisson,
 }
 

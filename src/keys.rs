@@ -99,7 +99,7 @@ impl Keys {
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB, or if its keys would lie in several slots of a
     /// cluster.
     pub(crate) fn in_space(space: Space, layout: Layout, kind: Kind, name: String) -> Result<Self> {
-        check(layout, &name)?;
+        check(space, layout, &name)?;
         // Redisson's rule: a name with a brace counts as having its own hash tag. Its latches do not follow this
         // rule.
         let row = kind.row(layout);
@@ -118,15 +118,17 @@ impl Keys {
     }
 
     /// The same keys in a cluster. Scripts can only touch keys of one slot.
-    fn in_one_slot(self) -> Result<Self> {
+    fn in_one_slot(mut self) -> Result<Self> {
         let slot = Slot::of(&self.lock().to_string());
-        let beside = [self.line(), self.notes()].map(|key| Slot::of(&key.to_string()));
+        self.slot = Some(slot);
+        let beside =
+            [self.line(), self.notes(), self.tokens()].map(|key| Slot::of(&key.to_string()));
         if beside.into_iter().chain([Slot::of(&self.channel)]).any(|other| other != slot) {
             return Err(Error::InvalidName {
                 reason: "its keys would lie in several slots of the cluster",
             });
         }
-        Ok(Self { slot: Some(slot), ..self })
+        Ok(self)
     }
 
     /// The name that the user gave.
@@ -247,9 +249,13 @@ impl Keys {
     }
 }
 
-fn check(layout: Layout, name: &str) -> Result<()> {
+fn check(space: Space, layout: Layout, name: &str) -> Result<()> {
+    let is_counter = match space {
+        Space::Database(_) => name == TOKEN_COUNTER,
+        Space::Cluster => name.starts_with(TOKEN_COUNTER),
+    };
     match name.len() {
-        _ if layout == Layout::Redisson && name == TOKEN_COUNTER => {
+        _ if layout == Layout::Redisson && is_counter => {
             Err(Error::InvalidName { reason: "it is the key of the token counter" })
         }
         _ if layout == Layout::Redisson && is_own(name) => Err(Error::InvalidName {
@@ -386,8 +392,17 @@ mod tests {
         let made = |kind, name: &str| {
             Keys::in_space(Space::Cluster, Layout::Redisson, kind, name.to_owned()).map(drop)
         };
-        assert!(made(Kind::Lock, "a").is_ok() && made(Kind::Lock, "{a}b").is_ok());
-        assert!(matches!(made(Kind::Lock, "a}b"), Err(Error::InvalidName { .. })));
+        let is_refused = |kind, name| matches!(made(kind, name), Err(Error::InvalidName { .. }));
+        for kind in KINDS {
+            assert!(made(kind, "a").is_ok(), "{kind:?}");
+            // Redisson puts a latch's name into braces in its channel, whatever braces the name has.
+            assert_eq!(made(kind, "{a}b").is_ok(), kind != Kind::Latch, "{kind:?}");
+            // Of a name without a whole tag, Redis hashes all, as it does of the latch's braces around it.
+            assert_eq!(made(kind, "{a").is_ok(), kind == Kind::Latch, "{kind:?}");
+            for name in ["a}b", "lock:grants:{7}"] {
+                assert!(is_refused(kind, name), "{kind:?} {name}");
+            }
+        }
     }
 
     /// F48: for any name, all keys lie in one slot, except for the counter of the tokens, which all locks share.

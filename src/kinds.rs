@@ -98,6 +98,8 @@ pub(crate) struct Row {
     /// Each caller waits for itself, since the server keeps the order of all. Otherwise one caller of a client waits
     /// for all of them.
     pub(crate) waits_alone: bool,
+    /// To renew it is to touch the key of its holders, and no other.
+    pub(crate) is_renewed_alone: bool,
     /// Its token is the number of the server's counter, which Java shares.
     pub(crate) token_is_number: bool,
 
@@ -161,6 +163,7 @@ const NATIVE: Row = Row {
     exchanges: true,
     has_line: true,
     waits_alone: false,
+    is_renewed_alone: true,
     token_is_number: false,
     is_plain: false,
     is_shared: false,
@@ -215,6 +218,7 @@ const REDISSON: Row = Row {
     lies_as_plain: true,
     exchanges: false,
     has_line: false,
+    is_renewed_alone: false,
     ..NATIVE
 };
 
@@ -265,7 +269,7 @@ const REDISSON_RW: Row = Row {
     ..REDISSON
 };
 
-static REDISSON_WRITE: Row = REDISSON_RW;
+static REDISSON_WRITE: Row = Row { is_renewed_alone: true, ..REDISSON_RW };
 
 const REDISSON_PERMITS: Row = Row {
     word: "semaphore",

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::config::{Config, HandOff, Layout};
+use crate::config::{Config, HandOff};
 use crate::engine::core::{Engine, Outbox, rules};
 use crate::engine::debts::Debts;
 use crate::engine::entry::Table;
@@ -26,7 +26,7 @@ use crate::engine::releaser::Releaser;
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keys::Space;
 use crate::wire::{
     Acquire, Acquired, Address, Addresses, Answer, Cluster, Commands, Crew, Fault, Guide, Heard,
@@ -39,9 +39,6 @@ impl Engine {
         config.check()?;
         let to = match Target::of(url)? {
             Target::Single => To::One(Box::new(Address::new(url, &config)?)),
-            Target::Cluster(_) if config.layout == Layout::Redisson => {
-                return Err(Error::config("Layout::Redisson does not work in a cluster yet"));
-            }
             Target::Cluster(urls) => To::Cluster(Box::new(Addresses::new(&urls, &config)?)),
             Target::Sentinel(watched) => To::Sentinel(Box::new(Sentinels::new(watched, &config)?)),
         };
