@@ -4,6 +4,7 @@ mod acks;
 mod address;
 mod args;
 mod calls;
+mod card;
 mod clock;
 mod cluster;
 mod coalesce;
@@ -30,6 +31,7 @@ mod subscriber;
 mod target;
 
 pub(crate) use address::{Address, Addresses};
+pub(crate) use card::Card;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use coalesce::Answered;
