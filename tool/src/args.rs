@@ -29,16 +29,19 @@ pub(crate) enum Command {
     /// PARKLOCK_HELD=1. Signals are passed on to it, and to all processes of its group. If the lock cannot be renewed,
     /// the command gets TERM in time, and KILL before the lock could be another's; if the server says that the lock
     /// is gone, KILL at once.
+    #[command(after_help = exit::TABLE)]
     Run(Run),
     /// Take the lock, print a line about it, and hold it until INT or TERM
     ///
     /// The line is JSON: name, kind, token, lease_ms. Exit code 0 if the lock was held to the end, 75 if it was lost.
+    #[command(after_help = exit::TABLE)]
     Hold(Hold),
     /// Run a command while this machine is the leader, and again after a loss
     ///
     /// It waits for the lock, and then runs the command as `run` does. If the lock is lost, the command is ended, and the
     /// tool waits for the lock again. If the command ends by itself, the lock is given back, and the tool ends with the
     /// command's exit code.
+    #[command(after_help = exit::TABLE)]
     Elect(Elect),
     /// List who holds what
     #[command(visible_alias = "list")]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
-use parklock::{Client, Config};
+use parklock::{Client, Config, Error};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
 use tokio::time::sleep;
@@ -18,6 +18,8 @@ use crate::{exit, output, servers};
 const WORK: Duration = Duration::from_millis(1);
 /// How long the pollers sleep between two looks.
 const POLLS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
+/// How long it may take to make all connections at once.
+const CONNECTING: Duration = Duration::from_secs(10);
 /// All is measured in two rounds, so that a slow moment does not hit one side alone.
 const ROUNDS: u32 = 2;
 
@@ -31,14 +33,19 @@ tool, without the library.
 
 pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
     if asked.seconds == 0 || asked.clients == 0 {
-        return Err(Failure { code: exit::USAGE, why: "--seconds and --clients must be at least 1".to_owned() });
+        return Err(Failure {
+            code: exit::USAGE,
+            why: "--seconds and --clients must be at least 1".to_owned(),
+        });
     }
     let servers = servers::primaries(&asked.server.url()).await?;
     let stage = Stage::new(asked, &servers).await?;
-    let address = servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
+    let address =
+        servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
     output::put(&format!("{} s on {address}\n\n", asked.seconds));
     let cases = cases(asked.clients);
-    let slice = Duration::from_secs(asked.seconds) / (ROUNDS * u32::try_from(cases.len()).unwrap_or(1));
+    let slice =
+        Duration::from_secs(asked.seconds) / (ROUNDS * u32::try_from(cases.len()).unwrap_or(1));
     let mut tallies: Vec<Tally> = cases.iter().map(|_| Tally::default()).collect();
     for _ in 0..ROUNDS {
         for (case, tally) in cases.iter().zip(&mut tallies) {
@@ -104,6 +111,7 @@ impl Stage {
     async fn new(asked: &Bench, servers: &[Server]) -> Result<Self, Failure> {
         let name = format!("parklock-bench-{:x}", fastrand::u64(..));
         let config = Config::default().layout(asked.server.layout());
+        let config = config.connect_timeout(CONNECTING);
         let url = asked.server.url();
         let connect = |_| Client::connect_with(&url, config.clone());
         let clients = try_join_all((0..asked.clients).map(connect)).await?;
@@ -122,12 +130,14 @@ impl Stage {
         let waits = match case.poll {
             None => {
                 let callers = self.clients.iter().take(case.callers);
-                try_join_all(callers.map(|client| lock(client, &self.name, case.work, until))).await?
+                try_join_all(callers.map(|client| lock(client, &self.name, case.work, until)))
+                    .await?
             }
             Some(poll) => {
                 let key = format!("{}:poller", self.name);
                 let callers = self.pollers.iter().take(case.callers);
-                let turns = callers.map(|conn| polled(conn.clone(), key.clone(), poll, case.work, until));
+                let turns =
+                    callers.map(|conn| polled(conn.clone(), key.clone(), poll, case.work, until));
                 try_join_all(turns).await?
             }
         };
@@ -174,7 +184,12 @@ async fn lock(
         if left.is_zero() {
             return Ok(waits);
         }
-        let Some(guard) = lock.try_lock_for(left).await? else { return Ok(waits) };
+        let guard = match lock.try_lock_for(left).await {
+            Ok(Some(guard)) => guard,
+            // The time ran out while a request was on its way.
+            Ok(None) | Err(Error::Indeterminate { .. }) => return Ok(waits),
+            Err(error) => return Err(error.into()),
+        };
         waits.push(asked.elapsed());
         rest(work).await;
         guard.unlock().await?;
@@ -255,7 +270,11 @@ impl Case {
             Some(_) if *callers == 1 => "simple lock".to_owned(),
             Some(poll) => format!("poller, {} ms", poll.as_millis()),
         };
-        if *callers == 1 { format!("{part}: {who}") } else { format!("{part}, {callers} clients: {who}") }
+        if *callers == 1 {
+            format!("{part}: {who}")
+        } else {
+            format!("{part}, {callers} clients: {who}")
+        }
     }
 }
 

@@ -89,13 +89,15 @@ pub(crate) fn text(before: &Inventory, now: &Inventory) -> String {
     let circle = |(at, circle): (usize, &Vec<Wait>)| {
         let steps = circle.iter().map(|wait| {
             let (waiter, holder) = (now.who(&wait.waiter), now.who(&wait.holder));
-            let [waiter, lock, holder] = [waiter, wait.lock.clone(), holder].map(|word| printable(&word));
+            let [waiter, lock, holder] =
+                [waiter, wait.lock.clone(), holder].map(|word| printable(&word));
             format!("  {waiter} waits for {lock}, held by {holder}\n")
         });
         format!("Circle {}:\n{}", at + 1, steps.collect::<String>())
     };
     let circles: String = circles.iter().enumerate().map(circle).collect();
-    circles + "If the same piece of work holds the one and waits for the other, this is a deadlock.\n"
+    circles
+        + "If the same piece of work holds the one and waits for the other, this is a deadlock.\n"
 }
 
 #[cfg(test)]
@@ -126,9 +128,13 @@ mod tests {
 
     #[test]
     fn a_line_without_a_way_back_is_none() {
-        let locks = [lock("x", "b:1", &["a:1"]), lock("y", "c:1", &["b:2"]), lock("z", "d:1", &["a:3"])];
+        let locks =
+            [lock("x", "b:1", &["a:1"]), lock("y", "c:1", &["b:2"]), lock("z", "d:1", &["a:3"])];
         assert!(circles(&waits(&locks)).is_empty());
-        assert!(waits(&[lock("x", "a:1", &["a:2"])]).is_empty(), "a client does not wait for itself");
+        assert!(
+            waits(&[lock("x", "a:1", &["a:2"])]).is_empty(),
+            "a client does not wait for itself"
+        );
     }
 
     #[test]

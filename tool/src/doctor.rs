@@ -19,9 +19,12 @@ use crate::{exit, output, servers};
 /// How often the way to the server is measured.
 const PINGS: usize = 20;
 /// A waiter near the front shows three signs of life a second.
-const SLOW: Duration = Duration::from_millis(100);
+const SLOW: Duration = Duration::from_millis(50);
+const STUCK: Duration = Duration::from_secs(1);
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(10);
 /// How long a message may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How many keys are named.
 const NAMED: usize = 3;
 
@@ -57,7 +60,11 @@ impl Finding {
 
     /// The user may not ask.
     fn unknown(check: &'static str) -> Self {
-        Self::warn(check, "this user may not ask", "run the doctor as a user with +info and +config|get")
+        Self::warn(
+            check,
+            "this user may not ask",
+            "run the doctor as a user with +info and +config|get",
+        )
     }
 
     fn text(&self) -> String {
@@ -211,9 +218,10 @@ async fn persistence(server: &Server) -> Finding {
             "append-only file, flushed when the system likes to",
             "set appendfsync everysec: a crash of the machine then loses one second of locks",
         ),
-        (Some("1"), fsync, _) => {
-            Finding::ok(check, format!("append-only file, flushed {}", fsync.unwrap_or("as configured")))
-        }
+        (Some("1"), fsync, _) => Finding::ok(
+            check,
+            format!("append-only file, flushed {}", fsync.unwrap_or("as configured")),
+        ),
         (Some(_), _, Some(save)) if !save.is_empty() => Finding::warn(
             check,
             "snapshots alone: a restart forgets the locks since the last one",
@@ -246,7 +254,11 @@ fn lag(replication: &Info, connected: u64) -> Finding {
     if worst <= 1 {
         Finding::ok("replicas", found)
     } else {
-        Finding::warn("replicas", found, "a failover now would forget the locks of that time: see why it is slow")
+        Finding::warn(
+            "replicas",
+            found,
+            "a failover now would forget the locks of that time: see why it is slow",
+        )
     }
 }
 
@@ -272,7 +284,9 @@ async fn idle_limit(server: &Server) -> Finding {
             format!("{seconds} s: the server closes connections that are idle for so long"),
             "set timeout 0, or at least 10: clients send a heartbeat each second",
         ),
-        Some(seconds) => Finding::ok("timeout", format!("{seconds} s, more than between two heartbeats")),
+        Some(seconds) => {
+            Finding::ok("timeout", format!("{seconds} s, more than between two heartbeats"))
+        }
     }
 }
 
@@ -281,12 +295,16 @@ async fn scripts(server: &Server) -> Finding {
     let (mut asked, text) = (pipe(), "return 1");
     asked.cmd("EVAL").arg(text).arg(0).cmd("SCRIPT").arg("LOAD").arg(text);
     match server.ask(&asked).await {
-        Err(failure) => Finding::bad(check, failure.to_string(), "see why the server does not answer"),
+        Err(failure) => {
+            Finding::bad(check, failure.to_string(), "see why the server does not answer")
+        }
         Ok(answers) => match answers.iter().find_map(refusal) {
             None => Finding::ok(check, "may be loaded and called"),
-            Some(refusal) => {
-                Finding::bad(check, refusal, "the user needs +eval +evalsha +script|load: see the README")
-            }
+            Some(refusal) => Finding::bad(
+                check,
+                refusal,
+                "the user needs +eval +evalsha +script|load: see the README",
+            ),
         },
     }
 }
@@ -305,14 +323,18 @@ async fn round_trip(server: &Server) -> Finding {
     for _ in 0..PINGS {
         let sent = Instant::now();
         if let Err(failure) = server.query::<String>(&["PING"]).await {
-            return Finding::bad("round trip", failure.to_string(), "see why the server does not answer");
+            return Finding::bad(
+                "round trip",
+                failure.to_string(),
+                "see why the server does not answer",
+            );
         }
         times.push(sent.elapsed());
     }
     times.sort();
     let (middle, worst) = (times[PINGS / 2], times[PINGS - 1]);
     let found = format!("{:.2} ms, the slowest of {PINGS} {:.2} ms", ms(middle), ms(worst));
-    if worst < SLOW {
+    if middle < SLOW && worst < STUCK {
         Finding::ok("round trip", found)
     } else {
         Finding::warn(
@@ -342,7 +364,8 @@ async fn message(server: &Server) -> Finding {
 }
 
 async fn carried(server: &Server, name: &str) -> Result<Duration, String> {
-    let place = operator::place(parklock::Layout::Native, "lock", name, server.database.or(Some(0)));
+    let place =
+        operator::place(parklock::Layout::Native, "lock", name, server.database.or(Some(0)));
     let channel = place.map_err(|error| error.to_string())?.channel;
     let (tell, mut heard) = mpsc::unbounded_channel();
     let hear = move |push: PushInfo| {
@@ -353,7 +376,8 @@ async fn carried(server: &Server, name: &str) -> Result<Duration, String> {
     };
     let listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await;
     let mut listener = listener.map_err(|failure| failure.to_string())?;
-    let subscribed = redis::cmd("SUBSCRIBE").arg(&channel).query_async::<Value>(&mut listener).await;
+    let subscribed =
+        redis::cmd("SUBSCRIBE").arg(&channel).query_async::<Value>(&mut listener).await;
     subscribed.map_err(|error| error.to_string())?;
     let sent = Instant::now();
     let published = server.query::<u64>(&["PUBLISH", &channel, "doctor"]).await;
@@ -450,7 +474,7 @@ async fn a_lock(asked: &Doctor) -> Finding {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
     let began = Instant::now();
     let done = async {
-        let config = Config::default().layout(asked.server.layout());
+        let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
         let client = Client::connect_with(asked.server.url(), config).await?;
         let guard = client.lock(name).try_lock().await?;
         if let Some(guard) = guard {
@@ -461,7 +485,11 @@ async fn a_lock(asked: &Doctor) -> Finding {
     };
     match done.await {
         Ok(()) => Finding::ok(check, format!("in {}, with the connecting", short(began.elapsed()))),
-        Err(error) => Finding::bad(check, error.to_string(), "mend what is bad above; the README lists the rights"),
+        Err(error) => Finding::bad(
+            check,
+            error.to_string(),
+            "mend what is bad above; the README lists the rights",
+        ),
     }
 }
 
@@ -485,8 +513,14 @@ mod tests {
     fn a_server_that_may_evict_locks_is_bad() {
         let evicting = "maxmemory:1000\r\nmaxmemory_policy:allkeys-lru";
         assert_eq!(eviction(&info(evicting)).verdict, Verdict::Bad);
-        assert_eq!(eviction(&info("maxmemory:0\r\nmaxmemory_policy:allkeys-lru")).verdict, Verdict::Warn);
-        assert_eq!(eviction(&info("maxmemory:9\r\nmaxmemory_policy:noeviction")).verdict, Verdict::Ok);
+        assert_eq!(
+            eviction(&info("maxmemory:0\r\nmaxmemory_policy:allkeys-lru")).verdict,
+            Verdict::Warn
+        );
+        assert_eq!(
+            eviction(&info("maxmemory:9\r\nmaxmemory_policy:noeviction")).verdict,
+            Verdict::Ok
+        );
         assert_eq!(room(&info("maxmemory:100\r\nused_memory:95")).verdict, Verdict::Warn);
     }
 
@@ -494,12 +528,17 @@ mod tests {
     fn the_slowest_replica_counts() {
         let two = "slave0:ip=a,port=1,state=online,offset=9,lag=0\r\nslave1:ip=b,lag=7\r\nslave_read_only:1";
         let finding = lag(&info(two), 2);
-        assert_eq!((finding.verdict, finding.found.as_str()), (Verdict::Warn, "2, the slowest 7 s behind"));
+        assert_eq!(
+            (finding.verdict, finding.found.as_str()),
+            (Verdict::Warn, "2, the slowest 7 s behind")
+        );
     }
 
     #[test]
     fn what_is_not_well_comes_with_a_remedy() {
-        for finding in [role(&info("role:slave")), evicted(&info("evicted_keys:3")), Finding::unknown("x")] {
+        for finding in
+            [role(&info("role:slave")), evicted(&info("evicted_keys:3")), Finding::unknown("x")]
+        {
             assert!(finding.verdict > Verdict::Ok && !finding.remedy.is_empty());
             assert!(finding.text().contains("\n       -> "));
         }

@@ -41,7 +41,8 @@ async fn held(lock: &Lock, voice: &Voice) -> parklock::Result<u8> {
         Ok(Some(guard)) => Ok(stay(guard, lock, voice, &mut ends).await),
         Ok(None) if ends.came != 0 => Ok(exit::of_signal(ends.came)),
         Ok(None) => {
-            let (code, text) = (lock.busy_code(), format!("{} is held by somebody else", lock.name));
+            let (code, text) =
+                (lock.busy_code(), format!("{} is held by somebody else", lock.name));
             voice.warn("busy", &json!({ "code": code }), &text);
             Ok(code)
         }
@@ -105,7 +106,8 @@ impl Ends {
             SignalKind::hangup(),
             SignalKind::quit(),
         ];
-        let signals = kinds.into_iter().filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
+        let signals =
+            kinds.into_iter().filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
         Self { signals: signals.collect(), came: 0 }
     }
 

@@ -20,7 +20,10 @@ pub(crate) async fn info(asked: &Info) -> Result<u8, Failure> {
         Some(lock) if asked.json => output::put(&format!("{}\n", lock.json(&inventory))),
         Some(lock) => output::put(&text(lock, &inventory)),
         None if asked.json => output::put("null\n"),
-        None => output::put(&format!("{}: nobody holds it, nobody waits for it\n", printable(&asked.name))),
+        None => output::put(&format!(
+            "{}: nobody holds it, nobody waits for it\n",
+            printable(&asked.name)
+        )),
     }
     Ok(if inventory.locks.is_empty() { exit::BUSY } else { exit::OK })
 }
@@ -37,7 +40,10 @@ pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
     } else if lock.capacity.is_some() {
         line("permits", format!("{} in use", lock.count()));
     }
-    line("ttl", lock.ttl.map_or_else(|| "none: it stays until somebody removes it".to_owned(), short));
+    line(
+        "ttl",
+        lock.ttl.map_or_else(|| "none: it stays until somebody removes it".to_owned(), short),
+    );
     if let Some(token) = lock.token {
         line("token", token.to_string());
     }
@@ -46,7 +52,14 @@ pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
         let ttl = holder.ttl.map_or_else(|| "-".to_owned(), short);
         let mode = holder.mode.map(|mode| format!(", to {mode}")).unwrap_or_default();
         let who = printable(&inventory.who(&holder.owner));
-        line("", format!("{who}{mode}, count {}, ttl {ttl}, owner {}", holder.count, printable(&holder.owner)));
+        line(
+            "",
+            format!(
+                "{who}{mode}, count {}, ttl {ttl}, owner {}",
+                holder.count,
+                printable(&holder.owner)
+            ),
+        );
     }
     line("waiting", lock.waiting.to_string());
     for (at, waiter) in lock.line.iter().enumerate() {

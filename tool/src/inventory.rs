@@ -161,7 +161,9 @@ impl Inventory {
         for server in servers {
             for batch in clients.chunks(BATCH) {
                 let mut asked = pipe();
-                batch.iter().for_each(|client| _ = asked.cmd("GET").arg(operator::client_key(client)));
+                batch
+                    .iter()
+                    .for_each(|client| _ = asked.cmd("GET").arg(operator::client_key(client)));
                 for (client, answer) in batch.iter().zip(server.ask(&asked).await?) {
                     let card = value::<String>(Some(answer)).and_then(|text| Card::read(&text));
                     if let Some(card) = card {
@@ -232,9 +234,7 @@ impl Lock {
                 "ttl_ms": holder.ttl.map(ms), "who": who(&holder.owner),
             })
         };
-        let waiter = |waiter: &Waiter| {
-            json!({ "owner": waiter.owner, "waited_ms": ms(waiter.waited), "who": who(&waiter.owner) })
-        };
+        let waiter = |waiter: &Waiter| json!({ "owner": waiter.owner, "waited_ms": ms(waiter.waited), "who": who(&waiter.owner) });
         json!({
             "name": self.name, "kind": self.kind, "held_by": self.held_by,
             "holders": self.holders.iter().map(holder).collect::<Vec<_>>(),
@@ -386,9 +386,23 @@ async fn read_holders(
             "zset" => {
                 let (alive, most) = (format!("({now}"), MOST_HOLDERS);
                 asked.cmd("ZCOUNT").arg(key).arg(&alive).arg("+inf");
-                asked.cmd("ZRANGE").arg(key).arg(alive).arg("+inf").arg("BYSCORE").arg("LIMIT").arg(0);
+                asked
+                    .cmd("ZRANGE")
+                    .arg(key)
+                    .arg(alive)
+                    .arg("+inf")
+                    .arg("BYSCORE")
+                    .arg("LIMIT")
+                    .arg(0);
                 asked.arg(most).arg("WITHSCORES");
-                asked.cmd("ZRANGE").arg(key).arg("-inf").arg("(0").arg("BYSCORE").arg("LIMIT").arg(0);
+                asked
+                    .cmd("ZRANGE")
+                    .arg(key)
+                    .arg("-inf")
+                    .arg("(0")
+                    .arg("BYSCORE")
+                    .arg("LIMIT")
+                    .arg(0);
                 asked.arg(2 * most).arg("WITHSCORES");
             }
             _ => {}
@@ -425,9 +439,12 @@ impl Lock {
 
     /// The members of a sorted set: holders by the ends of their leases, and what else lies there (see lua/line/zset.lua).
     fn take_members(&mut self, holders: Vec<(String, f64)>, others: &[(String, f64)], now: u64) {
-        let score = |name: &str| others.iter().find(|(member, _)| member == name).map(|(_, score)| *score);
-        let says = others.iter().find(|(member, _)| member.starts_with('#') && member.contains(' '));
-        let known = says.and_then(|(member, used)| Some((kind_and_capacity(member)?, used + UNUSED)));
+        let score =
+            |name: &str| others.iter().find(|(member, _)| member == name).map(|(_, score)| *score);
+        let says =
+            others.iter().find(|(member, _)| member.starts_with('#') && member.contains(' '));
+        let known =
+            says.and_then(|(member, used)| Some((kind_and_capacity(member)?, used + UNUSED)));
         let ((kind, capacity), used) = known.unwrap_or((("unknown", 1), 0.0));
         self.take_kind(kind, capacity);
         if kind == "semaphore" {
@@ -457,7 +474,13 @@ async fn redisson(server: &Server, names: &[(&str, Place)]) -> Result<Vec<Lock>,
         asked.cmd("TYPE").arg(name).cmd("PTTL").arg(name).cmd("HLEN").arg(name);
         asked.cmd("LLEN").arg(&fair.line).cmd("GET").arg(&fenced.tokens);
         asked.cmd("PUBSUB").arg("NUMSUB").arg(&fair.channel);
-        asked.cmd("ZRANGE").arg(&permits.line).arg(0).arg(MOST_HOLDERS).arg("WITHSCORES").cmd("TIME");
+        asked
+            .cmd("ZRANGE")
+            .arg(&permits.line)
+            .arg(0)
+            .arg(MOST_HOLDERS)
+            .arg("WITHSCORES")
+            .cmd("TIME");
         places.push((*name, permits));
     }
     let mut answers = server.ask(&asked).await?.into_iter();
@@ -493,7 +516,8 @@ async fn redisson(server: &Server, names: &[(&str, Place)]) -> Result<Vec<Lock>,
         }
         locks.push((lock, is_read));
     }
-    let mut answers = if fields.is_empty() { Vec::new() } else { server.ask(&fields).await? }.into_iter();
+    let mut answers =
+        if fields.is_empty() { Vec::new() } else { server.ask(&fields).await? }.into_iter();
     let mut found = Vec::new();
     for (mut lock, is_read) in locks {
         if is_read && !lock.take_redisson(value(answers.next()).unwrap_or_default()) {
@@ -565,7 +589,8 @@ mod tests {
     #[test]
     fn a_writer_takes_all_and_a_reader_takes_one() {
         let mut lock = Lock::default();
-        let others = [("#rw 1073741824".to_owned(), -UNUSED), ("=w:1".to_owned(), -1_073_741_824.0)];
+        let others =
+            [("#rw 1073741824".to_owned(), -UNUSED), ("=w:1".to_owned(), -1_073_741_824.0)];
         lock.take_members(vec![("w:1".to_owned(), 1.0), ("r:1".to_owned(), 1.0)], &others, 0);
         let modes: Vec<_> = lock.holders.iter().filter_map(|holder| holder.mode).collect();
         assert_eq!(modes, ["write", "read"]);

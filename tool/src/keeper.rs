@@ -21,6 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Lock, OnLost, Work};
+use crate::launch::hear_all;
 use crate::limits::Limits;
 use crate::moment::{Moment, awake, slept};
 use crate::words::{Order, Told};
@@ -37,6 +38,7 @@ const GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// Runs this process to its end.
 pub(crate) fn keep(lock: &Lock, work: &Work) -> ! {
+    let _ = hear_all();
     let (desk, writer) = Desk::open();
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(Keeper::new(lock, work, desk).run()),
@@ -117,7 +119,7 @@ impl<'a> Keeper<'a> {
             _ = self.desk.orders.recv() => return,
         };
         let granted = tokio::select! {
-            granted = lock::acquire(&client, lock) => granted,
+            granted = whole(&client, lock) => granted,
             _ = self.desk.orders.recv() => return close(&client).await,
         };
         match granted {
@@ -167,7 +169,7 @@ impl<'a> Keeper<'a> {
         let mut ended = std::pin::pin!(guard.ended());
         loop {
             let look = LONGEST_LOOK.min(self.lock.lease() / 20);
-            let spare = guard.remaining().saturating_sub(self.limits.margin);
+            let spare = guard.remaining().saturating_sub(self.last_moment());
             tokio::select! {
                 biased;
                 order = self.desk.orders.recv() => match order {
@@ -185,11 +187,15 @@ impl<'a> Keeper<'a> {
             if let Some(until) = horizon.look(guard) {
                 self.desk.tell(Told::Until(until));
             }
-            if guard.remaining() <= self.limits.margin {
-                // The supervisor does the same. It may be stopped.
+            if guard.remaining() <= self.last_moment() {
                 self.kill();
             }
         }
+    }
+
+    /// When this process kills the command. The supervisor does so a little earlier, unless it is stopped.
+    fn last_moment(&self) -> Duration {
+        self.limits.margin / 2
     }
 
     fn kill(&self) {
@@ -257,6 +263,22 @@ impl<'a> Keeper<'a> {
         };
         close(client).await;
         self.desk.tell(word);
+    }
+}
+
+/// Gets the lock with its whole lease. A waiter that is let in by a message has it for a moment only, until a renewal confirms
+/// that. A command does not begin in this moment.
+async fn whole(client: &Client, lock: &Lock) -> parklock::Result<Option<Guard>> {
+    loop {
+        let Some(guard) = lock::acquire(client, lock).await? else { return Ok(None) };
+        if guard.remaining() > lock.lease() * 2 / 3 {
+            return Ok(Some(guard));
+        }
+        match guard.extend(lock.lease()).await {
+            Ok(()) => return Ok(Some(guard)),
+            Err(Error::Lost) => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -48,15 +48,17 @@ impl Launch {
     fn prepare(self) -> nix::Result<()> {
         set_pdeathsig(self.if_orphaned)?;
         if self.takes_terminal {
-            // A group in the background that takes the terminal is stopped, unless it blocks this signal. The command
-            // begins without blocked signals: `exec` sees to that.
-            let mut blocked = SigSet::empty();
-            blocked.add(Signal::SIGTTOU);
-            blocked.thread_block()?;
+            // A group in the background that takes the terminal is not stopped: the supervisor has blocked SIGTTOU, and
+            // this process has inherited that.
             let _ = tcsetpgrp(io::stdin(), getpgrp());
         }
-        Ok(())
+        hear_all()
     }
+}
+
+/// A process inherits the signals that its parent has blocked. It would never hear of TERM.
+pub(crate) fn hear_all() -> nix::Result<()> {
+    SigSet::all().thread_unblock()
 }
 
 /// Becomes the command. Returns the exit code if that fails.

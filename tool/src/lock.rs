@@ -1,12 +1,26 @@
 //! The lock that the command line asks for.
 
+use std::time::Duration;
+
 use parklock::{Client, Config, Guard, Result};
 
 use crate::args::{Kind, Lock};
 
+/// How long Redis may take to answer before it counts as gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The library's own setting, unless the user sets it.
+const WATCHDOG: Duration = Duration::from_secs(30);
+/// The bounds of the time for which a waiter counts as alive after a sign of life.
+const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(3);
+
 /// Connects with the settings of the command line. The client says in Redis that it is this program.
 pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
     let mut config = Config::default().layout(lock.server.layout()).describe(plain(app));
+    // Many jobs begin in the same minute, on machines that are busy then: what would be slow for a service is not too slow
+    // here, and a waiter that gets no processor for a second does not lose its place.
+    config = config.connect_timeout(PATIENCE).ride_out(lock.lease().max(PATIENCE));
+    config = config.waiter_ttl((lock.watchdog.unwrap_or(WATCHDOG) / 4).clamp(SHORT, LONG));
     if let Some(timeout) = lock.watchdog {
         config = config.watchdog_timeout(timeout);
     }

@@ -12,8 +12,8 @@ use redis::{
 
 use crate::failure::Failure;
 
-const CONNECTING: Duration = Duration::from_secs(2);
-const ANSWERING: Duration = Duration::from_secs(5);
+const CONNECTING: Duration = Duration::from_secs(10);
+const ANSWERING: Duration = Duration::from_secs(10);
 
 /// A server that has locks: a primary.
 #[derive(Debug, Clone)]
@@ -71,7 +71,8 @@ impl Server {
 
     async fn connect(info: ConnectionInfo, in_cluster: bool) -> Result<Self, Failure> {
         let address = address(&info);
-        let unreached = |failure: Failure| Failure { why: format!("{address}: {failure}"), ..failure };
+        let unreached =
+            |failure: Failure| Failure { why: format!("{address}: {failure}"), ..failure };
         let client = Client::open(info.clone())?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTING))
@@ -100,7 +101,8 @@ impl Info {
     /// The values of all fields whose names begin like this and go on with a digit.
     pub(crate) fn numbered(&self, prefix: &str) -> Vec<&str> {
         let is_numbered = |name: &str| {
-            name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         };
         let lines = self.0.lines().filter_map(|line| line.split_once(':'));
         lines.filter(|(name, _)| is_numbered(name)).map(|(_, value)| value.trim()).collect()
@@ -123,7 +125,9 @@ pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
 /// Connects to every server that has locks.
 pub(crate) async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
     if url.contains("#insecure") {
-        return Err(Failure::config("#insecure is not accepted: a server is verified or not talked to"));
+        return Err(Failure::config(
+            "#insecure is not accepted: a server is verified or not talked to",
+        ));
     }
     encrypt();
     match operator::servers(url)? {
@@ -205,7 +209,8 @@ async fn connect_all(
         let version = server.info("server").await;
         let major = version.get("redis_version").and_then(|version| version.split('.').next());
         // Valkey calls itself Redis 7.2 here.
-        let is_sharded = major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 7);
+        let is_sharded =
+            major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 7);
         servers.push(Server { is_sharded, ..server });
     }
     Ok(servers)

@@ -32,7 +32,10 @@ impl Signals {
         let mut taken = SigSet::empty();
         taken.add(Signal::SIGCHLD);
         let is_ignored = |signal: &Signal| ignored & (1 << (*signal as u64 - 1)) != 0;
-        PASSED_ON.into_iter().filter(|signal| !is_ignored(signal)).for_each(|signal| taken.add(signal));
+        PASSED_ON
+            .into_iter()
+            .filter(|signal| !is_ignored(signal))
+            .for_each(|signal| taken.add(signal));
         let mut blocked = taken;
         // So that the tool can take the terminal back from the background.
         blocked.add(Signal::SIGTTOU);

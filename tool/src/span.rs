@@ -15,8 +15,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(unclear)?;
         let (number, tail) = rest.split_at(digits);
-        let (unit, tail) = tail.split_at(tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len()));
-        sum += number.parse::<f64>().map_err(|_| unclear())? * seconds_of(unit).ok_or_else(unclear)?;
+        let (unit, tail) =
+            tail.split_at(tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len()));
+        sum +=
+            number.parse::<f64>().map_err(|_| unclear())? * seconds_of(unit).ok_or_else(unclear)?;
         rest = tail;
     }
     if text.is_empty() { Err(unclear()) } else { checked(sum).ok_or_else(unclear) }

@@ -89,9 +89,15 @@ enum Next {
 impl<'a> Supervisor<'a> {
     /// # Errors
     /// If the system does not give what it needs.
-    pub(crate) fn new(lock: &'a Lock, work: &'a Work, arguments: &'a [OsString]) -> io::Result<Self> {
+    pub(crate) fn new(
+        lock: &'a Lock,
+        work: &'a Work,
+        arguments: &'a [OsString],
+    ) -> io::Result<Self> {
         if forgets_children() {
-            return Err(io::Error::other("SIGCHLD is ignored: nobody could tell how the command ends"));
+            return Err(io::Error::other(
+                "SIGCHLD is ignored: nobody could tell how the command ends",
+            ));
         }
         Ok(Self {
             lock,
@@ -142,9 +148,9 @@ impl<'a> Supervisor<'a> {
             let [by_signal, by_word] = self.await_news(&link)?;
             if by_word {
                 phase = match link.hear() {
-                    Some(words) => words.into_iter().fold(phase, |phase, told| {
-                        self.told(told, phase, &mut link)
-                    }),
+                    Some(words) => words
+                        .into_iter()
+                        .fold(phase, |phase, told| self.told(told, phase, &mut link)),
                     None => self.keeper_gone(phase),
                 };
             }
@@ -206,7 +212,8 @@ impl<'a> Supervisor<'a> {
 
     fn granted(&mut self, token: u64, until: Moment, link: &mut Link) -> Phase {
         let lease = self.lock.lease().as_millis();
-        let details = json!({ "token": token, "lease_ms": u64::try_from(lease).unwrap_or(u64::MAX) });
+        let details =
+            json!({ "token": token, "lease_ms": u64::try_from(lease).unwrap_or(u64::MAX) });
         self.voice.note("granted", &details, &format!("the lock is ours, with token {token}"));
         let variables = [
             ("PARKLOCK_NAME", self.lock.name.clone()),
@@ -296,7 +303,11 @@ impl<'a> Supervisor<'a> {
                 // It leaves the line, or gives back what it is being granted.
                 link.order(Order::Now);
                 let code = exit::of_signal(signal as i32);
-                self.voice.note("interrupted", &json!({ "code": code }), "interrupted while waiting");
+                self.voice.note(
+                    "interrupted",
+                    &json!({ "code": code }),
+                    "interrupted while waiting",
+                );
                 Phase::Leaving(code)
             }
             Phase::Waiting if signal == Signal::SIGTSTP => {
@@ -309,7 +320,11 @@ impl<'a> Supervisor<'a> {
                 Phase::GivingBack { code, urged: true }
             }
             Phase::GivingBack { code, urged: true } if ends(signal) => {
-                self.voice.warn("left", &json!({}), "not waiting any longer: the lease will free the lock");
+                self.voice.warn(
+                    "left",
+                    &json!({}),
+                    "not waiting any longer: the lease will free the lock",
+                );
                 Phase::Done(Outcome::Code(code))
             }
             phase => phase,
@@ -328,15 +343,21 @@ impl<'a> Supervisor<'a> {
     }
 
     fn ended(&mut self, running: Running, link: &mut Link) -> Phase {
-        let is_ended_by_us = running.is_lost && self.work.on_lost != OnLost::Ignore;
-        if is_ended_by_us {
+        // The keeper kills it too, if this process is stopped at that time.
+        let is_late = self.limits.kill_at(running.until).ahead().is_zero();
+        let is_lost = running.is_lost || is_late;
+        if is_lost && self.work.on_lost != OnLost::Ignore {
             // What is left of its group goes too. Its number is not given to others before it is reaped.
             running.job.signal(Signal::SIGKILL);
         }
         link.order(Order::Over);
         let code = running.job.reap();
-        self.voice.note("ended", &json!({ "code": code }), &format!("the command ended with {code}"));
-        match running.is_lost {
+        self.voice.note(
+            "ended",
+            &json!({ "code": code }),
+            &format!("the command ended with {code}"),
+        );
+        match is_lost {
             true => Phase::Done(Outcome::Lost),
             // It was ours to the end.
             false if link.is_gone() => self.keeper_gone(Phase::GivingBack { code, urged: true }),

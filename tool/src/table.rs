@@ -31,14 +31,17 @@ fn holder(lock: &Lock, inventory: &Inventory) -> String {
 
 /// A name may hold anything: it must not steer the terminal.
 pub(crate) fn printable(name: &str) -> String {
-    name.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    name.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
 }
 
 /// The rows under their heads, in columns as wide as they need.
 pub(crate) fn text(rows: &[Row]) -> String {
     let heads: Row = COLUMNS.map(str::to_owned);
     let all: Vec<&Row> = std::iter::once(&heads).chain(rows).collect();
-    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
     let line = |row: &&Row| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));

@@ -60,7 +60,8 @@ async fn watch(
     let mut view = View::new(&servers, &asked.pattern);
     loop {
         let began = Instant::now();
-        let looked = Inventory::load(&servers, asked.server.layout(), &asked.pattern, WAITERS).await;
+        let looked =
+            Inventory::load(&servers, asked.server.layout(), &asked.pattern, WAITERS).await;
         view.take(looked, began.elapsed());
         if view.trouble.is_some() {
             // It may have failed over.
@@ -68,7 +69,9 @@ async fn watch(
         }
         let next = began + asked.interval.max(KEYS);
         while view.is_open {
-            terminal.draw(|frame| view.draw(frame)).map_err(|error| Failure::unavailable(error.to_string()))?;
+            terminal
+                .draw(|frame| view.draw(frame))
+                .map_err(|error| Failure::unavailable(error.to_string()))?;
             if Instant::now() >= next {
                 break;
             }
@@ -111,7 +114,8 @@ impl View {
             [one] => one.address.clone(),
             several => format!("{} primaries", several.len()),
         };
-        let title = if pattern == "*" { of } else { format!("{of}, {}", table::printable(pattern)) };
+        let title =
+            if pattern == "*" { of } else { format!("{of}, {}", table::printable(pattern)) };
         Self {
             title,
             inventory: Inventory::default(),
@@ -179,7 +183,8 @@ impl View {
     }
 
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let rows = Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]);
+        let rows =
+            Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]);
         let [top, middle, bottom] = rows.areas(frame.area());
         frame.render_widget(self.head(), top);
         match self.selected().filter(|_| self.shows_one) {
@@ -200,7 +205,11 @@ impl View {
         let held = locks.iter().filter(|lock| lock.is_held()).count();
         let waiting: u64 = locks.iter().map(|lock| lock.waiting).sum();
         let counts = format!("  {held} held  {waiting} waiting  read in {}", short(self.took));
-        let mut line = Line::from(vec![Span::from("parklock ").bold(), Span::from(&self.title), counts.into()]);
+        let mut line = Line::from(vec![
+            Span::from("parklock ").bold(),
+            Span::from(&self.title),
+            counts.into(),
+        ]);
         if let Some(trouble) = &self.trouble {
             line.push_span(Span::from(format!("  {trouble}")).fg(Color::Red).bold());
         }
@@ -262,7 +271,8 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(90, 8)).expect("it is in memory");
         terminal.draw(|frame| view.draw(frame)).expect("it is in memory");
         let buffer = terminal.backend().buffer();
-        let row = |y| (0..90).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+        let row =
+            |y| (0..90).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
         (0..8).map(row).collect()
     }
 

@@ -1,6 +1,7 @@
 //! `parklock unlock --force`: takes a lock away from its holders.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::Duration;
 
 use parklock::{Client, Config};
 
@@ -10,6 +11,9 @@ use crate::inventory::{Inventory, Lock};
 use crate::table::printable;
 use crate::voice::complain;
 use crate::{exit, output, servers};
+
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(10);
 
 pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
     let servers = servers::primaries(&asked.server.url()).await?;
@@ -28,7 +32,9 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
     }
     let taken = take_away(asked, lock).await?;
     output::put(&if taken {
-        format!("{name} was taken away. Its holder learns of that at its next renewal, and may still be at work\n")
+        format!(
+            "{name} was taken away. Its holder learns of that at its next renewal, and may still be at work\n"
+        )
     } else {
         format!("{name}: nobody holds it any more\n")
     });
@@ -41,7 +47,9 @@ fn agreed(name: &str) -> Result<bool, Failure> {
         let why = "there is nobody to ask: add --yes".to_owned();
         return Err(Failure { code: exit::USAGE, why });
     }
-    complain(&format!("take {name} away? Its holder works on without protection until it is told. [y/N] "));
+    complain(&format!(
+        "take {name} away? Its holder works on without protection until it is told. [y/N] "
+    ));
     let _ = io::stderr().flush();
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
@@ -49,7 +57,7 @@ fn agreed(name: &str) -> Result<bool, Failure> {
 }
 
 async fn take_away(asked: &Unlock, lock: &Lock) -> Result<bool, Failure> {
-    let config = Config::default().layout(asked.server.layout());
+    let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
     let client = Client::connect_with(asked.server.url(), config).await?;
     let name = asked.name.as_str();
     let taken = match lock.kind.as_str() {
@@ -57,7 +65,8 @@ async fn take_away(asked: &Unlock, lock: &Lock) -> Result<bool, Failure> {
         "rw" => client.rw_lock(name).force_unlock().await,
         "fenced" => client.redisson().fenced_lock(name).force_unlock().await,
         "semaphore" => {
-            let permits = lock.capacity.and_then(|permits| u32::try_from(permits).ok()).unwrap_or(1);
+            let permits =
+                lock.capacity.and_then(|permits| u32::try_from(permits).ok()).unwrap_or(1);
             client.semaphore(name, permits).force_unlock().await
         }
         _ => client.lock(name).force_unlock().await,

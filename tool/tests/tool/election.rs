@@ -48,7 +48,8 @@ async fn one_leads_and_the_other_follows_when_it_ends() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let words = ["elect", "a", "--", "sh", "-c", "echo leads; read x; exec sleep 60"];
-    let mut first = tool(&server, &["elect", "a", "--", "sh", "-c", "echo leads; sleep 1; exit 6"]).start();
+    let mut first =
+        tool(&server, &["elect", "a", "--", "sh", "-c", "echo leads; sleep 1; exit 6"]).start();
     first.says("leads").await;
     let mut second = tool(&server, &words).start();
     held(&admin, "a").await;

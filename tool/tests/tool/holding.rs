@@ -56,7 +56,8 @@ async fn the_command_is_told_what_it_holds() {
     let mut last = 0;
     for _ in 0..3 {
         let told = tool(&server, &words).output().await;
-        let token = told.trim().strip_prefix("my job 1 7000 ").and_then(|token| token.parse::<u64>().ok());
+        let token =
+            told.trim().strip_prefix("my job 1 7000 ").and_then(|token| token.parse::<u64>().ok());
         let token = token.unwrap_or_else(|| panic!("{told}"));
         assert!(token > last, "tokens grow");
         last = token;
@@ -100,7 +101,8 @@ async fn a_job_that_ends_early_keeps_others_out() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let began = Instant::now();
-    let mut tool = tool(&server, &["run", "--min-hold", "1.5", "a", "--", "sh", "-c", "exit 3"]).start();
+    let mut tool =
+        tool(&server, &["run", "--min-hold", "1.5", "a", "--", "sh", "-c", "exit 3"]).start();
     held(&admin, "a").await;
     assert_eq!(tool.code().await, 3);
     assert!(began.elapsed().as_secs_f64() >= 1.5, "{:?}", began.elapsed());
@@ -114,7 +116,10 @@ async fn hold_prints_what_it_holds_and_gives_it_back_when_told() {
     let mut tool = tool(&server, &["hold", "--kind", "fair", "a"]).start();
     tool.says("\n").await;
     let line: Value = serde_json::from_str(&tool.output()).expect("a line of JSON");
-    assert_eq!((&line["name"], &line["kind"], &line["lease_ms"]), (&"a".into(), &"fair".into(), &30_000.into()));
+    assert_eq!(
+        (&line["name"], &line["kind"], &line["lease_ms"]),
+        (&"a".into(), &"fair".into(), &30_000.into())
+    );
     assert!(line["token"].as_u64() > Some(0));
     assert!(!is_free(&admin, "a").await);
     tool.signal("TERM");
@@ -140,7 +145,8 @@ async fn events_are_told_in_json() {
     assert_eq!(tool.code().await, 2);
     let events: Vec<Value> =
         tool.complaint().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let names: Vec<_> = events.iter().map(|event| event["event"].as_str().expect("a word")).collect();
+    let names: Vec<_> =
+        events.iter().map(|event| event["event"].as_str().expect("a word")).collect();
     assert_eq!(names, ["granted", "ended", "released"]);
     assert_eq!(events[1]["code"], 2);
     assert!(events[0]["token"].is_u64());

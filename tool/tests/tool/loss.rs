@@ -31,7 +31,10 @@ async fn a_lock_that_was_deleted_ends_the_command_at_the_next_renewal() {
     let lived = last_sign(&life).await - deleted;
     assert!(lived < 4.0, "{lived}");
     assert!(tool.complaint().contains("the lock is lost"), "{}", tool.complaint());
-    assert!(!tool.output().contains("term"), "another may have the lock already: there is no time for TERM");
+    assert!(
+        !tool.output().contains("term"),
+        "another may have the lock already: there is no time for TERM"
+    );
 }
 
 #[tokio::test]

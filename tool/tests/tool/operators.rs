@@ -36,7 +36,10 @@ async fn each_kind_is_listed_with_its_holder() {
     eventually(LONG, "the client says who it is", described).await;
 
     let list = lines(&server, &["ls", "--json"]).await;
-    let told: Vec<_> = list.iter().map(|lock| [&lock["name"], &lock["kind"]].map(|v| v.as_str().expect("a word"))).collect();
+    let told: Vec<_> = list
+        .iter()
+        .map(|lock| [&lock["name"], &lock["kind"]].map(|v| v.as_str().expect("a word")))
+        .collect();
     let all = [
         ["fair", "fair"],
         ["latch", "latch"],
@@ -55,7 +58,10 @@ async fn each_kind_is_listed_with_its_holder() {
         assert!((1..=30_000).contains(&ttl), "{name}: {ttl}");
     }
     assert_eq!((&of("permits")["used"], &of("permits")["capacity"]), (&3.into(), &5.into()));
-    assert_eq!((&of("read")["holders"][0]["mode"], &of("written")["holders"][0]["mode"]), (&"read".into(), &"write".into()));
+    assert_eq!(
+        (&of("read")["holders"][0]["mode"], &of("written")["holders"][0]["mode"]),
+        (&"read".into(), &"write".into())
+    );
     assert_eq!(of("latch")["used"], 7);
 
     let table = tool(&server, &["ls", "p*"]).output().await;
@@ -100,7 +106,8 @@ async fn a_lock_in_redissons_layout_is_listed() {
     );
     admin.cmd::<()>(&["HSET", "user:1", "email", "x"]).await;
     let list = lines(&server, &["ls", "--layout", "redisson", "--json"]).await;
-    let told: Vec<_> = list.iter().map(|lock| (lock["name"].as_str(), lock["kind"].as_str())).collect();
+    let told: Vec<_> =
+        list.iter().map(|lock| (lock["name"].as_str(), lock["kind"].as_str())).collect();
     let all = [("permits", "semaphore"), ("plain", "lock"), ("read", "rw")];
     assert_eq!(told, all.map(|(name, kind)| (Some(name), Some(kind))));
     drop(guards);
@@ -143,14 +150,16 @@ async fn a_lock_is_taken_away_from_a_holder_that_is_named() {
 async fn clients_that_wait_for_each_other_are_shown() {
     let server = Server::start().await;
     let (one, other) = (client(&server).await, client(&server).await);
-    let guards = (one.lock("x").lock().await.expect("free"), other.lock("y").lock().await.expect("free"));
+    let guards =
+        (one.lock("x").lock().await.expect("free"), other.lock("y").lock().await.expect("free"));
     let deadlocks = async || {
         let mut asked = tool(&server, &["top", "--deadlocks", "--interval", "200ms"]).start();
         (asked.code().await, asked.output())
     };
     assert_eq!(deadlocks().await.0, 0);
     let (x, y) = (other.lock("x"), one.lock("y"));
-    let waiting = (tokio::spawn(async move { x.lock().await }), tokio::spawn(async move { y.lock().await }));
+    let waiting =
+        (tokio::spawn(async move { x.lock().await }), tokio::spawn(async move { y.lock().await }));
     let mut text = String::new();
     let found = async || {
         let (code, said) = deadlocks().await;
@@ -169,12 +178,21 @@ async fn clients_that_wait_for_each_other_are_shown() {
 async fn the_doctor_names_what_is_bad_and_what_to_do() {
     let well = Server::builder().append_only().start().await;
     let text = tool(&well, &["doctor"]).output().await;
-    for check in ["version", "role", "maxmemory-policy", "scripts", "round trip", "messages", "clock"] {
-        assert!(text.lines().any(|line| line.starts_with(&format!("ok    {check}:"))), "{check}: {text}");
+    for check in
+        ["version", "role", "maxmemory-policy", "scripts", "round trip", "messages", "clock"]
+    {
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("ok    {check}:"))),
+            "{check}: {text}"
+        );
     }
     assert!(text.contains("ok    a lock, taken and given back"), "{text}");
 
-    let ill = Server::builder().set("maxmemory", "100mb").set("maxmemory-policy", "allkeys-lru").start().await;
+    let ill = Server::builder()
+        .set("maxmemory", "100mb")
+        .set("maxmemory-policy", "allkeys-lru")
+        .start()
+        .await;
     let admin = ill.admin().await;
     admin.cmd::<()>(&["HSET", "lock:{old}", "x", "1"]).await;
     admin.config_set("timeout", "5").await;
@@ -184,7 +202,10 @@ async fn the_doctor_names_what_is_bad_and_what_to_do() {
         asked.output().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let verdict = |check: &str| {
         let found = found.iter().find(|line| line["check"] == check).expect("it is checked");
-        assert!(found["verdict"] == "ok" || found["remedy"].as_str().is_some_and(|text| !text.is_empty()));
+        assert!(
+            found["verdict"] == "ok"
+                || found["remedy"].as_str().is_some_and(|text| !text.is_empty())
+        );
         found["verdict"].as_str().expect("a word").to_owned()
     };
     assert_eq!(verdict("maxmemory-policy"), "bad");
@@ -198,7 +219,12 @@ async fn the_doctor_names_what_is_bad_and_what_to_do() {
 async fn the_bench_compares_and_leaves_nothing_behind() {
     let server = Server::start().await;
     let text = tool(&server, &["bench", "--seconds", "2", "--clients", "3"]).output().await;
-    for line in ["alone: parklock", "alone: simple lock", "contended, 3 clients: parklock", "poller, 100 ms"] {
+    for line in [
+        "alone: parklock",
+        "alone: simple lock",
+        "contended, 3 clients: parklock",
+        "poller, 100 ms",
+    ] {
         assert!(text.contains(line), "{text}");
     }
     let admin = server.admin().await;

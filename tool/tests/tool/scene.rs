@@ -46,8 +46,12 @@ impl Call {
 
     /// Another program runs the tool: these words come first.
     pub fn start_by(self, before: &[&str]) -> Tool {
-        let all: Vec<&str> =
-            before.iter().copied().chain([PROGRAM]).chain(self.words.iter().map(String::as_str)).collect();
+        let all: Vec<&str> = before
+            .iter()
+            .copied()
+            .chain([PROGRAM])
+            .chain(self.words.iter().map(String::as_str))
+            .collect();
         let mut command = child::command(all[0]);
         command.args(&all[1..]).env("PARKLOCK_URL", &self.url).env_remove("REDIS_URL");
         self.started(command)
@@ -129,10 +133,10 @@ fn command_line(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// Sends a signal to one process.
+/// Sends a signal to one process, if it is still there.
 pub fn signal(pid: u32, name: &str) {
-    let kill = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
-    assert!(kill.is_ok_and(|status| status.success()), "SIG{name} reaches {pid}");
+    let line = format!("kill -{name} {pid} 2>/dev/null || true");
+    Command::new("sh").args(["-c", &line]).status().expect("there is a shell");
 }
 
 /// The seconds since the machine was started, in hundredths.

@@ -63,7 +63,8 @@ async fn the_lock_is_given_back_after_the_command_has_ended_and_not_before() {
 #[tokio::test]
 async fn a_second_signal_while_giving_back_leaves_at_once() {
     let server = Server::start().await;
-    let mut tool = tool(&server, &["run", "a", "--", "sh", "-c", "echo ready; sleep 1; exit 4"]).start();
+    let mut tool =
+        tool(&server, &["run", "a", "--", "sh", "-c", "echo ready; sleep 1; exit 4"]).start();
     tool.says("ready").await;
     server.pause();
     // The command ends, and the server does not take the lock back.

@@ -43,7 +43,10 @@ async fn stdin_and_stdout_are_the_commands() {
 #[tokio::test]
 async fn a_list_may_be_cut_off() {
     let server = Server::start().await;
-    assert_eq!(shell(&server, "$parklock ls | head -n 0; $parklock ls --json | wc -l").await.1.trim(), "0");
+    assert_eq!(
+        shell(&server, "$parklock ls | head -n 0; $parklock ls --json | wc -l").await.1.trim(),
+        "0"
+    );
     assert_eq!(shell(&server, "$parklock top | head -c 4").await, (0, "NAME".to_owned()));
 }
 
@@ -53,7 +56,8 @@ async fn it_needs_nothing_of_the_environment() {
     let line = "env -i $parklock run --url $PARKLOCK_URL a -- /usr/bin/env";
     let (code, variables) = shell(&server, line).await;
     assert_eq!(code, 0);
-    let names: Vec<_> = variables.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let names: Vec<_> =
+        variables.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     let ours = ["PARKLOCK_HELD", "PARKLOCK_LEASE_MS", "PARKLOCK_NAME", "PARKLOCK_TOKEN"];
     let mut sorted = names.clone();
     sorted.sort_unstable();
@@ -73,6 +77,7 @@ async fn redis_url_is_used_if_there_is_no_other() {
 #[tokio::test]
 async fn the_command_inherits_no_connection() {
     let server = Server::start().await;
-    let line = "$parklock run a -- sh -c 'ls -l /proc/$$/fd' | grep -c -e socket -e timerfd -e signalfd";
+    let line =
+        "$parklock run a -- sh -c 'ls -l /proc/$$/fd' | grep -c -e socket -e timerfd -e signalfd";
     assert_eq!(shell(&server, line).await.1.trim(), "0");
 }
