@@ -30,8 +30,8 @@ use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
 use crate::keys::Space;
 use crate::wire::{
-    Acquired, Acquires, Address, Addresses, Answered, Card, Cluster, Commands, Crew, Fault, Guide, Heard,
-    Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
+    Acquired, Acquires, Address, Addresses, Answered, Card, Cluster, Commands, Crew, Fault, Guide,
+    Heard, Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
 };
 
 impl Engine {

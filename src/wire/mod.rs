@@ -31,8 +31,8 @@ mod subscriber;
 mod target;
 
 pub(crate) use address::{Address, Addresses};
-pub(crate) use card::Card;
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
+pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use coalesce::Answered;
 pub(crate) use commands::{Commands, Connection, SentOn, Terms};

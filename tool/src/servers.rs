@@ -30,6 +30,9 @@ pub(crate) struct Server {
 impl Server {
     /// Asks all of this at once. Each answer may be a refusal.
     pub(crate) async fn ask(&self, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
+        if pipe.is_empty() {
+            return Ok(Vec::new());
+        }
         Ok(self.conn.clone().send_packed_commands(pipe, 0, pipe.len()).await?)
     }
 

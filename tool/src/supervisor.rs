@@ -186,7 +186,7 @@ impl<'a> Supervisor<'a> {
             }
             (Told::Gone, Phase::Running(running)) => self.gone(running),
             (Told::Gone, Phase::GivingBack { .. }) => {
-                self.voice.warn("lost", &json!({}), "the lock was lost before the command ended");
+                self.voice.warn("lost", &json!({}), "the lock is lost");
                 Phase::Done(Outcome::Lost)
             }
             (Told::Busy, Phase::Waiting) => self.busy(),

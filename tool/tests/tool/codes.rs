@@ -90,7 +90,7 @@ async fn settings_that_cannot_work_are_78() {
         let words = [&["run"], options, &["a", "--", "true"]].concat();
         tool(&server, &words).code().await
     };
-    assert_eq!(run(&["--watchdog", "10s", "--max-hold", "1s"]).await, 78);
+    assert_eq!(run(&["--watchdog", "10s", "--max-hold", "2s"]).await, 78);
     assert_eq!(run(&["--watchdog", "1ms"]).await, 78);
     assert_eq!(run(&["--lease", "1ms"]).await, 78);
     assert_eq!(run(&["--url", "http://localhost"]).await, 78);

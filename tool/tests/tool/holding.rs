@@ -37,7 +37,7 @@ async fn of_twenty_at_once_exactly_one_runs() {
 #[tokio::test]
 async fn those_that_wait_run_one_after_the_other() {
     let server = Server::start().await;
-    let log = server.dir().join("log");
+    let log = server.dir().join("order");
     let path = log.display();
     let script = format!("echo in >>{path}; sleep 0.1; echo out >>{path}");
     let words = ["run", "a", "--", "sh", "-c", &script];
@@ -131,7 +131,7 @@ async fn hold_prints_what_it_holds_and_gives_it_back_when_told() {
 async fn hold_says_that_the_lock_is_lost() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let mut tool = tool(&server, &["hold", "--watchdog", "1s", "a"]).start();
+    let mut tool = tool(&server, &["hold", "--watchdog", "2s", "a"]).start();
     tool.says("token").await;
     admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
     assert_eq!(tool.code().await, 75);

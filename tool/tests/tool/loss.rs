@@ -82,7 +82,7 @@ async fn a_loss_that_is_ignored_is_told_by_the_exit_code() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let script = "echo ready; sleep 3; echo done";
-    let words = ["run", "--watchdog", "1s", "--on-lost", "ignore", "a", "--", "sh", "-c", script];
+    let words = ["run", "--watchdog", "2s", "--on-lost", "ignore", "a", "--", "sh", "-c", script];
     let mut tool = tool(&server, &words).start();
     tool.says("ready").await;
     admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
@@ -94,11 +94,11 @@ async fn a_loss_that_is_ignored_is_told_by_the_exit_code() {
 async fn a_tool_that_is_stopped_keeps_its_lock_since_its_keeper_goes_on() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let words = ["run", "--watchdog", "1s", "a", "--", "sh", "-c", "echo ready; sleep 4; exit 5"];
+    let words = ["run", "--watchdog", "2s", "a", "--", "sh", "-c", "echo ready; sleep 4; exit 5"];
     let mut tool = tool(&server, &words).start();
     tool.says("ready").await;
     tool.signal("STOP");
-    for _ in 0..25 {
+    for _ in 0..30 {
         assert!(!is_free(&admin, "a").await);
         sleep(Duration::from_millis(100)).await;
     }
@@ -138,7 +138,7 @@ async fn a_keeper_that_is_stopped_does_not_keep_the_command_alive() {
 async fn when_both_processes_were_stopped_past_the_lease_the_command_is_killed_at_once() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let (mut tool, life) = started(&server, &["--watchdog", "1s"]).await;
+    let (mut tool, life) = started(&server, &["--watchdog", "2s"]).await;
     let keeper = tool.keeper();
     signal(keeper, "STOP");
     tool.signal("STOP");
@@ -197,7 +197,7 @@ async fn what_the_command_has_started_ends_with_it() {
     let inner = stubborn(&life);
     fs::write(server.dir().join("inner.sh"), inner).expect("a file");
     let script = format!("sh {} & wait; wait", server.dir().join("inner.sh").display());
-    let words = ["run", "--watchdog", "1s", "a", "--", "sh", "-c", &script];
+    let words = ["run", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
     let mut tool = tool(&server, &words).start();
     tool.says("ready").await;
     eventually(LONG, "it lives", async || life.exists()).await;
@@ -210,7 +210,7 @@ async fn what_the_command_has_started_ends_with_it() {
 #[tokio::test]
 async fn a_hold_is_not_renewed_past_its_greatest_length() {
     let server = Server::start().await;
-    let words = ["run", "--watchdog", "1s", "--max-hold", "1s", "a", "--", "sleep", "60"];
+    let words = ["run", "--watchdog", "2s", "--max-hold", "2s", "a", "--", "sleep", "60"];
     assert_eq!(tool(&server, &words).code().await, 75);
     let words = ["run", "--lease", "1s", "b", "--", "sleep", "60"];
     assert_eq!(tool(&server, &words).code().await, 75, "a fixed lease is not renewed");

@@ -131,7 +131,7 @@ async fn many_locks_are_listed_without_keys_or_monitor() {
 #[tokio::test]
 async fn a_lock_is_taken_away_from_a_holder_that_is_named() {
     let server = Server::start().await;
-    let mut holder = tool(&server, &["run", "--watchdog", "1s", "a", "--", "sleep", "60"]).start();
+    let mut holder = tool(&server, &["run", "--watchdog", "2s", "a", "--", "sleep", "60"]).start();
     eventually(LONG, "it is held", async || {
         tool(&server, &["info", "a"]).start().code().await == 0
     })
