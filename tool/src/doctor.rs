@@ -1,6 +1,6 @@
 //! `parklock doctor`: is this server fit for locks?
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use parklock::operator::{self, Part};
 use parklock::{Client, Config};
@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::inventory::scan;
+use crate::moment::on_the_wall;
 use crate::servers::{Info, Server, value};
 use crate::span::short;
 use crate::{exit, output, servers};
@@ -398,18 +399,16 @@ async fn listen(
     server.with_settings(info.set_redis_settings(settings)).again(config).await
 }
 
-#[expect(clippy::disallowed_types, reason = "this check is about the clock on the wall")]
 async fn clock(server: &Server) -> Finding {
     let check = "clock";
-    let before = SystemTime::now();
+    let before = on_the_wall();
     let mut asked = pipe();
     asked.cmd("TIME");
     let answers = server.ask(&asked).await.unwrap_or_default();
     let Some((seconds, micros)) = value::<(u64, u64)>(answers.into_iter().next()) else {
         return Finding::bad(check, "the server does not tell the time", "the user needs +time");
     };
-    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (before, after) = (since(before), since(SystemTime::now()));
+    let after = on_the_wall();
     let here = before + after.saturating_sub(before) / 2;
     let apart = here.abs_diff(Duration::from_secs(seconds) + Duration::from_micros(micros));
     let found = format!("{} apart from this machine's", short(apart));

@@ -259,16 +259,18 @@ async fn names(server: &Server, layout: Layout, pattern: &str) -> Result<Vec<Str
                 }
             })
             .await?;
-            scan(server, &native, Some("zset"), |key| match operator::part_of(key) {
-                Some((Part::Permits, name)) => _ = names.insert(name),
-                _ => {}
+            scan(server, &native, Some("zset"), |key| {
+                if let Some((Part::Permits, name)) = operator::part_of(key) {
+                    names.insert(name);
+                }
             })
             .await?;
         }
         _ => {
-            scan(server, &native, None, |key| match operator::part_of(key) {
-                Some((Part::Lock | Part::Line, name)) => _ = names.insert(name),
-                _ => {}
+            scan(server, &native, None, |key| {
+                if let Some((Part::Lock | Part::Line, name)) = operator::part_of(key) {
+                    names.insert(name);
+                }
             })
             .await?;
         }
@@ -501,7 +503,6 @@ async fn redisson(server: &Server, names: &[(&str, Place)]) -> Result<Vec<Lock>,
             lock.key = permits.line;
             "semaphore".clone_into(&mut lock.kind);
             lock.held_by = leases.len() as u64;
-            lock.used = value::<u64>(None);
             lock.take_members(leases, &[], seconds * 1000 + micros / 1000);
             "semaphore".clone_into(&mut lock.kind);
         } else if line > Some(0) {
@@ -516,8 +517,7 @@ async fn redisson(server: &Server, names: &[(&str, Place)]) -> Result<Vec<Lock>,
         }
         locks.push((lock, is_read));
     }
-    let mut answers =
-        if fields.is_empty() { Vec::new() } else { server.ask(&fields).await? }.into_iter();
+    let mut answers = server.ask(&fields).await?.into_iter();
     let mut found = Vec::new();
     for (mut lock, is_read) in locks {
         if is_read && !lock.take_redisson(value(answers.next()).unwrap_or_default()) {

@@ -62,9 +62,12 @@ impl Desk {
     fn open() -> (Self, JoinHandle<()>) {
         let (words, outbox) = channel::<Told>();
         let writer = thread::spawn(move || {
-            for word in outbox {
+            while let Ok(first) = outbox.recv() {
+                // If the supervisor was stopped for long, only the last deadline is worth a line.
+                let words = outbox.try_iter().fold(vec![first], without_old_deadlines);
+                let text = words.iter().map(|word| format!("{word}\n")).collect::<String>();
                 let mut out = io::stdout().lock();
-                let _ = writeln!(out, "{word}").and_then(|()| out.flush());
+                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
             }
         });
         let (inbox, orders) = unbounded_channel();
@@ -80,6 +83,14 @@ impl Desk {
     fn tell(&self, word: Told) {
         let _ = self.words.send(word);
     }
+}
+
+fn without_old_deadlines(mut words: Vec<Told>, next: Told) -> Vec<Told> {
+    if let (Some(Told::Until(_)), Told::Until(_)) = (words.last(), &next) {
+        words.pop();
+    }
+    words.push(next);
+    words
 }
 
 struct Keeper<'a> {

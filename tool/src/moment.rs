@@ -38,6 +38,11 @@ pub(crate) fn slept() -> Duration {
     Moment::now().0.saturating_sub(awake)
 }
 
+/// The time of day, as the time since 1970. No lease is counted on it.
+pub(crate) fn on_the_wall() -> Duration {
+    read(ClockId::CLOCK_REALTIME)
+}
+
 fn read(clock: ClockId) -> Duration {
     clock_gettime(clock).map(Duration::from).unwrap_or_default()
 }

@@ -126,7 +126,7 @@ impl<'a> Supervisor<'a> {
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
             ];
-            wait_for(&mut fds)?;
+            wait_for(&mut fds, PollTimeout::NONE)?;
             self.is_ending |= std::iter::from_fn(|| self.signals.next()).any(ends);
         }
         Ok(())
@@ -145,8 +145,9 @@ impl<'a> Supervisor<'a> {
                 return Ok(outcome);
             }
             self.alarm.set(self.next_alarm(&phase))?;
-            let [by_signal, by_word] = self.await_news(&link)?;
-            if by_word {
+            let [by_signal, _] = self.await_news(&link, PollTimeout::NONE)?;
+            // All words come before a look at the clock: if this process was stopped, the lock was renewed meanwhile.
+            while !link.is_gone() && self.await_news(&link, PollTimeout::ZERO)?[1] {
                 phase = match link.hear() {
                     Some(words) => words
                         .into_iter()
@@ -154,17 +155,15 @@ impl<'a> Supervisor<'a> {
                     None => self.keeper_gone(phase),
                 };
             }
-            if by_signal {
-                while let Some(signal) = self.signals.next() {
-                    phase = self.signalled(signal, phase, &mut link);
-                }
-            }
             phase = self.look_at_clock(phase);
+            while let Some(signal) = self.signals.next().filter(|_| by_signal) {
+                phase = self.signalled(signal, phase, &mut link);
+            }
         }
     }
 
     /// Waits until there is something to do: whether a signal came, and whether the keeper said something.
-    fn await_news(&self, link: &Link) -> io::Result<[bool; 2]> {
+    fn await_news(&self, link: &Link, limit: PollTimeout) -> io::Result<[bool; 2]> {
         // The end of a link would be news for ever.
         let of_link = if link.is_gone() { PollFlags::empty() } else { PollFlags::POLLIN };
         let link = if link.is_gone() { self.alarm.as_fd() } else { link.as_fd() };
@@ -173,7 +172,7 @@ impl<'a> Supervisor<'a> {
             PollFd::new(link, of_link),
             PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
         ];
-        wait_for(&mut fds)?;
+        wait_for(&mut fds, limit)?;
         let [signals, words, _] = &fds;
         Ok([signals, words].map(|fd| fd.revents().is_some_and(|found| !found.is_empty())))
     }
@@ -417,8 +416,8 @@ fn reap_keepers() {
     while reap().is_ok_and(|status| status != WaitStatus::StillAlive) {}
 }
 
-fn wait_for(fds: &mut [PollFd<'_>]) -> io::Result<()> {
-    match poll(fds, PollTimeout::NONE) {
+fn wait_for(fds: &mut [PollFd<'_>], limit: PollTimeout) -> io::Result<()> {
+    match poll(fds, limit) {
         // It was stopped, and goes on.
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),

@@ -81,3 +81,27 @@ async fn the_command_inherits_no_connection() {
         "$parklock run a -- sh -c 'ls -l /proc/$$/fd' | grep -c -e socket -e timerfd -e signalfd";
     assert_eq!(shell(&server, line).await.1.trim(), "0");
 }
+
+/// At a terminal that script(1) makes. What it prints has the ends of lines of a terminal.
+async fn at_terminal(server: &Server, keys: &str, line: &str) -> String {
+    let line = format!("({keys}) | script -qec \"{line}; echo code \\$?\" /dev/null");
+    shell(server, &line).await.1.replace('\r', "")
+}
+
+#[tokio::test]
+async fn at_a_terminal_the_command_has_the_keys() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("left out: there is no script(1)");
+        return;
+    }
+    let server = Server::start().await;
+    let keys = "sleep 2; printf 'typed\\n'; sleep 1; printf '\\004'; sleep 3";
+    let read = at_terminal(&server, keys, "$parklock run a -- sh -c 'cat; exit 5'").await;
+    assert_eq!(read.matches("typed").count(), 2, "once by the terminal, once by cat: {read}");
+    assert!(read.contains("code 5"), "{read}");
+    let cut =
+        at_terminal(&server, "sleep 2; printf '\\003'; sleep 3", "$parklock run a -- sleep 60")
+            .await;
+    assert!(cut.contains("code 130"), "{cut}");
+    freed(&server.admin().await, "a").await;
+}
