@@ -1,13 +1,15 @@
 //! The lock that the command line asks for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Guard, Result};
+use parklock::{Client, Config, Error, Guard, Result};
 
 use crate::args::{Kind, Lock};
 
 /// How long Redis may take to answer before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// An attempt to connect that fails after so long has waited for an answer.
+const SLOW: Duration = Duration::from_millis(100);
 /// The library's own setting, unless the user sets it.
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// The bounds of the time for which a waiter counts as alive after a sign of life.
@@ -27,7 +29,16 @@ pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
     if let Some(time) = lock.max_hold {
         config = config.max_hold(time);
     }
-    Client::connect_with(lock.server.url(), config).await
+    let (url, began) = (lock.server.url(), Instant::now());
+    loop {
+        let asked = Instant::now();
+        match Client::connect_with(&url, config.clone()).await {
+            // With a short watchdog, the library gives an answer little time. A server that refuses does so at once.
+            Err(Error::Unavailable { .. })
+                if asked.elapsed() > SLOW && began.elapsed() < PATIENCE => {}
+            connected => return connected,
+        }
+    }
 }
 
 /// Gets the lock, or `None` if it was not free in time.

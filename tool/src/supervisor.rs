@@ -145,9 +145,9 @@ impl<'a> Supervisor<'a> {
                 return Ok(outcome);
             }
             self.alarm.set(self.next_alarm(&phase))?;
-            let [by_signal, _] = self.await_news(&link, PollTimeout::NONE)?;
+            self.await_news(&link, PollTimeout::NONE)?;
             // All words come before a look at the clock: if this process was stopped, the lock was renewed meanwhile.
-            while !link.is_gone() && self.await_news(&link, PollTimeout::ZERO)?[1] {
+            while !link.is_gone() && self.await_news(&link, PollTimeout::ZERO)? {
                 phase = match link.hear() {
                     Some(words) => words
                         .into_iter()
@@ -156,25 +156,24 @@ impl<'a> Supervisor<'a> {
                 };
             }
             phase = self.look_at_clock(phase);
-            while let Some(signal) = self.signals.next().filter(|_| by_signal) {
+            while let Some(signal) = self.signals.next() {
                 phase = self.signalled(signal, phase, &mut link);
             }
         }
     }
 
-    /// Waits until there is something to do: whether a signal came, and whether the keeper said something.
-    fn await_news(&self, link: &Link, limit: PollTimeout) -> io::Result<[bool; 2]> {
-        // The end of a link would be news for ever.
-        let of_link = if link.is_gone() { PollFlags::empty() } else { PollFlags::POLLIN };
-        let link = if link.is_gone() { self.alarm.as_fd() } else { link.as_fd() };
-        let mut fds = [
-            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(link, of_link),
-            PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
-        ];
+    /// Waits until there is something to do, but not beyond a limit. Returns whether the keeper has said something.
+    fn await_news(&self, link: &Link, limit: PollTimeout) -> io::Result<bool> {
+        let (signals, alarm) = (self.signals.as_fd(), self.alarm.as_fd());
+        let on = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        if link.is_gone() {
+            // The end of its words would be news for ever.
+            wait_for(&mut [on(signals), on(alarm)], limit)?;
+            return Ok(false);
+        }
+        let mut fds = [on(signals), on(alarm), on(link.as_fd())];
         wait_for(&mut fds, limit)?;
-        let [signals, words, _] = &fds;
-        Ok([signals, words].map(|fd| fd.revents().is_some_and(|found| !found.is_empty())))
+        Ok(fds[2].revents().is_some_and(|found| !found.is_empty()))
     }
 
     fn told(&mut self, told: Told, phase: Phase, link: &mut Link) -> Phase {
