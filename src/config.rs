@@ -64,6 +64,7 @@ pub struct Config {
     pub(crate) replicas: u32,
     ack_timeout: Option<Duration>,
     pub(crate) credentials: Option<Provider>,
+    pub(crate) describe: Option<String>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
 }
@@ -86,6 +87,7 @@ impl Default for Config {
             replicas: 0,
             ack_timeout: None,
             credentials: None,
+            describe: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -304,6 +306,27 @@ impl Config {
         self
     }
 
+    /// Says in Redis who this client is, so that an operator can tell who holds a lock. Default: nothing is said.
+    ///
+    /// `app` is the name of the program: at most 64 letters, digits and `.`, `_`, `-`, `:`, `/`, `@`. The client writes it
+    /// to `lock_client:{<id>}` with the name of this machine, the number of this process and when it connected. The key
+    /// lives for 15 s, and the client writes it again each 5 s. Each connection has the name `parklock:<app>` in `CLIENT LIST`.
+    /// The command line tool shows all that beside the locks that the client holds or waits for.
+    ///
+    /// It is for eyes only: nothing else depends on it, and a client that may not write it goes on without. The user
+    /// needs the permissions `+set +client|setname ~lock_client:*`. In a cluster the key may cost the client a
+    /// connection to one more node.
+    ///
+    /// ```
+    /// let config = parklock::Config::default().describe("billing");
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn describe(mut self, app: impl Into<String>) -> Self {
+        self.describe = Some(app.into());
+        self
+    }
+
     /// The certificates for a `rediss://` URL. Default: the web's roots and no client certificate.
     #[cfg(feature = "tls")]
     #[must_use]
@@ -344,6 +367,7 @@ impl Config {
             &self.relations_of_answers(),
             &self.relations_of_acks(),
             &self.relations_of_waiting(),
+            &self.relations_of_words(),
         ];
         match relations.into_iter().flatten().find(|(holds, _)| !holds) {
             None => Ok(()),
@@ -395,6 +419,13 @@ impl Config {
         ]
     }
 
+    fn relations_of_words(&self) -> [Relation; 1] {
+        [(
+            self.describe.as_deref().is_none_or(is_plain_word),
+            "describe must be 1 to 64 letters, digits and . _ - : / @",
+        )]
+    }
+
     fn relations_of_waiting(&self) -> [Relation; 8] {
         [
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
@@ -419,6 +450,15 @@ impl Config {
             (self.pickup() >= SHORTEST_ANSWER, "pickup_timeout must be at least 1 ms"),
         ]
     }
+}
+
+/// The longest name of a program.
+const LONGEST_APP: usize = 64;
+
+/// Such a name needs no quotes, in whatever it is written into.
+fn is_plain_word(word: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/@".contains(&byte);
+    (1..=LONGEST_APP).contains(&word.len()) && word.bytes().all(is_plain)
 }
 
 /// Whether something holds between settings, and what the error says if it does not.
@@ -494,6 +534,10 @@ mod tests {
         assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
         assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
         assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));
+        assert!(config().describe("billing@eu-1/v2").check().is_ok());
+        for app in ["", "two words", "a\"b", &"x".repeat(65), "\u{e9}"] {
+            assert!(refusal(config().describe(app)).contains("describe"), "{app}");
+        }
         let endless = HandOff { max_consecutive: 1024, ..HandOff::default() };
         assert!(refusal(config().hand_off(endless)).contains("max_consecutive"));
     }

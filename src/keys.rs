@@ -6,7 +6,7 @@ use std::fmt;
 use crate::config::Layout;
 use crate::error::{Error, Result};
 use crate::kinds::{
-    KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
+    CLIENTS, KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
 };
 use crate::slot::Slot;
 
@@ -65,6 +65,11 @@ impl fmt::Display for Key<'_> {
         f.write_str(self.1)?;
         f.write_str(self.2)
     }
+}
+
+/// The key under which a client says who it is.
+pub(crate) fn of_client(client: &str) -> String {
+    format!("{CLIENTS}{client}}}")
 }
 
 /// The id of a tenure. A client never uses it again.
@@ -276,7 +281,7 @@ fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
 
-fn unescaped(name: &str) -> Cow<'_, str> {
+pub(crate) fn unescaped(name: &str) -> Cow<'_, str> {
     if name.contains('%') {
         name.replace("%7D", "}").replace("%7B", "{").replace("%25", "%").into()
     } else {

@@ -121,6 +121,9 @@ pub(crate) struct Row {
     pub(crate) asks_for: u32,
 }
 
+/// The beginnings of a native lock's keys. The name follows, in braces.
+pub(crate) const NATIVE_LOCK: &str = "lock:";
+pub(crate) const NATIVE_LINE: &str = "lock_queue:";
 pub(crate) const NATIVE_CHANNEL: &str = "lock_channel:";
 pub(crate) const REDISSON_CHANNEL: &str = "redisson_lock__channel:";
 const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
@@ -129,10 +132,12 @@ const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 
 /// The beginnings of our own keys beside a lock. In Redisson's layout a name is a key, so no name may begin like
 /// this.
-const PERMITS: &str = "lock_permits:{";
+pub(crate) const PERMITS: &str = "lock_permits:{";
 const REQUESTS: &str = "lock_requests:{";
-const NOTES: &str = "lock_notes:{";
-pub(crate) const OWN_PREFIXES: [&str; 3] = [PERMITS, REQUESTS, NOTES];
+pub(crate) const NOTES: &str = "lock_notes:{";
+/// What clients say of themselves: the id of the client follows.
+pub(crate) const CLIENTS: &str = "lock_client:{";
+pub(crate) const OWN_PREFIXES: [&str; 4] = [PERMITS, REQUESTS, NOTES, CLIENTS];
 
 /// The counter behind all fencing tokens, the one key that never expires. In the native layout no lock can have this
 /// key, since the keys of locks have braces.
@@ -143,8 +148,8 @@ const TOKENS: KeyFormat = KeyFormat::Shared(TOKEN_COUNTER);
 /// The keys of a kind in the native layout, of which only the lock's type differs.
 const fn native_keys(lock: &'static str) -> KeyFormats {
     KeyFormats {
-        lock: (KeyFormat::Tagged("lock:", ""), lock),
-        line: (KeyFormat::Tagged("lock_queue:", ""), "zset"),
+        lock: (KeyFormat::Tagged(NATIVE_LOCK, ""), lock),
+        line: (KeyFormat::Tagged(NATIVE_LINE, ""), "zset"),
         notes: (KeyFormat::Own(NOTES), "hash"),
         tokens: TOKENS,
     }

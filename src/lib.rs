@@ -64,6 +64,10 @@ mod slot;
 mod tls;
 mod token;
 
+#[cfg(feature = "operator")]
+#[doc(hidden)]
+pub mod operator;
+
 /// What the project's own simulation (`tests/simulation`) needs to know of the inside. It is there under
 /// `cfg(parklock_sim)` only, which no build of a user sets.
 #[cfg(parklock_sim)]

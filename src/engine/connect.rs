@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::config::{Config, HandOff};
 use crate::engine::core::{Engine, Outbox, rules};
 use crate::engine::debts::Debts;
+use crate::engine::describe::describe;
 use crate::engine::entry::Table;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::Budget;
@@ -29,8 +30,8 @@ use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
 use crate::keys::Space;
 use crate::wire::{
-    Acquire, Acquired, Address, Addresses, Answer, Cluster, Commands, Crew, Fault, Guide, Heard,
-    Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
+    Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, Crew, Fault, Guide,
+    Heard, Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
 };
 
 impl Engine {
@@ -88,6 +89,10 @@ impl Engine {
         self.spawn(watchdog.run(stop.clone()));
         self.spawn(gather(self.requests.clone(), stop.clone()));
         self.spawn(releaser.run(self.closing.clone(), stop.clone()));
+        if let Some(app) = &self.config.describe {
+            let card = Card::new(app, &self.client, matches!(self.space, Space::Cluster));
+            self.spawn(describe(card, self.commands.clone(), stop.clone()));
+        }
         self.spawn(look_out(Arc::downgrade(self), stop));
         self.tasks.close();
     }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use crate::config::{Config, Layout};
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::slot::Slot;
 use crate::wire::acks::{Acks, Quorum};
 use crate::wire::clock::ServerClock;
 use crate::wire::cluster::Cluster;
@@ -83,7 +84,12 @@ impl Commands {
 
     /// The server that has this lock.
     fn shard(&self, keys: &Keys) -> Result<Arc<Shard>, Fault> {
-        match (&self.servers, keys.slot) {
+        self.shard_of(keys.slot)
+    }
+
+    /// The server that has this slot of a cluster, or the only one.
+    pub(crate) fn shard_of(&self, slot: Option<Slot>) -> Result<Arc<Shard>, Fault> {
+        match (&self.servers, slot) {
             (Servers::One(shard), _) => Ok(Arc::clone(shard)),
             (Servers::Cluster(cluster), Some(slot)) => cluster.owner(slot),
             (Servers::Cluster(_), None) => unreachable!("in a cluster every name has a slot"),

@@ -210,3 +210,64 @@ async fn a_password_is_never_said_whatever_happens() {
     assert!(!said.contains("sesame"), "{said}");
     assert!(!log.all().contains("sesame"), "{}", log.all());
 }
+
+#[tokio::test]
+async fn a_client_that_describes_itself_can_be_told_from_others() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let described = comes_in(server.url(), quick().describe("billing")).await;
+    let cards = async || admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await;
+    eventually(SOON, "the client says who it is", async || cards().await.len() == 1).await;
+    let guard = described.lock("a").lock().await.unwrap();
+    let owner = admin.hgetall(&key("a")).await.into_keys().next().unwrap();
+    let (id, _) = owner.split_once(':').unwrap();
+    let card = &cards().await[0];
+    assert_eq!(*card, format!("lock_client:{{{id}}}"), "an owner leads to the client");
+    let text: String = admin.cmd(&["GET", card]).await;
+    let pid = std::process::id();
+    assert!(text.starts_with(r#"{"app":"billing","host":""#), "{text}");
+    assert!(text.contains(&format!(r#","pid":{pid},"since":"#)), "{text}");
+    assert!(!text.ends_with(r#""since":0}"#), "the server's clock is known: {text}");
+    assert!((1..=15_000).contains(&admin.pttl(card).await));
+    let named =
+        admin.clients().await.into_iter().filter(|line| line.contains("name=parklock:billing "));
+    assert_eq!(named.count(), 2, "both of its connections");
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_describe_itself_says_nothing() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.reset_stats().await;
+    let client = comes_in(server.url(), quick()).await;
+    client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+    client.close().await;
+    assert_eq!(admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await, Vec::<String>::new());
+    let stats: String = admin.cmd(&["INFO", "commandstats"]).await;
+    assert!(!stats.contains("cmdstat_client|setname"), "{stats}");
+}
+
+#[tokio::test]
+async fn a_client_that_may_not_describe_itself_goes_on_without() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let words = [
+        "ACL",
+        "SETUSER",
+        "locks",
+        "on",
+        "nopass",
+        "~lock:*",
+        "~lock_queue:*",
+        "~lock_notes:*",
+        "&*",
+        "+@all",
+        "-client",
+    ];
+    admin.cmd::<()>(&words).await;
+    let url = server.url().replace("://", "://locks:any@");
+    let client = comes_in(url, quick().describe("billing")).await;
+    client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await, Vec::<String>::new());
+}
