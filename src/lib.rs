@@ -58,7 +58,10 @@ mod credentials;
 mod error;
 mod keys;
 mod kinds;
+mod meters;
 mod owner;
+#[cfg(feature = "serde")]
+mod settings;
 mod slot;
 #[cfg(feature = "tls")]
 mod tls;
@@ -93,6 +96,8 @@ pub use locks::{
     Semaphore,
 };
 pub use owner::Owner;
+#[cfg(feature = "serde")]
+pub use settings::Settings;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use token::FencingToken;

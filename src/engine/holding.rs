@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use crate::config::checked_lease;
 use crate::engine::core::{Engine, PAUSE};
 use crate::engine::entry::{Contested, Stay, Tenure, Visit};
-use crate::engine::grant::{Ended, Lease};
+use crate::engine::grant::{Ended, Lease, Loss};
 use crate::engine::hold::Hold;
 use crate::engine::job::{Job, Outcome};
 use crate::engine::options::Patience;
@@ -96,7 +96,7 @@ impl Engine {
 
     /// The server does not have the tenure any more. That is a loss, unless the tenure was given back meanwhile.
     fn gone(&self, hold: &Hold) -> Result<()> {
-        hold.tenure.lose("the server has it no more");
+        hold.tenure.lose(Loss::Gone);
         self.timetable.leave(hold.tenure.slot());
         if let Some(job) = Job::tell_of_loss(&hold.tenure) {
             self.later(job);

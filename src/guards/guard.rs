@@ -53,8 +53,10 @@ impl Guard {
         options: AcquireOptions,
     ) -> Result<Option<Self>> {
         let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
-        let hold = engine::acquire(engine, keys, options).instrument(span).await?;
-        Ok(hold.map(|hold| Self::new(Arc::clone(engine), hold)))
+        let asked = keys.meters.asks(options.patience.is_none());
+        let acquired = engine::acquire(engine, keys, options).instrument(span).await;
+        asked.came_to(acquired.as_ref().map(Option::is_some));
+        Ok(acquired?.map(|hold| Self::new(Arc::clone(engine), hold)))
     }
 
     /// Gets another kind of hold of the same lock. It needs no room while this hold lasts.
