@@ -189,7 +189,9 @@ impl Given {
             Self::Number(number) => N::try_from(*number).ok(),
             Self::Text(_) | Self::Other(_) => None,
         };
-        number.ok_or_else(|| format!("{field} must be a whole number that is not too large, not {self}"))
+        number.ok_or_else(|| {
+            format!("{field} must be a whole number that is not too large, not {self}")
+        })
     }
 
     fn layout(&self, field: &str) -> Result<Layout, String> {

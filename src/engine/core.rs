@@ -174,7 +174,7 @@ impl Engine {
     /// Counts a waiter that has been counted before, so that no limit sends it away.
     pub(crate) fn count_again(&self, keys: &Keys) -> Counted<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        Counted(&self.waiters, keys.meters.waits())
+        Counted { waiters: &self.waiters, _waits: keys.meters.waits() }
     }
 
     /// The connection to send on. If it has just broken, this waits for the next one for a while.
@@ -278,7 +278,7 @@ impl Engine {
         let limit = self.config.max_waiters;
         let counted = |waiters| (waiters < limit).then_some(waiters + 1);
         match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
-            Ok(_) => Ok(Counted(&self.waiters, keys.meters.waits())),
+            Ok(_) => Ok(Counted { waiters: &self.waiters, _waits: keys.meters.waits() }),
             Err(_) => Err(Error::TooManyWaiters { limit }),
         }
     }
@@ -309,11 +309,14 @@ impl Outbox {
 }
 
 /// A caller that is counted as a waiter.
-pub(crate) struct Counted<'a>(&'a AtomicUsize, #[expect(dead_code, reason = "its drop counts")] Waits);
+pub(crate) struct Counted<'a> {
+    waiters: &'a AtomicUsize,
+    _waits: Waits,
+}
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
