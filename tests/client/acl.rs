@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Where the user of a layout stands, and the scripts that it calls.
-const NATIVE: (&str, &[&str]) = ("README.md", &["lock", "line", "latch"]);
+const NATIVE: (&str, &[&str]) = ("docs/operations.md", &["lock", "line", "latch"]);
 const REDISSON: (&str, &[&str]) = ("docs/from-redisson.md", &["lock", "latch", "redisson"]);
 
 /// What only the test sends, besides `script|flush`.
@@ -27,7 +27,7 @@ async fn user(server: &Server, rules: &[String]) -> String {
     server.url().replace("://", "://locks:sesame@")
 }
 
-/// The README's user, but not for these commands.
+/// The manual's user, but not for these commands.
 async fn user_without(server: &Server, missing: &[&str]) -> String {
     let mut rules = rules(NATIVE.0);
     rules.retain(|rule| !missing.contains(&rule.trim_start_matches('+')));
