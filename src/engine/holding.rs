@@ -194,6 +194,7 @@ impl Engine {
     }
 
     async fn give_back(self: &Arc<Self>, job: Job) -> Result<()> {
+        let meters = job.keys.meters.clone();
         let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
         let asked = Arc::clone(self).ask_to_release(job);
         let asked = match permit_of {
@@ -208,7 +209,10 @@ impl Engine {
         };
         match timeout(self.config.riding_out(), outcome).await {
             Ok(Ok(Ok(true))) => Ok(()),
-            Ok(Ok(Ok(false))) => Err(Error::Lost),
+            Ok(Ok(Ok(false))) => {
+                meters.lost(Loss::Gone.word());
+                Err(Error::Lost)
+            }
             Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
             // The client was closed, or our time or that of the releaser is over.
             Ok(Err(_)) | Err(_) => Err(unconfirmed),

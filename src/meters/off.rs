@@ -30,6 +30,8 @@ impl Meters {
     pub(crate) fn waits(&self) -> Waits {
         Waits
     }
+
+    pub(crate) fn lost(&self, _why: &'static str) {}
 }
 
 /// See `on.rs`.

@@ -252,6 +252,11 @@ impl Series {
             lost: lost.map(|reason| (reason, key(&LOST, Some(("reason", reason))))),
         }
     }
+
+    fn lost(&self, why: &'static str) {
+        let key = self.lost.iter().find(|(reason, _)| *reason == why);
+        key.iter().for_each(|(_, key)| counter(key).increment(1));
+    }
 }
 
 impl fmt::Debug for Meters {
@@ -269,6 +274,11 @@ impl Meters {
     /// A caller waits, until the value is dropped.
     pub(crate) fn waits(&self) -> Waits {
         Waits { _up: self.0.as_ref().map(|series| Up::new(&series.waiting)) }
+    }
+
+    /// A hold was lost, as its holder has found out by giving it back.
+    pub(crate) fn lost(&self, why: &'static str) {
+        self.0.iter().for_each(|series| series.lost(why));
     }
 }
 
@@ -377,10 +387,7 @@ impl Holds {
 
     /// They were not given back.
     pub(crate) fn lost(self, why: &'static str) {
-        for held in self.first.iter().chain(&self.others) {
-            let key = held.series.lost.iter().find(|(reason, _)| *reason == why);
-            key.iter().for_each(|(_, key)| counter(key).increment(1));
-        }
+        self.first.iter().chain(&self.others).for_each(|held| held.series.lost(why));
     }
 }
 

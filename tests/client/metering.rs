@@ -204,9 +204,15 @@ async fn what_goes_up_comes_down_however_a_hold_ends() {
     drop(taken);
     held(0.0);
 
+    let taken = client.lock("a").lock().await.unwrap();
+    admin.cmd::<i64>(&["DEL", &key("a")]).await;
+    assert!(matches!(taken.unlock().await, Err(Error::Lost)));
+    assert_eq!((lost("gone"), lost("deadline"), lost("closed")), (2.0, 0.0, 0.0));
+    held(0.0);
+
     let over = client.lock("a").lease(Duration::from_millis(100)).lock().await.unwrap();
     timeout(SOON, over.ended()).await.unwrap();
-    assert_eq!((lost("gone"), lost("deadline"), lost("closed")), (1.0, 1.0, 0.0));
+    assert_eq!((lost("gone"), lost("deadline"), lost("closed")), (2.0, 1.0, 0.0));
     held(0.0);
 
     let outer = client.reentrant_lock("b").lock().await.unwrap();

@@ -21,7 +21,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
     // `orders:1` and `orders:2` are counted together: a label for each name would be too many.
     let config = Config::default().label(|name| Some(name.split(':').next()?.to_owned()));
-    let client = Client::connect_with(url, config).await?;
+    let client = Client::connect_with(url, config.watchdog_timeout(Duration::from_secs(9))).await?;
+    tokio::spawn(lead(client.clone()));
     for worker in 0..8 {
         tokio::spawn(work(client.clone(), worker));
     }
@@ -52,23 +53,46 @@ fn recorder() -> Result<PrometheusHandle, BuildError> {
     Ok(prometheus)
 }
 
-/// Something to look at: orders that are worked on, reports that many read, and a job that nobody waits for.
-async fn work(client: Client, worker: u64) -> Result<()> {
-    for round in 0_u64.. {
-        let order = client.lock(format!("orders:{}", (worker + round) % 3)).lock().await?;
-        sleep(Duration::from_millis(5 + 7 * (round % 5))).await;
-        order.unlock().await?;
-
-        let report = client.rw_lock("report");
-        if (worker + round).is_multiple_of(16) {
-            report.write().await?.unlock().await?;
-        } else {
-            report.read().await?.unlock().await?;
+/// Something to look at. An error ends one round, and not the worker: Redis comes back.
+async fn work(client: Client, worker: u64) {
+    for round in worker.. {
+        if let Err(error) = take_turns(&client, round).await {
+            eprintln!("worker {worker}: {error}");
+            sleep(Duration::from_millis(100)).await;
         }
+    }
+}
 
-        if let Some(_job) = client.lock("nightly-job").try_lock().await? {
-            sleep(Duration::from_millis(50)).await;
+/// Leads as long as it can: one process holds this lock, which is renewed, and the others wait.
+async fn lead(client: Client) {
+    loop {
+        match client.lock("leader").lock().await {
+            Ok(term) => {
+                term.ended().await;
+            }
+            Err(error) => {
+                eprintln!("leader: {error}");
+                sleep(Duration::from_secs(1)).await;
+            }
         }
+    }
+}
+
+/// Orders that are worked on, a report that many read, and a job that nobody waits for.
+async fn take_turns(client: &Client, round: u64) -> Result<()> {
+    let order = client.lock(format!("orders:{}", round % 3)).lock().await?;
+    sleep(Duration::from_millis(5 + 7 * (round % 5))).await;
+    order.unlock().await?;
+
+    let report = client.rw_lock("report");
+    if round.is_multiple_of(16) {
+        report.write().await?.unlock().await?;
+    } else {
+        report.read().await?.unlock().await?;
+    }
+
+    if let Some(_job) = client.lock("nightly-job").try_lock().await? {
+        sleep(Duration::from_millis(50)).await;
     }
     Ok(())
 }

@@ -79,9 +79,9 @@ fn prometheus_reads_what_the_locks_do() {
         r#"parklock_wait_seconds_bucket{kind="read",lock="report",le="0.1"}"#,
         r#"parklock_hold_seconds_count{kind="lock",lock="orders"}"#,
         r#"parklock_round_trip_seconds_bucket{le="0.0001"}"#,
-        r#"parklock_hand_off_total{kind="lock",lock="orders"}"#,
-        r#"parklock_batch_size_count"#,
-        r#"parklock_wakeups_total"#,
+        r#"parklock_held{kind="lock",lock="leader"}"#,
+        "parklock_batch_size_count",
+        "parklock_wakeups_total",
     ];
     let begun = Instant::now();
     let text = loop {
@@ -95,6 +95,7 @@ fn prometheus_reads_what_the_locks_do() {
         sleep(Duration::from_millis(100));
     };
     assert!(value(&text, series[0]) > Some(0.0));
+    assert_eq!(value(&text, r#"parklock_held{kind="lock",lock="leader"}"#), Some(1.0));
     assert_eq!(
         value(&text, r#"parklock_lost_total{kind="lock",lock="orders",reason="gone"}"#),
         Some(0.0)
