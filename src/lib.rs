@@ -39,6 +39,11 @@
 //! once would do damage, pass [`Guard::token`] to the resource that you protect, and let the resource refuse smaller
 //! numbers than it has seen.
 //!
+//! # Features
+//!
+//! None is on by default. `tls`: `rediss://` URLs. `metrics`: counters, gauges and histograms for the recorder of the
+//! program. `serde`: settings from files.
+//!
 //! # Where time comes from
 //!
 //! Deadlines are counted on this machine's monotonic clock, from before a request was sent. The

@@ -289,6 +289,18 @@ async fn a_user_of_latches_needs_less() {
 }
 
 #[tokio::test]
+async fn a_user_of_all_but_latches_needs_less() {
+    let server = Server::start().await;
+    let (admin, spared) = (server.admin().await, rules_of("| `fair_lock`"));
+    let spared: Vec<_> = spared.iter().map(|rule| rule.trim_start_matches('+')).collect();
+    let url = user_without(&server, &spared).await;
+    everything_together(&url, Layout::Native, &admin).await;
+    everything_queued(&url, Layout::Native, &admin).await;
+    let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
+    assert!(log.iter().all(|entry| format!("{entry:?}").contains("setinfo")), "{log:?}");
+}
+
+#[tokio::test]
 async fn a_user_of_a_cluster_needs_what_the_manual_adds() {
     let cluster = Cluster::start().await;
     let info: String = cluster.admin(0).await.cmd(&["INFO", "server"]).await;
