@@ -80,7 +80,7 @@ pub(crate) fn ghost() {}
 
 pub(crate) fn woken(_source: &'static str, _waiters: impl FnOnce() -> usize) {}
 
-pub(crate) fn reconnected(_link: &'static str) {}
+pub(crate) fn connected(_link: &'static str, _again: bool) {}
 
 pub(crate) fn round_trip(_sent: Instant) {}
 

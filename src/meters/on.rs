@@ -145,7 +145,7 @@ static ALL: [Metric; 14] = [
     RECONNECT, ROUND_TRIP, BATCH,
 ];
 
-/// Says what each metric means. Recorders mind no repetition.
+/// Says what each metric means, and begins the counters. Recorders mind no repetition.
 pub(crate) fn describe() {
     with_recorder(|recorder| {
         for Metric { name, sort, unit, says, .. } in &ALL {
@@ -157,6 +157,16 @@ pub(crate) fn describe() {
             }
         }
     });
+    begin_counters();
+}
+
+/// A counter that appears with its first event has no increase then, and raises no alarm. So they begin at zero.
+fn begin_counters() {
+    ghosts(0);
+    ["renewed", "gone", "failed"].iter().for_each(|outcome| renewals(outcome, 0));
+    for source in ["message", "ttl", "subscription"] {
+        labelled(&WAKEUPS, "source", source, |key| counter(key).increment(0));
+    }
 }
 
 fn counter(key: &Key) -> Counter {
@@ -196,8 +206,7 @@ impl Labels {
             return known.clone();
         }
         let made = Series::new(kind, id.1.as_deref());
-        // A counter that appears with its first loss has no increase, and raises no alarm.
-        made.lost.iter().for_each(|(_, key)| counter(key).increment(0));
+        made.begin_counters();
         self.known.entry(id).or_insert(Meters(Some(Arc::new(made)))).clone()
     }
 }
@@ -251,6 +260,13 @@ impl Series {
             hand_off: key(&HAND_OFF, None),
             lost: lost.map(|reason| (reason, key(&LOST, Some(("reason", reason))))),
         }
+    }
+
+    fn begin_counters(&self) {
+        let Self { granted, busy, timeout, cancelled, error, hand_off, lost, .. } = self;
+        let counters = [granted, busy, timeout, cancelled, error, hand_off];
+        let all = counters.into_iter().chain(lost.iter().map(|(_, key)| key));
+        all.for_each(|key| counter(key).increment(0));
     }
 
     fn lost(&self, why: &'static str) {
@@ -417,8 +433,12 @@ pub(crate) fn renewals(outcome: &'static str, count: usize) {
 
 /// A request for a lock has to be cleaned up after, since its caller never had the answer.
 pub(crate) fn ghost() {
+    ghosts(1);
+}
+
+fn ghosts(count: u64) {
     static KEY: Key = Key::from_static_name(GHOSTS.name);
-    counter(&KEY).increment(1);
+    counter(&KEY).increment(count);
 }
 
 /// So many waiters were roused: by a `message`, by the `ttl`, or because their `subscription` came or went.
@@ -429,9 +449,9 @@ pub(crate) fn woken(source: &'static str, waiters: impl FnOnce() -> usize) {
     }
 }
 
-/// A link has a connection again.
-pub(crate) fn reconnected(link: &'static str) {
-    labelled(&RECONNECT, "link", link, |key| counter(key).increment(1));
+/// A link has a connection. `again`: it had one before.
+pub(crate) fn connected(link: &'static str, again: bool) {
+    labelled(&RECONNECT, "link", link, |key| counter(key).increment(u64::from(again)));
 }
 
 /// A script that was sent at this time is answered.

@@ -283,9 +283,7 @@ impl<D: Duty> Keeper<D> {
         let Fresh { live, renew_at, found, broken } = fresh;
         let (generation, conn, server) = (live.generation, live.conn.clone(), &found.address);
         tracing::info!(link = D::NAME, generation, %server, "connected");
-        if std::mem::replace(&mut self.was_up, true) {
-            meters::reconnected(D::NAME);
-        }
+        meters::connected(D::NAME, std::mem::replace(&mut self.was_up, true));
         let since = Instant::now();
         self.show(Ok(live));
         self.duty.up(generation);

@@ -10,8 +10,10 @@ use parklock::{Client, Config, Result};
 use tokio::time::{interval, sleep};
 
 /// The upper bounds of the buckets, in seconds: from a round trip in one rack to a lease.
-const SECONDS: [f64; 14] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0];
+const SECONDS: [f64; 16] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 5.0,
+    10.0, 30.0,
+];
 const LOCKS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 #[tokio::main]
