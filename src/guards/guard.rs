@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use crate::engine::{self, AcquireOptions, Ended, Engine, Hold};
 use crate::error::{Error, Result};
@@ -52,10 +54,20 @@ impl Guard {
         keys: &Arc<Keys>,
         options: AcquireOptions,
     ) -> Result<Option<Self>> {
-        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
+        let span = tracing::debug_span!(
+            "lock.acquire",
+            "db.system.name" = "redis",
+            "lock.kind" = keys.kind.word(),
+            "lock.name" = ?keys.name(),
+            "error.type" = Empty,
+        );
         let asked = keys.meters.asks(options.patience.is_none());
-        let acquired = engine::acquire(engine, keys, options).instrument(span).await;
+        let mut asking = pin!(engine::acquire(engine, keys, options).instrument(span));
+        let acquired = asking.as_mut().await;
         asked.came_to(acquired.as_ref().map(Option::is_some));
+        if let Err(error) = &acquired {
+            asking.span().record("error.type", error.word());
+        }
         Ok(acquired?.map(|hold| Self::new(Arc::clone(engine), hold)))
     }
 
@@ -69,7 +81,12 @@ impl Guard {
     }
 
     pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
-        let span = tracing::debug_span!("lock.hold", name = &*hold.name(), token = %hold.token());
+        let span = tracing::debug_span!(
+            "lock.hold",
+            "lock.kind" = hold.tenure.keys.kind.word(),
+            "lock.name" = &*hold.name(),
+            "lock.token" = %hold.token(),
+        );
         span.in_scope(|| tracing::debug!("granted"));
         Self { hold, engine, left: false, span }
     }

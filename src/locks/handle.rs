@@ -100,7 +100,7 @@ impl Handle {
         let (keys, options) = self.asked(None, patience)?;
         // The lease of a latch says how long the latch exists. No waiter holds it.
         let options = AcquireOptions { lease: Lease::Watched, ..options };
-        let span = tracing::debug_span!("latch.wait", name = ?keys.name());
+        let span = tracing::debug_span!("latch.wait", "lock.name" = ?keys.name());
         let asked = keys.meters.asks(patience.is_none());
         let acquired = engine::acquire(&self.engine, &keys, options).instrument(span).await;
         let passed = acquired.map(|hold| hold.is_some());
@@ -128,7 +128,7 @@ impl Handle {
         let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.lease.clone()?));
         let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
         let names = wanted.len();
-        let span = tracing::debug_span!("lock.acquire_all", names);
+        let span = tracing::debug_span!("lock.acquire_all", "lock.count" = names);
         let asked = wanted[0].0.meters.asks(true);
         let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await;
         asked.came_to(answer.as_ref().map(|answer| matches!(answer, AllOrNone::Held(_))));
