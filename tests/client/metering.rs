@@ -3,7 +3,7 @@
 use crate::common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client_with, comes_in, key, parked, quick};
@@ -35,7 +35,7 @@ struct One(Recorded, Series);
 
 impl One {
     fn add(&self, value: f64) {
-        *self.0.0.lock().unwrap().values.entry(self.1.clone()).or_default() += value;
+        *self.0.numbers().values.entry(self.1.clone()).or_default() += value;
     }
 }
 
@@ -66,7 +66,7 @@ impl GaugeFn for One {
 impl HistogramFn for One {
     fn record(&self, value: f64) {
         assert!(value >= 0.0);
-        *self.0.0.lock().unwrap().sums.entry(self.1.clone()).or_default() += value;
+        *self.0.numbers().sums.entry(self.1.clone()).or_default() += value;
         self.add(1.0);
     }
 }
@@ -98,8 +98,12 @@ impl Recorder for Recorded {
 }
 
 impl Recorded {
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.0.lock().expect("no panic under this lock")
+    }
+
     fn describe(&self, name: &KeyName) {
-        self.0.lock().unwrap().described.insert(name.as_str().to_owned());
+        self.numbers().described.insert(name.as_str().to_owned());
     }
 
     fn one(&self, key: &Key) -> Arc<One> {
@@ -110,13 +114,13 @@ impl Recorded {
 
     /// The value of all series together that begin like this.
     fn of(&self, series: &str) -> f64 {
-        let numbers = self.0.lock().unwrap();
+        let numbers = self.numbers();
         numbers.values.iter().filter(|(is, _)| is.starts_with(series)).map(|(_, value)| value).sum()
     }
 
     /// The sum of all samples of the histograms that begin like this.
     fn sum(&self, series: &str) -> f64 {
-        let numbers = self.0.lock().unwrap();
+        let numbers = self.numbers();
         numbers.sums.iter().filter(|(is, _)| is.starts_with(series)).map(|(_, sum)| sum).sum()
     }
 
@@ -132,9 +136,9 @@ impl Recorded {
 
     /// The names of all metrics that happened.
     fn happened(&self) -> BTreeSet<String> {
-        let numbers = self.0.lock().unwrap();
+        let numbers = self.numbers();
         let happened = numbers.values.iter().filter(|(_, value)| **value > 0.0);
-        happened.map(|(series, _)| series.split('{').next().unwrap().to_owned()).collect()
+        happened.map(|(series, _)| series.split('{').next().expect("a name").to_owned()).collect()
     }
 
     async fn nothing_is_held_or_waited_for(&self, after: &str) {
@@ -352,7 +356,7 @@ async fn a_name_is_a_label_only_if_the_program_says_so() {
 fn listed() -> BTreeSet<String> {
     let manual = include_str!("../../docs/operations.md");
     let rows = manual.lines().filter_map(|line| line.strip_prefix("| `parklock_"));
-    rows.map(|row| format!("parklock_{}", row.split('`').next().unwrap())).collect()
+    rows.map(|row| format!("parklock_{}", row.split('`').next().expect("a name"))).collect()
 }
 
 #[tokio::test]
@@ -365,7 +369,7 @@ async fn all_metrics_of_the_manual_are_described_and_happen() {
     let (ours, theirs) =
         (comes_in(proxy.url(), quick()).await, comes_in(server.url(), quick()).await);
     let admin = server.admin().await;
-    assert_eq!(recorded.0.lock().unwrap().described, listed());
+    assert_eq!(recorded.numbers().described, listed());
 
     // A message, a hand-off, a batch.
     let held = theirs.lock("a").lock().await.unwrap();
