@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// Without the feature there are no labels.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Labels;
+pub(crate) struct Labels {}
 
 impl Labels {
     pub(crate) fn meters<'a>(
@@ -14,13 +14,13 @@ impl Labels {
         _kind: &'static str,
         _name: impl FnOnce() -> Cow<'a, str>,
     ) -> Meters {
-        Meters
+        Meters {}
     }
 }
 
 /// See `on.rs`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Meters;
+pub(crate) struct Meters {}
 
 impl Meters {
     pub(crate) fn asks(&self, _is_once: bool) -> Asked {
@@ -46,17 +46,17 @@ pub(crate) struct Waits;
 
 /// See `on.rs`.
 #[derive(Default)]
-pub(crate) struct Holds;
+pub(crate) struct Holds {}
 
 impl Holds {
     pub(crate) fn begin(&mut self, _meters: &Meters, _hold: u16) {}
 
     pub(crate) fn end(&mut self, _hold: u16) -> Self {
-        Self
+        Self {}
     }
 
     pub(crate) fn end_all(&mut self) -> Self {
-        Self
+        Self {}
     }
 
     pub(crate) fn lost(self, _why: &'static str) {}
@@ -64,7 +64,7 @@ impl Holds {
 
 /// See `on.rs`.
 #[derive(Default)]
-pub(crate) struct Lateness;
+pub(crate) struct Lateness {}
 
 impl Lateness {
     pub(crate) fn due(&mut self, _at: Instant) {}
