@@ -48,7 +48,10 @@ async fn client_of(url: &str, layout: Layout) -> Client {
 
 /// Waits for the lock that another client gives back, whether it is told or not.
 async fn passes_from_client_to_client(url: &str) {
-    let (ours, theirs) = (client(url).await, client(url).await);
+    passes_between(&client(url).await, &client(url).await).await;
+}
+
+async fn passes_between(ours: &Client, theirs: &Client) {
     let held = theirs.lock("a").lock().await.expect("it is free");
     let lock = ours.lock("a");
     let waiter = tokio::spawn(async move { lock.lock().await });
@@ -326,8 +329,10 @@ async fn a_user_of_a_cluster_needs_what_the_manual_adds() {
         node.admin().await.cmd::<()>(&["ACL", "LOG", "RESET"]).await;
     }))
     .await;
-    passes_from_client_to_client(&url).await;
-    let client = client(&url).await;
+    // Leases of thirty seconds: a cluster beside many other tests may take some for its first answers.
+    let connect = async || common::fixture::comes_in(&url, Config::default()).await;
+    let client = connect().await;
+    passes_between(&client, &connect().await).await;
     let (fair, semaphore) = (client.fair_lock("b"), client.semaphore("c", 2));
     for guard in [
         fair.lock().await,
