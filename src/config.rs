@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::credentials::{Credentials, Provider};
 use crate::error::{Error, Result};
+use crate::meters::Labels;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
@@ -38,6 +39,8 @@ pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {
 
 /// How a [`Client`](crate::Client) behaves. The defaults suit most services.
 ///
+/// With the feature `serde`, it can be read from a file, as a part of `Settings`.
+///
 /// ```
 /// use std::time::Duration;
 ///
@@ -65,6 +68,7 @@ pub struct Config {
     ack_timeout: Option<Duration>,
     pub(crate) credentials: Option<Provider>,
     pub(crate) describe: Option<String>,
+    pub(crate) labels: Labels,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
 }
@@ -88,6 +92,7 @@ impl Default for Config {
             ack_timeout: None,
             credentials: None,
             describe: None,
+            labels: Labels::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -327,12 +332,45 @@ impl Config {
         self
     }
 
+    /// What the metrics of a lock have as the label `lock` (feature `metrics`). Default: they have none.
+    ///
+    /// The function is given the name of a lock, each time that a handle is made. Map the names to a few labels: each
+    /// label is a time series of its own in about a dozen metrics, and is never forgotten. `None`: this name has none.
+    ///
+    /// ```
+    /// let config = parklock::Config::default().label(|name| Some(name.split(':').next()?.to_owned()));
+    /// # let _ = config; // `orders:42` and `orders:43` are counted together, as `lock="orders"`.
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn label(mut self, of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.labels = Labels::new(of);
+        self
+    }
+
     /// The certificates for a `rediss://` URL. Default: the web's roots and no client certificate.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
+    }
+
+    /// The times that were set, or that have a default of their own, by the names of their setters.
+    #[cfg(feature = "serde")]
+    pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 10] {
+        [
+            ("watchdog_timeout", Some(self.watchdog_timeout)),
+            ("max_hold", self.max_hold),
+            ("connect_timeout", Some(self.connect_timeout)),
+            ("response_timeout", self.response_timeout),
+            ("ride_out", self.ride_out),
+            ("max_park", Some(self.max_park)),
+            ("waiter_ttl", self.waiter_ttl),
+            ("pickup_timeout", self.pickup_timeout),
+            ("subscription_linger", Some(self.subscription_linger)),
+            ("ack_timeout", self.ack_timeout),
+        ]
     }
 
     pub(crate) fn response(&self) -> Duration {

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::kinds::{
     CLIENTS, KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
 };
+use crate::meters::{Labels, Meters};
 use crate::slot::Slot;
 
 /// The longest name that a user may give a lock, in bytes.
@@ -53,6 +54,8 @@ pub(crate) struct Keys {
     pub(crate) braced: bool,
     /// In a cluster: the slot of all its keys and channels.
     pub(crate) slot: Option<Slot>,
+    /// What is counted for it.
+    pub(crate) meters: Meters,
 }
 
 /// A key. It is put together when it is written.
@@ -118,7 +121,8 @@ impl Keys {
         };
         let tag = if braced { format!("{{{name}}}") } else { name };
         let channel = format!("{}{database}{tag}", row.channel);
-        let keys = Self { channel: channel.into(), kind, row, braced, slot: None };
+        let meters = Meters::default();
+        let keys = Self { channel: channel.into(), kind, row, braced, slot: None, meters };
         if space == Space::Cluster { keys.in_one_slot() } else { Ok(keys) }
     }
 
@@ -134,6 +138,11 @@ impl Keys {
             });
         }
         Ok(self)
+    }
+
+    /// The same keys, counted under these labels.
+    pub(crate) fn counted(self, labels: &Labels) -> Self {
+        Self { meters: labels.meters(self.kind.word(), || self.name()), ..self }
     }
 
     /// The name that the user gave.

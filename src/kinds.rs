@@ -333,6 +333,20 @@ impl Kind {
         }
     }
 
+    /// What the metrics call it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Fenced => "fenced",
+            Self::Fair => "fair",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Semaphore { .. } => "semaphore",
+            Self::Expirable { .. } => "expirable",
+            Self::Latch => "latch",
+        }
+    }
+
     /// The capacity: how many permits there are.
     pub(crate) fn capacity(self) -> u32 {
         match self {

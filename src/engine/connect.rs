@@ -18,7 +18,7 @@ use crate::engine::debts::Debts;
 use crate::engine::describe::describe;
 use crate::engine::entry::Table;
 use crate::engine::ghost::Ghost;
-use crate::engine::grant::Budget;
+use crate::engine::grant::{Budget, Loss};
 use crate::engine::job::Job;
 use crate::engine::listener::Listener;
 use crate::engine::looking::look_out;
@@ -29,6 +29,7 @@ use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
 use crate::keys::Space;
+use crate::meters;
 use crate::wire::{
     Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, Crew, Fault, Guide,
     Heard, Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
@@ -58,6 +59,7 @@ impl Engine {
     }
 
     async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
+        meters::describe();
         let (releaser, jobs) = mpsc::unbounded_channel();
         let (memory, stop, space) = (Memory::new(releaser), CancellationToken::new(), to.space());
         let listener = memory.listener(&client, &config);
@@ -339,7 +341,7 @@ impl Drop for LastWord {
         }
         self.table.close();
         for tenure in self.timetable.close() {
-            tenure.lose("the client has ended");
+            tenure.lose(Loss::Closed);
         }
     }
 }

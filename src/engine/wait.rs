@@ -207,7 +207,7 @@ impl Caller {
                 {
                     return Ok(hold);
                 }
-                let counted = self.engine.count_waiter()?;
+                let counted = self.engine.count_waiter(&visit.entry.keys)?;
                 (self.queue(visit, Ticket::default()).await?, Some(counted))
             }
         };
@@ -224,7 +224,7 @@ impl Caller {
             }
             // The lookout has cancelled the work, and others have gone on. This caller has waited before, so no limit
             // sends it away.
-            counted.get_or_insert_with(|| self.engine.count_again());
+            counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
             permit = self.queue(visit, ticket).await?;
         }
     }
@@ -615,7 +615,7 @@ impl Stand<'_> {
     /// subscription rouses the contender, and it asks again.
     fn begin(&mut self, entry: &Entry) -> Result<()> {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self._counted = Some(self.engine.count_waiter()?);
+            self._counted = Some(self.engine.count_waiter(&entry.keys)?);
         }
         if self.ears.is_none() {
             let channels = entry.channels(&self.engine.client);

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use crate::config::{Config, Layout};
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::meters;
 use crate::slot::Slot;
 use crate::wire::acks::{Acks, Quorum};
 use crate::wire::clock::ServerClock;
@@ -392,6 +393,7 @@ impl Connection<'_> {
         if let Some((acks, waits)) = self.way.acks(&self.shard) {
             fill(&mut cmd, acks.clock.floor(now));
             let (value, short) = acks.send(self.live.clone(), cmd, is_asking, waits).await?;
+            meters::round_trip(now);
             self.short = short;
             return match value {
                 Value::ServerError(error) => Err(fault::entry(&error)),
@@ -404,6 +406,9 @@ impl Connection<'_> {
         } else {
             self.live.conn.send_packed_command(&cmd).await
         };
+        if answer.is_ok() {
+            meters::round_trip(now);
+        }
         match answer {
             Ok(Value::ServerError(error)) => Err(fault::entry(&error)),
             Ok(value) => Ok(value),
