@@ -129,7 +129,7 @@ const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 /// this.
 const PERMITS: &str = "lock_permits:{";
 const REQUESTS: &str = "lock_requests:{";
-const NOTES: &str = "lock_notes:{";
+pub(crate) const NOTES: &str = "lock_notes:{";
 pub(crate) const OWN_PREFIXES: [&str; 3] = [PERMITS, REQUESTS, NOTES];
 
 /// The counter behind all fencing tokens, the one key that never expires. In the native layout no lock can have this

@@ -28,6 +28,8 @@
 //! | at most so many holders at a time | [`Semaphore`] |
 //! | tasks that wait for N completions | [`CountDownLatch`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
+//! | one process of a fleet that leads, and another one when it is gone | [`Election`] |
+//! | a job that one process of a fleet does in each interval | [`Every`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
 //! # What a lease cannot promise
@@ -45,6 +47,8 @@
 //! system's clock is never read.
 
 mod client;
+
+mod fleet;
 
 mod locks;
 
@@ -87,6 +91,7 @@ pub use config::{Config, HandOff, Layout};
 pub use credentials::Credentials;
 pub use engine::{Ended, Hold};
 pub use error::{Error, Result};
+pub use fleet::{Changes, Election, Every, Leader, Leadership, Observer, Term};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};
 pub use locks::{
     CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock, RwLock,
