@@ -345,8 +345,10 @@ mod tests {
         for layout in [Layout::Native, Layout::Redisson] {
             let names = ["a", "a}", "{a}", "a:leader", "a}:leader", "a}:leader:", "a:leader:"];
             let keys = names.map(|name| Keys::new(layout, Kind::Lock, name.to_owned()).unwrap());
-            let of = |keys: &Keys| [keys.own(NOTES), keys.leader(), keys.interval()];
-            let all: Vec<_> = keys.iter().flat_map(of).map(|key| key.to_string()).collect();
+            let of = |keys: &Keys| {
+                [keys.own(NOTES), keys.leader(), keys.interval()].map(|key| key.to_string())
+            };
+            let all: Vec<_> = keys.iter().flat_map(of).collect();
             let distinct: std::collections::BTreeSet<_> = all.iter().collect();
             assert_eq!(distinct.len(), all.len(), "{all:?}");
         }

@@ -41,10 +41,27 @@
 //! once would do damage, pass [`Guard::token`] to the resource that you protect, and let the resource refuse smaller
 //! numbers than it has seen.
 //!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `tls` | `rediss://`: rustls, with the web's roots or your own CA, and client certificates |
+//! | `tower` | the module `tower`: a layer that holds a lock for each request |
+//! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix |
+//!
 //! # Where time comes from
 //!
 //! Deadlines are counted on this machine's monotonic clock, from before a request was sent. The
 //! system's clock is never read.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(all(feature = "test-util", unix))]
+pub mod testing;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 mod client;
 

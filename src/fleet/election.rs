@@ -7,12 +7,11 @@ use std::time::Duration;
 use crate::engine::{Engine, PAUSE};
 use crate::error::{Error, Result};
 use crate::fleet::changes::Changes;
-use crate::fleet::leader::{Leader, Observer};
+use crate::fleet::leader::{Leader, Observer, Office};
 use crate::fleet::leadership::Leadership;
 use crate::fleet::seat::Seat;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
-use crate::keys::Keys;
 use crate::kinds::Kind;
 use crate::locks::Lock;
 
@@ -52,8 +51,7 @@ const LONGEST_IDENTITY: usize = 1024;
 #[derive(Clone)]
 #[must_use = "a candidate does nothing until it campaigns"]
 pub struct Election {
-    engine: Arc<Engine>,
-    keys: Result<Arc<Keys>>,
+    office: Office,
     lock: Lock,
     who: Arc<str>,
     margin: Duration,
@@ -62,13 +60,13 @@ pub struct Election {
 
 impl Election {
     pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
+        let keys = engine.keys(Kind::Lock, name.clone()).map(Arc::new);
         Self {
-            keys: engine.keys(Kind::Lock, name.clone()).map(Arc::new),
             lock: Lock::new(Arc::clone(&engine), Kind::Lock, name),
             who: engine.client.as_str().into(),
             margin: engine.config.watchdog_timeout / 6,
             seat: Seat::default(),
-            engine,
+            office: Office { engine, keys },
         }
     }
 
@@ -191,34 +189,33 @@ impl Election {
     /// # Errors
     /// As [`Lock::is_locked`].
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let told = self.engine.leader(self.keys()?).await?;
-        Ok(told.map(|(token, identity)| Leader { token, identity }))
+        self.office.leader().await
     }
 
     /// Tells who leads, whenever that changes. It asks Redis every two seconds, or as often as
     /// [`Observer::every`] says: who only watches stands in no line, so nobody wakes it.
     #[must_use]
     pub fn observe(&self) -> Observer {
-        Observer::new(self.clone())
+        Observer::new(self.office.clone())
     }
 
     /// Begins a term, unless the lock is lost again already.
     async fn elected(&self, guard: Guard) -> Result<Option<Leadership>> {
         // A lock that a message granted has a shorter lease than the margin may be, until it is confirmed.
-        match guard.extend(self.engine.config.watchdog_timeout).await {
+        match guard.extend(self.lease()).await {
             Err(Error::Lost) => Ok(None),
             Err(error) => Err(error),
             // The answer may have taken so long that the end is near.
             Ok(()) if guard.remaining() <= self.margin => Ok(None),
             Ok(()) => {
                 let candidate = (&self.seat, self.margin, &self.who);
-                Ok(Some(Leadership::begin(&self.engine, guard, candidate)))
+                Ok(Some(Leadership::begin(&self.office.engine, guard, candidate)))
             }
         }
     }
 
     fn check(&self) -> Result<()> {
-        if self.margin > self.engine.config.watchdog_timeout / 2 {
+        if self.margin > self.lease() / 2 {
             return Err(Error::config(
                 "the margin of an election must be at most half of watchdog_timeout, \
                  or a leader would stop before its lock is renewed",
@@ -230,8 +227,8 @@ impl Election {
         Ok(())
     }
 
-    fn keys(&self) -> Result<&Arc<Keys>> {
-        self.keys.as_ref().map_err(Clone::clone)
+    fn lease(&self) -> Duration {
+        self.office.engine.config.watchdog_timeout
     }
 }
 

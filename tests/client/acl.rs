@@ -14,7 +14,8 @@ use tokio::time::{sleep, timeout};
 
 /// Where the user of a layout stands, and the scripts that it calls.
 const NATIVE: (&str, &[&str]) = ("README.md", &["lock", "line", "latch", "marks"]);
-const REDISSON: (&str, &[&str]) = ("docs/from-redisson.md", &["lock", "latch", "marks", "redisson"]);
+const REDISSON: (&str, &[&str]) =
+    ("docs/from-redisson.md", &["lock", "latch", "marks", "redisson"]);
 
 /// What only the test sends, besides `script|flush`.
 const OURS: [&str; 6] = ["acl", "config", "hello", "keys", "pubsub", "sadd"];
