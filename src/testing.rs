@@ -42,7 +42,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How long the server may take until it answers.
 const START: Duration = Duration::from_secs(20);
@@ -129,7 +129,8 @@ impl RedisServer {
         self.port.address.port()
     }
 
-    /// A new client of this server: as another process would be.
+    /// A new client of this server: as another process would be. It tries until the server answers in time, for 20 s: the limits
+    /// of a test are often short, and its machine busy.
     ///
     /// # Cancel safety
     /// A dropped future leaves nothing behind.
@@ -137,10 +138,10 @@ impl RedisServer {
     /// # Errors
     /// As [`Client::connect`].
     pub async fn client(&self) -> Result<Client> {
-        Client::connect(self.url()).await
+        self.client_with(Config::default()).await
     }
 
-    /// A new client with settings of your own.
+    /// A new client with settings of your own: see [`client`](Self::client).
     ///
     /// # Cancel safety
     /// A dropped future leaves nothing behind.
@@ -148,7 +149,17 @@ impl RedisServer {
     /// # Errors
     /// As [`Client::connect_with`].
     pub async fn client_with(&self, config: Config) -> Result<Client> {
-        Client::connect_with(self.url(), config).await
+        let limit = Instant::now() + START;
+        loop {
+            match Client::connect_with(self.url(), config.clone()).await {
+                Err(Error::Unavailable { .. })
+                    if self.keeper.is_some() && Instant::now() < limit =>
+                {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                connected => return connected,
+            }
+        }
     }
 
     /// Stops the process (`SIGSTOP`): connections stay open, and nothing is answered.

@@ -22,5 +22,9 @@ mod many_names;
 mod missed_unlock;
 mod observability;
 mod parking;
+#[cfg(all(feature = "test-util", unix))]
+mod testing;
 mod tls;
+#[cfg(feature = "tower")]
+mod tower;
 mod watchdog;

@@ -30,7 +30,8 @@ async fn serve(client: &Client, delay: Duration) -> SocketAddr {
 /// Sends a request on a connection of its own.
 async fn sent(to: SocketAddr, what: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.expect("it listens");
-    let request = format!("{what} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    let request =
+        format!("{what} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("it reads");
     stream
 }
@@ -97,7 +98,8 @@ async fn one_payment_of_an_order_at_a_time_on_all_servers() {
 async fn a_request_that_waits_gets_the_lock_from_the_one_before() {
     let redis = RedisServer::start().await.expect("a server");
     let (a, b) = (redis.client().await.unwrap(), redis.client().await.unwrap());
-    let (first, second) = (serve(&a, Duration::from_millis(200)).await, serve(&b, Duration::ZERO).await);
+    let (first, second) =
+        (serve(&a, Duration::from_millis(200)).await, serve(&b, Duration::ZERO).await);
     let paying = sent(first, "POST /orders/42/payment").await;
     held(&b, "payment:42").await;
     let waited = asked(second, "POST /orders/42/payment").await;

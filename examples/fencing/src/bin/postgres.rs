@@ -47,6 +47,7 @@ impl Account for Table {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let place = std::env::var("DATABASE_URL").unwrap_or("postgres://postgres@127.0.0.1/postgres".into());
+    let place =
+        std::env::var("DATABASE_URL").unwrap_or("postgres://postgres@127.0.0.1/postgres".into());
     tell::<Table>(&place).await
 }
