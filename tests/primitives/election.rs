@@ -222,10 +222,16 @@ async fn a_late_announcement_of_an_earlier_term_changes_nothing() {
         admin.cmd(&["EVAL", script, "2", &key("a"), mark, field, &text, "60000"]).await
     };
 
+    let leads_now = async || {
+        // At once: before long, the leader says who it is again.
+        let leader = candidate.leader().await.expect("an answer").expect("a leader");
+        assert_eq!((leader.token, &*leader.identity), (leadership.token(), "now"));
+    };
+
     assert_eq!(announce(&field, 7).await, [1]);
-    said(&candidate, leadership.token().get(), "now").await;
+    leads_now().await;
     assert_eq!(announce("somebody:1", u64::MAX).await, [0], "it does not hold the lock");
-    said(&candidate, leadership.token().get(), "now").await;
+    leads_now().await;
     let later = leadership.token().get() + 1;
     assert_eq!(announce(&field, later).await, [1]);
     said(&candidate, later, &later.to_string()).await;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, client, client_with, comes_in, is_pending, key, quick};
 use common::{Proxy, Server, eventually};
-use parklock::{Error, Every};
+use parklock::{Config, Error, Every, HandOff};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -74,7 +74,8 @@ async fn an_interval_is_used_once_and_over_in_its_time() {
 #[tokio::test]
 async fn a_caller_that_is_handed_the_lock_does_not_take_the_interval_for_its_own() {
     let server = Server::start().await;
-    let client = client(&server).await;
+    let endless = HandOff { max_consecutive: 1_000, max_time: LONG };
+    let client = client_with(&server, Config::default().hand_off(endless)).await;
     let count = Arc::new(AtomicUsize::new(0));
     let held = client.lock("a").lock().await.unwrap();
     let fleet: Vec<_> = [0; 8].map(|_| runs(client.every("a", LONG), &count)).into();
