@@ -6,7 +6,7 @@
 --        | -1 the lock is not ours any more
 
 local lock, mark = KEYS[1], KEYS[2]
-local field, token, interval = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local field, token, interval = ARGV[1], ARGV[2], ARGV[3]
 
 -- Changes nothing, and a replica refuses it: so every answer is a primary's word.
 redis.call('hdel', lock, 'parklock:nobody')
@@ -21,6 +21,6 @@ end
 local left = redis.call('pttl', mark)
 if left < 0 then -- somebody else wrote it, without a TTL
   redis.call('pexpire', mark, interval)
-  left = interval
+  left = tonumber(interval)
 end
 return { math.max(left, 1) }
