@@ -108,8 +108,8 @@ async fn run_says_when_the_work_ended_without_the_leadership() {
 async fn a_leader_without_redis_stops_before_another_one_may_lead() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    let margin = Duration::from_millis(1_500);
-    let ours = comes_in(proxy.url(), quick()).await;
+    let (lease, margin) = (Duration::from_secs(9), Duration::from_millis(4_500));
+    let ours = comes_in(proxy.url(), Config::default().watchdog_timeout(lease)).await;
     let (a, b) = (ours.election("a").margin(margin), client(&server).await.election("a"));
     let first = leads(&a).await;
     let waiter = tokio::spawn(async move {
@@ -124,8 +124,8 @@ async fn a_leader_without_redis_stops_before_another_one_may_lead() {
     assert!(!first.is_leader() && !a.is_leader() && first.remaining().is_zero());
     let (led, next) = waiter.await.unwrap();
 
-    // Between the two lies the margin, less what the granted time was rounded down by.
-    assert!(led > stopped + margin / 2, "the next one leads {:?} later", led - stopped);
+    // Between the two lies the margin, unless a busy machine polled this task late.
+    assert!(led > stopped + Duration::from_secs(1), "the next one leads {:?} later", led - stopped);
     assert!(next.token() > first.token());
     cut.lift();
     assert!(is_pending(next.ended()).await && !first.is_leader());
