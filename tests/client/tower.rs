@@ -159,11 +159,7 @@ async fn a_request_whose_lock_is_lost_is_stopped_or_marked() {
         }
     });
     let stopped = layer.clone().layer(work).oneshot(post("/"));
-    let robbed = async {
-        held(&client, "a").await;
-        assert!(client.lock("a").force_unlock().await.unwrap());
-    };
-    let (stopped, ()) = tokio::join!(answered(stopped), robbed);
+    let (stopped, ()) = tokio::join!(answered(stopped), rob(&client));
     assert_eq!(stopped.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert!(!stopped.headers().contains_key(RETRY_AFTER), "it may have been carried out in part");
     assert!(dropped.load(Ordering::SeqCst));
@@ -174,17 +170,17 @@ async fn a_request_whose_lock_is_lost_is_stopped_or_marked() {
         hold.ended().await;
         Ok::<_, Infallible>(Response::new("done all the same".to_owned()))
     });
-    let (marked, ()) =
-        tokio::join!(answered(marking.layer(work).oneshot(post("/"))), robbed_again(&client));
+    let (marked, ()) = tokio::join!(answered(marking.layer(work).oneshot(post("/"))), rob(&client));
     assert_eq!(marked.status(), StatusCode::OK);
     assert_eq!(marked.extensions().get(), Some(&LockLost));
     let kept = answered(behind(&marking, &open()).oneshot(post("/"))).await;
     assert_eq!(kept.extensions().get::<LockLost>(), None);
 }
 
-async fn robbed_again(client: &Client) {
+/// Takes the lock away from the request that holds it.
+async fn rob(client: &Client) {
     held(client, "a").await;
-    assert!(client.lock("a").force_unlock().await.unwrap());
+    assert!(client.lock("a").force_unlock().await.expect("an answer"));
 }
 
 #[tokio::test]
