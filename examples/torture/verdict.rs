@@ -140,11 +140,7 @@ pub fn pronounce(evidence: Evidence, length: Duration) -> Verdict {
     let mut found =
         rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));
-    for claim in claims.iter().filter(|claim| claim.of == 1) {
-        for epoch in epochs.sure(claim) {
-            history.hold(claim.hold(epoch));
-        }
-    }
+    epochs.holds(&claims).into_iter().for_each(|hold| history.hold(hold));
     found.extend(rules::tokens(&claims));
     found.extend(prompt::slow(&claims, started, &mut tally));
     found.extend(tally.wrongs.iter().cloned());

@@ -3,12 +3,11 @@
 -- before the functions of the line are made, since making them takes half of the server's time for such a turn. In every
 -- other case release_all.lua goes on from here.
 
-local given_back
-if #KEYS == 4 then
+if is_one then
   local gone = redis.pcall('hdel', KEYS[2], ARGV[2])
-  if type(gone) == 'number' then given_back = gone end
+  if type(gone) == 'number' then given_back[1] = gone end
 end
-local next_two = given_back == 1 and redis.pcall('zrange', KEYS[3], 0, 1, 'WITHSCORES') or {}
+local next_two = is_one and given_back[1] == 1 and redis.pcall('zrange', KEYS[3], 0, 1, 'WITHSCORES') or {}
 local head = next_two[1]
 local client = head and head:match('^(.*):%d+$')
 if client then

@@ -1,4 +1,4 @@
--- All releases that neither release_one.lua nor hand_over.lua has answered: several locks, or one that clients wait for.
+-- All releases that neither release_one.lua nor hand_over.lua has answered: of locks that clients wait for, or that are gone.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
@@ -6,7 +6,7 @@ if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_tt
 local function release(i, field)
   lock, line, notes = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
   channel = channels .. lock:sub(#'lock:' + 1)
-  local gone = given_back or redis.call('hdel', lock, field)
+  local gone = given_back[i] or redis.call('hdel', lock, field)
   if not is_waited_for and redis.call('exists', line) == 0 then
     -- Our hold is gone, and perhaps without a release, and the line with it: somebody deleted the keys, or a replica that had
     -- never heard of them took over. Then nobody has told the waiters, and they would sleep for long.

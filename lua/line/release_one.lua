@@ -12,11 +12,26 @@
 -- must not turn a release that happened into an error.
 
 -- The straight path for one lock that nobody waits for. It runs before any function is made.
-local is_waited_for = #KEYS == 4 and redis.pcall('exists', KEYS[3]) ~= 0
-if #KEYS == 4 and not is_waited_for then
+local is_one = #KEYS == 4
+local is_waited_for = is_one and redis.pcall('exists', KEYS[3]) ~= 0
+if is_one and not is_waited_for then
   local gone = redis.pcall('hdel', KEYS[2], ARGV[2])
   if gone == 1 then return 1 end
   if type(gone) == 'table' then return { gone.err } end
+end
+
+-- The straight path for several locks that nobody waits for: one command tells so.
+local given_back = {}
+if not is_one then
+  local lines = {}
+  for i = 1, (#KEYS - 1) / 3 do lines[i] = KEYS[3 * i] end
+  local is_done = redis.pcall('exists', unpack(lines)) == 0
+  for i = 1, is_done and #lines or 0 do
+    local gone = redis.pcall('hdel', KEYS[3 * i - 1], ARGV[i + 1])
+    if type(gone) == 'number' then given_back[i] = gone end
+    is_done = is_done and gone == 1
+  end
+  if is_done then return given_back end
 end
 
 local floor_text, waiter_ttl_text, publisher, channels = (ARGV[1] or ''):match('^(%d+) (%d+) (%S+) (%S+)$')

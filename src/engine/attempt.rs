@@ -86,6 +86,13 @@ pub(crate) async fn attempt(
 
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
     engine.commands.tried(&acquire.keys).await;
+    let singles = &engine.requests.singles;
+    let Some(_on_its_way) = singles.send_alone() else {
+        let Answered { question, answer } = singles.join(acquire).await?;
+        let open_on = Some(SentOn::from(answer.sent_on));
+        let mut pending = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
+        return pending.settle(answer.result, answer.sent);
+    };
     let mut connection = engine.commands.acknowledged(&acquire.keys)?;
     let open_on = Some(connection.sent_on());
     let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };

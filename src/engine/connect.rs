@@ -29,7 +29,7 @@ use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
 use crate::keys::Space;
 use crate::wire::{
-    Acquired, Acquires, Address, Addresses, Answered, Cluster, Commands, Crew, Fault, Guide, Heard,
+    Acquire, Acquired, Address, Addresses, Answer, Cluster, Commands, Crew, Fault, Guide, Heard,
     Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
 };
 
@@ -269,14 +269,14 @@ fn client_id() -> String {
 }
 
 /// Undoes a request whose caller has gone: gives back the lock, or the place in line.
-fn orphanage(releaser: UnboundedSender<Job>) -> impl Fn(Answered<Acquires>) + Send + Sync {
-    move |Answered { question, answer }| {
+fn orphanage(releaser: UnboundedSender<Job>) -> impl Fn(&Acquire, Answer<Acquired>) + Send + Sync {
+    move |question, answer| {
         let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
         let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
         let open = answer.result.is_err_and(|fault| fault.may_hold());
         // A failure means that the client is closed. Then the TTL frees the lock.
         if granted || open {
-            let _ = releaser.send(Job::ghost(Ghost::new(&question, answer.sent_on)));
+            let _ = releaser.send(Job::ghost(Ghost::new(question, answer.sent_on)));
         } else if waits {
             let debt = question.debt.clone();
             let _ = releaser.send(Job::leave_line(&question.keys, question.id, debt));

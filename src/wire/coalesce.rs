@@ -6,7 +6,11 @@
 //!    there are enough for a batch, or for one round trip.
 //! 3. Gathered requests belong to the task of the gathering. A caller that is dropped strands no other, and a grant
 //!    to it is reported as an orphan.
+//! 4. A gathering has a limit of requests on their way. If ten thousand callers came at once and all of them asked, the
+//!    server would answer the last of them after its response timeout, each would ask again, and nothing else would
+//!    be done.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -17,9 +21,6 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::wire::fault::Fault;
-
-/// The most requests in one batch. More would gain little, and make the first wait for the last.
-const MOST: usize = 64;
 
 /// With this many batches on their way, further requests wait for company. With fewer, client and server would take
 /// turns to idle.
@@ -42,6 +43,14 @@ pub(crate) struct Answer<A> {
 pub(crate) trait Batch: Send + Sync {
     type Question: Send + Sync;
     type Answer: Send;
+
+    /// The most questions in one request. More than some dozens would gain little, and make the first wait for the last.
+    const MOST: usize;
+    /// With so many requests of callers on their way, the next callers do not send theirs themselves.
+    const STRAIGHT: usize;
+    /// The most requests on their way that the task of the gathering has sent. It does not count those of callers: one
+    /// that is not polled any more would count for ever.
+    const WINDOW: usize;
 
     /// Sends all of these questions in one request.
     fn send(
@@ -73,8 +82,11 @@ pub(crate) struct Gathering<F: Batch> {
 
 struct State<F: Batch> {
     closed: bool,
-    on_their_way: usize,
-    waiting: Vec<Waiting<F>>,
+    /// Requests that their callers have sent themselves.
+    alone: usize,
+    /// Requests that the task of the gathering has sent.
+    gathered: usize,
+    waiting: VecDeque<Waiting<F>>,
     /// When the first waiting caller came.
     since: Instant,
 }
@@ -86,8 +98,13 @@ struct Waiting<F: Batch> {
 
 impl<F: Batch> Gathering<F> {
     pub(crate) fn new(batch: F) -> Self {
-        let state =
-            State { closed: false, on_their_way: 0, waiting: Vec::new(), since: Instant::now() };
+        let state = State {
+            closed: false,
+            alone: 0,
+            gathered: 0,
+            waiting: VecDeque::new(),
+            since: Instant::now(),
+        };
         Self {
             batch,
             state: Mutex::new(state),
@@ -100,15 +117,17 @@ impl<F: Batch> Gathering<F> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The right to send a request alone, if nothing is on its way.
+    /// The right to send a request alone, if few are on their way. While the task of the gathering sends, it may not have
+    /// sent an earlier request yet: then a caller does not send before it.
     pub(crate) fn send_alone(&self) -> Option<OnItsWay<'_, F>> {
         let mut state = self.state();
-        let free = state.on_their_way == 0 && state.waiting.is_empty() && !state.closed;
+        let is_first = state.gathered == 0 && state.waiting.is_empty();
+        let free = is_first && state.alone < F::STRAIGHT && !state.closed;
         if free {
-            state.on_their_way = 1;
+            state.alone += 1;
         }
         drop(state);
-        free.then(|| OnItsWay { gathering: self, since: Instant::now() })
+        free.then(|| OnItsWay { gathering: self, since: Instant::now(), is_alone: true })
     }
 
     /// Waits for the next batch, and for its answer.
@@ -131,8 +150,8 @@ impl<F: Batch> Gathering<F> {
         if state.waiting.is_empty() {
             state.since = Instant::now();
         }
-        state.waiting.push(Waiting { question, told });
-        let news = matches!(state.waiting.len(), 1 | MOST);
+        state.waiting.push_back(Waiting { question, told });
+        let news = state.waiting.len() == 1 || state.waiting.len() == F::MOST;
         drop(state);
         if news {
             self.changed.notify_one();
@@ -158,7 +177,9 @@ impl<F: Batch> Gathering<F> {
         loop {
             let until = match self.board(Instant::now()) {
                 Ok(waiting_for) => {
-                    return (waiting_for, OnItsWay { gathering: self, since: Instant::now() });
+                    let on_their_way =
+                        OnItsWay { gathering: self, since: Instant::now(), is_alone: false };
+                    return (waiting_for, on_their_way);
                 }
                 Err(until) => until,
             };
@@ -172,16 +193,17 @@ impl<F: Batch> Gathering<F> {
     /// The callers whose batch goes out now, or the latest time at which it goes out.
     fn board(&self, now: Instant) -> Result<Vec<Waiting<F>>, Option<Instant>> {
         let mut state = self.state();
-        if state.waiting.is_empty() {
+        if state.waiting.is_empty() || state.gathered >= F::WINDOW {
             return Err(None);
         }
         let until = state.since + Duration::from_micros(self.round_trip.load(Ordering::Relaxed));
-        if state.on_their_way >= SEVERAL && state.waiting.len() < MOST && now < until {
+        let on_their_way = state.alone + state.gathered;
+        if on_their_way >= SEVERAL && state.waiting.len() < F::MOST && now < until {
             return Err(Some(until));
         }
-        state.on_their_way += 1;
+        state.gathered += 1;
         state.since = now;
-        let most = state.waiting.len().min(MOST);
+        let most = state.waiting.len().min(F::MOST);
         Ok(state.waiting.drain(..most).collect())
     }
 }
@@ -221,10 +243,11 @@ async fn departure(until: Option<Instant>) {
     }
 }
 
-/// Counts a batch as on its way, until it is dropped.
+/// Counts a request as on its way, until it is dropped.
 pub(crate) struct OnItsWay<'a, F: Batch> {
     gathering: &'a Gathering<F>,
     since: Instant,
+    is_alone: bool,
 }
 
 impl<F: Batch> Drop for OnItsWay<'_, F> {
@@ -236,7 +259,10 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
         // An eighth of the new to seven of the old, as TCP does (RFC 6298).
         smoothed.store(before - before / 8 + took / 8, Ordering::Relaxed);
         let mut state = self.gathering.state();
-        state.on_their_way -= 1;
+        match self.is_alone {
+            true => state.alone -= 1,
+            false => state.gathered -= 1,
+        }
         let awaited = !state.waiting.is_empty();
         drop(state);
         if awaited {
@@ -280,6 +306,9 @@ mod tests {
     impl Batch for Doubling {
         type Question = u64;
         type Answer = u64;
+        const MOST: usize = 64;
+        const STRAIGHT: usize = 1;
+        const WINDOW: usize = 4;
 
         async fn send(&self, questions: &[u64]) -> Vec<Answer<u64>> {
             self.batches.lock().unwrap().push(questions.len());
@@ -306,8 +335,9 @@ mod tests {
     /// So many batches on their way that the next requests have to gather.
     fn all_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
         gathering.round_trip.store(60_000_000, Ordering::Relaxed);
-        gathering.state().on_their_way = SEVERAL;
-        (0..SEVERAL).map(|_| OnItsWay { gathering, since: Instant::now() }).collect()
+        gathering.state().gathered = SEVERAL;
+        let on_its_way = |_| OnItsWay { gathering, since: Instant::now(), is_alone: false };
+        (0..SEVERAL).map(on_its_way).collect()
     }
 
     fn ask(gathering: &Doublings, question: u64) -> tokio::task::JoinHandle<u64> {
@@ -331,6 +361,34 @@ mod tests {
         assert!(gathering.send_alone().is_none());
         drop(first);
         assert!(gathering.send_alone().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_full_window_waits_for_an_answer() {
+        let gathering = gathering();
+        let mut others = all_on_their_way(&gathering);
+        let full: Vec<_> = (0..Doubling::MOST as u64).map(|n| ask(&gathering, n)).collect();
+        let held = gathering.batch.held.lock().await;
+        settle().await;
+        assert_eq!(gathering.batch.batches.lock().unwrap().len(), 1);
+        let last: Vec<_> = (0..Doubling::MOST as u64).map(|n| ask(&gathering, n)).collect();
+        settle().await;
+        assert_eq!(gathering.batch.batches.lock().unwrap().len(), 1);
+        drop(others.pop());
+        settle().await;
+        assert_eq!(gathering.batch.batches.lock().unwrap().len(), 2);
+        drop((held, others));
+        for asked in full.into_iter().chain(last) {
+            asked.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn callers_that_are_not_polled_leave_the_window_open() {
+        let gathering = gathering();
+        gathering.state().alone = 1_000;
+        assert!(gathering.send_alone().is_none());
+        assert_eq!(ask(&gathering, 1).await.unwrap(), 2);
     }
 
     #[tokio::test]
@@ -366,11 +424,12 @@ mod tests {
     async fn a_full_batch_does_not_wait_for_an_answer() {
         let gathering = gathering();
         let _others = all_on_their_way(&gathering);
-        let asked: Vec<_> = (0..MOST as u64).map(|question| ask(&gathering, question)).collect();
+        let asked: Vec<_> =
+            (0..Doubling::MOST as u64).map(|question| ask(&gathering, question)).collect();
         for asked in asked {
             asked.await.unwrap();
         }
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [MOST]);
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [Doubling::MOST]);
     }
 
     #[tokio::test]

@@ -33,7 +33,7 @@ mod target;
 pub(crate) use address::{Address, Addresses};
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use cluster::{Cluster, Crew};
-pub(crate) use coalesce::Answered;
+pub(crate) use coalesce::{Answer, Answered};
 pub(crate) use commands::{Commands, Connection, SentOn, Terms};
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
@@ -44,7 +44,7 @@ pub(crate) use marks::Claim;
 pub(crate) use message::{What, Word, publisher, words};
 pub(crate) use place::Place;
 pub(crate) use questions::Status;
-pub(crate) use requests::{Acquires, Requests};
+pub(crate) use requests::Requests;
 pub(crate) use sentinels::Sentinels;
 pub(crate) use sentry::Sentry;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription};

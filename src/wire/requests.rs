@@ -10,35 +10,39 @@ use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 
 /// Deals with an acquire that was answered after its caller had gone.
-type Orphanage = Box<dyn Fn(Answered<Acquires>) + Send + Sync>;
+type Orphanage = Arc<dyn Fn(&Acquire, Answer<Acquired>) + Send + Sync>;
 
 /// The acquires and releases of a client.
 #[derive(Clone)]
 pub(crate) struct Requests {
     pub(crate) acquires: Arc<Gathering<Acquires>>,
+    pub(crate) singles: Arc<Gathering<Singles>>,
     pub(crate) releases: Arc<Gathering<Releases>>,
 }
 
 impl Requests {
     pub(crate) fn new(
         commands: &Commands,
-        orphaned: impl Fn(Answered<Acquires>) + Send + Sync + 'static,
+        orphaned: impl Fn(&Acquire, Answer<Acquired>) + Send + Sync + 'static,
     ) -> Self {
-        let acquires = Acquires { commands: commands.clone(), orphaned: Box::new(orphaned) };
+        let orphaned: Orphanage = Arc::new(orphaned);
+        let singles = Singles { commands: commands.clone(), orphaned: Arc::clone(&orphaned) };
+        let acquires = Acquires { commands: commands.clone(), orphaned };
         let releases = Releases { commands: commands.clone() };
         Self {
             acquires: Arc::new(Gathering::new(acquires)),
+            singles: Arc::new(Gathering::new(singles)),
             releases: Arc::new(Gathering::new(releases)),
         }
     }
 
     /// Gathers requests for ever.
     pub(crate) async fn run(self) {
-        tokio::join!(self.acquires.run(), self.releases.run());
+        tokio::join!(self.acquires.run(), self.singles.run(), self.releases.run());
     }
 }
 
-/// Acquires that share a batch.
+/// Acquires of plain locks that share a batch.
 pub(crate) struct Acquires {
     commands: Commands,
     orphaned: Orphanage,
@@ -47,6 +51,9 @@ pub(crate) struct Acquires {
 impl Batch for Acquires {
     type Question = Acquire;
     type Answer = Acquired;
+    const MOST: usize = 64;
+    const STRAIGHT: usize = 1;
+    const WINDOW: usize = 64;
 
     async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
         let sent = Instant::now();
@@ -71,8 +78,42 @@ impl Batch for Acquires {
         answers(sent, sent_on, results, questions.len())
     }
 
-    fn orphan(&self, answered: Answered<Self>) {
-        (self.orphaned)(answered);
+    fn orphan(&self, Answered { question, answer }: Answered<Self>) {
+        (self.orphaned)(&question, answer);
+    }
+}
+
+/// Acquires that go alone, each as one call of a script.
+pub(crate) struct Singles {
+    commands: Commands,
+    orphaned: Orphanage,
+}
+
+impl Batch for Singles {
+    type Question = Acquire;
+    type Answer = Acquired;
+    const MOST: usize = 1;
+    const STRAIGHT: usize = 64;
+    const WINDOW: usize = 64;
+
+    async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
+        let mut answers = Vec::with_capacity(questions.len());
+        for question in questions {
+            let sent = Instant::now();
+            let (sent_on, result) = match self.commands.acknowledged(&question.keys) {
+                Ok(mut connection) => {
+                    let result = connection.acquire(question).await;
+                    (connection.generation(), result)
+                }
+                Err(fault) => (0, Err(fault)),
+            };
+            answers.push(Answer { sent, sent_on, result });
+        }
+        answers
+    }
+
+    fn orphan(&self, Answered { question, answer }: Answered<Self>) {
+        (self.orphaned)(&question, answer);
     }
 }
 
@@ -84,6 +125,9 @@ pub(crate) struct Releases {
 impl Batch for Releases {
     type Question = Release;
     type Answer = bool;
+    const MOST: usize = 64;
+    const STRAIGHT: usize = 1;
+    const WINDOW: usize = 64;
 
     async fn send(&self, questions: &[Release]) -> Vec<Answer<bool>> {
         let sent = Instant::now();

@@ -1,7 +1,7 @@
 //! The history checker refuses histories that were made to be wrong, and takes those that are right.
 
 use crate::common;
-use crate::history::{History, Hold, Violation};
+use crate::judge::history::{History, Hold, Violation};
 
 use common::clock;
 

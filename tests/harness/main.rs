@@ -6,11 +6,11 @@ mod common;
 mod checker;
 mod classes;
 mod cuts;
+mod epochs;
 mod framing;
-#[path = "../judge/history.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the torture run uses the rest of it")]
-mod history;
 mod holds;
+#[path = "../judge/mod.rs"]
+mod judge;
 mod pairing;
 mod process;
 mod raw;

@@ -5,7 +5,10 @@
 //! request that was answered ran between its sending and its answer. One that overlaps with the break itself may have
 //! run on either side of it, and is judged by later confirmations only.
 
+use std::collections::HashMap;
+
 use crate::judge::claim::Claim;
+use crate::judge::history::Hold;
 
 /// Redis lost one lock, or all of them.
 #[derive(Debug, Clone)]
@@ -52,11 +55,43 @@ impl Epochs {
     /// A server that went on and knows of a claim has known of it all the time. One that was replaced may have got it
     /// back with the older data of its successor: then nobody knows whether it had it in the epochs between.
     pub fn sure(&self, claim: &Claim) -> Vec<usize> {
-        let of = |test: &dyn Fn(&Break) -> bool| self.of(&claim.lock).filter(|b| test(b)).count();
-        let first = of(&|one| one.may_be_before(claim.confirmed, claim.acquired));
-        let last = of(&|one| one.is_before(claim.last_confirmed));
+        let first = self.first(claim);
+        let last = self.of(&claim.lock).filter(|one| one.is_before(claim.last_confirmed)).count();
         let replaced = self.of(&claim.lock).take(last).skip(first).any(|one| one.sharp);
         (first..=last).filter(|epoch| !replaced || [first, last].contains(epoch)).collect()
+    }
+
+    /// The holds of everything that only one may hold, in each epoch that is sure.
+    ///
+    /// A replica that is promoted may know the holder as a waiter. It lets another in, and then the old holder once more,
+    /// under the same owner field. Neither the holder nor this judge can tell that from a hold that was never
+    /// interrupted. So behind a failover a hold counts from its last confirmation on.
+    pub fn holds(&self, claims: &[Claim]) -> Vec<Hold> {
+        let mut grants: HashMap<_, &Claim> = HashMap::new();
+        let alone = || claims.iter().filter(|claim| claim.of == 1);
+        for claim in alone() {
+            let grant = grants.entry((&claim.lock, &claim.owner, claim.token)).or_insert(claim);
+            if claim.acquired < grant.acquired {
+                *grant = claim;
+            }
+        }
+        let in_epochs = |claim: &Claim| {
+            let grant = grants[&(&claim.lock, &claim.owner, claim.token)];
+            let first = self.first(grant);
+            let hold = |epoch| {
+                let outlived = self.of(&claim.lock).take(epoch).skip(first).any(|one| one.sharp);
+                let hold = claim.hold(epoch);
+                if outlived { hold.outliving(claim.last_confirmed) } else { hold }
+            };
+            self.sure(claim).into_iter().map(hold).collect::<Vec<_>>()
+        };
+        alone().flat_map(in_epochs).collect()
+    }
+
+    /// The epoch of its lock in which Redis first confirmed it, if that is certain, or the next.
+    fn first(&self, claim: &Claim) -> usize {
+        let before = |one: &&Break| one.may_be_before(claim.confirmed, claim.acquired);
+        self.of(&claim.lock).filter(before).count()
     }
 
     /// Whether Redis may have lost the claim by then, since it last confirmed it.

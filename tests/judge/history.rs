@@ -39,11 +39,25 @@ pub struct Hold {
     pub acquired: u64,
     /// `None`: nobody saw it end.
     pub ended: Option<u64>,
+    /// It was granted by a server that has been replaced since. Its token is older than the order of this history.
+    pub outlived: bool,
 }
 
 impl Hold {
     pub fn new(lock: &str, owner: &str, token: u64, acquired: u64) -> Self {
-        Self { lock: lock.into(), owner: owner.into(), token, acquired, ended: None }
+        Self {
+            lock: lock.into(),
+            owner: owner.into(),
+            token,
+            acquired,
+            ended: None,
+            outlived: false,
+        }
+    }
+
+    /// The successor of the server that granted it is known to have it from this moment on.
+    pub fn outliving(self, known: u64) -> Self {
+        Self { acquired: self.acquired.max(known), outlived: true, ..self }
     }
 
     /// An end that was seen. Of several, the first counts.
@@ -70,7 +84,7 @@ impl Hold {
 /// Tab-separated: `lock owner token acquired ended`, with `-` for no end.
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lock, owner, token, acquired, ended } = self;
+        let Self { lock, owner, token, acquired, ended, outlived: _ } = self;
         let ended = ended.map_or("-".to_owned(), |ended| ended.to_string());
         write!(f, "{lock}\t{owner}\t{token}\t{acquired}\t{ended}")
     }
@@ -206,7 +220,7 @@ fn judge_claims(mut holds: Vec<&Hold>, found: &mut Vec<Violation>) {
         if overlaps && !nests {
             found.push(Violation::Overlap((*last).clone(), hold.clone()));
         }
-        if !nests && hold.token <= greatest.token {
+        if !nests && !hold.outlived && hold.token <= greatest.token {
             found.push(Violation::TokenFell((*greatest).clone(), hold.clone()));
         }
         if hold.end() > last.end() {

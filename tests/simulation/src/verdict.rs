@@ -54,11 +54,7 @@ fn between<'a>(moments: &[u64], claims: &'a [Claim]) -> impl Iterator<Item = Vec
 
 fn exclusion(claims: &[Claim], epochs: &Epochs) -> Vec<Wrong> {
     let mut history = History::default();
-    for claim in claims.iter().filter(|claim| claim.of == 1) {
-        for epoch in epochs.sure(claim) {
-            history.hold(claim.hold(epoch));
-        }
-    }
+    epochs.holds(claims).into_iter().for_each(|hold| history.hold(hold));
     history
         .violations()
         .into_iter()

@@ -1,0 +1,67 @@
+//! What the judge demands across a break: a hold counts where Redis is known to have had it.
+
+use crate::judge::history::{History, Violation};
+use crate::judge::{Break, Claim, Epochs};
+
+/// Granted at once, confirmed at these moments, and over at the last.
+fn claim(owner: &str, token: u64, acquired: u64, last_confirmed: u64, ended: u64) -> Claim {
+    Claim {
+        lock: "a".to_owned(),
+        owner: owner.to_owned(),
+        token,
+        called: acquired,
+        acquired,
+        confirmed: acquired,
+        last_confirmed,
+        ended: Some(ended),
+        part: 1,
+        of: 1,
+        ..Claim::default()
+    }
+}
+
+fn judged(claims: &[Claim], breaks: Vec<Break>) -> Vec<Violation> {
+    let mut history = History::default();
+    Epochs(breaks).holds(claims).into_iter().for_each(|hold| history.hold(hold));
+    history.violations()
+}
+
+const OLD: (&str, u64) = ("old", 1);
+const NEW: (&str, u64) = ("new", 2);
+
+/// The old holder is confirmed at 40; another one is inside from 20 to `until`.
+fn with_another_inside_until(until: u64, breaks: Vec<Break>) -> Vec<Violation> {
+    judged(&[claim(OLD.0, OLD.1, 5, 40, 50), claim(NEW.0, NEW.1, 20, 20, until)], breaks)
+}
+
+#[test]
+fn two_holders_of_one_epoch_are_refused() {
+    assert_eq!(with_another_inside_until(30, vec![]).len(), 1);
+    assert_eq!(with_another_inside_until(30, vec![Break::loose(None, 10, 11)]).len(), 1);
+}
+
+#[test]
+fn a_replica_may_let_in_the_old_holder_again_after_another_one() {
+    assert_eq!(with_another_inside_until(30, vec![Break::sharp(10)]), []);
+}
+
+#[test]
+fn an_old_holder_that_a_replica_confirms_keeps_all_others_out() {
+    assert_eq!(with_another_inside_until(45, vec![Break::sharp(10)]).len(), 1);
+}
+
+#[test]
+fn a_nested_hold_behind_a_failover_has_the_token_of_its_outer_hold() {
+    let outer = claim(OLD.0, OLD.1, 5, 6, 50);
+    let nested = claim(OLD.0, OLD.1, 40, 40, 45);
+    let other = claim(NEW.0, NEW.1, 20, 20, 30);
+    assert_eq!(judged(&[outer.clone(), nested.clone(), other.clone()], vec![Break::sharp(10)]), []);
+    // The server that went on had granted it, so nobody else was inside.
+    assert_ne!(judged(&[outer, nested, other], vec![]), []);
+}
+
+#[test]
+fn a_grant_behind_a_failover_has_a_greater_token() {
+    let claims = [claim(NEW.0, NEW.1, 20, 20, 30), claim(OLD.0, OLD.1, 40, 40, 50)];
+    assert_eq!(judged(&claims, vec![Break::sharp(10)]).len(), 1);
+}
