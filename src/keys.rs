@@ -193,16 +193,17 @@ impl Keys {
 
     /// Where the leader of an election of this name says who it is.
     pub(crate) fn leader(&self) -> Key<'_> {
-        self.mark("}:leader", ":leader")
+        self.mark("}:leader", "::leader")
     }
 
     /// Which hold works in the present interval, for a job of this name that runs once in each.
     pub(crate) fn interval(&self) -> Key<'_> {
-        self.mark("}:interval", ":interval")
+        self.mark("}:interval", "::interval")
     }
 
     /// A key that begins as the notes do, and ends like this, with or without the brace that closes it: see
-    /// [`own`](Self::own). So it lies in the slot of the lock, and needs no right of its own.
+    /// [`own`](Self::own). So it lies in the slot of the lock, and needs no right of its own. Without the brace it ends in another
+    /// way, or Redisson's names `a` and `{a}` would share it.
     fn mark(&self, braced: &'static str, bare: &'static str) -> Key<'_> {
         let name = self.written();
         if name.contains('}') { Key("lock_notes:", name, bare) } else { Key(NOTES, name, braced) }
