@@ -181,7 +181,7 @@ impl Engine {
             let ttl = tenure.at_least(Duration::ZERO);
             connection.count(&tenure.keys, tenure.id, holds, ttl).await
         };
-        match written.await {
+        match Box::pin(written).await {
             Ok(true) if tenure.holds() == holds => unconfirmed.confirmed(),
             Ok(false) => {
                 unconfirmed.confirmed();
@@ -195,10 +195,10 @@ impl Engine {
 
     async fn give_back(self: &Arc<Self>, job: Job) -> Result<()> {
         let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
-        let asked = Arc::clone(self).ask_to_release(job);
+        let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         let asked = match permit_of {
             // If this caller is not polled, the releaser goes on with it, and the permit does not stay here.
-            Some(visit) => visit.contest(Box::pin(asked)).await,
+            Some(visit) => visit.contest(asked).await,
             None => Some(asked.await),
         };
         let unconfirmed = match asked {
