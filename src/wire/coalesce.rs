@@ -62,6 +62,9 @@ pub(crate) trait Batch: Send + Sync {
     fn orphan(&self, answered: Answered<Self>)
     where
         Self: Sized;
+
+    /// Deals with a question that is not sent, since its caller has gone.
+    fn unsent(&self, question: Self::Question);
 }
 
 /// A question and its answer.
@@ -133,7 +136,7 @@ impl<F: Batch> Gathering<F> {
     /// Waits for the next batch, and for its answer.
     ///
     /// # Cancel safety
-    /// A question that was not sent yet is never sent. The answer to one that was sent is an orphan.
+    /// A question that was not sent yet is never sent: see [`Batch::unsent`]. The answer to one that was sent is an orphan.
     pub(crate) async fn join(&self, question: F::Question) -> Result<Answered<F>, Fault> {
         let mut ticket = self.queue(question);
         (&mut ticket.answered).await.map_err(|_| Fault::Closed)
@@ -273,9 +276,11 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
 
 async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Waiting<F>>, air: OnItsWay<'_, F>) {
     // A caller that has gone while it waited needs no answer, and must not be granted a lock.
-    let staying = waiting_for.into_iter().filter(|caller| !caller.told.is_closed());
+    let (gone, staying): (Vec<_>, Vec<_>) =
+        waiting_for.into_iter().partition(|caller| caller.told.is_closed());
+    gone.into_iter().for_each(|caller| batch.unsent(caller.question));
     let (questions, told): (Vec<_>, Vec<_>) =
-        staying.map(|caller| (caller.question, caller.told)).unzip();
+        staying.into_iter().map(|caller| (caller.question, caller.told)).unzip();
     if questions.is_empty() {
         return;
     }
@@ -300,6 +305,7 @@ mod tests {
     struct Doubling {
         batches: Mutex<Vec<usize>>,
         orphans: Mutex<Vec<u64>>,
+        unsent: Mutex<Vec<u64>>,
         held: tokio::sync::Mutex<()>,
     }
 
@@ -320,6 +326,10 @@ mod tests {
 
         fn orphan(&self, answered: Answered<Self>) {
             self.orphans.lock().unwrap().push(answered.question);
+        }
+
+        fn unsent(&self, question: u64) {
+            self.unsent.lock().unwrap().push(question);
         }
     }
 
@@ -443,6 +453,7 @@ mod tests {
         drop(others);
         assert_eq!(stays.await.unwrap(), 4);
         assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.unsent.lock().unwrap(), [1]);
     }
 
     #[tokio::test]

@@ -83,6 +83,9 @@ impl Batch for Acquires {
     fn orphan(&self, Answered { question, answer }: Answered<Self>) {
         (self.orphaned)(&question, answer);
     }
+
+    /// Its caller had no place in line, or it would have asked alone.
+    fn unsent(&self, _: Acquire) {}
 }
 
 /// Acquires that go alone, each as one call of a script.
@@ -116,6 +119,18 @@ impl Batch for Singles {
 
     fn orphan(&self, Answered { question, answer }: Answered<Self>) {
         (self.orphaned)(&question, answer);
+    }
+
+    /// A sign of life: its caller stands in line where it stood before. The contender takes a request on its way to be
+    /// answered or given back by others, so it has not given up that place.
+    fn unsent(&self, question: Acquire) {
+        if question.place > 0 {
+            let stands = Acquired::Waits { ttl: None, place: question.place, near: false };
+            (self.orphaned)(
+                &question,
+                Answer { sent: Instant::now(), sent_on: 0, result: Ok(stands) },
+            );
+        }
     }
 }
 
@@ -153,6 +168,8 @@ impl Batch for Releases {
 
     /// A caller that has gone before the answer has left its release to the background.
     fn orphan(&self, _: Answered<Self>) {}
+
+    fn unsent(&self, _: Release) {}
 }
 
 /// Whether each request has to go alone. The server refuses a whole call, before it runs any of it, if the user may
