@@ -31,10 +31,10 @@ pub struct Server {
 
 impl Server {
     /// Starts it and waits until it serves. Blocks the thread, for a second or two with some kinds.
-    pub fn start(program: impl Program + 'static, medium: Medium) -> Result<Self> {
+    pub fn start(program: Box<dyn Program>, medium: Medium) -> Result<Self> {
         let (port, second) = (Port::reserve(), Port::reserve());
         let folder = Folder::create(medium)?;
-        let mut server = Self { program: Box::new(program), child: None, port, second, folder };
+        let mut server = Self { program, child: None, port, second, folder };
         server.program.prepare(&server.place())?;
         server.start_again()?;
         Ok(server)

@@ -56,10 +56,14 @@ impl Program for ZooKeeper {
         Ok(answer.contains("Mode:"))
     }
 
-    /// The jar is a link to a file with the version in its name.
+    /// Beside the jar lies another name of it, with the version.
     fn version(&self) -> Result<String> {
-        let jar = fs::canonicalize(JAR).context("no ZooKeeper")?;
-        let name = jar.file_stem().unwrap_or_default().to_string_lossy();
-        Ok(name.replace('-', " "))
+        let folder = Path::new(JAR).parent().context("no ZooKeeper")?;
+        let names = fs::read_dir(folder)?.flatten().map(|file| file.file_name());
+        let versions = names.filter_map(|name| {
+            let version = name.to_str()?.strip_prefix("zookeeper-")?.strip_suffix(".jar")?;
+            version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.to_owned())
+        });
+        Ok(format!("ZooKeeper {}", versions.max().unwrap_or_default()))
     }
 }

@@ -21,8 +21,8 @@ const BETWEEN: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     pub token: Option<i64>,
-    /// Whether the holder has asked its own lock just before, and was told that it still holds.
-    pub believes: bool,
+    /// What the holder's own lock answered just before; `None` if it cannot be asked.
+    pub believes: Option<bool>,
 }
 
 /// The parent's end. Dropped, it kills the process.
@@ -51,7 +51,7 @@ impl Holder {
     pub async fn write(&mut self) -> Result<Written> {
         let line = self.lines.next_line().await?.context("the holder has ended")?;
         let (token, believes) = line.split_once(' ').context("two words")?;
-        Ok(Written { token: token.parse().ok(), believes: believes.parse()? })
+        Ok(Written { token: token.parse().ok(), believes: believes.parse().ok() })
     }
 
     pub fn kill(&mut self) {
@@ -75,8 +75,9 @@ pub async fn hold(row: Row, address: &str, name: &str, lease: Duration) -> Resul
     let token = contender.token().await?.map_or("none".to_owned(), |token| token.to_string());
     loop {
         let mut out = io::stdout();
+        let believes = contender.believes().map_or("none".to_owned(), |yes| yes.to_string());
         // The parent has gone when it reads no more.
-        if writeln!(out, "{token} {}", contender.believes()).is_err() {
+        if writeln!(out, "{token} {believes}").is_err() {
             return Ok(());
         }
         sleep(BETWEEN).await;

@@ -65,17 +65,7 @@ impl Hosts {
         if known.into_iter().any(|one| one == kind) {
             return Ok(());
         }
-        match kind {
-            Kind::Redis => self.start_one(kind, Redis(Persistence::None)).await,
-            Kind::RedisSynced => self.start_one(kind, Redis(Persistence::Always)).await,
-            Kind::Postgres => self.start_one(kind, Postgres).await,
-            Kind::MariaDb => self.start_one(kind, MariaDb).await,
-            Kind::ZooKeeper => self.start_one(kind, ZooKeeper).await,
-            Kind::Etcd => self.start_one(kind, Etcd).await,
-        }
-    }
-
-    async fn start_one(&mut self, kind: Kind, program: impl Program + 'static) -> Result<()> {
+        let program = program(kind);
         let name = program.name();
         if !program.is_here() {
             let why = format!("{name} is not installed: `apt-get install {}`", program.package());
@@ -86,8 +76,26 @@ impl Hosts {
             self.versions.push(program.version()?);
         }
         let medium = self.medium;
-        let started = spawn_blocking(move || Server::start(program, medium)).await?;
-        self.running.push((kind, started.with_context(|| format!("{name} does not start"))?));
+        let started = spawn_blocking(move || launch(kind, medium)).await?;
+        self.running.push((kind, started?));
         Ok(())
+    }
+}
+
+/// Starts one more server of this kind. Blocks the thread.
+pub fn launch(kind: Kind, medium: Medium) -> Result<Server> {
+    let program = program(kind);
+    let name = program.name();
+    Server::start(program, medium).with_context(|| format!("{name} does not start"))
+}
+
+fn program(kind: Kind) -> Box<dyn Program> {
+    match kind {
+        Kind::Redis => Box::new(Redis(Persistence::None)),
+        Kind::RedisSynced => Box::new(Redis(Persistence::Always)),
+        Kind::Postgres => Box::new(Postgres),
+        Kind::MariaDb => Box::new(MariaDb),
+        Kind::ZooKeeper => Box::new(ZooKeeper),
+        Kind::Etcd => Box::new(Etcd),
     }
 }

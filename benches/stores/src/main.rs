@@ -35,13 +35,13 @@ struct Cli {
     /// The timed part of each run of `alone` and `crowd` [default: 2]
     #[arg(long)]
     seconds: Option<f64>,
-    /// [default: 5; `gone` and `late`: 1]
+    /// [default: 5; `gone`, `restart` and `late`: 1]
     #[arg(long)]
     rounds: Option<usize>,
     /// Clients of `crowd`, each with its own connection [default: 16]
     #[arg(long)]
     clients: Option<usize>,
-    /// Seconds of the lease or session in `gone` and `late` [default: 10]
+    /// Seconds of the lease or session in `gone`, `restart` and `late` [default: 10]
     #[arg(long)]
     lease: Option<u64>,
     /// Where the servers keep their data
@@ -67,6 +67,7 @@ enum Choice {
     Alone,
     Crowd,
     Gone,
+    Restart,
     Late,
     All,
 }
@@ -83,12 +84,8 @@ async fn main() -> Result<()> {
     if let Some(Hidden::Holder { row, address, name, lease }) = &cli.hidden {
         return holder::hold(*row, address, name, Duration::from_secs(*lease)).await;
     }
-    let medium = match cli.data {
-        Data::Disk => Medium::Disk,
-        Data::Memory => Medium::Memory,
-    };
     let rows = if cli.rows.is_empty() { Row::value_variants().to_vec() } else { cli.rows.clone() };
-    let hosts = Hosts::start(&rows, medium).await?;
+    let hosts = Hosts::start(&rows, cli.medium()).await?;
     let plan = cli.plan()?;
     let mut tables = Vec::new();
     for workload in cli.workloads()? {
@@ -107,9 +104,16 @@ impl Cli {
             rounds: self.rounds.or(usual.rounds),
             clients: self.clients.unwrap_or(usual.clients),
             lease: self.lease.map_or(usual.lease, Duration::from_secs),
+            medium: self.medium(),
             program: env::current_exe()?,
-            ..usual
         })
+    }
+
+    fn medium(&self) -> Medium {
+        match self.data {
+            Data::Disk => Medium::Disk,
+            Data::Memory => Medium::Memory,
+        }
     }
 
     fn workloads(&self) -> Result<Vec<Workload>> {
@@ -117,6 +121,7 @@ impl Cli {
             Choice::Alone => vec![Workload::Alone],
             Choice::Crowd => vec![Workload::Crowd],
             Choice::Gone => vec![Workload::Gone],
+            Choice::Restart => vec![Workload::Restart],
             Choice::Late => vec![Workload::Late],
             Choice::All => Workload::ALL.to_vec(),
         })

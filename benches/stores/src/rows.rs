@@ -21,11 +21,11 @@ pub enum Row {
     PutVersion,
     PgAdvisory,
     /// `SELECT .. FOR UPDATE`.
-    PgRow,
+    PgForUpdate,
     /// A version column, compared and set.
     PgVersion,
     MariadbGetLock,
-    MariadbRow,
+    MariadbForUpdate,
     MariadbVersion,
     /// Ephemeral sequential nodes; each waiter watches the one before it.
     Zookeeper,
@@ -38,8 +38,8 @@ impl Row {
         match self {
             Self::Parklock | Self::SetNxPx | Self::BoundedIncr | Self::PutVersion => Kind::Redis,
             Self::ParklockSynced | Self::SetNxPxSynced => Kind::RedisSynced,
-            Self::PgAdvisory | Self::PgRow | Self::PgVersion => Kind::Postgres,
-            Self::MariadbGetLock | Self::MariadbRow | Self::MariadbVersion => Kind::MariaDb,
+            Self::PgAdvisory | Self::PgForUpdate | Self::PgVersion => Kind::Postgres,
+            Self::MariadbGetLock | Self::MariadbForUpdate | Self::MariadbVersion => Kind::MariaDb,
             Self::Zookeeper => Kind::ZooKeeper,
             Self::Etcd => Kind::Etcd,
         }

@@ -31,7 +31,8 @@ pub struct Stage {
 impl Stage {
     pub async fn set(program: PathBuf) -> Result<Self> {
         let redis =
-            spawn_blocking(|| Server::start(Redis(Persistence::None), Medium::Disk)).await??;
+            spawn_blocking(|| Server::start(Box::new(Redis(Persistence::None)), Medium::Disk))
+                .await??;
         Ok(Self { redis, postgres: OnceCell::new(), mariadb: OnceCell::new(), program })
     }
 
@@ -97,7 +98,7 @@ pub async fn connect_postgres(url: &str) -> Result<tokio_postgres::Client> {
 
 async fn start(program: impl Program + 'static) -> Result<Option<Server>> {
     if program.is_here() {
-        let started = spawn_blocking(|| Server::start(program, Medium::Memory)).await?;
+        let started = spawn_blocking(|| Server::start(Box::new(program), Medium::Memory)).await?;
         return Ok(Some(started?));
     }
     let (name, package) = (program.name(), program.package());

@@ -29,9 +29,9 @@ pub trait Contender: Send {
         Box::pin(async { Ok(None) })
     }
 
-    /// Whether the client itself still believes that it holds. Most ways have nothing to ask.
-    fn believes(&self) -> bool {
-        true
+    /// Whether the client itself still believes that it holds; `None` if this way has nothing that it could ask.
+    fn believes(&self) -> Option<bool> {
+        None
     }
 }
 
@@ -54,10 +54,10 @@ pub async fn open(row: Row, terms: Terms<'_>) -> Result<Box<dyn Contender>> {
         Row::BoundedIncr => Box::new(redis::BoundedIncr::open(terms).await?),
         Row::PutVersion => Box::new(redis::PutVersion::open(terms).await?),
         Row::PgAdvisory => Box::new(postgres::Advisory::open(terms).await?),
-        Row::PgRow => Box::new(postgres::ForUpdate::open(terms).await?),
+        Row::PgForUpdate => Box::new(postgres::ForUpdate::open(terms).await?),
         Row::PgVersion => Box::new(postgres::Version::open(terms).await?),
         Row::MariadbGetLock => Box::new(mariadb::GetLock::open(terms).await?),
-        Row::MariadbRow => Box::new(mariadb::ForUpdate::open(terms).await?),
+        Row::MariadbForUpdate => Box::new(mariadb::ForUpdate::open(terms).await?),
         Row::MariadbVersion => Box::new(mariadb::Version::open(terms).await?),
         Row::Zookeeper => Box::new(zookeeper::Sequence::open(terms).await?),
         Row::Etcd => Box::new(etcd::Service::open(terms).await?),

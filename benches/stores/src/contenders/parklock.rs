@@ -35,7 +35,7 @@ impl Contender for Parklock {
         Box::pin(async move { Ok(token) })
     }
 
-    fn believes(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guard::is_valid)
+    fn believes(&self) -> Option<bool> {
+        Some(self.guard.as_ref().is_some_and(Guard::is_valid))
     }
 }

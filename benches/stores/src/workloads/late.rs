@@ -38,18 +38,20 @@ pub async fn run(row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f
     // What was written before it stopped may still lie in the pipe.
     drain(&mut old).await;
     old.go_on();
-    let (mut checked, mut fenced) = (0, 0);
+    let (mut checked, mut fenced, mut can_ask) = (0, 0, false);
     for _ in 0..WRITES {
         let late = old.write().await?;
-        checked += u32::from(late.believes);
+        checked += u32::from(late.believes == Some(true));
+        can_ask = late.believes.is_some();
         fenced += u32::from(late.token >= current);
     }
     let has_token = current.is_some();
     drop(old);
     // Of a way that does not renew, the lease may be over by now.
     let _ = next.unlock().await;
+    let checked = can_ask.then(|| f64::from(checked));
     let fenced = has_token.then(|| f64::from(fenced));
-    Ok(vec![Some(until), Some(f64::from(WRITES)), Some(f64::from(checked)), fenced])
+    Ok(vec![Some(until), Some(f64::from(WRITES)), checked, fenced])
 }
 
 /// Reads what a stopped process has written.

@@ -4,11 +4,13 @@ mod alone;
 mod crowd;
 mod gone;
 mod late;
+mod restart;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use private_servers::Medium;
 
 use crate::contenders::Terms;
 use crate::hosts::Hosts;
@@ -24,6 +26,8 @@ pub struct Plan {
     pub clients: usize,
     /// Of the lock or of the session, where its end is measured.
     pub lease: Duration,
+    /// Where a server keeps its data that a workload starts for itself.
+    pub medium: Medium,
     /// This program, to run holders in processes of their own.
     pub program: PathBuf,
 }
@@ -31,7 +35,14 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         let (timed, lease) = (Duration::from_secs(2), Duration::from_secs(10));
-        Self { timed, rounds: None, clients: 16, lease, program: PathBuf::new() }
+        Self {
+            timed,
+            rounds: None,
+            clients: 16,
+            lease,
+            medium: Medium::Disk,
+            program: PathBuf::new(),
+        }
     }
 }
 
@@ -52,17 +63,19 @@ pub enum Workload {
     Alone,
     Crowd,
     Gone,
+    Restart,
     Late,
 }
 
 impl Workload {
-    pub const ALL: [Self; 4] = [Self::Alone, Self::Crowd, Self::Gone, Self::Late];
+    pub const ALL: [Self; 5] = [Self::Alone, Self::Crowd, Self::Gone, Self::Restart, Self::Late];
 
     fn columns(self, plan: &Plan) -> Vec<Column> {
         match self {
             Self::Alone => alone::COLUMNS.to_vec(),
             Self::Crowd => crowd::COLUMNS.to_vec(),
             Self::Gone => gone::columns(plan),
+            Self::Restart => restart::columns(plan),
             Self::Late => late::columns(plan),
         }
     }
@@ -72,6 +85,7 @@ impl Workload {
             Self::Alone => "alone (W-S1)",
             Self::Crowd => "crowd (W-S2)",
             Self::Gone => "gone (W-S3)",
+            Self::Restart => "restart (W-S4)",
             Self::Late => "late (W-S5)",
         }
     }
@@ -86,6 +100,9 @@ impl Workload {
             Self::Gone => format!(
                 "The holder is killed, or stopped: until the next one has the lock. Lease or session: {lease:?}."
             ),
+            Self::Restart => format!(
+                "The server is killed and started again while somebody holds. Lease or session: {lease:?}."
+            ),
             Self::Late => format!(
                 "The holder is stopped past its lease ({lease:?}), and goes on writing when somebody else holds."
             ),
@@ -95,7 +112,7 @@ impl Workload {
     fn rounds(self) -> usize {
         match self {
             Self::Alone | Self::Crowd => 5,
-            Self::Gone | Self::Late => 1,
+            Self::Gone | Self::Restart | Self::Late => 1,
         }
     }
 
@@ -104,6 +121,7 @@ impl Workload {
             Self::Alone => alone::run(row, terms, plan).await,
             Self::Crowd => crowd::run(row, terms, plan).await,
             Self::Gone => gone::run(row, terms, plan).await,
+            Self::Restart => restart::run(row, terms, plan).await,
             Self::Late => late::run(row, terms, plan).await,
         }
     }
