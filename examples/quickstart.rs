@@ -1,5 +1,5 @@
-//! A lock across processes, seen at work: `./scripts/quickstart`, or on a server of your own
-//! `REDIS_URL=redis://... cargo run --example quickstart`.
+//! A lock across processes, seen at work: `./scripts/quickstart`, or on a server or a cluster of your own
+//! `REDIS_URL=redis-cluster://... cargo run --example quickstart`.
 //!
 //! Four worker processes sell one stock. Each sale reads the stock and writes it back smaller, which
 //! loses sales unless they take turns. The lock must make the last one leave exactly zero, although
@@ -157,6 +157,23 @@ async fn victim(shop: &Shop) -> Result<()> {
     Err("nobody killed the victim".into())
 }
 
+/// A connection to the server that keeps what is protected. Of a cluster, any node says which one that is.
+async fn server_of(key: &str, url: &str) -> Result<MultiplexedConnection> {
+    let Some(nodes) = url.strip_prefix("redis-cluster://") else { return connect(url).await };
+    let (login, nodes) = nodes.rsplit_once('@').unwrap_or(("", nodes));
+    let node_url = |node: &str| format!("redis://{login}@{node}").replace("//@", "//");
+    let mut any = connect(&node_url(nodes.split(',').next().unwrap_or(nodes))).await?;
+    if let Err(error) = any.get(key).await {
+        let (node, _) = error.redirect_node().ok_or("no node has the stock")?;
+        return connect(&node_url(node)).await;
+    }
+    Ok(any)
+}
+
+async fn connect(url: &str) -> Result<MultiplexedConnection> {
+    Ok(redis::Client::open(url)?.get_multiplexed_async_connection().await?)
+}
+
 // --- The shop: what is protected, and the lock that protects it ----------------------------------------
 
 struct Shop {
@@ -171,8 +188,8 @@ impl Shop {
         let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
         let client = Client::connect_with(&url, Config::default().watchdog_timeout(LEASE)).await?;
         let lock = client.reentrant_lock(name);
-        let redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
-        Ok(Self { client, lock, redis, key: format!("stock:{{{name}}}") })
+        let key = format!("stock:{{{name}}}");
+        Ok(Self { client, lock, redis: server_of(&key, &url).await?, key })
     }
 
     /// Sells one: how many holds that took, or `None` if nothing is left to sell.

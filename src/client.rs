@@ -28,7 +28,7 @@ impl Client {
     ///
     /// A Redis Cluster is `redis-cluster://[user:password@]host1[:port],host2[:port]`, or `rediss-cluster://...`: some of its
     /// nodes, of which one has to answer. The client finds the others, and connects to a node when it first needs a
-    /// lock there. A cluster has no databases, and [`Layout::Redisson`](crate::Layout::Redisson) does not work in one yet.
+    /// lock there. A cluster has no databases.
     ///
     /// A primary behind Sentinel is `redis-sentinel://[user:password@]host1[:port],host2[:port]/service[/database]`, or
     /// `rediss-sentinel://...`, also written `redis+sentinel://...`: the hosts are those of the sentinels, by default at port

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::credentials::{Credentials, Provider};
 use crate::error::{Error, Result};
+use crate::meters::Labels;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
@@ -38,6 +39,8 @@ pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {
 
 /// How a [`Client`](crate::Client) behaves. The defaults suit most services.
 ///
+/// With the feature `serde`, it can be read from a file, as a part of `Settings`.
+///
 /// ```
 /// use std::time::Duration;
 ///
@@ -64,6 +67,8 @@ pub struct Config {
     pub(crate) replicas: u32,
     ack_timeout: Option<Duration>,
     pub(crate) credentials: Option<Provider>,
+    pub(crate) describe: Option<String>,
+    pub(crate) labels: Labels,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
 }
@@ -86,6 +91,8 @@ impl Default for Config {
             replicas: 0,
             ack_timeout: None,
             credentials: None,
+            describe: None,
+            labels: Labels::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -304,12 +311,66 @@ impl Config {
         self
     }
 
+    /// Says in Redis who this client is, so that an operator can tell who holds a lock. Default: nothing is said.
+    ///
+    /// `app` is the name of the program: at most 64 letters, digits and `.`, `_`, `-`, `:`, `/`, `@`. The client writes it
+    /// to `lock_client:{<id>}` with the name of this machine, the number of this process and when it connected. The key
+    /// lives for 15 s, and the client writes it again each 5 s. Each connection has the name `parklock:<app>` in `CLIENT LIST`.
+    /// The command line tool shows all that beside the locks that the client holds or waits for.
+    ///
+    /// It is for eyes only: nothing else depends on it, and a client that may not write it goes on without. The user
+    /// needs the permissions `+set +client|setname ~lock_client:*`. In a cluster the key may cost the client a
+    /// connection to one more node.
+    ///
+    /// ```
+    /// let config = parklock::Config::default().describe("billing");
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn describe(mut self, app: impl Into<String>) -> Self {
+        self.describe = Some(app.into());
+        self
+    }
+
+    /// What the metrics of a lock have as the label `lock` (feature `metrics`). Default: they have none.
+    ///
+    /// The function is given the name of a lock, each time that a handle is made. Map the names to a few labels: each
+    /// label is a time series of its own in about a dozen metrics, and is never forgotten. `None`: this name has none.
+    ///
+    /// ```
+    /// let config = parklock::Config::default().label(|name| Some(name.split(':').next()?.to_owned()));
+    /// # let _ = config; // `orders:42` and `orders:43` are counted together, as `lock="orders"`.
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn label(mut self, of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.labels = Labels::new(of);
+        self
+    }
+
     /// The certificates for a `rediss://` URL. Default: the web's roots and no client certificate.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
+    }
+
+    /// The times that were set, or that have a default of their own, by the names of their setters.
+    #[cfg(feature = "serde")]
+    pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 10] {
+        [
+            ("watchdog_timeout", Some(self.watchdog_timeout)),
+            ("max_hold", self.max_hold),
+            ("connect_timeout", Some(self.connect_timeout)),
+            ("response_timeout", self.response_timeout),
+            ("ride_out", self.ride_out),
+            ("max_park", Some(self.max_park)),
+            ("waiter_ttl", self.waiter_ttl),
+            ("pickup_timeout", self.pickup_timeout),
+            ("subscription_linger", Some(self.subscription_linger)),
+            ("ack_timeout", self.ack_timeout),
+        ]
     }
 
     pub(crate) fn response(&self) -> Duration {
@@ -344,6 +405,7 @@ impl Config {
             &self.relations_of_answers(),
             &self.relations_of_acks(),
             &self.relations_of_waiting(),
+            &self.relations_of_words(),
         ];
         match relations.into_iter().flatten().find(|(holds, _)| !holds) {
             None => Ok(()),
@@ -395,6 +457,13 @@ impl Config {
         ]
     }
 
+    fn relations_of_words(&self) -> [Relation; 1] {
+        [(
+            self.describe.as_deref().is_none_or(is_plain_word),
+            "describe must be 1 to 64 letters, digits and . _ - : / @",
+        )]
+    }
+
     fn relations_of_waiting(&self) -> [Relation; 8] {
         [
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
@@ -421,6 +490,15 @@ impl Config {
     }
 }
 
+/// The longest name of a program.
+const LONGEST_APP: usize = 64;
+
+/// Such a name needs no quotes, in whatever it is written into.
+fn is_plain_word(word: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/@".contains(&byte);
+    (1..=LONGEST_APP).contains(&word.len()) && word.bytes().all(is_plain)
+}
+
 /// Whether something holds between settings, and what the error says if it does not.
 type Relation = (bool, &'static str);
 
@@ -432,7 +510,8 @@ pub enum Layout {
     /// its number: `lock_channel:3:{name}`.
     #[default]
     Native,
-    /// Redisson's (Java), so that both fleets share locks: `name` and `redisson_lock__channel:{name}`.
+    /// Redisson's (Java), so that both fleets share locks: `name` and `redisson_lock__channel:{name}`. In a cluster, a name
+    /// that Redisson itself would spread over several slots is an [`Error::InvalidName`].
     Redisson,
 }
 
@@ -493,6 +572,10 @@ mod tests {
         assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
         assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
         assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));
+        assert!(config().describe("billing@eu-1/v2").check().is_ok());
+        for app in ["", "two words", "a\"b", &"x".repeat(65), "\u{e9}"] {
+            assert!(refusal(config().describe(app)).contains("describe"), "{app}");
+        }
         let endless = HandOff { max_consecutive: 1024, ..HandOff::default() };
         assert!(refusal(config().hand_off(endless)).contains("max_consecutive"));
     }

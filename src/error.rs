@@ -146,6 +146,28 @@ impl Error {
         Self::Indeterminate { source: said(format!("no answer within the limit of {limit:?}")) }
     }
 
+    /// What traces call it.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Indeterminate { .. } => "indeterminate",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Permission { .. } => "permission",
+            Self::Conflict { .. } => "conflict",
+            Self::InvalidName { .. } => "invalid_name",
+            Self::InvalidLease { .. } => "invalid_lease",
+            Self::InvalidPermits { .. } => "invalid_permits",
+            Self::InvalidCount { .. } => "invalid_count",
+            Self::Unset => "unset",
+            Self::Upgrade => "upgrade",
+            Self::InvalidLocks { .. } => "invalid_locks",
+            Self::Config { .. } => "config",
+            Self::TooManyWaiters { .. } => "too_many_waiters",
+            Self::TooManyHolds { .. } => "too_many_holds",
+            Self::Closed => "closed",
+        }
+    }
+
     /// Whether a later try may help.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Indeterminate { .. })

@@ -6,8 +6,9 @@ use std::fmt;
 use crate::config::Layout;
 use crate::error::{Error, Result};
 use crate::kinds::{
-    KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
+    CLIENTS, KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
 };
+use crate::meters::{Labels, Meters};
 use crate::slot::Slot;
 
 /// The longest name that a user may give a lock, in bytes.
@@ -53,6 +54,8 @@ pub(crate) struct Keys {
     pub(crate) braced: bool,
     /// In a cluster: the slot of all its keys and channels.
     pub(crate) slot: Option<Slot>,
+    /// What is counted for it.
+    pub(crate) meters: Meters,
 }
 
 /// A key. It is put together when it is written.
@@ -65,6 +68,11 @@ impl fmt::Display for Key<'_> {
         f.write_str(self.1)?;
         f.write_str(self.2)
     }
+}
+
+/// The key under which a client says who it is.
+pub(crate) fn of_client(client: &str) -> String {
+    format!("{CLIENTS}{client}}}")
 }
 
 /// The id of a tenure. A client never uses it again.
@@ -99,7 +107,7 @@ impl Keys {
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB, or if its keys would lie in several slots of a
     /// cluster.
     pub(crate) fn in_space(space: Space, layout: Layout, kind: Kind, name: String) -> Result<Self> {
-        check(layout, &name)?;
+        check(space, layout, &name)?;
         // Redisson's rule: a name with a brace counts as having its own hash tag. Its latches do not follow this
         // rule.
         let row = kind.row(layout);
@@ -113,20 +121,28 @@ impl Keys {
         };
         let tag = if braced { format!("{{{name}}}") } else { name };
         let channel = format!("{}{database}{tag}", row.channel);
-        let keys = Self { channel: channel.into(), kind, row, braced, slot: None };
+        let meters = Meters::default();
+        let keys = Self { channel: channel.into(), kind, row, braced, slot: None, meters };
         if space == Space::Cluster { keys.in_one_slot() } else { Ok(keys) }
     }
 
     /// The same keys in a cluster. Scripts can only touch keys of one slot.
-    fn in_one_slot(self) -> Result<Self> {
+    fn in_one_slot(mut self) -> Result<Self> {
         let slot = Slot::of(&self.lock().to_string());
-        let beside = [self.line(), self.notes()].map(|key| Slot::of(&key.to_string()));
+        self.slot = Some(slot);
+        let beside =
+            [self.line(), self.notes(), self.tokens()].map(|key| Slot::of(&key.to_string()));
         if beside.into_iter().chain([Slot::of(&self.channel)]).any(|other| other != slot) {
             return Err(Error::InvalidName {
                 reason: "its keys would lie in several slots of the cluster",
             });
         }
-        Ok(Self { slot: Some(slot), ..self })
+        Ok(self)
+    }
+
+    /// The same keys, counted under these labels.
+    pub(crate) fn counted(self, labels: &Labels) -> Self {
+        Self { meters: labels.meters(self.kind.word(), || self.name()), ..self }
     }
 
     /// The name that the user gave.
@@ -247,9 +263,13 @@ impl Keys {
     }
 }
 
-fn check(layout: Layout, name: &str) -> Result<()> {
+fn check(space: Space, layout: Layout, name: &str) -> Result<()> {
+    let is_counter = match space {
+        Space::Database(_) => name == TOKEN_COUNTER,
+        Space::Cluster => name.starts_with(TOKEN_COUNTER),
+    };
     match name.len() {
-        _ if layout == Layout::Redisson && name == TOKEN_COUNTER => {
+        _ if layout == Layout::Redisson && is_counter => {
             Err(Error::InvalidName { reason: "it is the key of the token counter" })
         }
         _ if layout == Layout::Redisson && is_own(name) => Err(Error::InvalidName {
@@ -270,7 +290,7 @@ fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
 
-fn unescaped(name: &str) -> Cow<'_, str> {
+pub(crate) fn unescaped(name: &str) -> Cow<'_, str> {
     if name.contains('%') {
         name.replace("%7D", "}").replace("%7B", "{").replace("%25", "%").into()
     } else {
@@ -386,8 +406,17 @@ mod tests {
         let made = |kind, name: &str| {
             Keys::in_space(Space::Cluster, Layout::Redisson, kind, name.to_owned()).map(drop)
         };
-        assert!(made(Kind::Lock, "a").is_ok() && made(Kind::Lock, "{a}b").is_ok());
-        assert!(matches!(made(Kind::Lock, "a}b"), Err(Error::InvalidName { .. })));
+        let is_refused = |kind, name| matches!(made(kind, name), Err(Error::InvalidName { .. }));
+        for kind in KINDS {
+            assert!(made(kind, "a").is_ok(), "{kind:?}");
+            // Redisson puts a latch's name into braces in its channel, whatever braces the name has.
+            assert_eq!(made(kind, "{a}b").is_ok(), kind != Kind::Latch, "{kind:?}");
+            // Of a name without a whole tag, Redis hashes all, as it does of the latch's braces around it.
+            assert_eq!(made(kind, "{a").is_ok(), kind == Kind::Latch, "{kind:?}");
+            for name in ["a}b", "lock:grants:{7}"] {
+                assert!(is_refused(kind, name), "{kind:?} {name}");
+            }
+        }
     }
 
     /// F48: for any name, all keys lie in one slot, except for the counter of the tokens, which all locks share.

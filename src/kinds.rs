@@ -98,6 +98,8 @@ pub(crate) struct Row {
     /// Each caller waits for itself, since the server keeps the order of all. Otherwise one caller of a client waits
     /// for all of them.
     pub(crate) waits_alone: bool,
+    /// To renew it is to touch the key of its holders, and no other.
+    pub(crate) is_renewed_alone: bool,
     /// Its token is the number of the server's counter, which Java shares.
     pub(crate) token_is_number: bool,
 
@@ -119,6 +121,9 @@ pub(crate) struct Row {
     pub(crate) asks_for: u32,
 }
 
+/// The beginnings of a native lock's keys. The name follows, in braces.
+pub(crate) const NATIVE_LOCK: &str = "lock:";
+pub(crate) const NATIVE_LINE: &str = "lock_queue:";
 pub(crate) const NATIVE_CHANNEL: &str = "lock_channel:";
 pub(crate) const REDISSON_CHANNEL: &str = "redisson_lock__channel:";
 const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
@@ -127,10 +132,12 @@ const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 
 /// The beginnings of our own keys beside a lock. In Redisson's layout a name is a key, so no name may begin like
 /// this.
-const PERMITS: &str = "lock_permits:{";
+pub(crate) const PERMITS: &str = "lock_permits:{";
 const REQUESTS: &str = "lock_requests:{";
-const NOTES: &str = "lock_notes:{";
-pub(crate) const OWN_PREFIXES: [&str; 3] = [PERMITS, REQUESTS, NOTES];
+pub(crate) const NOTES: &str = "lock_notes:{";
+/// What clients say of themselves: the id of the client follows.
+pub(crate) const CLIENTS: &str = "lock_client:{";
+pub(crate) const OWN_PREFIXES: [&str; 4] = [PERMITS, REQUESTS, NOTES, CLIENTS];
 
 /// The counter behind all fencing tokens, the one key that never expires. In the native layout no lock can have this
 /// key, since the keys of locks have braces.
@@ -141,8 +148,8 @@ const TOKENS: KeyFormat = KeyFormat::Shared(TOKEN_COUNTER);
 /// The keys of a kind in the native layout, of which only the lock's type differs.
 const fn native_keys(lock: &'static str) -> KeyFormats {
     KeyFormats {
-        lock: (KeyFormat::Tagged("lock:", ""), lock),
-        line: (KeyFormat::Tagged("lock_queue:", ""), "zset"),
+        lock: (KeyFormat::Tagged(NATIVE_LOCK, ""), lock),
+        line: (KeyFormat::Tagged(NATIVE_LINE, ""), "zset"),
         notes: (KeyFormat::Own(NOTES), "hash"),
         tokens: TOKENS,
     }
@@ -161,6 +168,7 @@ const NATIVE: Row = Row {
     exchanges: true,
     has_line: true,
     waits_alone: false,
+    is_renewed_alone: true,
     token_is_number: false,
     is_plain: false,
     is_shared: false,
@@ -215,6 +223,7 @@ const REDISSON: Row = Row {
     lies_as_plain: true,
     exchanges: false,
     has_line: false,
+    is_renewed_alone: false,
     ..NATIVE
 };
 
@@ -265,7 +274,7 @@ const REDISSON_RW: Row = Row {
     ..REDISSON
 };
 
-static REDISSON_WRITE: Row = REDISSON_RW;
+static REDISSON_WRITE: Row = Row { is_renewed_alone: true, ..REDISSON_RW };
 
 const REDISSON_PERMITS: Row = Row {
     word: "semaphore",
@@ -321,6 +330,20 @@ impl Kind {
             (Layout::Redisson, Self::Semaphore { .. }) => &REDISSON_SEMAPHORE,
             (Layout::Redisson, Self::Expirable { .. }) => &REDISSON_EXPIRABLE,
             (Layout::Redisson, Self::Latch) => &REDISSON_LATCH,
+        }
+    }
+
+    /// What the metrics call it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Fenced => "fenced",
+            Self::Fair => "fair",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Semaphore { .. } => "semaphore",
+            Self::Expirable { .. } => "expirable",
+            Self::Latch => "latch",
         }
     }
 

@@ -39,6 +39,11 @@
 //! once would do damage, pass [`Guard::token`] to the resource that you protect, and let the resource refuse smaller
 //! numbers than it has seen.
 //!
+//! # Features
+//!
+//! None is on by default. `tls`: `rediss://` URLs. `metrics`: counters, gauges and histograms for the recorder of the
+//! program. `serde`: settings from files.
+//!
 //! # Where time comes from
 //!
 //! Deadlines are counted on this machine's monotonic clock, from before a request was sent. The
@@ -58,11 +63,18 @@ mod credentials;
 mod error;
 mod keys;
 mod kinds;
+mod meters;
 mod owner;
+#[cfg(feature = "serde")]
+mod settings;
 mod slot;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
+
+#[cfg(feature = "operator")]
+#[doc(hidden)]
+pub mod operator;
 
 /// What the project's own simulation (`tests/simulation`) needs to know of the inside. It is there under
 /// `cfg(parklock_sim)` only, which no build of a user sets.
@@ -93,6 +105,8 @@ pub use locks::{
     Semaphore,
 };
 pub use owner::Owner;
+#[cfg(feature = "serde")]
+pub use settings::Settings;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use token::FencingToken;

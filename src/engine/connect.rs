@@ -12,12 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::config::{Config, HandOff, Layout};
+use crate::config::{Config, HandOff};
 use crate::engine::core::{Engine, Outbox, rules};
 use crate::engine::debts::Debts;
+use crate::engine::describe::describe;
 use crate::engine::entry::Table;
 use crate::engine::ghost::Ghost;
-use crate::engine::grant::Budget;
+use crate::engine::grant::{Budget, Loss};
 use crate::engine::job::Job;
 use crate::engine::listener::Listener;
 use crate::engine::looking::look_out;
@@ -26,11 +27,12 @@ use crate::engine::releaser::Releaser;
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keys::Space;
+use crate::meters;
 use crate::wire::{
-    Acquire, Acquired, Address, Addresses, Answer, Cluster, Commands, Crew, Fault, Guide, Heard,
-    Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
+    Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, Crew, Fault, Guide,
+    Heard, Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
 };
 
 impl Engine {
@@ -39,9 +41,6 @@ impl Engine {
         config.check()?;
         let to = match Target::of(url)? {
             Target::Single => To::One(Box::new(Address::new(url, &config)?)),
-            Target::Cluster(_) if config.layout == Layout::Redisson => {
-                return Err(Error::config("Layout::Redisson does not work in a cluster yet"));
-            }
             Target::Cluster(urls) => To::Cluster(Box::new(Addresses::new(&urls, &config)?)),
             Target::Sentinel(watched) => To::Sentinel(Box::new(Sentinels::new(watched, &config)?)),
         };
@@ -60,6 +59,7 @@ impl Engine {
     }
 
     async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
+        meters::describe();
         let (releaser, jobs) = mpsc::unbounded_channel();
         let (memory, stop, space) = (Memory::new(releaser), CancellationToken::new(), to.space());
         let listener = memory.listener(&client, &config);
@@ -91,6 +91,10 @@ impl Engine {
         self.spawn(watchdog.run(stop.clone()));
         self.spawn(gather(self.requests.clone(), stop.clone()));
         self.spawn(releaser.run(self.closing.clone(), stop.clone()));
+        if let Some(app) = &self.config.describe {
+            let card = Card::new(app, &self.client, matches!(self.space, Space::Cluster));
+            self.spawn(describe(card, self.commands.clone(), stop.clone()));
+        }
         self.spawn(look_out(Arc::downgrade(self), stop));
         self.tasks.close();
     }
@@ -337,7 +341,7 @@ impl Drop for LastWord {
         }
         self.table.close();
         for tenure in self.timetable.close() {
-            tenure.lose("the client has ended");
+            tenure.lose(Loss::Closed);
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Kind;
+use crate::meters::Waits;
 use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
 
@@ -92,7 +93,8 @@ impl Engine {
     /// # Errors
     /// [`Error::InvalidName`].
     pub(crate) fn keys(&self, kind: Kind, name: String) -> Result<Keys> {
-        Keys::in_space(self.space, self.config.layout, kind, name)
+        let keys = Keys::in_space(self.space, self.config.layout, kind, name)?;
+        Ok(keys.counted(&self.config.labels))
     }
 
     /// How long this lease is.
@@ -170,9 +172,9 @@ impl Engine {
     }
 
     /// Counts a waiter that has been counted before, so that no limit sends it away.
-    pub(crate) fn count_again(&self) -> Counted<'_> {
+    pub(crate) fn count_again(&self, keys: &Keys) -> Counted<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        Counted(&self.waiters)
+        Counted { waiters: &self.waiters, _waits: keys.meters.waits() }
     }
 
     /// The connection to send on. If it has just broken, this waits for the next one for a while.
@@ -272,11 +274,11 @@ impl Engine {
         if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
     }
 
-    pub(crate) fn count_waiter(&self) -> Result<Counted<'_>> {
+    pub(crate) fn count_waiter(&self, keys: &Keys) -> Result<Counted<'_>> {
         let limit = self.config.max_waiters;
         let counted = |waiters| (waiters < limit).then_some(waiters + 1);
         match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
-            Ok(_) => Ok(Counted(&self.waiters)),
+            Ok(_) => Ok(Counted { waiters: &self.waiters, _waits: keys.meters.waits() }),
             Err(_) => Err(Error::TooManyWaiters { limit }),
         }
     }
@@ -307,11 +309,14 @@ impl Outbox {
 }
 
 /// A caller that is counted as a waiter.
-pub(crate) struct Counted<'a>(&'a AtomicUsize);
+pub(crate) struct Counted<'a> {
+    waiters: &'a AtomicUsize,
+    _waits: Waits,
+}
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

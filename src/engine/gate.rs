@@ -3,6 +3,7 @@
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use crate::meters;
 use crate::wire::Fault;
 
 /// The gate at which the contender parks until it is told something.
@@ -31,7 +32,7 @@ impl Gate {
         match timeout_at(until, self.permits.acquire()).await {
             Ok(Ok(permit)) => permit.forget(),
             Ok(Err(_)) => return Err(Fault::Closed),
-            Err(_) => {}
+            Err(_) => meters::woken("ttl", || 1),
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
 use crate::keys::{Keys, TenureId};
+use crate::meters;
 use crate::wire::Acquire;
 
 /// What the releaser has to know of an unanswered acquire, to give back what it may have been granted.
@@ -23,6 +24,7 @@ impl Ghost {
     pub(crate) fn new(acquire: &Acquire, sent_on: u64) -> Self {
         let Acquire { keys, id, lease, debt, .. } = acquire;
         let until = Instant::now() + *lease;
+        meters::ghost();
         Self { keys: Arc::clone(keys), id: *id, sent_on, until, debt: debt.clone() }
     }
 }

@@ -1,5 +1,6 @@
 //! A grant by Redis: to whom, and until when the client may believe it.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,6 +16,37 @@ pub enum Ended {
     Released,
     /// Its lease ran out, or the lock was taken away.
     Lost,
+}
+
+/// Why a tenure is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    Deadline,
+    /// The server said so.
+    Gone,
+    /// The client was closed, or its runtime has ended.
+    Closed,
+}
+
+impl Loss {
+    /// What the metrics call it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Gone => "gone",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deadline => "its lease ran out",
+            Self::Gone => "the server has it no more",
+            Self::Closed => "the client has ended",
+        })
+    }
 }
 
 /// How long a tenure lasts.

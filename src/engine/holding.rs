@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use crate::config::checked_lease;
 use crate::engine::core::{Engine, PAUSE};
 use crate::engine::entry::{Contested, Stay, Tenure, Visit};
-use crate::engine::grant::{Ended, Lease};
+use crate::engine::grant::{Ended, Lease, Loss};
 use crate::engine::hold::Hold;
 use crate::engine::job::{Job, Outcome};
 use crate::engine::options::Patience;
@@ -96,7 +96,7 @@ impl Engine {
 
     /// The server does not have the tenure any more. That is a loss, unless the tenure was given back meanwhile.
     fn gone(&self, hold: &Hold) -> Result<()> {
-        hold.tenure.lose("the server has it no more");
+        hold.tenure.lose(Loss::Gone);
         self.timetable.leave(hold.tenure.slot());
         if let Some(job) = Job::tell_of_loss(&hold.tenure) {
             self.later(job);
@@ -181,7 +181,7 @@ impl Engine {
             let ttl = tenure.at_least(Duration::ZERO);
             connection.count(&tenure.keys, tenure.id, holds, ttl).await
         };
-        match written.await {
+        match Box::pin(written).await {
             Ok(true) if tenure.holds() == holds => unconfirmed.confirmed(),
             Ok(false) => {
                 unconfirmed.confirmed();
@@ -194,11 +194,12 @@ impl Engine {
     }
 
     async fn give_back(self: &Arc<Self>, job: Job) -> Result<()> {
+        let meters = job.keys.meters.clone();
         let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
-        let asked = Arc::clone(self).ask_to_release(job);
+        let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         let asked = match permit_of {
             // If this caller is not polled, the releaser goes on with it, and the permit does not stay here.
-            Some(visit) => visit.contest(Box::pin(asked)).await,
+            Some(visit) => visit.contest(asked).await,
             None => Some(asked.await),
         };
         let unconfirmed = match asked {
@@ -208,7 +209,10 @@ impl Engine {
         };
         match timeout(self.config.riding_out(), outcome).await {
             Ok(Ok(Ok(true))) => Ok(()),
-            Ok(Ok(Ok(false))) => Err(Error::Lost),
+            Ok(Ok(Ok(false))) => {
+                meters.lost(Loss::Gone.word());
+                Err(Error::Lost)
+            }
             Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
             // The client was closed, or our time or that of the releaser is over.
             Ok(Err(_)) | Err(_) => Err(unconfirmed),

@@ -12,6 +12,7 @@ use crate::engine::line::{Event, PushedGrant, Rules};
 use crate::engine::sign::Signs;
 use crate::engine::timetable::Timetable;
 use crate::keys::TenureId;
+use crate::meters;
 use crate::wire::{Heard, What, Word, publisher, words};
 
 /// Turns messages into events for contenders, and into looks at tenures.
@@ -30,6 +31,9 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn hear(&self, channel: &str, heard: Heard<'_>) {
         let (name_channel, is_own) = shared_channel(channel, &self.client);
+        if !matches!(heard, Heard::Message(_)) {
+            meters::woken("subscription", || self.waiting(name_channel));
+        }
         match heard {
             Heard::Message(message) if is_own => self.hear_words(name_channel, message),
             Heard::Message(message) => self.hear_of_all(channel, message),
@@ -42,6 +46,11 @@ impl Listener {
         }
     }
 
+    /// How many contenders wait at this channel.
+    fn waiting(&self, channel: &str) -> usize {
+        self.table.all_of(channel).iter().filter(|entry| entry.was_told_to_wait()).count()
+    }
+
     /// A message to this client alone.
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let now = Instant::now();
@@ -50,6 +59,7 @@ impl Listener {
                 self.hear_of_unknown(channel, word, now);
                 continue;
             };
+            meters::woken("message", || usize::from(entry.was_told_to_wait()));
             match word.what {
                 What::Granted { number, secret } => {
                     // A grant without a sign of ours may come from any client: it only makes the contender ask.
@@ -99,6 +109,7 @@ impl Listener {
         let is_anothers = publisher(message) != self.client.as_bytes();
         let is_force = publisher(message) == b"force_unlock";
         let names_holders = is_force && message.contains(&b' ');
+        meters::woken("message", || self.waiting(channel));
         for entry in self.table.all_of(channel) {
             // A client that used force has let in the next waiter. A client that found a lock gone may have found the line
             // gone too, and with it the entries of waiters far from the front.

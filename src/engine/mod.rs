@@ -8,6 +8,7 @@ mod connect;
 mod contest;
 mod core;
 mod debts;
+mod describe;
 mod entry;
 mod gate;
 mod ghost;

@@ -19,6 +19,10 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
+    pub(crate) fn is_none(self) -> bool {
+        matches!(self, Self::None)
+    }
+
     /// A limit of zero means one attempt.
     pub(crate) fn limited(limit: Duration) -> Self {
         if limit.is_zero() { Self::None } else { Self::For(limit) }

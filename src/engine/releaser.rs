@@ -19,6 +19,7 @@ use crate::engine::backlog::{Answers, Ask, Backlog};
 use crate::engine::debts::Debts;
 use crate::engine::entry::Tenure;
 use crate::engine::job::{Job, Lane, Outcome, What};
+use crate::meters;
 use crate::wire::{Commands, Connection, Fault};
 
 /// The task that gives locks back.
@@ -107,6 +108,7 @@ impl Asker {
 
     /// The connection on which the request was sent, and the outcome for each job.
     async fn release(&self, jobs: &[Job]) -> (u64, Vec<Outcome>) {
+        meters::batch("release", jobs.len());
         let releases: Vec<_> = jobs.iter().map(Job::request).collect();
         let (generation, answer) = match self.connection(&jobs[0]) {
             Ok(mut connection) => {

@@ -14,11 +14,12 @@ use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
-use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease};
+use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, Loss};
 use crate::engine::shared::Company;
 use crate::engine::term::Term;
 use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, TenureId};
+use crate::meters::{Holds, Lateness};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
@@ -90,6 +91,9 @@ struct State<S> {
     /// Whether the background is writing the hold count.
     telling: Telling,
     warned_of_deadlock: bool,
+    /// For the metrics.
+    counted: Holds,
+    late: Lateness,
 }
 
 /// How far the background is with writing the hold count to Redis.
@@ -160,7 +164,7 @@ impl<S: Stay> Tenure<S> {
         renew_at: Instant,
     ) -> Arc<Self> {
         let (now, held) = (Instant::now(), !keys.row.is_passed);
-        let state = State {
+        let mut state = State {
             ended: (!held).then_some(Ended::Released),
             owner: holder.owner,
             asked_by: holder.asked_by,
@@ -178,7 +182,12 @@ impl<S: Stay> Tenure<S> {
             debt: held.then_some(grant.debt),
             telling: Telling::No,
             warned_of_deadlock: false,
+            counted: Holds::default(),
+            late: Lateness::default(),
         };
+        if held {
+            state.counted.begin(&keys.meters, 0);
+        }
         Arc::new(Self {
             keys: Arc::clone(keys),
             id: grant.id,
@@ -372,6 +381,7 @@ impl<S: Stay> Tenure<S> {
             return false;
         }
         state.term.prolong(sent, ttl);
+        state.late.renewed();
         drop(state);
         self.changed.notify_waiters();
         true
@@ -400,6 +410,8 @@ impl<S: Stay> Tenure<S> {
         if let Some(company) = &mut state.company {
             company.leave(hand_over);
         }
+        let is_last = state.holds == 0 || state.company.is_some();
+        let _ended = is_last.then(|| state.counted.end(hand_over));
         let left = match state.stay.take() {
             stay if state.holds > 0 => {
                 state.stay = stay;
@@ -459,7 +471,7 @@ impl<S: Stay> Tenure<S> {
         }
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.since = now.into();
-        Taken::Held(state.next_hold())
+        Taken::Held(state.next_hold(&self.keys))
     }
 
     /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if it has
@@ -477,7 +489,7 @@ impl<S: Stay> Tenure<S> {
             company.enter(state.hand_overs);
             state.company = Some(Box::new(company));
         }
-        Some(state.next_hold())
+        Some(state.next_hold(&self.keys))
     }
 
     /// The next caller in the queue takes up an idle tenure, if the budget allows. Otherwise the tenure ends, and the
@@ -502,7 +514,7 @@ impl<S: Stay> Tenure<S> {
         state.since = now.into();
         (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
         state.stay = Some(permit.into());
-        PickUp::Held(state.next_hold())
+        PickUp::Held(state.next_hold(&self.keys))
     }
 
     /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one, and its slot in the wheel.
@@ -520,7 +532,7 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// The lock is not ours any more.
-    pub(crate) fn lose(&self, why: &str) {
+    pub(crate) fn lose(&self, why: Loss) {
         self.end_lost(why);
         let mut state = self.state();
         // A tenure that was released keeps its debt until the release is answered.
@@ -532,11 +544,11 @@ impl<S: Stay> Tenure<S> {
     /// Past its deadline the lock is lost, even if the server still has it.
     fn expire(&self) {
         if self.deadline() <= Instant::now() {
-            self.end_lost("its lease ran out");
+            self.end_lost(Loss::Deadline);
         }
     }
 
-    fn end_lost(&self, why: &str) {
+    fn end_lost(&self, why: Loss) {
         let mut state = self.state();
         if state.ended.is_some() {
             return;
@@ -544,9 +556,11 @@ impl<S: Stay> Tenure<S> {
         state.ended = Some(Ended::Lost);
         let (stay, token, held) =
             (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
+        let holds = state.counted.end_all();
         drop(state);
+        holds.lost(why.word());
         if held {
-            tracing::error!(name = ?self.keys.name(), %token, why, "lock lost");
+            tracing::error!(name = ?self.keys.name(), %token, %why, "lock lost");
         }
         self.changed.notify_waiters();
         drop(stay);
@@ -564,7 +578,9 @@ impl<S: Stay> Tenure<S> {
         }
         let (stay, _) = state.release();
         state.ended = Some(Ended::Lost);
+        let holds = state.counted.end_all();
         drop(state);
+        holds.lost(Loss::Closed.word());
         self.changed.notify_waiters();
         Some(stay)
     }
@@ -590,6 +606,10 @@ impl<S: Stay> Tenure<S> {
             return self.due(now, max_hold, pickup);
         }
         let renew = state.term.is_due(now);
+        if renew {
+            let at = state.term.renewal();
+            state.late.due(at);
+        }
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
@@ -647,13 +667,14 @@ impl<S: Stay> State<S> {
     }
 
     /// Begins the next hold, and counts it.
-    fn next_hold(&mut self) -> u16 {
+    fn next_hold(&mut self, keys: &Keys) -> u16 {
         self.hand_overs += 1;
         self.holds += 1;
         if let Some(company) = &mut self.company {
             company.enter(self.hand_overs);
         }
         self.warned_of_deadlock = false;
+        self.counted.begin(&keys.meters, self.hand_overs);
         self.hand_overs
     }
 
@@ -853,7 +874,7 @@ pub(crate) mod tests {
         assert!(released.tenure.take_debt().is_none());
 
         let (_table, gone) = hold(Lease::Watched, Instant::now() + LEASE);
-        gone.tenure.lose("the server has it no more");
+        gone.tenure.lose(Loss::Gone);
         assert!(gone.tenure.debt().is_none());
 
         let (_table, over) = hold(Lease::Watched, Instant::now());
@@ -865,7 +886,7 @@ pub(crate) mod tests {
     fn a_tenure_ends_once() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(Some(_), None)));
-        hold.tenure.lose("too late");
+        hold.tenure.lose(Loss::Gone);
         assert_eq!(hold.outcome(), Some(Ended::Released));
         assert_eq!(due(&hold, None), Due::Ended);
     }
@@ -976,7 +997,7 @@ pub(crate) mod tests {
         let (_table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
         assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
-        first.tenure.lose("taken away");
+        first.tenure.lose(Loss::Gone);
         assert_eq!((first.outcome(), second.outcome()), (Some(Ended::Released), Some(Ended::Lost)));
         assert!(first.tenure.join(BUDGET).is_none());
         assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Lost));
@@ -1034,7 +1055,7 @@ pub(crate) mod tests {
             panic!("not picked up")
         };
         let next = of_same(&first, next);
-        first.tenure.lose("taken away");
+        first.tenure.lose(Loss::Gone);
         assert_eq!(first.outcome(), Some(Ended::Released));
         assert_eq!(next.outcome(), Some(Ended::Lost));
     }
@@ -1044,7 +1065,7 @@ pub(crate) mod tests {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let ends = [(); 3].map(|()| tokio::spawn(hold.ended()));
         tokio::task::yield_now().await;
-        hold.tenure.lose("taken away");
+        hold.tenure.lose(Loss::Gone);
         for end in ends {
             assert_eq!(end.await.unwrap(), Ended::Lost);
         }

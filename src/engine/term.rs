@@ -76,6 +76,11 @@ impl Term {
         self.renew_at = at.into();
     }
 
+    /// When it is to be renewed, if it is.
+    pub(crate) fn renewal(&self) -> Instant {
+        self.renew_at.instant()
+    }
+
     /// Redis has agreed to a TTL that it was asked for at `sent`.
     pub(crate) fn prolong(&mut self, sent: Instant, ttl: Duration) {
         self.deadline = self.deadline.max(deadline(sent, ttl).into());

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{FutureExt, TryFutureExt};
 use tokio::time::Instant;
 
 use crate::engine::attempt::{Attempt, attempt};
@@ -206,7 +207,7 @@ impl Caller {
                 {
                     return Ok(hold);
                 }
-                let counted = self.engine.count_waiter()?;
+                let counted = self.engine.count_waiter(&visit.entry.keys)?;
                 (self.queue(visit, Ticket::default()).await?, Some(counted))
             }
         };
@@ -215,15 +216,15 @@ impl Caller {
                 Coming::Held(hold) => return Ok(hold),
                 Coming::Permit(permit, offer) => (permit, offer),
             };
-            // The work is boxed. Otherwise the future of every caller in the queue would have room for it.
             let ticket = permit_taken.ticket();
-            let work = self.clone().contend(permit_taken, offer, counted.is_some());
-            if let Some(contended) = contest(visit, work).await {
+            let contending =
+                contest(visit, self.clone().contend(permit_taken, offer, counted.is_some()));
+            if let Some(contended) = contending.await {
                 return contended?.ok_or_else(|| Fault::Closed.into_error(""));
             }
             // The lookout has cancelled the work, and others have gone on. This caller has waited before, so no limit
             // sends it away.
-            counted.get_or_insert_with(|| self.engine.count_again());
+            counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
             permit = self.queue(visit, ticket).await?;
         }
     }
@@ -384,7 +385,8 @@ impl Caller {
                     stand.begin(&entry)?;
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
-                Next::Ask => match self.ask(&entry, offer.take()).await {
+                // In a box: most contenders are parked, and need no room for a request.
+                Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
                     Ok(Attempt::Granted(grant)) => {
                         return self.begin(contender.granted(), grant).map(Some);
                     }
@@ -578,14 +580,19 @@ impl Short {
 }
 
 /// Does work that the lookout can cancel. Returns `None` if it has done so, because the caller was not polled.
-async fn contest(
+///
+/// The work is boxed before the future is made. Otherwise the future of every caller in the queue would have room for it.
+fn contest(
     visit: &Visit,
     work: impl Future<Output = Result<Option<Hold>>> + Send + 'static,
-) -> Option<Result<Option<Hold>>> {
+) -> impl Future<Output = Option<Result<Option<Hold>>>> + Send {
     // An entry does not know the type `Hold`.
-    let work = async move { Ok(work.await?.map(|hold| (hold.tenure, hold.hand_over))) };
-    let contested: Contested = visit.contest(Box::pin(work)).await?;
-    Some(contested.map(|held| held.map(|(tenure, hand_over)| Hold::new(tenure, hand_over))))
+    let work = work.map_ok(|held| held.map(|hold| (hold.tenure, hold.hand_over)));
+    visit.contest(Box::pin(work)).map(|contested| contested.map(held))
+}
+
+fn held(contested: Contested) -> Result<Option<Hold>> {
+    Ok(contested?.map(|(tenure, hand_over)| Hold::new(tenure, hand_over)))
 }
 
 fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
@@ -608,7 +615,7 @@ impl Stand<'_> {
     /// subscription rouses the contender, and it asks again.
     fn begin(&mut self, entry: &Entry) -> Result<()> {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self._counted = Some(self.engine.count_waiter()?);
+            self._counted = Some(self.engine.count_waiter(&entry.keys)?);
         }
         if self.ears.is_none() {
             let channels = entry.channels(&self.engine.client);

@@ -14,9 +14,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::entry::Tenure;
+use crate::engine::grant::Loss;
 use crate::engine::job::Job;
 use crate::engine::tenure::Due;
 use crate::engine::timetable::Timetable;
+use crate::meters;
 use crate::wire::{Commands, Fault, Renewal};
 
 /// The most locks in one renewal script. It blocks the server for about half a millisecond.
@@ -125,6 +127,7 @@ impl Watchdog {
     }
 
     async fn renew(&self, batch: Vec<Arc<Tenure>>) {
+        meters::batch("renew", batch.len());
         let sent = Instant::now();
         let asked: Vec<_> =
             batch.iter().map(|tenure| tenure.renewal(self.rhythm.timeout)).collect();
@@ -137,6 +140,7 @@ impl Watchdog {
             Err(fault) => {
                 let (name, locks) = (batch[0].keys.name(), batch.len());
                 tracing::warn!(?name, locks, ?fault, "not renewed: trying again");
+                meters::renewals("failed", locks);
                 batch.iter().for_each(|tenure| self.try_again(tenure));
             }
         }
@@ -162,6 +166,8 @@ impl Watchdog {
         answer: Result<bool, Fault>,
         (sent, ttl): (Instant, Duration),
     ) {
+        let outcome = answer.as_ref().map(|is_ours| if *is_ours { "renewed" } else { "gone" });
+        meters::renewals(outcome.unwrap_or("failed"), 1);
         match answer {
             Ok(true) => {
                 // If the tenure is over, the next look sweeps it.
@@ -170,7 +176,7 @@ impl Watchdog {
                 self.look_again(tenure);
             }
             Ok(false) => {
-                tenure.lose("the server has it no more");
+                tenure.lose(Loss::Gone);
                 self.timetable.leave(tenure.slot());
                 if let Some(job) = Job::tell_of_loss(tenure) {
                     self.later(job);

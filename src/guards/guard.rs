@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use crate::engine::{self, AcquireOptions, Ended, Engine, Hold};
 use crate::error::{Error, Result};
@@ -52,9 +54,21 @@ impl Guard {
         keys: &Arc<Keys>,
         options: AcquireOptions,
     ) -> Result<Option<Self>> {
-        let span = tracing::debug_span!("lock.acquire", name = ?keys.name());
-        let hold = engine::acquire(engine, keys, options).instrument(span).await?;
-        Ok(hold.map(|hold| Self::new(Arc::clone(engine), hold)))
+        let span = tracing::debug_span!(
+            "lock.acquire",
+            "db.system.name" = "redis",
+            "lock.kind" = keys.kind.word(),
+            "lock.name" = ?keys.name(),
+            "error.type" = Empty,
+        );
+        let asked = keys.meters.asks(options.patience.is_none());
+        let mut asking = pin!(engine::acquire(engine, keys, options).instrument(span));
+        let acquired = asking.as_mut().await;
+        asked.came_to(acquired.as_ref().map(Option::is_some));
+        if let Err(error) = &acquired {
+            asking.span().record("error.type", error.word());
+        }
+        Ok(acquired?.map(|hold| Self::new(Arc::clone(engine), hold)))
     }
 
     /// Gets another kind of hold of the same lock. It needs no room while this hold lasts.
@@ -67,7 +81,12 @@ impl Guard {
     }
 
     pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
-        let span = tracing::debug_span!("lock.hold", name = &*hold.name(), token = %hold.token());
+        let span = tracing::debug_span!(
+            "lock.hold",
+            "lock.kind" = hold.tenure.keys.kind.word(),
+            "lock.name" = &*hold.name(),
+            "lock.token" = %hold.token(),
+        );
         span.in_scope(|| tracing::debug!("granted"));
         Self { hold, engine, left: false, span }
     }

@@ -100,9 +100,12 @@ impl Handle {
         let (keys, options) = self.asked(None, patience)?;
         // The lease of a latch says how long the latch exists. No waiter holds it.
         let options = AcquireOptions { lease: Lease::Watched, ..options };
-        let span = tracing::debug_span!("latch.wait", name = ?keys.name());
-        let hold = engine::acquire(&self.engine, &keys, options).instrument(span).await?;
-        Ok(hold.is_some())
+        let span = tracing::debug_span!("latch.wait", "lock.name" = ?keys.name());
+        let asked = keys.meters.asks(patience.is_none());
+        let acquired = engine::acquire(&self.engine, &keys, options).instrument(span).await;
+        let passed = acquired.map(|hold| hold.is_some());
+        asked.came_to(passed.as_ref().copied());
+        passed
     }
 
     /// Changes a latch, once.
@@ -125,9 +128,11 @@ impl Handle {
         let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.lease.clone()?));
         let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
         let names = wanted.len();
-        let span = tracing::debug_span!("lock.acquire_all", names);
-        let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await?;
-        Ok(match answer {
+        let span = tracing::debug_span!("lock.acquire_all", "lock.count" = names);
+        let asked = wanted[0].0.meters.asks(true);
+        let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await;
+        asked.came_to(answer.as_ref().map(|answer| matches!(answer, AllOrNone::Held(_))));
+        Ok(match answer? {
             AllOrNone::Busy(at) => Err(at),
             AllOrNone::Held(holds) => {
                 let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);

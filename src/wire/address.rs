@@ -122,6 +122,17 @@ impl Address {
             .set_response_timeout(Some(self.response_timeout()))
             .set_pipeline_buffer_size(QUEUE)
             .set_push_sender(push);
+        let mut dialled = self.dial(config).await?;
+        if let Some(app) = &self.config.describe {
+            // Whoever may not do this has a connection without a name.
+            let mut name = cmd("CLIENT");
+            name.arg("SETNAME").arg(format!("{}:{app}", env!("CARGO_PKG_NAME")));
+            dialled.conn.send_packed_command(&name).await.map_err(Fault::connecting)?;
+        }
+        Ok(dialled)
+    }
+
+    async fn dial(&self, config: AsyncConnectionConfig) -> Result<Dialled, Fault> {
         let Some(provider) = &self.config.credentials else {
             return self.dialler.dial(&self.client, config).await;
         };

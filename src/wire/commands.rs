@@ -11,6 +11,8 @@ use tokio::time::{Instant, timeout};
 use crate::config::{Config, Layout};
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::meters;
+use crate::slot::Slot;
 use crate::wire::acks::{Acks, Quorum};
 use crate::wire::clock::ServerClock;
 use crate::wire::cluster::Cluster;
@@ -83,7 +85,12 @@ impl Commands {
 
     /// The server that has this lock.
     fn shard(&self, keys: &Keys) -> Result<Arc<Shard>, Fault> {
-        match (&self.servers, keys.slot) {
+        self.shard_of(keys.slot)
+    }
+
+    /// The server that has this slot of a cluster, or the only one.
+    pub(crate) fn shard_of(&self, slot: Option<Slot>) -> Result<Arc<Shard>, Fault> {
+        match (&self.servers, slot) {
             (Servers::One(shard), _) => Ok(Arc::clone(shard)),
             (Servers::Cluster(cluster), Some(slot)) => cluster.owner(slot),
             (Servers::Cluster(_), None) => unreachable!("in a cluster every name has a slot"),
@@ -386,6 +393,7 @@ impl Connection<'_> {
         if let Some((acks, waits)) = self.way.acks(&self.shard) {
             fill(&mut cmd, acks.clock.floor(now));
             let (value, short) = acks.send(self.live.clone(), cmd, is_asking, waits).await?;
+            meters::round_trip(now);
             self.short = short;
             return match value {
                 Value::ServerError(error) => Err(fault::entry(&error)),
@@ -398,6 +406,9 @@ impl Connection<'_> {
         } else {
             self.live.conn.send_packed_command(&cmd).await
         };
+        if answer.is_ok() {
+            meters::round_trip(now);
+        }
         match answer {
             Ok(Value::ServerError(error)) => Err(fault::entry(&error)),
             Ok(value) => Ok(value),

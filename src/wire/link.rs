@@ -20,6 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
+use crate::meters;
 use crate::wire::address::Address;
 use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
@@ -161,6 +162,7 @@ pub(crate) struct Keeper<D> {
     generation: u64,
     pause: Duration,
     first: Option<Fresh>,
+    was_up: bool,
 }
 
 /// A connection and the news of its end.
@@ -187,6 +189,7 @@ impl<D: Duty> Keeper<D> {
                 generation: 0,
                 pause: SHORTEST_PAUSE,
                 first: None,
+                was_up: false,
             },
             link,
         )
@@ -280,6 +283,7 @@ impl<D: Duty> Keeper<D> {
         let Fresh { live, renew_at, found, broken } = fresh;
         let (generation, conn, server) = (live.generation, live.conn.clone(), &found.address);
         tracing::info!(link = D::NAME, generation, %server, "connected");
+        meters::connected(D::NAME, std::mem::replace(&mut self.was_up, true));
         let since = Instant::now();
         self.show(Ok(live));
         self.duty.up(generation);

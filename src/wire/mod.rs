@@ -4,6 +4,7 @@ mod acks;
 mod address;
 mod args;
 mod calls;
+mod card;
 mod clock;
 mod cluster;
 mod coalesce;
@@ -31,6 +32,7 @@ mod target;
 
 pub(crate) use address::{Address, Addresses};
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
+pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use coalesce::{Answer, Answered};
 pub(crate) use commands::{Commands, Connection, SentOn, Terms};

@@ -7,7 +7,7 @@ use crate::keys::{Key, Keys, TenureId};
 use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
 use crate::wire::commands::Connection;
 use crate::wire::family::{existing, scripts_of};
-use crate::wire::fault::Fault;
+use crate::wire::fault::{Fault, Turn};
 use crate::wire::replies::{number, numbers, strange};
 use crate::wire::scripts::Script;
 
@@ -42,8 +42,9 @@ impl Connection<'_> {
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
         match keys.slot {
-            // Redisson's keep leases in other keys.
-            Some(_) if keys.row.has_line => self.ask_of(script, keys, [keys.lock(); 4], fill).await,
+            Some(_) if keys.row.is_renewed_alone => {
+                self.ask_of(script, keys, [keys.lock(); 4], fill).await
+            }
             _ => self.ask(script, keys, fill).await,
         }
     }
@@ -135,11 +136,30 @@ impl Connection<'_> {
         let renew = others.map(async |Renewal { keys, id, ttl }| {
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
             let (mut connection, script) = (self.again(), existing(scripts_of(keys).renew, keys)?);
-            let is_ours = found(connection.ask_holders(script, keys, fill).await)?;
-            connection.kept(is_ours)
+            match found(connection.ask_holders(script, keys, fill).await) {
+                Err(fault @ Fault::Turned(Turn::TryAgain, _)) => {
+                    connection.renew_alone(Renewal { keys, id: *id, ttl: *ttl }, fault).await
+                }
+                is_ours => connection.kept(is_ours?),
+            }
         });
         let (plain, others) = join(self.renew_all_plain(&plain), join_all(renew)).await;
         in_order(renewals.iter().map(is_plain), plain, others)
+    }
+
+    /// Renews a lock of Redisson's whose keys are at two nodes of a cluster, while their slot moves. Its queue stays as it is.
+    async fn renew_alone(&mut self, renewal: Renewal<'_>, before: Fault) -> Result<bool, Fault> {
+        let keys = renewal.keys;
+        let Some(script) = scripts_of(keys).renew_alone else { return Err(before) };
+        let terms = self.terms();
+        let fill = |cmd: &mut Cmd, _: u64| {
+            cmd.arg(1).arg(keys.lock());
+            cmd.arg(renewal.id.of(&terms.client)).arg(millis(renewal.ttl));
+        };
+        // From the owner of the slot: the lock may not have moved yet.
+        self.go_back(keys)?;
+        let is_ours = found(self.call(script, fill).await)?;
+        self.kept(is_ours)
     }
 
     async fn renew_all_plain(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {

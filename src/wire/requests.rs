@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::meters;
 use crate::wire::calls::{Acquire, Acquired, Release};
 use crate::wire::coalesce::{Answer, Answered, Batch, Gathering};
 use crate::wire::commands::Commands;
@@ -56,6 +57,7 @@ impl Batch for Acquires {
     const WINDOW: usize = 64;
 
     async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
+        meters::batch("acquire", questions.len());
         let sent = Instant::now();
         let (sent_on, results) = match self.commands.connection(&questions[0].keys) {
             Ok(mut connection) => {
@@ -130,6 +132,7 @@ impl Batch for Releases {
     const WINDOW: usize = 64;
 
     async fn send(&self, questions: &[Release]) -> Vec<Answer<bool>> {
+        meters::batch("release", questions.len());
         let sent = Instant::now();
         let results = match self.commands.connection(&questions[0].keys) {
             Ok(mut connection) => {

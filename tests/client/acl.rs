@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use common::fixture::{LONG, SOON, key, lock_keys};
 use common::rights::{commands_in_scripts, rules};
-use common::{Admin, Server, eventually};
+use common::{Admin, Cluster, Server, eventually};
+use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Layout, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Where the user of a layout stands, and the scripts that it calls.
-const NATIVE: (&str, &[&str]) = ("README.md", &["lock", "line", "latch"]);
+const NATIVE: (&str, &[&str]) = ("docs/operations.md", &["lock", "line", "latch"]);
 const REDISSON: (&str, &[&str]) = ("docs/from-redisson.md", &["lock", "latch", "redisson"]);
 
 /// What only the test sends, besides `script|flush`.
@@ -27,7 +28,7 @@ async fn user(server: &Server, rules: &[String]) -> String {
     server.url().replace("://", "://locks:sesame@")
 }
 
-/// The README's user, but not for these commands.
+/// The manual's user, but not for these commands.
 async fn user_without(server: &Server, missing: &[&str]) -> String {
     let mut rules = rules(NATIVE.0);
     rules.retain(|rule| !missing.contains(&rule.trim_start_matches('+')));
@@ -47,7 +48,10 @@ async fn client_of(url: &str, layout: Layout) -> Client {
 
 /// Waits for the lock that another client gives back, whether it is told or not.
 async fn passes_from_client_to_client(url: &str) {
-    let (ours, theirs) = (client(url).await, client(url).await);
+    passes_between(&client(url).await, &client(url).await).await;
+}
+
+async fn passes_between(ours: &Client, theirs: &Client) {
     let held = theirs.lock("a").lock().await.expect("it is free");
     let lock = ours.lock("a");
     let waiter = tokio::spawn(async move { lock.lock().await });
@@ -263,6 +267,84 @@ fn the_least_privileged_user_may_call_every_command_in_the_scripts() {
         for command in folders.iter().flat_map(|folder| commands_in_scripts(folder)) {
             assert!(rules.contains(&format!("+{command}")), "{command} is missing in {document}");
         }
+    }
+}
+
+/// The rules in the rows of the manual's tables that begin like this, up to what they replace.
+fn rules_of(rows: &str) -> Vec<String> {
+    let manual = include_str!("../../docs/operations.md").replace("\\|", "|");
+    let row = manual.lines().filter(|line| line.starts_with(rows));
+    let added = row.filter_map(|row| row.split("instead of").next());
+    let spans = added.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let spans: Vec<_> = spans.filter(|span| span.starts_with(['+', '~', '&'])).collect();
+    assert!(!spans.is_empty(), "{rows} is in the manual");
+    spans.join(" ").split_whitespace().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_user_of_latches_needs_less() {
+    let server = Server::start().await;
+    let (admin, rules) = (server.admin().await, rules_of("| `count_down_latch`"));
+    let url = user(&server, &rules).await;
+    everything_counted_down(&url, Layout::Native, &admin).await;
+    let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
+    assert!(log.iter().all(|entry| format!("{entry:?}").contains("setinfo")), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_user_of_all_but_latches_needs_less() {
+    let server = Server::start().await;
+    let (admin, spared) = (server.admin().await, rules_of("| `fair_lock`"));
+    let spared: Vec<_> = spared.iter().map(|rule| rule.trim_start_matches('+')).collect();
+    let url = user_without(&server, &spared).await;
+    everything_together(&url, Layout::Native, &admin).await;
+    everything_queued(&url, Layout::Native, &admin).await;
+    let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
+    assert!(log.iter().all(|entry| format!("{entry:?}").contains("setinfo")), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_user_of_a_cluster_needs_what_the_manual_adds() {
+    let cluster = Cluster::start().await;
+    let info: String = cluster.admin(0).await.cmd(&["INFO", "server"]).await;
+    let rows =
+        if info.contains("redis_version:6") { "| a Redis Cluster |" } else { "| a Redis Cluster" };
+    let added = rules_of(rows);
+    let mut rules = rules(NATIVE.0);
+    if added.iter().any(|rule| rule == "+spublish") {
+        rules.retain(|rule| !["+publish", "+subscribe", "+unsubscribe"].contains(&rule.as_str()));
+    }
+    let url = cluster.url().replace("://", "://locks:sesame@");
+    let allowed = |rules: Vec<String>| {
+        let cluster = &cluster;
+        async move { join_all(cluster.nodes.iter().map(|node| user(node, &rules))).await }
+    };
+    allowed(rules.clone()).await;
+    let refused = timeout(SOON, Client::connect(&url)).await.expect("in time");
+    assert!(refused.is_err(), "it may not ask for the slots");
+
+    rules.extend(added);
+    allowed(rules).await;
+    join_all(cluster.nodes.iter().map(async |node| {
+        node.admin().await.cmd::<()>(&["ACL", "LOG", "RESET"]).await;
+    }))
+    .await;
+    // Leases of thirty seconds: a cluster beside many other tests may take some for its first answers.
+    let connect = async || common::fixture::comes_in(&url, Config::default()).await;
+    let client = connect().await;
+    passes_between(&client, &connect().await).await;
+    let (fair, semaphore) = (client.fair_lock("b"), client.semaphore("c", 2));
+    for guard in [
+        fair.lock().await,
+        semaphore.acquire().await,
+        client.rw_lock("d").write().await.map(|w| w.into_guard()),
+    ] {
+        guard.expect("it is free").unlock().await.expect("it is ours");
+    }
+    for node in &cluster.nodes {
+        let log: Vec<redis::Value> = node.admin().await.cmd(&["ACL", "LOG"]).await;
+        let mut denied = log.iter().map(|entry| format!("{entry:?}"));
+        assert!(denied.all(|entry| entry.contains("setinfo")), "{log:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, comes_in, key, lock_keys, server_and_client};
-use common::{Proxy, Server, eventually};
+use common::{Proxy, Site, eventually};
 use parklock::{Client, Config, MultiLock};
 use tokio::time::{sleep, timeout};
 
@@ -37,7 +37,7 @@ async fn ten_thousand_dropped_guards_are_given_back() {
 
 #[tokio::test]
 async fn releases_that_fail_are_repeated_when_the_server_answers_again() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     let config = Config::default().response_timeout(Duration::from_millis(500));
     let client = comes_in(proxy.url(), config).await;
@@ -59,7 +59,7 @@ async fn releases_that_fail_are_repeated_when_the_server_answers_again() {
 
 #[tokio::test]
 async fn an_attempt_that_runs_late_is_cleared_away() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
     let client = comes_in(proxy.url(), Config::default()).await;
@@ -80,7 +80,7 @@ async fn an_attempt_that_runs_late_is_cleared_away() {
 
 #[tokio::test]
 async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
     // A count without an answer occupies its task for longer than this test is willing to wait.
@@ -102,7 +102,7 @@ async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
 
 #[tokio::test]
 async fn many_dropped_holds_of_one_lock_are_written_in_a_few_requests() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
     let client = Client::connect(proxy.url()).await.unwrap();

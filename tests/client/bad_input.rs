@@ -4,7 +4,7 @@ use crate::common;
 
 use std::time::Duration;
 
-use common::Server;
+use common::Site;
 use common::fixture::{
     SOON, channel, client, client_with, is_pending, key, lock_keys, quick, scripts,
     server_and_client,
@@ -21,7 +21,7 @@ const STRANGERS: [(&str, &[&str]); 5] = [
     ("stream", &["XADD", "KEY", "1-1", "f", "v"]),
 ];
 
-async fn put(server: &Server, command: &[&str], key: &str) {
+async fn put(server: &Site, command: &[&str], key: &str) {
     let admin = server.admin().await;
     admin.cmd::<i64>(&["DEL", key]).await;
     let words: Vec<_> =
@@ -29,7 +29,7 @@ async fn put(server: &Server, command: &[&str], key: &str) {
     admin.cmd::<redis::Value>(&words).await;
 }
 
-async fn dump(server: &Server, key: &str) -> Vec<u8> {
+async fn dump(server: &Site, key: &str) -> Vec<u8> {
     server.admin().await.cmd(&["DUMP", key]).await
 }
 
@@ -63,7 +63,7 @@ async fn a_name_that_is_empty_or_longer_than_a_kib_is_refused_without_io() {
 
 #[tokio::test]
 async fn every_other_name_is_a_lock_of_its_own() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let longest = "x".repeat(1024);
     let names = [
         "a",
@@ -107,7 +107,7 @@ async fn every_other_name_is_a_lock_of_its_own() {
 
 #[tokio::test]
 async fn two_names_with_one_channel_are_two_locks() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let config = Config::default().layout(Layout::Redisson);
     let (ours, theirs) =
         (client_with(&server, config.clone()).await, client_with(&server, config).await);
@@ -148,7 +148,7 @@ async fn a_lease_below_10_ms_or_above_a_day_is_refused_without_io() {
 
 #[tokio::test]
 async fn settings_that_contradict_each_other_are_named() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (config, ms) = (Config::default, Duration::from_millis(1));
     let turns = HandOff { max_consecutive: 1024, ..HandOff::default() };
     for (wrong, words) in [
@@ -194,7 +194,7 @@ async fn a_key_of_another_type_is_a_conflict_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_lock_that_was_overwritten_is_lost_and_the_stranger_left_as_it_is() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let client = client_with(&server, quick()).await;
     for (kind, command) in STRANGERS {
         let plain = client.lock("a").lock().await.unwrap();
@@ -214,7 +214,7 @@ async fn a_lock_that_was_overwritten_is_lost_and_the_stranger_left_as_it_is() {
 
 #[tokio::test]
 async fn a_key_without_a_ttl_is_waited_for_and_not_for_ever() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let client = client_with(&server, Config::default().max_park(Duration::from_secs(1))).await;
     let admin = server.admin().await;
     admin.cmd::<i64>(&["HSET", &key("a"), "a stranger", "1"]).await;

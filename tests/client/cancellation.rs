@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, client_with, lock_keys, parked};
-use common::{Admin, Server, eventually};
+use common::{Admin, Site, eventually};
 use parklock::{Client, Config, Guard, Lock};
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, yield_now};
@@ -73,7 +73,7 @@ async fn nothing_left(admin: &Admin) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_waits_that_are_given_up_leave_nothing_behind() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (admin, tasks) = (server.admin().await, Handle::current().metrics().num_alive_tasks());
     let config = Config::default().subscription_linger(Duration::from_millis(20));
     let (mut clients, mut crowd) = (Vec::new(), JoinSet::new());
@@ -117,14 +117,14 @@ async fn polled<F: Future>(times: usize, future: F) -> Option<F::Output> {
 
 /// Two clients of one server, whose leases are far longer than a test is willing to wait.
 struct Pair {
-    server: Server,
+    server: Site,
     ours: Client,
     theirs: Client,
 }
 
 impl Pair {
     async fn new() -> Self {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (ours, theirs) = (client(&server).await, client(&server).await);
         Self { server, ours, theirs }
     }

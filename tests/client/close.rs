@@ -5,7 +5,7 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, SOON, client, client_with, comes_in, lock_keys, parked, quick};
-use common::{Admin, Proxy, Server, eventually};
+use common::{Admin, Proxy, Site, eventually};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -39,7 +39,7 @@ async fn disconnected(admin: &Admin) {
 
 #[tokio::test]
 async fn closing_sends_waiters_away_and_gives_back_what_is_held() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (ours, theirs, admin) =
         (client(&server).await, client(&server).await, server.admin().await);
     let held = ours.lock("held").lock().await.unwrap();
@@ -69,7 +69,7 @@ async fn closing_sends_waiters_away_and_gives_back_what_is_held() {
 
 #[tokio::test]
 async fn a_closed_client_says_so_and_can_be_closed_again() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (client(&server).await, server.admin().await);
     let lock = client.lock("a");
     client.close().await;
@@ -86,7 +86,7 @@ async fn a_closed_client_says_so_and_can_be_closed_again() {
 
 #[tokio::test]
 async fn closing_takes_one_response_timeout_though_the_server_is_stopped() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let config = Config::default().response_timeout(RESPONSE);
     let (ours, theirs) = (client_with(&server, config).await, client(&server).await);
     let _theirs = theirs.lock("theirs").lock().await.unwrap();
@@ -108,7 +108,7 @@ async fn closing_takes_one_response_timeout_though_the_server_is_stopped() {
 
 #[tokio::test]
 async fn a_lock_that_is_being_renewed_is_given_back_by_closing_too() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     let config = Config::default().watchdog_timeout(SOON).response_timeout(RESPONSE * 2);
@@ -126,7 +126,7 @@ async fn a_lock_that_is_being_renewed_is_given_back_by_closing_too() {
 
 #[tokio::test]
 async fn an_unlock_on_its_way_survives_closing() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (client(&server).await, server.admin().await);
     let guard = client.lock("a").lock().await.unwrap();
     let (unlocked, ()) = tokio::join!(guard.unlock(), client.close());
@@ -136,7 +136,7 @@ async fn an_unlock_on_its_way_survives_closing() {
 
 #[tokio::test]
 async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
     let client = Client::connect(proxy.url()).await.unwrap();
@@ -167,7 +167,7 @@ async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() 
 
 #[tokio::test]
 async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
     let config = Config::default().response_timeout(RESPONSE);
@@ -206,7 +206,7 @@ async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
 
 #[tokio::test]
 async fn closing_waits_for_the_answers_to_calls_that_were_cancelled() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     let client = Client::connect(proxy.url()).await.unwrap();
     let theirs = common::fixture::client(&server).await;
@@ -228,7 +228,7 @@ async fn closing_waits_for_the_answers_to_calls_that_were_cancelled() {
 
 #[tokio::test]
 async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     let client = Client::connect(proxy.url()).await.unwrap();
     let theirs = common::fixture::client(&server).await;
@@ -246,7 +246,7 @@ async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_acquire_at_the_edge_of_closing_leaves_no_key() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     for round in 0..150 {
         let client = client(&server).await;
@@ -277,7 +277,7 @@ async fn an_acquire_at_the_edge_of_closing_leaves_no_key() {
 
 #[tokio::test]
 async fn the_last_handle_ends_tasks_and_connections_and_what_was_dropped_before_is_given_back() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     let client = client(&server).await;
@@ -300,7 +300,7 @@ async fn the_last_handle_ends_tasks_and_connections_and_what_was_dropped_before_
 
 #[tokio::test]
 async fn a_client_that_is_forgotten_while_its_server_is_gone_ends_with_the_lease() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     let client = client_with(&server, quick()).await;
     let guard = client.lock("a").lock().await.unwrap();
@@ -312,7 +312,7 @@ async fn a_client_that_is_forgotten_while_its_server_is_gone_ends_with_the_lease
 
 #[tokio::test]
 async fn connections_are_two_per_client_whatever_it_does() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let (ours, theirs) = (client(&server).await, client(&server).await);
     let mut kept = Vec::new();
@@ -326,7 +326,7 @@ async fn connections_are_two_per_client_whatever_it_does() {
 }
 
 /// A runtime of its own, with a client on it.
-async fn elsewhere(server: &Server) -> (Runtime, Client) {
+async fn elsewhere(server: &Site) -> (Runtime, Client) {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let client = runtime.spawn(Client::connect(server.url())).await.expect("no panic");
@@ -335,7 +335,7 @@ async fn elsewhere(server: &Server) -> (Runtime, Client) {
 
 #[tokio::test]
 async fn a_runtime_that_ends_takes_its_client_along() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (runtime, client) = elsewhere(&server).await;
     let [first, second] =
         [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];
@@ -354,7 +354,7 @@ async fn a_runtime_that_ends_takes_its_client_along() {
 
 #[tokio::test]
 async fn a_guard_may_be_dropped_outside_of_any_runtime() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (client(&server).await, server.admin().await);
     let guard = client.lock("a").lock().await.unwrap();
     std::thread::spawn(|| drop(guard)).join().unwrap();
@@ -368,7 +368,7 @@ async fn a_guard_may_be_dropped_outside_of_any_runtime() {
 
 #[tokio::test]
 async fn a_guard_may_outlive_client_and_runtime() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (runtime, client) = elsewhere(&server).await;
     let guard = client.lock("a").lock().await.unwrap();
     drop(client);

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::fixture::{SOON, comes_in, key, parked, quick};
-use common::{Admin, Server, Worker, WorkerSide};
+use common::{Admin, Site, Worker, WorkerSide};
 use parklock::Guard;
 use tokio::time::timeout;
 
@@ -32,7 +32,7 @@ fn answer(question: &str, guard: &Guard) -> String {
     }
 }
 
-fn worker(server: &Server) -> Worker {
+fn worker(server: &Site) -> Worker {
     Worker::start("crash::worker_that_locks", &[("URL", &server.url())])
 }
 
@@ -60,7 +60,7 @@ async fn inherits(heir: &mut Worker, before: u64, (asked, rest): (Instant, Durat
 
 #[tokio::test]
 async fn a_killed_holder_frees_the_lock_within_its_lease() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let mut holder = worker(&server);
     let first = token(&mut holder).await;
@@ -75,7 +75,7 @@ async fn a_killed_holder_frees_the_lock_within_its_lease() {
 
 #[tokio::test]
 async fn a_holder_that_slept_through_its_lease_knows_it_when_it_wakes() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let mut holder = worker(&server);
     let first = token(&mut holder).await;
@@ -95,7 +95,7 @@ async fn a_holder_that_slept_through_its_lease_knows_it_when_it_wakes() {
 
 #[tokio::test]
 async fn a_killed_waiter_leaves_nothing_behind() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let mut holder = worker(&server);
     token(&mut holder).await;

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{client, server_and_client};
-use common::{Server, Worker, WorkerSide, connect};
+use common::{Site, Worker, WorkerSide, connect};
 use parklock::{Client, FencingToken};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
@@ -16,22 +16,25 @@ const PROCESSES: usize = 8;
 const TASKS: usize = 16;
 const TOTAL: u64 = 20_000;
 
+/// What the lock protects lies in one slot of a cluster.
+const VALUE: &str = "{own}:value";
+
 /// Far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// One turn under the lock: read, then write, in two requests; `None` when the total was reached before.
 async fn increment(redis: &mut MultiplexedConnection, token: FencingToken) -> Option<u64> {
     let (inside, value): (u32, Option<u64>) =
-        pipe().incr("inside", 1).get("value").query_async(redis).await.expect("an answer");
+        pipe().incr("{own}:inside", 1).get(VALUE).query_async(redis).await.expect("an answer");
     assert_eq!(inside, 1, "two hold the lock at once");
     let value = value.unwrap_or(0);
     let after = if value < TOTAL { value + 1 } else { value };
     let (token_before, left): (Option<u64>, u32) = pipe()
-        .set("value", after)
+        .set(VALUE, after)
         .ignore()
         .cmd("SET")
-        .arg(&["token", &token.get().to_string(), "GET"])
-        .decr("inside", 1)
+        .arg(&["{own}:token", &token.get().to_string(), "GET"])
+        .decr("{own}:inside", 1)
         .query_async(redis)
         .await
         .expect("an answer");
@@ -59,8 +62,8 @@ async fn count_up(client: Client, mut redis: MultiplexedConnection) -> u64 {
 async fn worker_that_counts_up() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let url = boss.variable("URL");
-    let (client, redis) =
-        (common::fixture::comes_in(&url, parklock::Config::default()).await, connect(&url).await);
+    let client = common::fixture::comes_in(&url, parklock::Config::default()).await;
+    let redis = connect(&boss.variable("STORE")).await;
     boss.tell("ready");
     boss.order().await;
     let tasks: JoinSet<u64> = (0..TASKS).map(|_| count_up(client.clone(), redis.clone())).collect();
@@ -76,9 +79,10 @@ async fn result(worker: &mut Worker) -> Vec<u64> {
 
 #[tokio::test]
 async fn no_increment_of_many_processes_is_lost() {
-    let server = Server::start().await;
-    let url = server.url();
-    let start = |_| Worker::start("exclusion::worker_that_counts_up", &[("URL", &url)]);
+    let server = Site::start().await;
+    let (url, store) = (server.url(), server.store_of(VALUE));
+    let variables = [("URL", &*url), ("STORE", &*store)];
+    let start = |_| Worker::start("exclusion::worker_that_counts_up", &variables);
     let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
     for worker in &mut workers {
         assert_eq!(worker.hear().await, "ready");
@@ -95,12 +99,12 @@ async fn no_increment_of_many_processes_is_lost() {
     assert_eq!(done.len(), PROCESSES * TASKS);
     assert!(done.iter().all(|done| *done > 0), "somebody never had a turn: {done:?}");
     assert_eq!(done.iter().sum::<u64>(), TOTAL);
-    assert_eq!(server.admin().await.cmd::<u64>(&["GET", "value"]).await, TOTAL);
+    assert_eq!(server.admin().await.cmd::<u64>(&["GET", VALUE]).await, TOTAL);
 }
 
-async fn reached(server: &Server) {
+async fn reached(server: &Site) {
     let admin = server.admin().await;
-    let all = async || admin.cmd::<Option<u64>>(&["GET", "value"]).await == Some(TOTAL);
+    let all = async || admin.cmd::<Option<u64>>(&["GET", VALUE]).await == Some(TOTAL);
     common::eventually(PATIENCE, "all increments are done", all).await;
 }
 
@@ -108,7 +112,7 @@ async fn reached(server: &Server) {
 async fn a_client_of_its_own_is_no_exception() {
     let (server, ours) = server_and_client().await;
     let theirs = client(&server).await;
-    let redis = connect(&server.url()).await;
+    let redis = connect(&server.store_of(VALUE)).await;
     let turns = async |client: &Client| {
         for _ in 0..200 {
             let guard = client.lock("a").lock().await.unwrap();
@@ -118,5 +122,5 @@ async fn a_client_of_its_own_is_no_exception() {
     };
     let all = async { tokio::join!(turns(&ours), turns(&ours), turns(&theirs), turns(&theirs)) };
     timeout(PATIENCE, all).await.unwrap();
-    assert_eq!(server.admin().await.cmd::<u64>(&["GET", "value"]).await, 800);
+    assert_eq!(server.admin().await.cmd::<u64>(&["GET", VALUE]).await, 800);
 }

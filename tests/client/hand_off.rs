@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use common::fixture::comes_in;
-use common::{Admin, Proxy, Server, eventually};
+use common::{Admin, Proxy, Site, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Lock, Owner, ReentrantLock, Result};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
@@ -47,7 +47,7 @@ async fn connect(url: &str, config: Config) -> Client {
 }
 
 /// A proxy that knows the scripts of the clients that connect through it.
-async fn proxy(server: &Server) -> Proxy {
+async fn proxy(server: &Site) -> Proxy {
     let proxy = Proxy::before(server).await;
     proxy.name_acquires();
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
@@ -203,7 +203,7 @@ async fn a_turn(lock: &Lock) -> Result<()> {
 
 #[tokio::test]
 async fn a_hand_over_costs_no_command_and_counts_the_token_up_by_one() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
     let mut guard = taken(&lock).await;
@@ -231,7 +231,7 @@ async fn a_hand_over_costs_no_command_and_counts_the_token_up_by_one() {
 
 #[tokio::test]
 async fn callers_are_handed_the_lock_in_the_order_in_which_they_came() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let client = connect(&server.url(), patient(1023)).await;
     let lock = client.lock("a");
     let first = taken(&lock).await;
@@ -248,7 +248,7 @@ async fn callers_are_handed_the_lock_in_the_order_in_which_they_came() {
 
 #[tokio::test]
 async fn a_holder_that_has_handed_the_lock_on_has_released_it() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
     let first = taken(&lock).await;
@@ -284,7 +284,7 @@ async fn a_holder_that_has_handed_the_lock_on_has_released_it() {
 
 #[tokio::test]
 async fn after_max_consecutive_hand_overs_an_exchange_makes_a_new_tenure() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(3)).await;
     let lock = client.lock("a");
@@ -306,7 +306,7 @@ async fn after_max_consecutive_hand_overs_an_exchange_makes_a_new_tenure() {
 #[tokio::test]
 async fn after_max_time_an_exchange_makes_a_new_tenure() {
     const TIME: Duration = Duration::from_millis(20);
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = proxy(&server).await;
     let hand_off = HandOff { max_consecutive: 1023, max_time: TIME };
     let client = connect(&proxy.url(), patient(0).hand_off(hand_off)).await;
@@ -325,7 +325,7 @@ async fn after_max_time_an_exchange_makes_a_new_tenure() {
 
 #[tokio::test]
 async fn without_a_budget_each_turn_asks_redis() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = proxy(&server).await;
     let client = connect(&proxy.url(), patient(0)).await;
     let lock = client.lock("a");
@@ -342,7 +342,7 @@ async fn without_a_budget_each_turn_asks_redis() {
 
 #[tokio::test]
 async fn an_exchanged_lock_goes_to_another_client_that_waits() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(0)).await;
     let other = connect(&server.url(), patient(0)).await;
@@ -364,7 +364,7 @@ async fn an_exchanged_lock_goes_to_another_client_that_waits() {
 /// One place for a waiter: the caller that has it keeps it from the queue of its client into the line of the clients.
 #[tokio::test]
 async fn a_caller_that_waits_already_is_not_one_too_many() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(0).max_waiters(1)).await;
     let other = connect(&server.url(), patient(0)).await;
@@ -400,7 +400,7 @@ async fn in_line(admin: &Admin, clients: usize) {
 
 #[tokio::test]
 async fn a_lost_tenure_is_noticed_when_it_is_exchanged() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(1)).await;
     for all in [false, true] {
@@ -427,7 +427,7 @@ async fn a_lost_tenure_is_noticed_when_it_is_exchanged() {
 
 #[tokio::test]
 async fn a_lost_tenure_that_another_client_took_is_not_taken_back() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(0)).await;
     let other = connect(&server.url(), patient(0)).await;
@@ -449,7 +449,7 @@ async fn a_lost_tenure_that_another_client_took_is_not_taken_back() {
 
 #[tokio::test]
 async fn a_foreign_message_has_the_holder_look_and_the_next_one_contend() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(1023).subscription_linger(FOR_EVER)).await;
     let other = connect(&server.url(), patient(1023)).await;
@@ -479,7 +479,7 @@ async fn a_foreign_message_has_the_holder_look_and_the_next_one_contend() {
 
 #[tokio::test]
 async fn an_operator_in_the_middle_of_hand_offs_stops_nobody() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), turns(10)).await;
     let other = connect(&server.url(), turns(10)).await;
@@ -509,7 +509,7 @@ async fn an_operator_in_the_middle_of_hand_offs_stops_nobody() {
 
 #[tokio::test]
 async fn a_receiver_that_is_dropped_passes_the_lock_to_the_next() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
     let first = taken(&lock).await;
@@ -526,7 +526,7 @@ async fn a_receiver_that_is_dropped_passes_the_lock_to_the_next() {
 
 #[tokio::test]
 async fn a_tenure_that_the_last_queued_caller_drops_goes_back_at_once() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(1023)).await;
     let other = connect(&server.url(), patient(1023)).await;
@@ -546,7 +546,7 @@ async fn a_tenure_that_the_last_queued_caller_drops_goes_back_at_once() {
 
 #[tokio::test]
 async fn a_receiver_that_is_dropped_during_its_exchange_leaves_nothing() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(0)).await;
     let other = connect(&server.url(), patient(0)).await;
@@ -568,7 +568,7 @@ async fn a_receiver_that_is_dropped_during_its_exchange_leaves_nothing() {
 
 #[tokio::test]
 async fn a_receiver_that_panics_passes_the_lock_to_the_next() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
     let first = taken(&lock).await;
@@ -591,7 +591,7 @@ async fn a_receiver_that_panics_passes_the_lock_to_the_next() {
 #[tokio::test]
 async fn an_idle_tenure_goes_to_another_client_after_the_pickup_timeout() {
     const CLAIM: Duration = Duration::from_millis(100);
-    let server = Server::start().await;
+    let server = Site::start().await;
     let client = connect(&server.url(), patient(1023).waiter_ttl(CLAIM)).await;
     let other = connect(&server.url(), patient(1023)).await;
     let lock = client.lock("a");
@@ -617,7 +617,7 @@ async fn an_idle_tenure_goes_to_another_client_after_the_pickup_timeout() {
 async fn an_idle_tenure_is_noticed_while_a_renewal_is_on_its_way() {
     // A period between renewals is twice as long as we are ready to wait here.
     let (timeout, claim) = (SOON * 6, Duration::from_millis(100));
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let config = patient(1023).watchdog_timeout(timeout).waiter_ttl(claim);
     let client = connect(&proxy.url(), config.subscription_linger(FOR_EVER)).await;
@@ -645,7 +645,7 @@ async fn an_idle_tenure_is_noticed_while_a_renewal_is_on_its_way() {
 #[tokio::test]
 async fn a_tenure_near_its_deadline_is_not_handed_on() {
     const LEASE: Duration = Duration::from_secs(3);
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = proxy(&server).await;
     let client = connect(&proxy.url(), turns(1023).watchdog_timeout(LEASE)).await;
     let lock = client.lock("a");
@@ -668,7 +668,7 @@ async fn a_tenure_near_its_deadline_is_not_handed_on() {
 #[tokio::test]
 async fn to_and_from_a_fixed_lease_is_one_script_and_a_new_tenure() {
     const LONG: Duration = Duration::from_secs(7200);
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(1023)).await;
     let (watched, fixed) = (client.lock("a"), client.lock("a").lease(LONG));
@@ -695,7 +695,7 @@ async fn to_and_from_a_fixed_lease_is_one_script_and_a_new_tenure() {
 
 #[tokio::test]
 async fn an_idle_fixed_lease_goes_to_another_client_after_the_pickup_timeout() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let config = patient(1023).waiter_ttl(Duration::from_millis(50));
     let client = connect(&server.url(), config).await;
     let other = connect(&server.url(), patient(1023)).await;
@@ -710,7 +710,7 @@ async fn an_idle_fixed_lease_goes_to_another_client_after_the_pickup_timeout() {
 
 #[tokio::test]
 async fn the_former_owner_does_not_enter_what_it_has_handed_on() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.reentrant_lock("a");
     let [one, two] = [(); 2].map(|()| Owner::new()).map(|owner| lock.clone().owned_by(&owner));
@@ -736,7 +736,7 @@ async fn the_former_owner_does_not_enter_what_it_has_handed_on() {
 /// The count in Redis is the heir's, however the former holder's nested holds have ended.
 #[tokio::test]
 async fn the_next_holder_after_a_nested_one_has_one_hold() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let (owned, plain) = (client.reentrant_lock("a").owned_by(&Owner::new()), client.lock("a"));
     for unlocks in [true, false] {
@@ -760,7 +760,7 @@ async fn the_next_holder_after_a_nested_one_has_one_hold() {
 /// As above, when the word of an earlier count was still on its way.
 #[tokio::test]
 async fn the_next_holder_has_one_hold_though_counts_were_on_their_way() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(1023)).await;
     let (owned, plain) = (client.reentrant_lock("a").owned_by(&Owner::new()), client.lock("a"));
@@ -791,7 +791,7 @@ async fn the_next_holder_has_one_hold_though_counts_were_on_their_way() {
 /// As above, when a nested hold was being taken.
 #[tokio::test]
 async fn the_next_holder_has_one_hold_though_another_was_being_taken() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(1023)).await;
     let (owned, plain) = (client.reentrant_lock("a").owned_by(&Owner::new()), client.lock("a"));
@@ -816,7 +816,7 @@ async fn the_next_holder_has_one_hold_though_another_was_being_taken() {
 #[tokio::test]
 async fn nested_holds_do_not_pile_up_leases() {
     const LEASE: Duration = Duration::from_secs(60);
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) =
         (connect(&server.url(), turns(1023).watchdog_timeout(LEASE)).await, server.admin().await);
     let (owned, plain) = (client.reentrant_lock("a").owned_by(&Owner::new()), client.lock("a"));
@@ -835,7 +835,7 @@ async fn nested_holds_do_not_pile_up_leases() {
 
 #[tokio::test]
 async fn close_gives_back_an_idle_tenure() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (connect(&server.url(), patient(1023)).await, server.admin().await);
     let lock = client.lock("a");
     let first = taken(&lock).await;
@@ -848,7 +848,7 @@ async fn close_gives_back_an_idle_tenure() {
 
 #[tokio::test]
 async fn close_in_the_middle_of_hand_offs_leaves_nothing() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     for round in 0..20 {
         let client = connect(&server.url(), turns(5)).await;
@@ -867,7 +867,7 @@ async fn close_in_the_middle_of_hand_offs_leaves_nothing() {
 /// `close` gives back all locks, and their guards report a loss: also if the watchdog waits for an answer.
 #[tokio::test]
 async fn close_gives_back_what_was_being_renewed() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let config = patient(1023).subscription_linger(FOR_EVER);
     let client = connect(&proxy.url(), config).await;
@@ -892,7 +892,7 @@ async fn close_gives_back_what_was_being_renewed() {
 /// A request that may take a lock is owned by something that gives it back: also while the client closes.
 #[tokio::test]
 async fn close_gives_back_what_was_being_taken() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     for script in ["acquire", "exchange"] {
         let client = connect(&proxy.url(), patient(0)).await;

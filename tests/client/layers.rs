@@ -5,16 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["lib"],
-    &["client"],
+    &["client", "operator"],
     &["locks"],
     &["guards"],
     &["engine"],
     &["wire"],
     &["keys"],
     &["kinds", "slot"],
-    &["config", "credentials", "error", "owner", "token", "tls"],
+    &["settings"],
+    &["config", "credentials", "error", "meters", "owner", "token", "tls"],
 ];
 
 fn root() -> &'static Path {

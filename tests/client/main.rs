@@ -19,8 +19,12 @@ mod hand_off;
 mod layers;
 mod local;
 mod many_names;
+#[cfg(feature = "metrics")]
+mod metering;
 mod missed_unlock;
 mod observability;
 mod parking;
+#[cfg(feature = "serde")]
+mod settings;
 mod tls;
 mod watchdog;

@@ -10,14 +10,14 @@ use common::fixture::{
     LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, scripts, settled,
 };
 use common::proxy::Rule;
-use common::{Admin, Class, Proxy, Server, eventually};
+use common::{Admin, Class, Proxy, Site, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, HandOff};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 /// A server, and a client behind a proxy that would sleep through every test if it missed a release.
-async fn sleepy() -> (Server, Proxy, Client) {
-    let server = Server::start().await;
+async fn sleepy() -> (Site, Proxy, Client) {
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     let sleepy = comes_in(proxy.url(), sleeper()).await;
     (server, proxy, sleepy)
@@ -147,7 +147,7 @@ async fn is_free(admin: &Admin) -> bool {
 }
 
 /// A client whose user may not subscribe.
-async fn forbidden_to_listen(server: &Server, config: Config) -> Client {
+async fn forbidden_to_listen(server: &Site, config: Config) -> Client {
     let rules = ["on", ">sesame", "~*", "+@all", "resetchannels"];
     let admin = server.admin().await;
     admin.cmd::<()>(&[&["ACL", "SETUSER", "deaf"][..], &rules].concat()).await;
@@ -167,7 +167,7 @@ fn impatient() -> Config {
 
 #[tokio::test]
 async fn a_client_that_may_not_listen_does_not_wait_for_the_dead() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let deaf = forbidden_to_listen(&server, impatient()).await;
     for limited in [false, true] {
@@ -200,7 +200,7 @@ async fn a_client_whose_subscription_is_not_acknowledged_does_not_wait_for_the_d
 /// The budget of this client is spent after each turn, so that each turn offers the lock to the line.
 #[tokio::test]
 async fn the_callers_of_a_client_that_may_not_listen_do_not_give_their_lock_to_the_dead() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let at_once = HandOff { max_consecutive: 0, max_time: LONG };
     let deaf = forbidden_to_listen(&server, impatient().hand_off(at_once)).await;
@@ -247,7 +247,7 @@ enum LearnsBy {
 
 #[tokio::test]
 async fn a_holder_that_learns_of_its_loss_tells_the_waiters() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let (holder, sleepy) =
         (client_with(&server, sleeper()).await, client_with(&server, sleeper()).await);
@@ -284,7 +284,7 @@ async fn a_holder_that_learns_of_its_loss_tells_the_waiters() {
 
 #[tokio::test]
 async fn a_renewal_that_finds_nothing_tells_the_waiters() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     // Renewed within four seconds. A waiter that is told of nothing sleeps for twelve.
     let lease = Duration::from_secs(12);
@@ -314,7 +314,7 @@ async fn a_renewal_that_finds_nothing_tells_the_waiters() {
 /// Channels belong to the whole server, keys to a database.
 #[tokio::test]
 async fn a_lock_of_the_same_name_in_another_database_wakes_nobody() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
@@ -348,7 +348,7 @@ async fn a_lock_of_the_same_name_in_another_database_wakes_nobody() {
 }
 
 /// Waits until somebody stands in the line of the lock in this database.
-async fn in_line_of(server: &Server, database: u8) {
+async fn in_line_of(server: &Site, database: u8) {
     let admin = Admin::connect(&format!("{}/{database}", server.url())).await;
     let waits = async || admin.cmd::<usize>(&["ZCARD", LINE]).await == 1;
     eventually(SOON, "somebody stands in line", waits).await;
@@ -398,7 +398,7 @@ async fn break_connections(admin: &Admin, until: Instant) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_lease_while_connections_break() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     // Much longer than a busy machine takes to connect again. The scene KilledLinks of the simulation has the exact bound.
     let lease = Duration::from_secs(12);

@@ -18,7 +18,7 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 
 /// All that was logged on this thread: level, then the event's fields, then those of its spans.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(Level, String)>>>);
+struct Log(Arc<Mutex<Vec<(Level, String)>>>, Arc<Mutex<Vec<String>>>);
 
 /// The fields of an event or a span as one text.
 #[derive(Default)]
@@ -40,6 +40,24 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
         let mut words = Words::default();
         new.record(&mut words);
         context.span(id).expect("it is new").extensions_mut().insert(words);
+    }
+
+    fn on_record(
+        &self,
+        id: &tracing::Id,
+        more: &tracing::span::Record<'_>,
+        context: Context<'_, S>,
+    ) {
+        let span = context.span(id).expect("it is open");
+        if let Some(words) = span.extensions_mut().get_mut::<Words>() {
+            more.record(words);
+        }
+    }
+
+    fn on_close(&self, id: tracing::Id, context: Context<'_, S>) {
+        let span = context.span(&id).expect("it closes now");
+        let words = span.extensions().get::<Words>().map_or(String::new(), |words| words.0.clone());
+        self.1.lock().expect("no panic").push(format!("{} {words}", span.name()));
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
@@ -78,6 +96,11 @@ impl Log {
         log.iter().filter(|(level, _)| *level <= Level::WARN).cloned().collect()
     }
 
+    /// The spans that have ended, with their fields.
+    fn spans(&self) -> Vec<String> {
+        self.1.lock().expect("no panic").clone()
+    }
+
     fn all(&self) -> String {
         format!("{:#?}", self.0.lock().expect("no panic"))
     }
@@ -97,6 +120,25 @@ async fn a_grant_and_a_release_are_said_quietly_with_name_and_token() {
     }
     assert_eq!(log.loud(), []);
     assert!(log.said(Level::INFO, &["connected"]) >= 2, "{}", log.all());
+}
+
+#[tokio::test]
+async fn spans_say_what_was_asked_for_and_what_went_wrong() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = client(&server).await;
+    tracing::callsite::rebuild_interest_cache();
+    let guard = client.fair_lock("orders").lock().await.unwrap();
+    let token = format!("lock.token={}", guard.token());
+    drop(guard);
+    let hold = ["lock.hold", "lock.kind=\"fair\"", "lock.name=\"orders\"", &token];
+    assert_eq!(log.said(Level::DEBUG, &[&["dropped"], &hold[..]].concat()), 1, "{}", log.all());
+    client.close().await;
+    assert!(client.lock("orders").lock().await.is_err());
+    let failed =
+        ["lock.acquire", "lock.kind=\"lock\"", "db.system.name=\"redis\"", "error.type=\"closed\""];
+    let said = log.spans().into_iter().filter(|span| failed.iter().all(|word| span.contains(word)));
+    assert_eq!(said.count(), 1, "{:#?}", log.spans());
 }
 
 #[tokio::test]
@@ -209,4 +251,65 @@ async fn a_password_is_never_said_whatever_happens() {
     said += &format!("{:?} {:?}", client.lock("other").lock().await, guard.unlock().await);
     assert!(!said.contains("sesame"), "{said}");
     assert!(!log.all().contains("sesame"), "{}", log.all());
+}
+
+#[tokio::test]
+async fn a_client_that_describes_itself_can_be_told_from_others() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let described = comes_in(server.url(), quick().describe("billing")).await;
+    let cards = async || admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await;
+    eventually(SOON, "the client says who it is", async || cards().await.len() == 1).await;
+    let guard = described.lock("a").lock().await.unwrap();
+    let owner = admin.hgetall(&key("a")).await.into_keys().next().unwrap();
+    let (id, _) = owner.split_once(':').unwrap();
+    let card = &cards().await[0];
+    assert_eq!(*card, format!("lock_client:{{{id}}}"), "an owner leads to the client");
+    let text: String = admin.cmd(&["GET", card]).await;
+    let pid = std::process::id();
+    assert!(text.starts_with(r#"{"app":"billing","host":""#), "{text}");
+    assert!(text.contains(&format!(r#","pid":{pid},"since":"#)), "{text}");
+    assert!(!text.ends_with(r#""since":0}"#), "the server's clock is known: {text}");
+    assert!((1..=15_000).contains(&admin.pttl(card).await));
+    let named =
+        admin.clients().await.into_iter().filter(|line| line.contains("name=parklock:billing "));
+    assert_eq!(named.count(), 2, "both of its connections");
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_describe_itself_says_nothing() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.reset_stats().await;
+    let client = comes_in(server.url(), quick()).await;
+    client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+    client.close().await;
+    assert_eq!(admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await, Vec::<String>::new());
+    let stats: String = admin.cmd(&["INFO", "commandstats"]).await;
+    assert!(!stats.contains("cmdstat_client|setname"), "{stats}");
+}
+
+#[tokio::test]
+async fn a_client_that_may_not_describe_itself_goes_on_without() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let words = [
+        "ACL",
+        "SETUSER",
+        "locks",
+        "on",
+        "nopass",
+        "~lock:*",
+        "~lock_queue:*",
+        "~lock_notes:*",
+        "&*",
+        "+@all",
+        "-client",
+    ];
+    admin.cmd::<()>(&words).await;
+    let url = server.url().replace("://", "://locks:any@");
+    let client = comes_in(url, quick().describe("billing")).await;
+    client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await, Vec::<String>::new());
 }

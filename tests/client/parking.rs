@@ -141,3 +141,22 @@ async fn a_client_that_listens_already_looks_once_for_its_next_waiter() {
     let sent = scripts_of_turns(turns, pause).await;
     assert!(sent <= at_most(turns), "{sent} scripts for {turns} turns");
 }
+
+/// Services have ten thousand callers that wait. What a caller needs only while it asks lies in a box that is gone while it
+/// waits.
+#[tokio::test]
+async fn the_future_of_a_caller_has_no_room_for_a_request() {
+    const SMALL: usize = 1_500;
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let (lock, rw, permits) = (client.lock("a"), client.rw_lock("b"), client.semaphore("c", 1));
+    let waiting = [
+        size_of_val(&lock.lock()),
+        size_of_val(&rw.read()),
+        size_of_val(&rw.write()),
+        size_of_val(&permits.acquire()),
+    ];
+    assert!(waiting.iter().all(|size| *size < SMALL), "{waiting:?}");
+    let leaving = size_of_val(&lock.lock().await.unwrap().unlock());
+    assert!(leaving < SMALL, "{leaving}");
+}

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::fixture::{
     LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
 };
-use common::{Admin, Proxy, Server, eventually};
+use common::{Admin, Proxy, Site, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::time::{sleep, timeout};
 
@@ -20,8 +20,8 @@ fn slower() -> Config {
     Config::default().watchdog_timeout(Duration::from_secs(6))
 }
 
-async fn quick_client() -> (Server, Client) {
-    let server = Server::start().await;
+async fn quick_client() -> (Site, Client) {
+    let server = Site::start().await;
     let client = client_with(&server, quick()).await;
     (server, client)
 }
@@ -62,7 +62,7 @@ async fn a_lock_held_for_five_timeouts_is_never_lost_nor_near_it() {
 /// given back, so that it stopped nobody, and is asked for anew.
 #[tokio::test]
 async fn a_grant_that_is_taken_up_late_is_not_believed() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     // A lease of half a minute: if the lock is free sooner, it was given back.
     let (admin, client) = (server.admin().await, client_with(&server, Config::default()).await);
     let lock = client.lock("a");
@@ -80,7 +80,7 @@ async fn a_grant_that_is_taken_up_late_is_not_believed() {
 
 #[tokio::test]
 async fn a_slow_answer_does_not_lengthen_the_lease() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     let slow = Duration::from_millis(400);
     let client = comes_in(proxy.url(), quick()).await;
@@ -114,7 +114,7 @@ async fn nothing_is_renewed_after_its_unlock() {
 
 #[tokio::test]
 async fn a_lock_that_was_deleted_is_lost_at_the_next_renewal() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let client = client_with(&server, slower()).await;
     let guard = client.lock("a").lock().await.unwrap();
     let deadline = Instant::now() + guard.remaining();
@@ -132,7 +132,7 @@ async fn a_lock_that_was_deleted_is_lost_at_the_next_renewal() {
 /// Its field is gone, but the key is there: a renewal has to look whose it is.
 #[tokio::test]
 async fn a_lock_that_went_to_another_holder_is_lost_at_the_next_renewal_which_adds_nothing() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let robbed = client_with(&server, slower()).await.lock("a").lock().await.unwrap();
     let (admin, lease) = (server.admin().await, Duration::from_secs(5)); // less than a renewal asks for
     admin.cmd::<i64>(&["DEL", &key("a")]).await;
@@ -147,7 +147,7 @@ async fn a_lock_that_went_to_another_holder_is_lost_at_the_next_renewal_which_ad
 }
 
 /// A guard whose client still listens to the channel, for it had to wait.
-async fn guard_that_waited(server: &Server, lock: Lock) -> Guard {
+async fn guard_that_waited(server: &Site, lock: Lock) -> Guard {
     let first = client(server).await.lock("a").lock().await.expect("it is free");
     let waiter = tokio::spawn(async move { lock.lock().await });
     parked(&server.admin().await, "a", 1).await;
@@ -156,7 +156,7 @@ async fn guard_that_waited(server: &Server, lock: Lock) -> Guard {
 }
 
 /// The same, with renewals that are far away.
-async fn guard_that_listens(server: &Server, lease: Option<Duration>) -> Guard {
+async fn guard_that_listens(server: &Site, lease: Option<Duration>) -> Guard {
     let patient = Config::default().watchdog_timeout(LONG).subscription_linger(LONG);
     let lock = client_with(server, patient).await.lock("a");
     guard_that_waited(server, lease.into_iter().fold(lock, Lock::lease)).await
@@ -164,7 +164,7 @@ async fn guard_that_listens(server: &Server, lease: Option<Duration>) -> Guard {
 
 #[tokio::test]
 async fn a_lock_taken_away_by_another_client_is_lost_at_its_message() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let guard = guard_that_listens(&server, None).await;
     assert!(client(&server).await.lock("a").force_unlock().await.unwrap());
     assert_eq!(told(guard.ended()).await, Ended::Lost);
@@ -172,7 +172,7 @@ async fn a_lock_taken_away_by_another_client_is_lost_at_its_message() {
 
 #[tokio::test]
 async fn a_fixed_lease_taken_away_by_another_client_is_lost_at_its_message() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let guard = guard_that_listens(&server, Some(LONG)).await;
     assert!(client(&server).await.lock("a").force_unlock().await.unwrap());
     assert_eq!(told(guard.ended()).await, Ended::Lost);
@@ -180,7 +180,7 @@ async fn a_fixed_lease_taken_away_by_another_client_is_lost_at_its_message() {
 
 #[tokio::test]
 async fn a_message_that_is_not_true_takes_nothing_away() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (guard, admin) = (guard_that_listens(&server, None).await, server.admin().await);
     let sent = admin.command_calls("evalsha").await;
     for message in ["", "somebody", "0", "\r\n"] {
@@ -194,7 +194,7 @@ async fn a_message_that_is_not_true_takes_nothing_away() {
 
 #[tokio::test]
 async fn messages_do_not_lengthen_a_fixed_lease() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let guard = guard_that_listens(&server, Some(Duration::from_secs(1))).await;
     let (admin, start) = (server.admin().await, Instant::now());
     while guard.is_valid() && start.elapsed() < SOON {
@@ -206,7 +206,7 @@ async fn messages_do_not_lengthen_a_fixed_lease() {
 
 #[tokio::test]
 async fn messages_do_not_multiply_the_renewals() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     let config = quick().subscription_linger(SOON * 6);
@@ -230,7 +230,7 @@ async fn messages_do_not_multiply_the_renewals() {
 
 #[tokio::test]
 async fn nothing_is_renewed_beyond_max_hold() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let client = client_with(&server, quick().max_hold(Duration::from_secs(3))).await;
     let (granted, guard) = (Instant::now(), client.lock("a").lock().await.unwrap());
     assert_eq!(told(guard.ended()).await, Ended::Lost);
@@ -240,7 +240,7 @@ async fn nothing_is_renewed_beyond_max_hold() {
 
 #[tokio::test]
 async fn max_hold_ends_a_holder_that_nests_again_and_again() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let limit = Duration::from_secs(1);
     let client =
         client_with(&server, Config::default().watchdog_timeout(limit).max_hold(limit)).await;

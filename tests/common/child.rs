@@ -60,6 +60,11 @@ impl Child {
         both.expect("started with pipes, which are taken once")
     }
 
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> Option<process::ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+
     pub fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }

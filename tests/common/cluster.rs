@@ -140,8 +140,12 @@ impl Cluster {
 
     /// The node that had the slot of this name at the start.
     pub fn home(&self, name: &str) -> usize {
-        let (slot, all) = (slot(name), self.primaries);
-        (0..all).find(|at| slot < (at + 1) * SLOTS / all).expect("a primary")
+        home(slot(name), self.primaries)
+    }
+
+    /// Those that were primaries at the start.
+    pub fn primaries(&self) -> &[Server] {
+        &self.nodes[..self.primaries]
     }
 
     /// So many names that begin like this and lie on this node at the start.
@@ -244,6 +248,17 @@ impl Cluster {
         }
         calls
     }
+}
+
+/// Which of so many primaries has a slot at the start.
+pub fn home(slot: usize, primaries: usize) -> usize {
+    (0..primaries).find(|at| slot < (at + 1) * SLOTS / primaries).expect("a primary")
+}
+
+/// The slot of a key: that of the tag in it, if there is one.
+pub fn slot_of(key: &str) -> usize {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    slot(tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key))
 }
 
 /// The slot of a name without braces: CRC-16/XMODEM.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parklock::{Client, Config, Error};
 use tokio::time::{sleep, timeout};
 
-use super::{Admin, Server, eventually};
+use super::{Admin, Front, Site, eventually};
 
 /// As long as a background effect may take on a machine that has other things to do; far less than a default lease.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -24,11 +24,11 @@ pub fn quick() -> Config {
 }
 
 /// With the default lease of thirty seconds: if a lock is free much sooner, the lease has not freed it.
-pub async fn client(server: &Server) -> Client {
+pub async fn client(server: &impl Front) -> Client {
     client_with(server, Config::default()).await
 }
 
-pub async fn client_with(server: &Server, config: Config) -> Client {
+pub async fn client_with(server: &impl Front, config: Config) -> Client {
     comes_in(server.url(), config).await
 }
 
@@ -46,8 +46,8 @@ pub async fn comes_in(url: impl AsRef<str>, config: Config) -> Client {
     connected.await.expect("the server is there").expect("it takes us")
 }
 
-pub async fn server_and_client() -> (Server, Client) {
-    let server = Server::start().await;
+pub async fn server_and_client() -> (Site, Client) {
+    let server = Site::start().await;
     let client = client(&server).await;
     (server, client)
 }

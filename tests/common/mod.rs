@@ -13,6 +13,7 @@ pub mod proxy;
 pub mod rights;
 pub mod sentinels;
 pub mod server;
+pub mod site;
 pub mod wait;
 
 pub use admin::{Admin, connect};
@@ -21,4 +22,5 @@ pub use process::{Worker, WorkerSide};
 pub use proxy::{Class, Fault, Proxy};
 pub use sentinels::Watched;
 pub use server::Server;
+pub use site::{Front, Site};
 pub use wait::eventually;

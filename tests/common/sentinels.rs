@@ -58,6 +58,15 @@ impl Watched {
         }
     }
 
+    /// Has the sentinels wait for so many milliseconds before they count a server as dead.
+    pub async fn never_fails_over(&self, ms: &str) {
+        for sentinel in &self.sentinels {
+            let admin = Admin::connect(&sentinel.url()).await;
+            let words = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", ms];
+            admin.cmd::<()>(&words).await;
+        }
+    }
+
     pub fn url(&self) -> String {
         self.url_of(&self.sentinels.iter().collect::<Vec<_>>())
     }

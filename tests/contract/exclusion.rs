@@ -14,21 +14,20 @@ const PROCESSES: u64 = 3;
 const HOLDERS: u64 = 3;
 const TURNS: u64 = 12;
 
+/// What the lock protects lies in one slot of a cluster. The words before the colon say that it is the test's own.
+const VALUE: &str = "test:{own}:value";
+
 /// One turn: read, then write, in two requests.
 async fn increment(redis: &mut MultiplexedConnection, token: FencingToken) {
-    let (inside, value): (u32, Option<u64>) = pipe()
-        .incr("test:inside", 1)
-        .get("test:value")
-        .query_async(redis)
-        .await
-        .expect("an answer");
+    let (inside, value): (u32, Option<u64>) =
+        pipe().incr("test:{own}:inside", 1).get(VALUE).query_async(redis).await.expect("an answer");
     assert_eq!(inside, 1, "two hold it at once");
     let (before, left): (Option<u64>, u32) = pipe()
-        .set("test:value", value.unwrap_or(0) + 1)
+        .set(VALUE, value.unwrap_or(0) + 1)
         .ignore()
         .cmd("SET")
-        .arg(&["test:token", &token.get().to_string(), "GET"])
-        .decr("test:inside", 1)
+        .arg(&["test:{own}:token", &token.get().to_string(), "GET"])
+        .decr("test:{own}:inside", 1)
         .query_async(redis)
         .await
         .expect("an answer");
@@ -49,13 +48,13 @@ async fn take_turns(pair: Pair, client: Client, mut redis: MultiplexedConnection
 }
 
 /// Several holders of one client.
-async fn crowd(pair: Pair, client: Client, url: &str) -> JoinSet<()> {
-    let redis = connect(url).await;
+async fn crowd(pair: Pair, client: Client, store: &str) -> JoinSet<()> {
+    let redis = connect(store).await;
     (0..HOLDERS).map(|_| take_turns(pair, client.clone(), redis.clone())).collect()
 }
 
 async fn counted(admin: &Admin) -> u64 {
-    admin.cmd(&["GET", "test:value"]).await
+    admin.cmd(&["GET", VALUE]).await
 }
 
 pub(crate) async fn holders_of_several_clients_take_turns(pair: Pair) {
@@ -63,7 +62,7 @@ pub(crate) async fn holders_of_several_clients_take_turns(pair: Pair) {
     let mut crowds = Vec::new();
     for _ in 0..CLIENTS {
         let client = pair.client(&scene.server.url(), Config::default()).await;
-        crowds.push(crowd(pair, client, &scene.server.url()).await);
+        crowds.push(crowd(pair, client, &scene.server.store_of(VALUE)).await);
     }
     for crowd in crowds {
         crowd.join_all().await;
@@ -80,14 +79,15 @@ async fn worker_that_takes_turns() {
     let client = pair.client(&url, Config::default()).await;
     boss.tell("ready");
     boss.order().await;
-    crowd(pair, client.clone(), &url).await.join_all().await;
+    crowd(pair, client.clone(), &boss.variable("STORE")).await.join_all().await;
     client.close().await;
     boss.tell("done");
 }
 
 pub(crate) async fn holders_of_several_processes_take_turns(pair: Pair) {
     let scene = Scene::new(pair).await;
-    let variables = [("URL", &*scene.server.url()), ("PAIR", pair.name)];
+    let (url, store) = (scene.server.url(), scene.server.store_of(VALUE));
+    let variables = [("URL", &*url), ("STORE", &*store), ("PAIR", pair.name)];
     let start = |_| Worker::start("exclusion::worker_that_takes_turns", &variables);
     let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
     for worker in &mut workers {

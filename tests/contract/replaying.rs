@@ -17,7 +17,7 @@ fn attentive() -> Config {
 
 /// The requests that were held back have arrived: their connections are gone.
 async fn delivered(scene: &Scene) {
-    let gone = async || scene.proxy.connections(None) <= 2;
+    let gone = async || scene.proxy.connections(None) <= scene.server.links();
     eventually(SOON, "the old connection has delivered all it had", gone).await;
     sleep(A_WHILE).await;
 }

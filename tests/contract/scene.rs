@@ -11,14 +11,14 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use crate::common::fixture::{A_WHILE, SOON};
-use crate::common::{Admin, Proxy, Server, eventually};
+use crate::common::{Admin, Proxy, Site, eventually};
 use crate::pair::{Mutex, Pair};
 
 /// The keys that have no TTL, but those that stay and those of the test itself.
 const ETERNAL: &str = "
     local eternal = {}
     for _, key in ipairs(redis.call('keys', '*')) do
-      local stays = key == 'lock:grants' or key:find('^test:') or key:find(ARGV[1]) or key:find(ARGV[2])
+      local stays = key:find('^lock:grants') or key:find('^test:') or key:find(ARGV[1]) or key:find(ARGV[2])
       if not stays and redis.call('pttl', key) == -1 then eternal[#eternal + 1] = key end
     end
     return eternal";
@@ -30,7 +30,7 @@ pub(crate) struct Scene {
     pub(crate) ours: Client,
     pub(crate) theirs: Client,
     pub(crate) proxy: Proxy,
-    pub(crate) server: Server,
+    pub(crate) server: Site,
     eternal: Arc<Cell<BTreeSet<String>>>,
     looking: AbortHandle,
 }
@@ -42,7 +42,7 @@ impl Scene {
     }
 
     pub(crate) async fn with(pair: Pair, config: Config) -> Self {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
         for (name, text) in pair.scripts {
             proxy.name_script(name, text);

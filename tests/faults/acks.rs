@@ -49,7 +49,9 @@ async fn a_grant_is_on_every_replica_when_it_is_given_out() {
         assert_eq!(holders(&servers[1], &name).await + holders(&servers[2], &name).await, 2);
         guard.unlock().await.expect("it is ours");
     }
-    assert_eq!(admin.command_calls("wait").await, 50);
+    // A replica that had no processor in time is asked again.
+    let waits = admin.command_calls("wait").await;
+    assert!((50..60).contains(&waits), "{waits} waits for 50 grants");
     is_clean(&servers[0]).await;
 }
 

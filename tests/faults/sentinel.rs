@@ -1,8 +1,11 @@
 //! A primary behind Sentinel: real sentinels, which find it dead, replace it while it lives, are behind, or are gone.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use parklock::{Client, Config, Error};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::common::sentinels::SERVICE;
 use crate::common::{Admin, Server, Watched, eventually};
@@ -116,7 +119,7 @@ async fn a_healthy_primary_that_was_replaced_is_left_at_once() {
     let waiter = waiting(theirs.lock("held"));
     stands_in_line(&watched.servers[0].admin().await, "held").await;
     let load = [ours.clone(), theirs.clone()].map(|client| tokio::spawn(turns(client)));
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     watched.fail_over().await;
     let new = watched.switched_from(0).await;
     let switched = Instant::now();
@@ -257,4 +260,68 @@ async fn sentinels_have_credentials_of_their_own() {
         let error = Client::connect(url(user, options)).await.expect_err("not like this");
         assert!(matches!(error, Error::Permission { .. }), "{user}{options}: {error}");
     }
+}
+
+/// When somebody believed that it held the lock.
+type Claims = Arc<Mutex<Vec<(Instant, Instant)>>>;
+
+/// Takes turns until it is dropped.
+async fn take_turns(client: Client, claims: Claims) {
+    loop {
+        let limit = Duration::from_millis(200);
+        let Ok(Some(guard)) = client.lock("a").try_lock_for(limit).await else { continue };
+        let from = Instant::now();
+        sleep(Duration::from_millis(2)).await;
+        if guard.is_valid() {
+            claims.lock().expect("no panic under it").push((from, Instant::now()));
+        }
+        drop(guard.unlock().await);
+    }
+}
+
+/// How long it was from the first moment to the last at which two believed that they held it, while a primary that lives is
+/// replaced. `None`: no two ever did.
+async fn overlap_over_a_failover(replicas: u32) -> Option<Duration> {
+    let watched = Watched::start().await;
+    let config = || {
+        let config = Config::default().watchdog_timeout(Duration::from_secs(3)).replicas(replicas);
+        config.response_timeout(Duration::from_millis(500)).ride_out(Duration::from_secs(1))
+    };
+    let (claims, mut rivals, started) = (Claims::default(), JoinSet::new(), Instant::now());
+    for _ in 0..3 {
+        rivals.spawn(take_turns(client(&watched.url(), config()).await, Arc::clone(&claims)));
+    }
+    let taken_since = |since: Instant| {
+        claims.lock().expect("no panic under it").iter().any(|(from, _)| *from > since)
+    };
+    eventually(SOON, "somebody has a turn", async || taken_since(started)).await;
+    watched.fail_over().await;
+    watched.switched_from(0).await;
+    let left = async || is_left(&watched.servers[0]).await;
+    eventually(SOON, "the clients leave the one before", left).await;
+    // With replicas, not before the one before follows the new one, after ten seconds.
+    let switched = Instant::now();
+    eventually(LONG, "somebody has a turn again", async || taken_since(switched)).await;
+    sleep(Duration::from_secs(2)).await;
+    rivals.shutdown().await;
+
+    let mut claims = claims.lock().expect("no panic under it").clone();
+    claims.sort();
+    let (mut overlaps, mut last) = (Vec::new(), started);
+    for (from, to) in claims {
+        if from < last {
+            overlaps.push(from);
+        }
+        last = last.max(to);
+    }
+    overlaps.first().zip(overlaps.last()).map(|(first, last)| *last - *first)
+}
+
+/// 10: two primaries grant, from the promotion to the message of the sentinels. With all replicas, the one before grants
+/// nothing that counts.
+#[tokio::test]
+async fn claims_overlap_for_a_moment_over_a_failover_and_never_with_all_replicas() {
+    let (without, with) = tokio::join!(overlap_over_a_failover(0), overlap_over_a_failover(1));
+    assert!(without < Some(Duration::from_secs(2)), "two held it for {without:?}");
+    assert_eq!(with, None);
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::fixture::{
     A_WHILE, SOON, client, client_with, comes_in, lock_keys, quick, server_and_client,
 };
-use common::{Admin, Proxy, Server, eventually};
+use common::{Admin, Proxy, Site, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -148,7 +148,7 @@ async fn a_waiter_is_not_disturbed_by_another_kind() {
 }
 
 /// A client behind a proxy that can make it fall silent.
-async fn mortal(server: &Server) -> (Proxy, Client) {
+async fn mortal(server: &Site) -> (Proxy, Client) {
     let proxy = Proxy::before(server).await;
     // A waiter that a message lets in holds for at least this long.
     let config = Config::default().waiter_ttl(SHORT / 2);
@@ -159,7 +159,7 @@ async fn mortal(server: &Server) -> (Proxy, Client) {
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Takes it with a long lease, then with a short one, and falls silent when it has only the latter.
-async fn falls_silent(kind: Kind, server: &Server) -> (Proxy, Client, Guard) {
+async fn falls_silent(kind: Kind, server: &Site) -> (Proxy, Client, Guard) {
     let (proxy, client) = mortal(server).await;
     let long = Duration::from_secs(600);
     let guard = match kind {
@@ -244,7 +244,7 @@ async fn a_holder_is_told_when_its_own_client_forces_it_out() {
 /// F77: a key of another type is no lock, and is left as it is.
 #[tokio::test]
 async fn a_key_that_holds_something_else_is_left_alone() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (admin, ours) = (server.admin().await, client_with(&server, quick()).await);
     for key in ["lock:{a}", "lock_queue:{a}", "lock_notes:{a}"] {
         admin.cmd::<()>(&["SET", key, "theirs"]).await;
@@ -269,7 +269,7 @@ const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 const ONE_BY_ONE: [Kind; 5] = [Lock, Fair, Read, Write, Semaphore(1)];
 
 /// Two clients of one server, which give a caller little time to be polled.
-async fn two_clients(server: &Server, layout: Layout) -> (Client, Client) {
+async fn two_clients(server: &Site, layout: Layout) -> (Client, Client) {
     let config = Config::default().waiter_ttl(SHORT).layout(layout);
     let ours = comes_in(server.url(), config.clone()).await;
     (ours, comes_in(server.url(), config).await)
@@ -378,7 +378,7 @@ async fn nobody_of(
     kinds: &[Kind],
     scene: impl AsyncFn(&Crowd, Client, Client) -> (String, Vec<Asleep>),
 ) {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let admin = server.admin().await;
     for layout in LAYOUTS {
         for &kind in kinds {

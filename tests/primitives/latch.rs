@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::fixture::{
     LONG, SOON, client, comes_in, is_pending, lock_keys, scripts, server_and_client,
 };
-use common::{Admin, Proxy, Server, eventually};
+use common::{Admin, Proxy, Site, eventually};
 use futures_util::StreamExt;
 use parklock::{Client, Config, CountDownLatch, Error, Layout, Result};
 use tokio::task::{JoinHandle, JoinSet};
@@ -52,7 +52,7 @@ async fn nothing_is_eternal(admin: &Admin) {
 #[tokio::test]
 async fn all_waiters_pass_when_the_latch_is_counted_down_to_zero() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let admin = server.admin().await;
         let url = server.url();
         let (a, b, c) =
@@ -79,7 +79,7 @@ async fn all_waiters_pass_when_the_latch_is_counted_down_to_zero() {
 #[tokio::test]
 async fn a_count_whose_answer_is_lost_counts_once() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
         proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
         let latch = client_of(&proxy.url(), layout).await.count_down_latch("a");
@@ -102,7 +102,7 @@ async fn a_count_whose_answer_is_lost_counts_once() {
 #[tokio::test]
 async fn a_count_that_arrives_twice_counts_once() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let proxy = Proxy::before(&server).await;
         proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
         let config = Config::default().layout(layout).response_timeout(Duration::from_millis(500));
@@ -129,7 +129,7 @@ async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
     for (layout, requests) in
         [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
     {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let admin = server.admin().await;
         let config = |ride_out| Config::default().layout(layout).ride_out(ride_out);
         let patient = comes_in(server.url(), config(LONG * 100)).await;
@@ -152,7 +152,7 @@ async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
 /// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. The counts are no permits.
 #[tokio::test]
 async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let client = client_of(&server.url(), Layout::Redisson).await;
     let latch = client.count_down_latch("a");
     assert!(latch.set(2).await.unwrap());
@@ -169,7 +169,7 @@ async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
 #[tokio::test]
 async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let proxy = Proxy::before(&server).await;
         proxy.name_script("set", include_str!("../../lua/latch/set.lua"));
         proxy.name_script("delete", include_str!("../../lua/latch/delete.lua"));
@@ -187,7 +187,7 @@ async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
 #[tokio::test]
 async fn a_wait_that_times_out_says_whether_the_latch_is_open() {
     for layout in LAYOUTS {
-        let (server, moment) = (Server::start().await, Duration::from_secs(1));
+        let (server, moment) = (Site::start().await, Duration::from_secs(1));
         let client = client_of(&server.url(), layout).await;
         let latch = client.count_down_latch("a");
         latch.set(1).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_wait_that_times_out_says_whether_the_latch_is_open() {
 #[tokio::test]
 async fn deleting_a_latch_answers_its_waiters() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let admin = server.admin().await;
         let (client, other) =
             (client_of(&server.url(), layout).await, client_of(&server.url(), layout).await);
@@ -240,7 +240,7 @@ fn unset(layout: Layout, answer: Result<()>) {
 #[tokio::test]
 async fn the_end_of_a_latchs_lease_answers_its_waiters() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let client = client_of(&server.url(), layout).await;
         let latch = client.count_down_latch("a").lease(Duration::from_millis(300));
         latch.set(1).await.unwrap();
@@ -252,7 +252,7 @@ async fn the_end_of_a_latchs_lease_answers_its_waiters() {
 #[tokio::test]
 async fn a_closed_latch_cannot_be_set() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let client = client_of(&server.url(), layout).await;
         let latch = client.count_down_latch("a");
         assert!(latch.set(1).await.unwrap());
@@ -274,7 +274,7 @@ async fn a_closed_latch_cannot_be_set() {
 #[tokio::test]
 async fn a_latch_that_is_set_to_zero_is_open() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let latch = client_of(&server.url(), layout).await.count_down_latch("a");
         assert!(latch.set(0).await.unwrap());
         latch.wait().await.unwrap();
@@ -295,7 +295,7 @@ async fn a_latch_that_was_never_set_is_not_taken_for_open() {
 
 #[tokio::test]
 async fn in_redissons_layout_a_missing_latch_is_open() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let latch = client_of(&server.url(), Layout::Redisson).await.count_down_latch("a");
     latch.wait().await.unwrap();
     assert!(latch.wait_for(Duration::ZERO).await.unwrap());
@@ -309,7 +309,7 @@ async fn in_redissons_layout_a_missing_latch_is_open() {
 async fn thousands_in_one_client_pass_one_after_the_other() {
     const CROWD: usize = 3_000;
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (admin, client) = (server.admin().await, client_of(&server.url(), layout).await);
         let latch = client.count_down_latch("a");
         latch.set(1).await.unwrap();
@@ -334,7 +334,7 @@ async fn thousands_in_one_client_pass_one_after_the_other() {
 #[tokio::test]
 async fn a_cancelled_waiter_leaves_nothing_behind_and_holds_up_nobody() {
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let admin = server.admin().await;
         let client = client_of(&server.url(), layout).await;
         let latch = client.count_down_latch("a");
@@ -379,7 +379,7 @@ async fn a_count_that_is_too_great_is_an_error() {
 
 #[tokio::test]
 async fn closing_a_client_answers_its_waiters() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (admin, client) = (server.admin().await, client(&server).await);
     client.count_down_latch("a").set(1).await.unwrap();
     let waiting = waiter(&client);
@@ -396,7 +396,7 @@ async fn the_record_of_many_counts_is_small() {
     for (layout, requests) in
         [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
     {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (admin, client) = (server.admin().await, client_of(&server.url(), layout).await);
         let latch = client.count_down_latch("a");
         assert!(latch.set(COUNTS + 1).await.unwrap());
@@ -416,7 +416,7 @@ async fn the_record_of_many_counts_is_small() {
 async fn all_waiters_of_one_client_pass_with_a_few_requests() {
     const WAITERS: usize = 300;
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let admin = server.admin().await;
         let (ours, other) =
             (client_of(&server.url(), layout).await, client_of(&server.url(), layout).await);
@@ -437,7 +437,7 @@ async fn all_waiters_of_one_client_pass_with_a_few_requests() {
 #[tokio::test]
 async fn a_waiter_that_is_not_polled_holds_up_nobody() {
     for (layout, asked) in LAYOUTS.into_iter().flat_map(|layout| [(layout, 1), (layout, 100)]) {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let config = Config::default().layout(layout).waiter_ttl(Duration::from_millis(200));
         let client = comes_in(server.url(), config).await;
         let latch = client.count_down_latch("a");
@@ -461,7 +461,7 @@ async fn many_who_pass_an_open_latch_far_away_take_a_few_round_trips() {
     const DISTANCE: Duration = Duration::from_millis(50);
     const WAITERS: usize = 200;
     for layout in LAYOUTS {
-        let server = Server::start().await;
+        let server = Site::start().await;
         let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
         let client = client_of(&proxy.url(), layout).await;
         let latch = client.count_down_latch("a");

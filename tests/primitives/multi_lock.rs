@@ -14,13 +14,17 @@ use common::fixture::{
     A_WHILE, LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
     scripts, server_and_client,
 };
-use common::{Admin, Proxy, Server, eventually};
+use common::site::left_out_in_a_cluster;
+use common::{Admin, Proxy, Server, Site, eventually};
 use parklock::{Client, Config, Ended, Error, Layout, MultiGuard, MultiLock};
 use redis::Value;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 const ABC: [&str; 3] = ["a", "b", "c"];
+
+/// Why a test is about one server.
+const EACH_ALONE: &str = "no script takes locks of several slots: a caller takes one after the other, and gives back what it has";
 
 /// The script as the server has it.
 const ACQUIRE_ALL: &str = concat!(
@@ -85,6 +89,9 @@ async fn a_multi_lock_excludes_every_lock_of_its_names() {
 
 #[tokio::test]
 async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
     let (server, one) = server_and_client().await;
     let (other, admin) = (client(&server).await, server.admin().await);
     for holder in [&one, &other] {
@@ -103,6 +110,9 @@ async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
 /// A caller that finds another caller of its own client there first does not ask the server.
 #[tokio::test]
 async fn an_attempt_that_its_own_client_can_answer_needs_no_request() {
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
     let (server, client) = server_and_client().await;
     let admin = server.admin().await;
     let guard = client.multi_lock(ABC).lock().await.unwrap();
@@ -146,7 +156,7 @@ impl Counters {
 async fn callers_of_overlapping_names_take_turns_and_never_two_at_once() {
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
     const TURNS: usize = 40;
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (counters, turns) = (Arc::new(Counters::default()), Arc::new(AtomicU64::new(0)));
     let mut guests = JoinSet::new();
     for number in 0..3 {
@@ -187,7 +197,7 @@ async fn callers_of_overlapping_names_take_turns_and_never_two_at_once() {
 #[tokio::test]
 async fn two_callers_that_name_them_in_opposite_orders_both_go_on() {
     const ROUNDS: u64 = 1_000;
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (total, mut rivals) = (Arc::new(AtomicU64::new(0)), Vec::new());
     for names in [["a", "b"], ["b", "a"]] {
         let (multi, total) = (client(&server).await.multi_lock(names), Arc::clone(&total));
@@ -214,6 +224,9 @@ async fn two_callers_that_name_them_in_opposite_orders_both_go_on() {
 
 #[tokio::test]
 async fn a_waiter_holds_nothing() {
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
     let (server, one) = server_and_client().await;
     let (other, admin) = (client(&server).await, server.admin().await);
     let (b, c) = (other.lock("b").lock().await.unwrap(), other.lock("c").lock().await.unwrap());
@@ -250,6 +263,9 @@ async fn stands_in_line(admin: &Admin, place: &str, field: &str, lives_for: i64)
 /// A free lock for which somebody alive waits is not taken, though the head of the line has fallen silent.
 #[tokio::test]
 async fn a_multi_lock_does_not_overtake_waiters_in_line() {
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
     let (server, one) = server_and_client().await;
     let admin = server.admin().await;
     stands_in_line(&admin, "1", "silent:1", -1).await;
@@ -292,7 +308,10 @@ fn call(names: &[&str], field: &str) -> Call {
 
 #[tokio::test]
 async fn the_script_is_harmless_when_it_runs_twice() {
-    let server = Server::start().await;
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
+    let server = Site::start().await;
     let admin = server.admin().await;
     let run = async |names: &[&str], field: &str| {
         let reply: Value = admin.cmd(&call(names, field).as_words()).await;
@@ -328,6 +347,9 @@ async fn the_script_is_harmless_when_it_runs_twice() {
 /// If anything goes wrong on the way, the script undoes what it has done.
 #[tokio::test]
 async fn a_refusal_in_the_middle_takes_none() {
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
     let (server, client) = server_and_client().await;
     let admin = server.admin().await;
     admin.cmd::<i64>(&["RPUSH", &key("b"), "no lock"]).await;
@@ -354,7 +376,10 @@ async fn a_refusal_in_the_middle_takes_none() {
 /// F49: nobody knows whether they were granted: all are given back.
 #[tokio::test]
 async fn a_lost_reply_gives_all_of_them_back() {
-    let server = Server::start().await;
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
+    let server = Site::start().await;
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
     proxy.name_script("acquire_all", include_str!("../../lua/line/acquire_all.lua"));
     let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON);
@@ -409,7 +434,7 @@ async fn polled<F: Future>(times: usize, future: F) -> Option<F::Output> {
 
 /// Drops a call after each number of polls, until it is done before that.
 async fn dropped_at_each_poll<T>(
-    server: &Server,
+    server: &Site,
     clients: &[&Client],
     what: &str,
     mut call: impl AsyncFnMut() -> T,
@@ -482,7 +507,7 @@ async fn an_unlock_that_is_dropped_at_any_poll_still_gives_them_back() {
 
 #[tokio::test]
 async fn the_loss_of_one_lock_is_the_loss_of_all_and_ends_the_work() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (client, admin) = (client_with(&server, quick()).await, server.admin().await);
     for name in ABC {
         let (began, started) = tokio::sync::oneshot::channel();
@@ -522,7 +547,7 @@ async fn a_given_back_guard_was_released_and_not_lost() {
 
 #[tokio::test]
 async fn the_watchdog_keeps_all_of_them() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (one, other) = (client_with(&server, quick()).await, client(&server).await);
     let guard = one.multi_lock(ABC).lock().await.unwrap();
     sleep(Duration::from_secs(4)).await; // longer than the lease
@@ -534,7 +559,10 @@ async fn the_watchdog_keeps_all_of_them() {
 /// Redisson's read-write lock is a hash too. It is no holder that will go away.
 #[tokio::test]
 async fn a_name_of_another_kind_is_a_conflict_as_for_a_lock_alone() {
-    let server = Server::start().await;
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
+    let server = Site::start().await;
     let ours = client_with(&server, Config::default().layout(Layout::Redisson)).await;
     let reading = ours.rw_lock("b").read().await.unwrap();
 
@@ -546,7 +574,7 @@ async fn a_name_of_another_kind_is_a_conflict_as_for_a_lock_alone() {
 
 #[tokio::test]
 async fn taken_away_by_force_all_are_free() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let (one, other) = (client_with(&server, quick()).await, client(&server).await);
     let guard = one.multi_lock(ABC).lock().await.unwrap();
     assert!(other.multi_lock(ABC).force_unlock().await.unwrap());
@@ -575,8 +603,11 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
 /// The lock that was waited for first has as much time left as the others.
 #[tokio::test]
 async fn a_lease_is_whole_however_slowly_the_others_came() {
+    if left_out_in_a_cluster(EACH_ALONE) {
+        return;
+    }
     const LEASE: Duration = Duration::from_secs(4);
-    let server = Server::start().await;
+    let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("acquire_all", include_str!("../../lua/line/acquire_all.lua"));
     let client = comes_in(proxy.url(), Config::default()).await;
@@ -599,7 +630,7 @@ async fn a_lease_is_whole_however_slowly_the_others_came() {
 
 #[tokio::test]
 async fn an_attempt_leaves_no_trace_and_neither_does_a_time_out() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let config = Config::default().subscription_linger(Duration::from_millis(20));
     let (one, other) = (client_with(&server, config).await, client(&server).await);
     let admin = server.admin().await;
@@ -619,7 +650,7 @@ async fn an_attempt_leaves_no_trace_and_neither_does_a_time_out() {
 /// Out of time without an answer, nobody knows whether they are held.
 #[tokio::test]
 async fn a_server_that_is_gone_is_no_other_holder() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let config = quick().response_timeout(Duration::from_millis(500));
     let patient = client_with(&server, config.clone().ride_out(LONG)).await;
     let impatient = client_with(&server, config.ride_out(Duration::from_secs(1))).await;
@@ -885,7 +916,7 @@ async fn other_kinds_of_locks_are_held_together_too() {
 /// P9: not even for one of them, and whatever it was granted is given back.
 #[tokio::test]
 async fn a_call_that_is_not_polled_stops_nobody() {
-    let server = Server::start().await;
+    let server = Site::start().await;
     let config = Config::default().waiter_ttl(Duration::from_millis(200));
     let (ours, theirs) =
         (comes_in(server.url(), config.clone()).await, comes_in(server.url(), config).await);

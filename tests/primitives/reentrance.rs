@@ -7,12 +7,12 @@ use std::time::Duration;
 use common::fixture::{
     SOON, channel, client, is_pending, key, lock_keys, parked, server_and_client,
 };
-use common::{Server, eventually};
+use common::{Site, eventually};
 use parklock::{Client, Ended, Error, Guard, Owner};
 use tokio::time::timeout;
 
 /// The hold count in Redis; 0 if nobody holds the lock.
-async fn count(server: &Server, name: &str) -> u32 {
+async fn count(server: &Site, name: &str) -> u32 {
     let holders = server.admin().await.hgetall(&key(name)).await;
     assert!(holders.len() <= 1, "two holders: {holders:?}");
     holders.into_values().next().map_or(0, |count| count.parse().expect("a number"))
@@ -27,7 +27,7 @@ async fn nested(client: &Client, name: &str, holds: usize) -> Vec<Guard> {
 }
 
 /// Puts another holder in the place of ours.
-async fn replace_holder(server: &Server, name: &str) {
+async fn replace_holder(server: &Site, name: &str) {
     let admin = server.admin().await;
     let ours = admin.hgetall(&key(name)).await.into_keys().next().expect("it is held");
     admin.cmd::<i64>(&["HSET", &key(name), "somebody else", "1"]).await;

@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cluster;
 mod counting;
 mod crash;
 mod fair;

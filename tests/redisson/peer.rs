@@ -22,6 +22,9 @@ use crate::common::fixture::A_WHILE;
 /// Longer than any answer takes, a start of the JVM on a busy machine among them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Another version of Redisson than that of `java/pom.xml`, such as `3.52.0`.
+static VERSION: LazyLock<Option<String>> = LazyLock::new(|| env::var("REDISSON_VERSION").ok());
+
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redisson/java");
 
 /// Options for tests that take seconds: the JVM starts sooner, and leaves some of the machine to other processes.
@@ -75,7 +78,9 @@ fn leave_out(missing: &str) {
 
 /// The program, packaged again if its sources have changed. Other test processes wait meanwhile.
 fn built(url: &str) -> Program {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("redisson-peer");
+    let version = VERSION.as_ref().map(|version| format!("-{version}")).unwrap_or_default();
+    let home =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(format!("redisson-peer{version}"));
     fs::create_dir_all(&home).expect("a directory of ours");
     let one_at_a_time = File::create(home.join("building")).expect("a file of ours");
     one_at_a_time.lock().expect("file locks");
@@ -125,6 +130,7 @@ fn maven(home: &Path, further: &[&str]) -> Output {
     let mut command = child::command("mvn");
     command.args(["--quiet", "--batch-mode", "package"]).args(further);
     command.arg(format!("-Dpeer.target={}", home.display()));
+    command.args(VERSION.iter().map(|version| format!("-Dredisson.version={version}")));
     command.current_dir(SOURCES).stdin(Stdio::null()).output().expect("mvn starts")
 }
 

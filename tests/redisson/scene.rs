@@ -6,7 +6,7 @@ use parklock::{Client, Config, Guard, Layout};
 use tokio::time::{sleep, timeout};
 
 use crate::common::fixture::{A_WHILE, SOON, comes_in};
-use crate::common::{Admin, Server, eventually};
+use crate::common::{Admin, Site, eventually};
 use crate::peer::{Jvm, Thread};
 
 /// The default of both sides.
@@ -29,7 +29,7 @@ pub(crate) const FURTHER: Duration = Duration::from_secs(3);
 pub(crate) struct Scene {
     pub(crate) jvm: Jvm,
     pub(crate) admin: Admin,
-    pub(crate) server: Server,
+    pub(crate) server: Site,
     watchdog: Duration,
 }
 
@@ -41,7 +41,15 @@ impl Scene {
 
     /// A Redisson that waits no longer than this for each in the queue of a fair lock.
     pub(crate) async fn begin_impatient(watchdog: Duration, fair_wait: Duration) -> Option<Self> {
-        let server = Server::start().await;
+        Self::begin_with(Site::start().await, watchdog, fair_wait).await
+    }
+
+    /// There, wherever the other tests run.
+    pub(crate) async fn begin_at(server: Site, watchdog: Duration) -> Option<Self> {
+        Self::begin_with(server, watchdog, FIVE_MINUTES).await
+    }
+
+    async fn begin_with(server: Site, watchdog: Duration, fair_wait: Duration) -> Option<Self> {
         let admin = server.admin().await;
         let jvm = Jvm::start(&server.url(), watchdog, fair_wait).await?;
         Some(Self { jvm, admin, server, watchdog })

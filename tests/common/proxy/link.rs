@@ -176,7 +176,7 @@ impl Link {
             Arrival::Reply(strikes) => strikes,
             Arrival::Message => net.judge().message(class, frame),
         };
-        down.send(frame, strikes);
+        down.send(&net.names.told(frame), strikes);
         Ok(Some(length))
     }
 

@@ -22,6 +22,7 @@ mod judge;
 mod latch;
 mod link;
 mod listener;
+mod names;
 mod net;
 mod pairing;
 pub mod resp;
@@ -36,40 +37,65 @@ pub use fault::Fault;
 pub use rule::{Class, Rule};
 
 use super::port::Port;
-use super::server::Server;
+use super::site::Front;
 use listener::Door;
+use names::Names;
 use net::Net;
 use rule::Target;
 
-/// Dropped, it closes its port and every connection.
+/// Dropped, it closes its ports and every connection.
 #[derive(Debug)]
 pub struct Proxy {
-    door: Door,
+    /// One before each server.
+    doors: Vec<Door>,
     net: Arc<Net>,
-    port: Port,
+    ports: Vec<Port>,
+    url: String,
 }
 
 impl Proxy {
-    /// Listens on a port of its own and forwards to the server, also after that was started again.
-    pub async fn before(server: &Server) -> Self {
-        Self::seeded(server.address(), fastrand::u64(..)).await
+    /// Listens on ports of its own and forwards to the servers, also after those were started again. What nodes of a
+    /// cluster and sentinels say of where servers are, it turns into where it listens itself.
+    pub async fn before(front: &impl Front) -> Self {
+        let servers = front.addresses();
+        let mut proxy = Self::before_all(&servers, fastrand::u64(..)).await;
+        proxy.url = front.url_at(&proxy.addresses());
+        proxy
     }
 
     /// With the seed of an earlier run, for the same jitter.
     pub async fn seeded(server: SocketAddr, seed: u64) -> Self {
-        let (port, net) = (Port::reserve(), Arc::new(Net::new(seed)));
-        eprintln!("the proxy on port {} has the seed {seed}", port.number());
-        let door = Door::new(Arc::clone(&net), port.address(), server);
-        door.set_open(true).await;
-        Self { door, net, port }
+        Self::before_all(&[server], seed).await
+    }
+
+    async fn before_all(servers: &[SocketAddr], seed: u64) -> Self {
+        // Of five digits each, as many as those that stand for them.
+        let ports: Vec<_> = servers.iter().map(|_| Port::reserve()).collect();
+        let here = || ports.iter().map(Port::number);
+        let names = servers.iter().map(SocketAddr::port).zip(here());
+        let net = Arc::new(Net::new(seed, Names::new(names)));
+        eprintln!("the proxy on port {} has the seed {seed}", ports[0].number());
+        let mut doors = Vec::new();
+        for (port, server) in ports.iter().zip(servers) {
+            let door = Door::new(Arc::clone(&net), port.address(), *server);
+            door.set_open(true).await;
+            doors.push(door);
+        }
+        let url = format!("redis://{}", ports[0].address());
+        Self { doors, net, ports, url }
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.ports.iter().map(Port::address).collect()
     }
 
     pub fn url(&self) -> String {
-        format!("redis://{}", self.port.address())
+        self.url.clone()
     }
 
+    /// Where it listens for the first of the servers.
     pub fn port(&self) -> u16 {
-        self.port.number()
+        self.ports[0].number()
     }
 
     /// Calls `name` every script whose text is or contains `part`, however it is run. A name may be given to several
@@ -120,11 +146,15 @@ impl Proxy {
 
     /// Refuses new connections; those that are open go on.
     pub async fn refuse(&self) {
-        self.door.set_open(false).await;
+        for door in &self.doors {
+            door.set_open(false).await;
+        }
     }
 
     pub async fn accept_again(&self) {
-        self.door.set_open(true).await;
+        for door in &self.doors {
+            door.set_open(true).await;
+        }
     }
 
     /// Resets all connections of a class (or all: `None`), held traffic included; how many. They are closed when this

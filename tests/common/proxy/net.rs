@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::fault::Fault;
 use super::judge::Judge;
 use super::link::Link;
+use super::names::Names;
 use super::rule::Class;
 
 #[derive(Debug)]
@@ -12,12 +13,13 @@ pub(super) struct Net {
     judge: Mutex<Judge>,
     blackholes: Mutex<Vec<(Option<Class>, Fault)>>,
     links: Mutex<Vec<Arc<Link>>>,
+    pub(super) names: Names,
 }
 
 impl Net {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, names: Names) -> Self {
         let judge = Mutex::new(Judge::new(seed));
-        Self { judge, blackholes: Mutex::default(), links: Mutex::default() }
+        Self { judge, blackholes: Mutex::default(), links: Mutex::default(), names }
     }
 
     pub(super) fn judge(&self) -> MutexGuard<'_, Judge> {

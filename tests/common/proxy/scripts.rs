@@ -16,6 +16,15 @@ impl Scripts {
     /// From now on `name` means every script whose text is or contains `part`, and whatever else it means already. A script
     /// may have several names.
     pub(super) fn name(&mut self, name: &str, part: &str) {
+        self.name_as_spelled(name, part);
+        // Nodes of a cluster publish in their own way.
+        let sharded = part.replace("'publish'", "'spublish'");
+        if sharded != part {
+            self.name_as_spelled(name, &sharded);
+        }
+    }
+
+    fn name_as_spelled(&mut self, name: &str, part: &str) {
         self.given.push((name.to_owned(), part.to_owned()));
         // The part may be the whole text of a script that was loaded past us.
         self.names.entry(hash(part)).or_default().push(name.to_owned());

@@ -1,11 +1,12 @@
 //! A Redis Cluster: real nodes, whose slots are moved and whose primaries fail.
 
+mod channels;
 mod failover;
 mod ghosts;
 mod kinds;
 mod slots;
 
-use parklock::{Client, Config, Error, Layout};
+use parklock::{Client, Config, Error};
 
 use crate::common::{Admin, Cluster, Server, eventually};
 use crate::scene::*;
@@ -37,7 +38,7 @@ async fn stand_in_line(admin: &Admin, name: &str, count: usize) {
     eventually(SOON, &format!("{count} stand in the line of {name}"), stand).await;
 }
 
-/// A URL that does not fit the server is refused with the one that does, and what does not work yet is refused too.
+/// A URL that does not fit the server is refused with the one that does, and so is one that cannot be.
 #[tokio::test]
 async fn a_url_that_fits_the_server_is_asked_for() {
     let (cluster, single) = tokio::join!(Cluster::start(), Server::start());
@@ -50,9 +51,6 @@ async fn a_url_that_fits_the_server_is_asked_for() {
     let error = Client::connect(&as_cluster).await.expect_err("it is no cluster");
     assert!(matches!(error, Error::Config { .. }), "{error}");
 
-    let redisson = Config::default().layout(Layout::Redisson);
-    let error = Client::connect_with(cluster.url(), redisson).await.expect_err("not yet");
-    assert!(matches!(error, Error::Config { .. }), "{error}");
     for url in [format!("{}/1", cluster.url()), "redis-cluster://".to_owned()] {
         let error = Client::connect(&url).await.expect_err("it cannot be");
         assert!(matches!(error, Error::Config { .. }), "{url}: {error}");

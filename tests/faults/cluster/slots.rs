@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Ended, Error, FencingToken, Guard};
+use parklock::{Client, Config, Ended, Error, FencingToken, Guard, Layout};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -193,6 +193,48 @@ async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
         granted(waiter).await.unlock().await.expect("it is ours");
     }
     is_clean(&cluster).await;
+}
+
+/// The same in Redisson's layout: what one key says of a lock is renewed. A reader is kept by a key of its own, and Redisson's
+/// scripts for it touch keys that they do not declare: none of them runs before the slot is closed.
+#[tokio::test]
+async fn in_redissons_layout_an_open_slot_keeps_what_lies_in_one_key() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, told().layout(Layout::Redisson)).await;
+    let names = names_in_one_slot("shared:", 5);
+    let [lock, fenced, fair, write, read] = &names[..] else { panic!("five names") };
+    let (from, to) = ways(&cluster, lock);
+    let guards = [
+        ours.lock(lock).lock().await.expect("it is free"),
+        ours.redisson().fenced_lock(fenced).lock().await.expect("it is free"),
+        ours.fair_lock(fair).lock().await.expect("it is free"),
+        ours.rw_lock(write).write().await.expect("it is free").into_guard(),
+    ];
+    let reader = ours.rw_lock(read).read().await.expect("it is free");
+    let next = waiting(theirs.fair_lock(fair));
+    let queue = format!("redisson_lock_queue:{{{fair}}}");
+    let admin = cluster.admin(from).await;
+    let stands = async || admin.cmd::<usize>(&["LLEN", &queue]).await == 1;
+    eventually(SOON, "it stands in the queue", stands).await;
+    cluster.open(slot(lock), from, to).await;
+    cluster.move_key(&queue, from, to).await;
+
+    // Three leases long.
+    let opened = Instant::now();
+    while opened.elapsed() < Duration::from_secs(9) {
+        let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_valid()).collect();
+        assert!(lost.is_empty(), "lost after {:?}: {lost:?}", opened.elapsed());
+        sleep(A_WHILE).await;
+    }
+    assert_eq!(soon(reader.ended()).await, Ended::Lost);
+    while cluster.move_keys(slot(lock), from, to, 10).await > 0 {}
+    cluster.close(slot(lock), from, to).await;
+    for guard in guards {
+        is_renewed(&guard).await;
+        soon(guard.unlock()).await.expect("it was never lost");
+    }
+    granted(next).await.unlock().await.expect("it is ours");
+    soon(ours.rw_lock(read).write()).await.expect("nobody reads").unlock().await.expect("ours");
 }
 
 /// 7: while a slot stands open, nobody is let in. Who waits is, once it is closed, and has not asked like mad.
@@ -419,6 +461,68 @@ async fn slots_that_nobody_serves_do_not_ask_for_a_map_each() {
     for waiter in waiters {
         granted(waiter).await.unlock().await.expect("it is ours");
     }
+}
+
+/// 8: a node has a wrong map, and tells it to everybody who asks. Here an operator names the wrong node there again and
+/// again, since its neighbours would tell it better. The node that is asked for the lock overrules it.
+#[tokio::test]
+async fn a_node_that_tells_a_wrong_map_is_overruled() {
+    let cluster = Cluster::start().await;
+    let name = cluster.names_at(0, "lied:", 1).remove(0);
+    let slot = slot(&name).to_string();
+    // The last node has the greatest epoch.
+    let (liar, lie) =
+        (cluster.admin(1).await, ["CLUSTER", "SETSLOT", &slot, "NODE", &cluster.ids[2]]);
+    let lying = async {
+        loop {
+            liar.cmd::<()>(&lie).await;
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let told = async {
+        liar.cmd::<()>(&lie).await;
+        // They know no other node at first.
+        let url = cluster.url_of(1);
+        let (ours, theirs) = tokio::join!(client(&url, told()), client(&url, told()));
+        let (maps_before, started) = (maps(&cluster).await, Instant::now());
+        for _ in 0..20 {
+            let guard = soon(ours.lock(&name).lock()).await.expect("it is free");
+            let waiter = waiting(theirs.lock(&name));
+            sleep(A_WHILE).await;
+            assert!(!waiter.is_finished(), "two hold it");
+            guard.unlock().await.expect("it is ours");
+            granted(waiter).await.unlock().await.expect("it is ours");
+        }
+        let held = ours.lock(&name).lock().await.expect("it is free");
+        is_renewed(&held).await;
+        held.unlock().await.expect("it was never lost");
+        let (asked, took) = (maps(&cluster).await - maps_before, started.elapsed().as_secs_f64());
+        // At most five a second for each of the two. Version 6 counts the lies with them.
+        assert!(is_version_6() || asked as f64 <= 12.0 + took * 10.0, "{asked} maps in {took} s");
+
+        // Whoever was sent to the wrong node once knows better, until it hears the next lie.
+        let before = misled(&cluster, 2).await;
+        for _ in 0..500 {
+            let guard = soon(ours.lock(&name).lock()).await.expect("it is free");
+            guard.unlock().await.expect("it is ours");
+        }
+        let sent = misled(&cluster, 2).await - before;
+        assert!(before > 0, "nobody believes the liar");
+        assert!(sent < 150, "{sent} of 1000 requests were sent to the wrong node");
+    };
+    tokio::select! {
+        () = lying => {}
+        () = told => {}
+    }
+    // The others have always known.
+    is_clean(&cluster).await;
+}
+
+/// How many requests a node has sent elsewhere.
+async fn misled(cluster: &Cluster, at: usize) -> u64 {
+    let told = cluster.admin(at).await.info("errorstats", "errorstat_MOVED").await;
+    let count = told.as_deref().and_then(|told| told.strip_prefix("count="));
+    count.map_or(0, |count| count.parse().expect("a number"))
 }
 
 /// How often the nodes were asked for a map. Version 6 counts all words about clusters together.

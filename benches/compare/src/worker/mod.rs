@@ -5,6 +5,8 @@ mod herd;
 mod hold;
 pub mod process;
 pub mod protocol;
+#[cfg(feature = "metrics")]
+mod recorder;
 mod relay;
 mod room;
 pub mod section;
@@ -26,6 +28,8 @@ use protocol::{Order, Reply};
 
 /// Serves jobs for `variant` until the main process closes its end.
 pub async fn serve(variant: Variant) -> Result<()> {
+    #[cfg(feature = "metrics")]
+    recorder::install()?;
     match variant.library {
         Library::Parklock => jobs::<Parklock>().await,
         Library::Floor => jobs::<Floor>().await,

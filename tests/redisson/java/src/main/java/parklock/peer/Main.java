@@ -5,15 +5,18 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import org.redisson.Redisson;
+import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.Config;
+import org.redisson.config.ReadMode;
 
 /**
- * Plays Redisson at the word of a test: {@code Main <redis address> <lockWatchdogTimeout in ms>
+ * Plays Redisson at the word of a test: {@code Main <url, as parklock takes it> <lockWatchdogTimeout in ms>
  * <fairLockWaitTimeout in ms>}.
  *
  * <p>One order a line on stdin, one answer a line on stdout. An order may begin with the thread that is to carry it
@@ -37,12 +40,33 @@ public final class Main {
         Config config = new Config();
         config.setLockWatchdogTimeout(Long.parseLong(args[1]));
         config.setFairLockWaitTimeout(Long.parseLong(args[2]));
-        // Connections are made when they are needed: it starts sooner.
-        config.useSingleServer().setAddress(args[0]).setConnectionMinimumIdleSize(1);
+        connectTo(config, args[0]);
         Main main = new Main(new Orders(Redisson.create(config)));
         main.say("ready");
         main.obey(new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)));
         System.exit(0);
+    }
+
+    /** Connections are made when they are needed: it starts sooner. Nothing is read from a replica, which may be behind. */
+    private static void connectTo(Config config, String url) {
+        String[] parts = url.split("://|/");
+        String[] servers = Arrays.stream(parts[1].split(",")).map(host -> "redis://" + host).toArray(String[]::new);
+        BaseMasterSlaveServersConfig<?> several =
+                switch (parts[0]) {
+                    case "redis-cluster" -> config.useClusterServers().addNodeAddress(servers);
+                    case "redis-sentinel" -> config.useSentinelServers()
+                            .setMasterName(parts[2])
+                            .addSentinelAddress(servers);
+                    default -> null;
+                };
+        if (several == null) {
+            config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(1);
+            return;
+        }
+        several.setReadMode(ReadMode.MASTER)
+                .setMasterConnectionMinimumIdleSize(1)
+                .setSlaveConnectionMinimumIdleSize(1)
+                .setSubscriptionConnectionMinimumIdleSize(1);
     }
 
     private void obey(BufferedReader lines) throws IOException {

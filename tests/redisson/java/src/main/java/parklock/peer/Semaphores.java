@@ -20,7 +20,7 @@ final class Semaphores {
         this.redisson = redisson;
     }
 
-    Object carryOut(String verb, Args args) throws InterruptedException {
+    Object carryOut(String verb, Args args) throws Exception {
         RSemaphore semaphore = redisson.getSemaphore(args.name());
         switch (verb) {
             case "set":
@@ -38,7 +38,8 @@ final class Semaphores {
                 semaphore.release(args.count());
                 return null;
             case "releaseifexists":
-                return semaphore.releaseIfExists(args.count());
+                // Redisson 3 does not have it.
+                return RSemaphore.class.getMethod("releaseIfExists", int.class).invoke(semaphore, args.count());
             case "available":
                 return semaphore.availablePermits();
             case "drain":
@@ -55,7 +56,7 @@ final class Semaphores {
     }
 
     /** Reads and writes as two commands, so that only a semaphore of one permit keeps others from coming between. */
-    private void increment(RSemaphore semaphore, Args args) throws InterruptedException {
+    private void increment(RSemaphore semaphore, Args args) throws Exception {
         RBucket<String> counter = redisson.getBucket(args.text(0), StringCodec.INSTANCE);
         for (long left = args.number(1); left > 0; left--) {
             semaphore.acquire();

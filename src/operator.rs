@@ -1,0 +1,156 @@
+//! What the tool in `tool/` needs to know of keys and URLs, so that this knowledge stays in one place. It is not part of
+//! the API: any version may change it.
+
+use crate::config::Layout;
+use crate::error::Result;
+use crate::keys::{Keys, Space, of_client, unescaped};
+use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS};
+use crate::wire::Target;
+
+/// What a URL names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Servers {
+    /// One server, by its URL.
+    One(String),
+    /// Some nodes of a cluster: a URL for each.
+    Cluster(Vec<String>),
+    /// A primary behind sentinels.
+    Sentinel {
+        /// A URL for each sentinel.
+        sentinels: Vec<String>,
+        /// How they call the primary.
+        service: String,
+        /// The URL of the primary, in which only the host is not right.
+        primary: String,
+    },
+}
+
+/// Reads a URL.
+///
+/// # Errors
+/// [`Error::Config`](crate::Error::Config) if it names several servers in a wrong way.
+pub fn servers(url: &str) -> Result<Servers> {
+    Ok(match Target::of(url)? {
+        Target::Single => Servers::One(url.to_owned()),
+        Target::Cluster(seeds) => Servers::Cluster(seeds),
+        Target::Sentinel(watched) => Servers::Sentinel {
+            sentinels: watched.sentinels,
+            service: watched.service,
+            primary: watched.primary,
+        },
+    })
+}
+
+/// What a key of the native layout is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The holders.
+    Lock,
+    /// The waiters.
+    Line,
+    /// Notes about the waiters.
+    Notes,
+    /// What a client says of itself.
+    Client,
+    /// In Redisson's layout: the leases of permits that clients of parklock hold.
+    Permits,
+}
+
+/// A pattern for `SCAN` that fits all keys of names that this glob fits.
+#[must_use]
+pub fn pattern(glob: &str) -> String {
+    format!("lock*:{{{}}}", glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"))
+}
+
+/// What a key is for, and the name of its lock or client. `None`: it is not one of ours.
+#[must_use]
+pub fn part_of(key: &str) -> Option<(Part, String)> {
+    let parts = [
+        (NATIVE_LOCK, Part::Lock),
+        (NATIVE_LINE, Part::Line),
+        (NOTES, Part::Notes),
+        (CLIENTS, Part::Client),
+        (PERMITS, Part::Permits),
+    ];
+    parts.into_iter().find_map(|(prefix, part)| {
+        let tag = key.strip_prefix(prefix.trim_end_matches('{'))?;
+        let name = tag.strip_prefix('{')?.strip_suffix('}')?;
+        // The braces of a name are encoded: another one makes it a stranger's key.
+        let is_ours = !name.contains(['{', '}']) && !name.is_empty();
+        is_ours.then(|| (part, unescaped(name).into_owned()))
+    })
+}
+
+/// The key under which a client says who it is.
+#[must_use]
+pub fn client_key(client: &str) -> String {
+    of_client(client)
+}
+
+/// The keys and the channel of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The holders, or the count of a latch.
+    pub lock: String,
+    /// The waiters, in their order.
+    pub line: String,
+    /// Notes about the waiters.
+    pub notes: String,
+    /// The counter of the tokens.
+    pub tokens: String,
+    /// The channel for messages to all clients.
+    pub channel: String,
+}
+
+/// Where the lock of this name and kind lies: in this database, or in a cluster.
+///
+/// # Errors
+/// [`Error::InvalidName`](crate::Error::InvalidName), as the calls of a handle of this name.
+pub fn place(layout: Layout, kind: &str, name: &str, database: Option<i64>) -> Result<Place> {
+    let kind = match kind {
+        "fair" => Kind::Fair,
+        "fenced" => Kind::Fenced,
+        "read" => Kind::Read,
+        "write" | "rw" => Kind::Write,
+        "semaphore" => Kind::Semaphore { permits: 1 },
+        "expirable" => Kind::Expirable { permits: 1 },
+        "latch" => Kind::Latch,
+        _ => Kind::Lock,
+    };
+    let space = database.map_or(Space::Cluster, Space::Database);
+    let keys = Keys::in_space(space, layout, kind, name.to_owned())?;
+    Ok(Place {
+        lock: keys.lock().to_string(),
+        line: keys.line().to_string(),
+        notes: keys.notes().to_string(),
+        tokens: keys.tokens().to_string(),
+        channel: keys.channel.clone().into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_of_a_name_says_what_it_is_for() {
+        for name in ["orders:42", "a}b{%", "%7B"] {
+            let place = place(Layout::Native, "lock", name, Some(0)).unwrap();
+            let parts =
+                [(place.lock, Part::Lock), (place.line, Part::Line), (place.notes, Part::Notes)];
+            for (key, part) in parts {
+                assert_eq!(part_of(&key), Some((part, name.to_owned())), "{key}");
+            }
+        }
+        assert_eq!(part_of(&client_key("id")), Some((Part::Client, "id".to_owned())));
+        for key in ["lock:grants", "lock:grants:{7}", "lock:{}", "lock:{a}b}", "clock:{a}", ""] {
+            assert_eq!(part_of(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_fits_the_keys_of_its_names() {
+        assert_eq!(pattern("job:*"), "lock*:{job:*}");
+        assert_eq!(pattern("a{b}"), "lock*:{a%7Bb%7D}");
+    }
+}

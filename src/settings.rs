@@ -1,0 +1,294 @@
+//! Settings from a file: how a [`Config`] is read and written with serde.
+//!
+//! 1. Every field is first read as whatever it is, and only then as what it should be. So each error names its field, in
+//!    every format.
+//! 2. What was read is checked as a whole before anybody gets it: by the same check as at connecting.
+//! 3. Secrets are read and never written.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::config::{Config, HandOff, Layout};
+
+/// Where to connect to, and how to behave: what a service keeps in a file.
+///
+/// ```
+/// let file = r#"
+///     url = "redis://127.0.0.1:6379"
+///
+///     [config]
+///     watchdog_timeout = "10s"
+///     max_hold = "5m"
+/// "#;
+/// let parklock::Settings { url, config, .. } = toml::from_str(file).unwrap();
+/// // let client = parklock::Client::connect_with(url, config).await?;
+/// # let _ = (url, config);
+/// ```
+///
+/// A field of `config` is a setter of [`Config`] without its brackets. Times are texts such as `"30s"`, `"500ms"` or
+/// `"1m 30s"`. What is code cannot be in a file: [`Config::credentials`], certificates, labels. Set that on `config` after
+/// reading it.
+///
+/// # Errors
+/// Reading it fails if a field is unknown, is not what it should be, or contradicts another one. The error names it. The
+/// relations are those that [`Client::connect_with`](crate::Client::connect_with) checks.
+#[derive(Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Settings {
+    /// As in [`Client::connect`](crate::Client::connect).
+    pub url: String,
+    /// How the client behaves. May be left out.
+    #[serde(default)]
+    pub config: Config,
+}
+
+/// Keeps the password in the URL out of logs.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        f.debug_struct("Settings")
+            .field("url", &format_args!("{scheme}://.."))
+            .field("config", &self.config)
+            .finish()
+    }
+}
+
+/// Settings that are not named keep their defaults.
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let config = Fields::deserialize(deserializer)?.applied().map_err(de::Error::custom)?;
+        config.check().map_err(de::Error::custom)?;
+        Ok(config)
+    }
+}
+
+/// The settings that a file can hold. Those that follow from others are written only if they were set.
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (field, time) in self.times() {
+            if let Some(time) = time {
+                map.serialize_entry(field, &Written(time))?;
+            }
+        }
+        map.serialize_entry("max_waiters", &self.max_waiters)?;
+        map.serialize_entry("replicas", &self.replicas)?;
+        map.serialize_entry("layout", layout_word(self.layout))?;
+        if let Some(app) = &self.describe {
+            map.serialize_entry("describe", app)?;
+        }
+        map.serialize_entry("hand_off", &self.hand_off)?;
+        map.end()
+    }
+}
+
+impl Serialize for HandOff {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("max_consecutive", &self.max_consecutive)?;
+        map.serialize_entry("max_time", &Written(self.max_time))?;
+        map.end()
+    }
+}
+
+/// The fields of a file, unread. Each is named as its setter.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Fields {
+    watchdog_timeout: Option<Given>,
+    max_hold: Option<Given>,
+    connect_timeout: Option<Given>,
+    response_timeout: Option<Given>,
+    ride_out: Option<Given>,
+    max_park: Option<Given>,
+    waiter_ttl: Option<Given>,
+    pickup_timeout: Option<Given>,
+    subscription_linger: Option<Given>,
+    ack_timeout: Option<Given>,
+    max_waiters: Option<Given>,
+    replicas: Option<Given>,
+    layout: Option<Given>,
+    describe: Option<Given>,
+    hand_off: HandOffFields,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct HandOffFields {
+    max_consecutive: Option<Given>,
+    max_time: Option<Given>,
+}
+
+impl Fields {
+    /// The defaults with these fields, or what is wrong with one of them.
+    fn applied(self) -> Result<Config, String> {
+        type Set<T> = fn(Config, T) -> Config;
+        let mut config = Config::default();
+        let times: [(&str, _, Set<Duration>); 10] = [
+            ("watchdog_timeout", self.watchdog_timeout, Config::watchdog_timeout),
+            ("max_hold", self.max_hold, Config::max_hold),
+            ("connect_timeout", self.connect_timeout, Config::connect_timeout),
+            ("response_timeout", self.response_timeout, Config::response_timeout),
+            ("ride_out", self.ride_out, Config::ride_out),
+            ("max_park", self.max_park, Config::max_park),
+            ("waiter_ttl", self.waiter_ttl, Config::waiter_ttl),
+            ("pickup_timeout", self.pickup_timeout, Config::pickup_timeout),
+            ("subscription_linger", self.subscription_linger, Config::subscription_linger),
+            ("ack_timeout", self.ack_timeout, Config::ack_timeout),
+        ];
+        for (field, given, set) in times {
+            if let Some(given) = given {
+                config = set(config, given.time(field)?);
+            }
+        }
+        if let Some(given) = self.max_waiters {
+            config = config.max_waiters(given.number("max_waiters")?);
+        }
+        if let Some(given) = self.replicas {
+            config = config.replicas(given.number("replicas")?);
+        }
+        if let Some(given) = self.layout {
+            config = config.layout(given.layout("layout")?);
+        }
+        if let Some(given) = self.describe {
+            config = config.describe(given.text("describe")?);
+        }
+        let hand_off = self.hand_off.applied(config.hand_off)?;
+        Ok(config.hand_off(hand_off))
+    }
+}
+
+impl HandOffFields {
+    fn applied(self, mut hand_off: HandOff) -> Result<HandOff, String> {
+        if let Some(given) = self.max_consecutive {
+            hand_off.max_consecutive = given.number("hand_off.max_consecutive")?;
+        }
+        if let Some(given) = self.max_time {
+            hand_off.max_time = given.time("hand_off.max_time")?;
+        }
+        Ok(hand_off)
+    }
+}
+
+/// What stands in a field.
+enum Given {
+    Text(String),
+    Number(u64),
+    /// Neither a text nor a whole number, as it is written.
+    Other(String),
+}
+
+impl Given {
+    fn time(&self, field: &str) -> Result<Duration, String> {
+        let wrong = || format!("{field} must be a time such as \"30s\" or \"500ms\", not {self}");
+        match self {
+            Self::Text(text) => humantime::parse_duration(text).map_err(|_| wrong()),
+            Self::Number(_) | Self::Other(_) => Err(wrong()),
+        }
+    }
+
+    fn text(self, field: &str) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::Number(_) | Self::Other(_) => Err(format!("{field} must be a text, not {self}")),
+        }
+    }
+
+    fn number<N: TryFrom<u64>>(&self, field: &str) -> Result<N, String> {
+        let number = match self {
+            Self::Number(number) => N::try_from(*number).ok(),
+            Self::Text(_) | Self::Other(_) => None,
+        };
+        number.ok_or_else(|| {
+            format!("{field} must be a whole number that is not too large, not {self}")
+        })
+    }
+
+    fn layout(&self, field: &str) -> Result<Layout, String> {
+        let known = [Layout::Native, Layout::Redisson];
+        let found = known.into_iter().find(|layout| match self {
+            Self::Text(text) => text == layout_word(*layout),
+            Self::Number(_) | Self::Other(_) => false,
+        });
+        found.ok_or_else(|| format!("{field} must be \"native\" or \"redisson\", not {self}"))
+    }
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Other(other) => f.write_str(other),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Given {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Given;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a number")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Given, E> {
+                Ok(Given::Text(text.to_owned()))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Given, E> {
+                Ok(Given::Number(number))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Given, E> {
+                let other = |_| Given::Other(number.to_string());
+                Ok(u64::try_from(number).map_or_else(other, Given::Number))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Given, E> {
+                Ok(Given::Other(number.to_string()))
+            }
+
+            fn visit_bool<E>(self, is: bool) -> Result<Given, E> {
+                Ok(Given::Other(is.to_string()))
+            }
+
+            fn visit_unit<E>(self) -> Result<Given, E> {
+                Ok(Given::Other("nothing".to_owned()))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Given, A::Error> {
+                while seq.next_element::<de::IgnoredAny>()?.is_some() {}
+                Ok(Given::Other("a list".to_owned()))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
+                while map.next_entry::<de::IgnoredAny, de::IgnoredAny>()?.is_some() {}
+                Ok(Given::Other("a table".to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// A time as it stands in a file.
+struct Written(Duration);
+
+impl Serialize for Written {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(self.0))
+    }
+}
+
+fn layout_word(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Native => "native",
+        Layout::Redisson => "redisson",
+    }
+}

@@ -1,0 +1,96 @@
+//! What a client says of itself in Redis, for the eyes of an operator.
+
+use std::time::Duration;
+use std::{fs, process};
+
+use redis::{Value, cmd};
+use tokio::time::{Instant, timeout};
+
+use crate::keys::of_client;
+use crate::slot::Slot;
+use crate::wire::commands::Commands;
+use crate::wire::fault::{self, Fault};
+
+/// How long the key lives. The client writes it again in a third of that.
+const LIFE: Duration = Duration::from_secs(15);
+
+/// How long to wait for the connection to a node of a cluster that nobody else has asked for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Who a client is.
+#[derive(Debug)]
+pub(crate) struct Card {
+    key: String,
+    /// In a cluster.
+    slot: Option<Slot>,
+    app: String,
+    host: String,
+    /// The server's time at the first writing, in ms; 0: it has not been written yet.
+    since: u64,
+}
+
+impl Card {
+    pub(crate) fn new(app: &str, client: &str, in_cluster: bool) -> Self {
+        let key = of_client(client);
+        let slot = in_cluster.then(|| Slot::of(&key));
+        Self { key, slot, app: app.to_owned(), host: host(), since: 0 }
+    }
+
+    /// How often it is to be written.
+    pub(crate) fn period() -> Duration {
+        LIFE / 3
+    }
+
+    fn text(&self) -> String {
+        let Self { app, host, since, .. } = self;
+        let pid = process::id();
+        format!(r#"{{"app":"{app}","host":"{host}","pid":{pid},"since":{since}}}"#)
+    }
+}
+
+impl Commands {
+    /// Writes the card, for a while.
+    pub(crate) async fn show(&self, card: &mut Card) -> Result<(), Fault> {
+        let shard = self.shard_of(card.slot)?;
+        // Whether it came up in time, the link says.
+        let _ = timeout(PATIENCE, shard.up()).await;
+        let mut live = shard.link.live()?;
+        if card.since == 0 {
+            card.since = shard.clock.floor(Instant::now()) / 1000;
+        }
+        let mut set = cmd("SET");
+        set.arg(&card.key).arg(card.text()).arg("PX").arg(LIFE.as_millis() as u64);
+        match live.conn.send_packed_command(&set).await.map_err(Fault::answering)? {
+            Value::ServerError(error) => Err(fault::entry(&error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name of this machine, as far as it can stand in quotes.
+fn host() -> String {
+    let files = ["/proc/sys/kernel/hostname", "/etc/hostname"];
+    let name = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || ".-_".contains(*c);
+    name.trim().chars().filter(is_plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_is_text_that_needs_no_escapes() {
+        let card = Card { since: 7, host: "web-1".into(), ..Card::new("billing", "id", false) };
+        let pid = process::id();
+        let text = format!(r#"{{"app":"billing","host":"web-1","pid":{pid},"since":7}}"#);
+        assert_eq!((card.key.as_str(), card.text()), ("lock_client:{id}", text));
+        assert!(!host().contains(['"', '\n']));
+    }
+
+    #[test]
+    fn in_a_cluster_it_lies_in_the_slot_of_the_client() {
+        assert_eq!(Card::new("app", "id", false).slot, None);
+        assert_eq!(Card::new("app", "id", true).slot, Some(Slot::of("id")));
+    }
+}

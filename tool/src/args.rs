@@ -1,0 +1,346 @@
+//! What can be asked on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::{exit, span};
+
+/// Run commands under locks in Redis, and see who holds what.
+///
+/// Where Redis is, is said by --url, or else by PARKLOCK_URL, or else by REDIS_URL: redis://, rediss://, redis+unix://,
+/// redis-cluster:// or redis-sentinel://. Without any of them it is redis://127.0.0.1:6379.
+#[derive(Debug, Parser)]
+#[command(name = "parklock", version, after_help = exit::TABLE)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while the lock is held
+    ///
+    /// The command runs without a shell, with stdin, stdout and stderr of the tool. It gets PARKLOCK_NAME,
+    /// PARKLOCK_TOKEN (greater with each hold: let what you protect refuse a smaller one), PARKLOCK_LEASE_MS and
+    /// PARKLOCK_HELD=1. Signals are passed on to it, and to all processes of its group. If the lock cannot be renewed,
+    /// the command gets TERM in time, and KILL before the lock could be another's; if the server says that the lock
+    /// is gone, KILL at once.
+    #[command(after_help = exit::TABLE)]
+    Run(Run),
+    /// Take the lock, print a line about it, and hold it until INT or TERM
+    ///
+    /// The line is JSON: name, kind, token, lease_ms. Exit code 0 if the lock was held to the end, 75 if it was lost.
+    #[command(after_help = exit::TABLE)]
+    Hold(Hold),
+    /// Run a command while this machine is the leader, and again after a loss
+    ///
+    /// It waits for the lock, and then runs the command as `run` does. If the lock is lost, the command is ended, and the
+    /// tool waits for the lock again. If the command ends by itself, the lock is given back, and the tool ends with the
+    /// command's exit code.
+    #[command(after_help = exit::TABLE)]
+    Elect(Elect),
+    /// List who holds what
+    #[command(visible_alias = "list")]
+    Ls(Ls),
+    /// Show all that Redis knows of one lock
+    ///
+    /// Exit code 1 if nobody holds it and nobody waits for it.
+    Info(Info),
+    /// Watch the list
+    ///
+    /// Into a pipe it prints the list once.
+    Top(Top),
+    /// Take a lock away from its holders
+    ///
+    /// For operators: the holder is told at its next renewal at the latest, and works on without protection until then. Says who
+    /// is hit, and asks before it does it.
+    Unlock(Unlock),
+    /// Check whether this server is fit for locks
+    ///
+    /// Each line is ok, warn or bad, with what to do. Exit code 1 if a line is bad.
+    Doctor(Doctor),
+    /// Measure this server: parklock beside a simple lock that polls
+    Bench(Bench),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man {
+        /// Write a page for each command into this folder instead
+        #[arg(long, value_name = "FOLDER")]
+        to: Option<PathBuf>,
+    },
+}
+
+/// Where the locks are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Server {
+    /// Where Redis is [default: PARKLOCK_URL, REDIS_URL, redis://127.0.0.1:6379]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Whose keys: parklock's, or those that Redisson (Java) uses
+    #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
+    pub(crate) layout: Layout,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Layout {
+    #[default]
+    Native,
+    Redisson,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// One at a time
+    #[default]
+    Lock,
+    /// One at a time, strictly first come, first served
+    Fair,
+    /// Beside other readers, without a writer
+    Read,
+    /// Alone, of a lock that others read
+    Write,
+    /// At most --permits at a time
+    Semaphore,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// TERM when the lock can no longer be renewed, KILL before it could be another's
+    #[default]
+    Term,
+    /// No warning: KILL before the lock could be another's
+    Kill,
+    /// The command goes on; only the exit code tells
+    Ignore,
+}
+
+/// Which lock, and how it is taken.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Lock {
+    /// The name of the lock
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Do not wait
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+    /// Wait so long at the most; a bare number is seconds
+    #[arg(short, long, value_name = "TIME", value_parser = span::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// The exit code if the lock was not free in time
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::BUSY)]
+    pub(crate) conflict_exit_code: u8,
+    /// A lock that was not free in time is no failure: exit code 0
+    #[arg(short = 'x', long, conflicts_with = "conflict_exit_code")]
+    pub(crate) busy_ok: bool,
+    /// The kind of the lock; one name is one kind
+    #[arg(long, value_enum, default_value_t, value_name = "KIND")]
+    pub(crate) kind: Kind,
+    /// How many may hold it at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) permits: u32,
+    /// Hold it for this time and no longer, without renewal
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    pub(crate) lease: Option<Duration>,
+    /// How long Redis keeps the lock if this machine falls silent; renewed each third of it [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = span::parse, conflicts_with = "lease")]
+    pub(crate) watchdog: Option<Duration>,
+    /// Keep others out for at least this time, also if the work ends early
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    pub(crate) min_hold: Option<Duration>,
+    /// Renew it for this time at the most; then it is lost
+    #[arg(long, value_name = "TIME", value_parser = span::parse, conflicts_with = "lease")]
+    pub(crate) max_hold: Option<Duration>,
+    /// Say what happens in JSON, one event a line, on stderr
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing
+    #[arg(short, long, conflicts_with_all = ["json", "verbose"])]
+    pub(crate) quiet: bool,
+    /// Say more; twice: the library's log
+    #[arg(short, long, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// What is run under the lock.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Work {
+    /// What happens to the command if the lock is lost
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub(crate) on_lost: OnLost,
+    /// How long before the KILL the command gets TERM; at most a third of the lease
+    #[arg(short, long, value_name = "TIME", value_parser = span::parse, default_value = "5s")]
+    pub(crate) kill_after: Duration,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) lock: Lock,
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Elect {
+    #[command(flatten)]
+    pub(crate) lock: Lock,
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Hold {
+    #[command(flatten)]
+    pub(crate) lock: Lock,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Ls {
+    /// Only names that this pattern fits: * ? [ab]
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Info {
+    /// The name of the lock
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Top {
+    /// Only names that this pattern fits: * ? [ab]
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// The time between two looks
+    #[arg(short, long, value_name = "TIME", value_parser = span::parse, default_value = "1s")]
+    pub(crate) interval: Duration,
+    /// Print the list once, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// As --once, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show clients that wait for each other in a circle, and nothing else
+    #[arg(long)]
+    pub(crate) deadlocks: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Unlock {
+    /// The name of the lock
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// The lock is taken away, whoever holds it
+    #[arg(long, required = true)]
+    pub(crate) force: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// How long it takes altogether
+    #[arg(short, long, value_name = "N", default_value_t = 60)]
+    pub(crate) seconds: u64,
+    /// How many clients want the same lock
+    #[arg(short, long, value_name = "N", default_value_t = 8)]
+    pub(crate) clients: usize,
+}
+
+impl Server {
+    /// Where Redis is.
+    pub(crate) fn url(&self) -> String {
+        let of_environment = |name: &&str| std::env::var(name).ok().filter(|url| !url.is_empty());
+        let named = || ["PARKLOCK_URL", "REDIS_URL"].iter().find_map(of_environment);
+        self.url.clone().or_else(named).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())
+    }
+
+    pub(crate) fn layout(&self) -> parklock::Layout {
+        match self.layout {
+            Layout::Native => parklock::Layout::Native,
+            Layout::Redisson => parklock::Layout::Redisson,
+        }
+    }
+}
+
+impl Lock {
+    /// The lease that a hold begins with.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease.or(self.watchdog).unwrap_or(Duration::from_secs(30))
+    }
+
+    /// The exit code if the lock was not free in time.
+    pub(crate) fn busy_code(&self) -> u8 {
+        if self.busy_ok { exit::OK } else { self.conflict_exit_code }
+    }
+}
+
+impl Kind {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Fair => "fair",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Semaphore => "semaphore",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_dashes_is_the_command_alone() {
+        let cli = Cli::try_parse_from(["parklock", "run", "-n", "a", "--", "sh", "-c", "-n"]);
+        let Command::Run(run) = cli.expect("it is right").command else { panic!("it is a run") };
+        assert!(run.lock.nonblock);
+        assert_eq!((run.lock.name.as_str(), run.work.command.len()), ("a", 3));
+    }
+}

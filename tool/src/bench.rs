@@ -1,0 +1,306 @@
+//! `parklock bench`: a minute's comparison on the user's own server.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join_all, try_join_all};
+use parklock::{Client, Config, Error};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Script};
+use tokio::time::sleep;
+
+use crate::args::Bench;
+use crate::failure::Failure;
+use crate::servers::Server;
+use crate::{exit, output, servers};
+
+/// How long a holder works in the contended part.
+const WORK: Duration = Duration::from_millis(1);
+/// How long the pollers sleep between two looks.
+const POLLS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
+/// How long it may take to make all connections at once.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// All is measured in two rounds, so that a slow moment does not hit one side alone.
+const ROUNDS: u32 = 2;
+
+const TEXT: &str = "\
+A turn is one time of getting the lock, working for 1 ms (not in the first part), and giving it back. The wait is the time from
+asking to having. Commands are those that the server ran for each turn, in scripts too; if others use this server, theirs are among
+them. The poller is the usual simple lock: SET NX PX, a sleep while it is taken, and a script that deletes it if it is still ours. It
+has no order, no renewal and no token, and does less for each turn: alone it may be faster. It runs on a connection of this
+tool, without the library.
+";
+
+pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
+    if asked.seconds == 0 || asked.clients == 0 {
+        return Err(Failure {
+            code: exit::USAGE,
+            why: "--seconds and --clients must be at least 1".to_owned(),
+        });
+    }
+    let servers = servers::primaries(&asked.server.url()).await?;
+    let stage = Stage::new(asked, &servers).await?;
+    let address =
+        servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
+    output::put(&format!("{} s on {address}\n\n", asked.seconds));
+    let cases = cases(asked.clients);
+    let slice =
+        Duration::from_secs(asked.seconds) / (ROUNDS * u32::try_from(cases.len()).unwrap_or(1));
+    let mut tallies: Vec<Tally> = cases.iter().map(|_| Tally::default()).collect();
+    for _ in 0..ROUNDS {
+        for (case, tally) in cases.iter().zip(&mut tallies) {
+            tally.add(stage.play(case, slice).await?);
+        }
+    }
+    stage.close().await;
+    output::put(&table(&cases, &mut tallies));
+    output::put(TEXT);
+    Ok(exit::OK)
+}
+
+/// Who does it, and how many at once.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    part: &'static str,
+    callers: usize,
+    work: Duration,
+    /// How long a poller sleeps; `None`: parklock.
+    poll: Option<Duration>,
+}
+
+fn cases(clients: usize) -> Vec<Case> {
+    let alone = |poll| Case { part: "alone", callers: 1, work: Duration::ZERO, poll };
+    let together = |poll| Case { part: "contended", callers: clients, work: WORK, poll };
+    let mut cases = vec![alone(None), alone(Some(POLLS[0])), together(None)];
+    cases.extend(POLLS.iter().map(|poll| together(Some(*poll))));
+    cases
+}
+
+/// What was measured.
+#[derive(Debug, Default)]
+struct Tally {
+    waits: Vec<Duration>,
+    took: Duration,
+    commands: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.waits.extend(other.waits);
+        self.took += other.took;
+        self.commands += other.commands;
+    }
+
+    /// The wait that this share of all waits does not exceed.
+    fn wait(&self, share: f64) -> Duration {
+        let last = self.waits.len().saturating_sub(1);
+        let at = (last as f64 * share).round() as usize;
+        self.waits.get(at).copied().unwrap_or_default()
+    }
+}
+
+/// Clients and connections, one of each for each caller.
+struct Stage {
+    name: String,
+    servers: Vec<Server>,
+    clients: Vec<Client>,
+    pollers: Vec<MultiplexedConnection>,
+}
+
+impl Stage {
+    async fn new(asked: &Bench, servers: &[Server]) -> Result<Self, Failure> {
+        let name = format!("parklock-bench-{:x}", fastrand::u64(..));
+        let config = Config::default().layout(asked.server.layout());
+        let config = config.connect_timeout(CONNECTING);
+        let url = asked.server.url();
+        let connect = |_| Client::connect_with(&url, config.clone());
+        let clients = try_join_all((0..asked.clients).map(connect)).await?;
+        // In a cluster, the key of the pollers lies on one node.
+        let server = owner(servers, &name).await?;
+        let mut pollers = Vec::new();
+        for _ in 0..asked.clients {
+            pollers.push(server.again(AsyncConnectionConfig::new()).await?);
+        }
+        Ok(Self { name, servers: servers.to_vec(), clients, pollers })
+    }
+
+    async fn play(&self, case: &Case, slice: Duration) -> Result<Tally, Failure> {
+        let (before, began) = (self.commands().await, Instant::now());
+        let until = began + slice;
+        let waits = match case.poll {
+            None => {
+                let callers = self.clients.iter().take(case.callers);
+                try_join_all(callers.map(|client| lock(client, &self.name, case.work, until)))
+                    .await?
+            }
+            Some(poll) => {
+                let key = format!("{}:poller", self.name);
+                let callers = self.pollers.iter().take(case.callers);
+                let turns =
+                    callers.map(|conn| polled(conn.clone(), key.clone(), poll, case.work, until));
+                try_join_all(turns).await?
+            }
+        };
+        let took = began.elapsed();
+        let commands = self.commands().await.saturating_sub(before);
+        Ok(Tally { waits: waits.concat(), took, commands })
+    }
+
+    /// All commands that all servers have run.
+    async fn commands(&self) -> u64 {
+        let each = self.servers.iter().map(async |server| {
+            server.info("stats").await.number("total_commands_processed").unwrap_or(0)
+        });
+        join_all(each).await.iter().sum()
+    }
+
+    async fn close(&self) {
+        join_all(self.clients.iter().map(Client::close)).await;
+    }
+}
+
+/// The server that has this key.
+async fn owner<'a>(servers: &'a [Server], name: &str) -> Result<&'a Server, Failure> {
+    let key = format!("{name}:poller");
+    for server in servers {
+        if server.query::<u64>(&["EXISTS", &key]).await.is_ok() {
+            return Ok(server);
+        }
+    }
+    Err(Failure::unavailable("no server takes the key of the pollers"))
+}
+
+/// Turns until the time is over; how long each of them waited.
+async fn lock(
+    client: &Client,
+    name: &str,
+    work: Duration,
+    until: Instant,
+) -> Result<Vec<Duration>, Failure> {
+    let (lock, mut waits) = (client.lock(name), Vec::new());
+    loop {
+        let asked = Instant::now();
+        let left = until.saturating_duration_since(asked);
+        if left.is_zero() {
+            return Ok(waits);
+        }
+        let guard = match lock.try_lock_for(left).await {
+            Ok(Some(guard)) => guard,
+            // The time ran out while a request was on its way.
+            Ok(None) | Err(Error::Indeterminate { .. }) => return Ok(waits),
+            Err(error) => return Err(error.into()),
+        };
+        waits.push(asked.elapsed());
+        rest(work).await;
+        guard.unlock().await?;
+    }
+}
+
+/// The same with the simple lock.
+async fn polled(
+    mut conn: MultiplexedConnection,
+    key: String,
+    poll: Duration,
+    work: Duration,
+    until: Instant,
+) -> Result<Vec<Duration>, Failure> {
+    let release = Script::new(
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0",
+    );
+    let (token, mut waits) = (format!("{:x}", fastrand::u64(..)), Vec::new());
+    loop {
+        let asked = Instant::now();
+        while !take(&mut conn, &key, &token).await? {
+            if Instant::now() >= until {
+                return Ok(waits);
+            }
+            // Half of it is left to chance, or pollers would come in step.
+            sleep(poll.mul_f64(0.5 + fastrand::f64())).await;
+        }
+        waits.push(asked.elapsed());
+        rest(work).await;
+        release.key(&key).arg(&token).invoke_async::<i64>(&mut conn).await?;
+        if Instant::now() >= until {
+            return Ok(waits);
+        }
+    }
+}
+
+async fn take(conn: &mut MultiplexedConnection, key: &str, token: &str) -> Result<bool, Failure> {
+    let mut set = redis::cmd("SET");
+    set.arg(key).arg(token).arg("NX").arg("PX").arg(30_000);
+    Ok(set.query_async::<Option<String>>(conn).await?.is_some())
+}
+
+async fn rest(work: Duration) {
+    if !work.is_zero() {
+        sleep(work).await;
+    }
+}
+
+fn table(cases: &[Case], tallies: &mut [Tally]) -> String {
+    let mut text = String::new();
+    let heads = ["turns/s", "wait p50", "p99", "longest", "commands/turn"];
+    let [turns, middle, late, longest, commands] = heads;
+    let _ = writeln!(
+        text,
+        "{:34} {turns:>9} {middle:>10} {late:>10} {longest:>10} {commands:>13}",
+        "",
+    );
+    for (case, tally) in cases.iter().zip(tallies) {
+        tally.waits.sort();
+        let turns = tally.waits.len();
+        let rate = turns as f64 / tally.took.as_secs_f64().max(f64::EPSILON);
+        let commands = tally.commands as f64 / turns.max(1) as f64;
+        let [middle, late, longest] = [0.5, 0.99, 1.0].map(|share| ms(tally.wait(share)));
+        let _ = writeln!(
+            text,
+            "{:34} {rate:>9.0} {middle:>10} {late:>10} {longest:>10} {commands:>13.1}",
+            case.title(),
+        );
+    }
+    text + "\n"
+}
+
+impl Case {
+    fn title(&self) -> String {
+        let Self { part, callers, poll, .. } = self;
+        let who = match poll {
+            None => "parklock".to_owned(),
+            Some(_) if *callers == 1 => "simple lock".to_owned(),
+            Some(poll) => format!("poller, {} ms", poll.as_millis()),
+        };
+        if *callers == 1 {
+            format!("{part}: {who}")
+        } else {
+            format!("{part}, {callers} clients: {who}")
+        }
+    }
+}
+
+fn ms(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_waits_are_counted_by_their_shares() {
+        let waits = (1..=101).map(Duration::from_millis).collect();
+        let tally = Tally { waits, ..Tally::default() };
+        let shown = [0.5, 0.99, 1.0].map(|share| ms(tally.wait(share)));
+        assert_eq!(shown, ["51.00 ms", "100.00 ms", "101.00 ms"]);
+        assert_eq!(Tally::default().wait(0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn each_case_has_a_line() {
+        let cases = cases(8);
+        let mut tallies: Vec<_> = cases.iter().map(|_| Tally::default()).collect();
+        let text = table(&cases, &mut tallies);
+        assert_eq!(text.trim_end().lines().count(), 1 + cases.len());
+        assert!(text.contains("contended, 8 clients: poller, 100 ms"));
+    }
+}

@@ -1,0 +1,545 @@
+//! `parklock doctor`: is this server fit for locks?
+
+use std::time::{Duration, Instant};
+
+use parklock::operator::{self, Part};
+use parklock::{Client, Config};
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value, pipe};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::args::Doctor;
+use crate::failure::Failure;
+use crate::inventory::scan;
+use crate::moment::on_the_wall;
+use crate::servers::{Info, Server, value};
+use crate::span::short;
+use crate::{exit, output, servers};
+
+/// How often the way to the server is measured.
+const PINGS: usize = 20;
+/// A waiter near the front shows three signs of life a second.
+const SLOW: Duration = Duration::from_millis(50);
+const STUCK: Duration = Duration::from_secs(1);
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// How long a message may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many keys are named.
+const NAMED: usize = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Ok,
+    Warn,
+    Bad,
+}
+
+/// What one check has found.
+#[derive(Debug, Clone)]
+struct Finding {
+    verdict: Verdict,
+    check: &'static str,
+    found: String,
+    /// What to do, unless all is well.
+    remedy: &'static str,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Ok, check, found: found.into(), remedy: "" }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, remedy: &'static str) -> Self {
+        Self { verdict: Verdict::Warn, check, found: found.into(), remedy }
+    }
+
+    fn bad(check: &'static str, found: impl Into<String>, remedy: &'static str) -> Self {
+        Self { verdict: Verdict::Bad, check, found: found.into(), remedy }
+    }
+
+    /// The user may not ask.
+    fn unknown(check: &'static str) -> Self {
+        Self::warn(
+            check,
+            "this user may not ask",
+            "run the doctor as a user with +info and +config|get",
+        )
+    }
+
+    fn text(&self) -> String {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok  ",
+            Verdict::Warn => "warn",
+            Verdict::Bad => "BAD ",
+        };
+        let arrow = if self.remedy.is_empty() { "" } else { "\n       -> " };
+        format!("{verdict}  {}: {}{arrow}{}\n", self.check, self.found, self.remedy)
+    }
+
+    fn json(&self, server: &str) -> String {
+        let verdict = format!("{:?}", self.verdict).to_lowercase();
+        let Self { check, found, remedy, .. } = self;
+        let line = json!({
+            "server": server, "verdict": verdict, "check": check, "found": found, "remedy": remedy,
+        });
+        format!("{line}\n")
+    }
+}
+
+pub(crate) async fn doctor(asked: &Doctor) -> Result<u8, Failure> {
+    let servers = servers::primaries(&asked.server.url()).await?;
+    let mut worst = Verdict::Ok;
+    for server in &servers {
+        let findings = examine(server).await;
+        report(asked, &server.address, &findings);
+        worst = findings.iter().map(|finding| finding.verdict).fold(worst, Verdict::max);
+    }
+    let whole = vec![a_lock(asked).await];
+    report(asked, "all", &whole);
+    worst = worst.max(whole[0].verdict);
+    Ok(if worst == Verdict::Bad { exit::BUSY } else { exit::OK })
+}
+
+fn report(asked: &Doctor, server: &str, findings: &[Finding]) {
+    if !asked.json {
+        output::put(&format!("{server}\n"));
+    }
+    for finding in findings {
+        output::put(&if asked.json { finding.json(server) } else { finding.text() });
+    }
+}
+
+async fn examine(server: &Server) -> Vec<Finding> {
+    let about = server.info("server").await;
+    let memory = server.info("memory").await;
+    let replication = server.info("replication").await;
+    let mut findings = vec![version(&about), role(&replication), eviction(&memory)];
+    findings.push(room(&memory));
+    findings.push(evicted(&server.info("stats").await));
+    findings.push(persistence(server).await);
+    findings.extend(replicas(server, &replication).await);
+    findings.push(idle_limit(server).await);
+    findings.push(scripts(server).await);
+    findings.push(round_trip(server).await);
+    findings.push(message(server).await);
+    findings.push(clock(server).await);
+    findings.push(immortal(server).await);
+    if server.database.is_none() {
+        findings.push(cluster(server).await);
+    }
+    findings
+}
+
+fn version(about: &Info) -> Finding {
+    let check = "version";
+    let (name, version) = match (about.get("valkey_version"), about.get("redis_version")) {
+        (Some(valkey), _) => ("Valkey", valkey),
+        (None, Some(redis)) => ("Redis", redis),
+        (None, None) => return Finding::unknown(check),
+    };
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let number = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let found = format!("{name} {version}");
+    if number >= (6, 2) {
+        Finding::ok(check, found)
+    } else {
+        Finding::bad(check, found, "parklock needs Redis 6.2 or later, or Valkey")
+    }
+}
+
+fn role(replication: &Info) -> Finding {
+    match replication.get("role") {
+        Some("master") => Finding::ok("role", "primary"),
+        None => Finding::unknown("role"),
+        Some(_) => Finding::bad(
+            "role",
+            "a replica",
+            "connect to its primary, or name the sentinels or the cluster in the URL",
+        ),
+    }
+}
+
+fn eviction(memory: &Info) -> Finding {
+    let check = "maxmemory-policy";
+    match (memory.get("maxmemory_policy"), memory.number("maxmemory")) {
+        (None, _) => Finding::unknown(check),
+        (Some("noeviction"), _) => Finding::ok(check, "noeviction"),
+        (Some(policy), Some(0)) => Finding::warn(
+            check,
+            format!("{policy}, without maxmemory: nothing is evicted now"),
+            "set maxmemory-policy noeviction before anybody sets maxmemory",
+        ),
+        (Some(policy), _) => Finding::bad(
+            check,
+            format!("{policy}: locks that are held can be evicted"),
+            "set maxmemory-policy noeviction, or keep locks on a server of their own",
+        ),
+    }
+}
+
+fn room(memory: &Info) -> Finding {
+    let check = "memory";
+    match (memory.number("used_memory"), memory.number("maxmemory")) {
+        (Some(used), Some(0)) => Finding::ok(check, format!("{} MiB used, no limit", used >> 20)),
+        (Some(used), Some(limit)) => {
+            let percent = used * 100 / limit;
+            let found = format!("{percent} % of {} MiB used", limit >> 20);
+            if percent < 90 {
+                Finding::ok(check, found)
+            } else {
+                Finding::warn(check, found, "a full server refuses new locks: raise maxmemory")
+            }
+        }
+        _ => Finding::unknown(check),
+    }
+}
+
+fn evicted(stats: &Info) -> Finding {
+    match stats.number("evicted_keys") {
+        None => Finding::unknown("evicted keys"),
+        Some(0) => Finding::ok("evicted keys", "none since the server was started"),
+        Some(keys) => Finding::warn(
+            "evicted keys",
+            format!("{keys} since the server was started"),
+            "locks may have been among them: set maxmemory-policy noeviction",
+        ),
+    }
+}
+
+async fn persistence(server: &Server) -> Finding {
+    let check = "persistence";
+    let info = server.info("persistence").await;
+    let (fsync, save) = (server.setting("appendfsync").await, server.setting("save").await);
+    match (info.get("aof_enabled"), fsync.as_deref(), save.as_deref()) {
+        (None, ..) => Finding::unknown(check),
+        (Some("1"), Some("no"), _) => Finding::warn(
+            check,
+            "append-only file, flushed when the system likes to",
+            "set appendfsync everysec: a crash of the machine then loses one second of locks",
+        ),
+        (Some("1"), fsync, _) => Finding::ok(
+            check,
+            format!("append-only file, flushed {}", fsync.unwrap_or("as configured")),
+        ),
+        (Some(_), _, Some(save)) if !save.is_empty() => Finding::warn(
+            check,
+            "snapshots alone: a restart forgets the locks since the last one",
+            "set appendonly yes if locks should outlive a restart",
+        ),
+        (Some(_), ..) => Finding::warn(
+            check,
+            "none: a restart forgets all locks",
+            "set appendonly yes if locks should outlive a restart",
+        ),
+    }
+}
+
+async fn replicas(server: &Server, replication: &Info) -> Vec<Finding> {
+    let Some(connected) = replication.number("connected_slaves") else {
+        return vec![Finding::unknown("replicas")];
+    };
+    if connected == 0 {
+        return vec![Finding::ok("replicas", "none: without the server there are no locks")];
+    }
+    vec![lag(replication, connected), least_replicas(server).await]
+}
+
+fn lag(replication: &Info, connected: u64) -> Finding {
+    let lag = |replica: &&str| {
+        replica.split(',').find_map(|part| part.strip_prefix("lag="))?.parse::<u64>().ok()
+    };
+    let worst = replication.numbered("slave").iter().filter_map(lag).max().unwrap_or(0);
+    let found = format!("{connected}, the slowest {worst} s behind");
+    if worst <= 1 {
+        Finding::ok("replicas", found)
+    } else {
+        Finding::warn(
+            "replicas",
+            found,
+            "a failover now would forget the locks of that time: see why it is slow",
+        )
+    }
+}
+
+async fn least_replicas(server: &Server) -> Finding {
+    let check = "min-replicas-to-write";
+    match server.setting(check).await.as_deref() {
+        None => Finding::unknown(check),
+        Some("0") => Finding::warn(
+            check,
+            "0: a primary that was cut off goes on granting locks until it hears of its successor",
+            "set min-replicas-to-write 1 and min-replicas-max-lag 10, or use Config::replicas",
+        ),
+        Some(least) => Finding::ok(check, least),
+    }
+}
+
+async fn idle_limit(server: &Server) -> Finding {
+    match server.setting("timeout").await.and_then(|text| text.parse::<u64>().ok()) {
+        None => Finding::unknown("timeout"),
+        Some(0) => Finding::ok("timeout", "0: idle connections stay open"),
+        Some(seconds @ 1..10) => Finding::warn(
+            "timeout",
+            format!("{seconds} s: the server closes connections that are idle for so long"),
+            "set timeout 0, or at least 10: clients send a heartbeat each second",
+        ),
+        Some(seconds) => {
+            Finding::ok("timeout", format!("{seconds} s, more than between two heartbeats"))
+        }
+    }
+}
+
+async fn scripts(server: &Server) -> Finding {
+    let check = "scripts";
+    let (mut asked, text) = (pipe(), "return 1");
+    asked.cmd("EVAL").arg(text).arg(0).cmd("SCRIPT").arg("LOAD").arg(text);
+    match server.ask(&asked).await {
+        Err(failure) => {
+            Finding::bad(check, failure.to_string(), "see why the server does not answer")
+        }
+        Ok(answers) => match answers.iter().find_map(refusal) {
+            None => Finding::ok(check, "may be loaded and called"),
+            Some(refusal) => Finding::bad(
+                check,
+                refusal,
+                "the user needs +eval +evalsha +script|load: see the README",
+            ),
+        },
+    }
+}
+
+fn refusal(answer: &Value) -> Option<String> {
+    match answer {
+        Value::ServerError(error) => {
+            Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
+async fn round_trip(server: &Server) -> Finding {
+    let mut times = Vec::new();
+    for _ in 0..PINGS {
+        let sent = Instant::now();
+        if let Err(failure) = server.query::<String>(&["PING"]).await {
+            return Finding::bad(
+                "round trip",
+                failure.to_string(),
+                "see why the server does not answer",
+            );
+        }
+        times.push(sent.elapsed());
+    }
+    times.sort();
+    let (middle, worst) = (times[PINGS / 2], times[PINGS - 1]);
+    let found = format!("{:.2} ms, the slowest of {PINGS} {:.2} ms", ms(middle), ms(worst));
+    if middle < SLOW && worst < STUCK {
+        Finding::ok("round trip", found)
+    } else {
+        Finding::warn(
+            "round trip",
+            found,
+            "slow commands of others hold locks up (SLOWLOG), or the way is long: set waiter_ttl to more than ten round trips",
+        )
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// Publishes a message and hears it.
+async fn message(server: &Server) -> Finding {
+    let check = "messages";
+    let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
+    match carried(server, &name).await {
+        Ok(time) => Finding::ok(check, format!("heard after {:.2} ms", ms(time))),
+        Err(why) => Finding::bad(
+            check,
+            why,
+            "the user needs +subscribe +publish and &lock_channel:*; without messages, waiters only look now and then",
+        ),
+    }
+}
+
+async fn carried(server: &Server, name: &str) -> Result<Duration, String> {
+    let place =
+        operator::place(parklock::Layout::Native, "lock", name, server.database.or(Some(0)));
+    let channel = place.map_err(|error| error.to_string())?.channel;
+    let (tell, mut heard) = mpsc::unbounded_channel();
+    let hear = move |push: PushInfo| {
+        if matches!(push.kind, PushKind::Message | PushKind::SMessage) {
+            let _ = tell.send(());
+        }
+        Ok::<(), std::convert::Infallible>(())
+    };
+    let listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await;
+    let mut listener = listener.map_err(|failure| failure.to_string())?;
+    let subscribed =
+        redis::cmd("SUBSCRIBE").arg(&channel).query_async::<Value>(&mut listener).await;
+    subscribed.map_err(|error| error.to_string())?;
+    let sent = Instant::now();
+    let published = server.query::<u64>(&["PUBLISH", &channel, "doctor"]).await;
+    published.map_err(|failure| failure.to_string())?;
+    match timeout(PATIENCE, heard.recv()).await {
+        Ok(Some(())) => Ok(sent.elapsed()),
+        _ => Err(format!("a message was published, and not heard within {}", short(PATIENCE))),
+    }
+}
+
+/// A connection on which messages come in.
+async fn listen(
+    server: &Server,
+    config: AsyncConnectionConfig,
+) -> Result<redis::aio::MultiplexedConnection, Failure> {
+    let info = server.connection_info().clone();
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    server.with_settings(info.set_redis_settings(settings)).again(config).await
+}
+
+async fn clock(server: &Server) -> Finding {
+    let check = "clock";
+    let before = on_the_wall();
+    let mut asked = pipe();
+    asked.cmd("TIME");
+    let answers = server.ask(&asked).await.unwrap_or_default();
+    let Some((seconds, micros)) = value::<(u64, u64)>(answers.into_iter().next()) else {
+        return Finding::bad(check, "the server does not tell the time", "the user needs +time");
+    };
+    let after = on_the_wall();
+    let here = before + after.saturating_sub(before) / 2;
+    let apart = here.abs_diff(Duration::from_secs(seconds) + Duration::from_micros(micros));
+    let found = format!("{} apart from this machine's", short(apart));
+    if apart < Duration::from_secs(1) {
+        Finding::ok(check, found)
+    } else {
+        Finding::warn(
+            check,
+            found,
+            "leases do not depend on it, but a clock that jumps ends them early: keep both in step (NTP)",
+        )
+    }
+}
+
+/// Keys that no lease will ever end.
+async fn immortal(server: &Server) -> Finding {
+    let check = "keys without TTL";
+    let mut keys = Vec::new();
+    let pattern = operator::pattern("*");
+    let scanned = scan(server, &pattern, None, |key| {
+        if matches!(operator::part_of(key), Some((part, _)) if part != Part::Permits) {
+            keys.push(key.to_owned());
+        }
+    });
+    if let Err(failure) = scanned.await {
+        return Finding::warn(check, failure.to_string(), "run the doctor as a user with +scan");
+    }
+    let mut found = Vec::new();
+    for batch in keys.chunks(500) {
+        let mut asked = pipe();
+        batch.iter().for_each(|key| _ = asked.cmd("PTTL").arg(key));
+        let answers = server.ask(&asked).await.unwrap_or_default();
+        let forever = batch.iter().zip(answers).filter(|(_, ttl)| *ttl == Value::Int(-1));
+        found.extend(forever.map(|(key, _)| key.clone()));
+    }
+    match found.len() {
+        0 => Finding::ok(check, format!("none of {}", keys.len())),
+        count => {
+            found.sort();
+            found.truncate(NAMED);
+            Finding::bad(
+                check,
+                format!("{count}, such as {}", found.join(", ")),
+                "a stranger wrote them: they block these names until somebody deletes them",
+            )
+        }
+    }
+}
+
+async fn cluster(server: &Server) -> Finding {
+    let text: String = server.query(&["CLUSTER", "INFO"]).await.unwrap_or_default();
+    if text.contains("cluster_state:ok") {
+        Finding::ok("cluster", "all slots are served")
+    } else {
+        Finding::bad("cluster", "not all slots are served", "see `redis-cli --cluster check`")
+    }
+}
+
+/// Takes a lock and gives it back, as a program would.
+async fn a_lock(asked: &Doctor) -> Finding {
+    let check = "a lock, taken and given back";
+    let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
+    let began = Instant::now();
+    let done = async {
+        let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
+        let client = Client::connect_with(asked.server.url(), config).await?;
+        let guard = client.lock(name).try_lock().await?;
+        if let Some(guard) = guard {
+            guard.unlock().await?;
+        }
+        client.close().await;
+        Ok::<(), parklock::Error>(())
+    };
+    match done.await {
+        Ok(()) => Finding::ok(check, format!("in {}, with the connecting", short(began.elapsed()))),
+        Err(error) => Finding::bad(
+            check,
+            error.to_string(),
+            "mend what is bad above; the README lists the rights",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(text: &str) -> Info {
+        Info::of(text)
+    }
+
+    #[test]
+    fn old_versions_are_bad() {
+        assert_eq!(version(&info("redis_version:6.0.9")).verdict, Verdict::Bad);
+        assert_eq!(version(&info("redis_version:7.0.15")).verdict, Verdict::Ok);
+        let valkey = version(&info("redis_version:7.2.4\r\nvalkey_version:9.1.0"));
+        assert_eq!((valkey.verdict, valkey.found.as_str()), (Verdict::Ok, "Valkey 9.1.0"));
+    }
+
+    #[test]
+    fn a_server_that_may_evict_locks_is_bad() {
+        let evicting = "maxmemory:1000\r\nmaxmemory_policy:allkeys-lru";
+        assert_eq!(eviction(&info(evicting)).verdict, Verdict::Bad);
+        assert_eq!(
+            eviction(&info("maxmemory:0\r\nmaxmemory_policy:allkeys-lru")).verdict,
+            Verdict::Warn
+        );
+        assert_eq!(
+            eviction(&info("maxmemory:9\r\nmaxmemory_policy:noeviction")).verdict,
+            Verdict::Ok
+        );
+        assert_eq!(room(&info("maxmemory:100\r\nused_memory:95")).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn the_slowest_replica_counts() {
+        let two = "slave0:ip=a,port=1,state=online,offset=9,lag=0\r\nslave1:ip=b,lag=7\r\nslave_read_only:1";
+        let finding = lag(&info(two), 2);
+        assert_eq!(
+            (finding.verdict, finding.found.as_str()),
+            (Verdict::Warn, "2, the slowest 7 s behind")
+        );
+    }
+
+    #[test]
+    fn what_is_not_well_comes_with_a_remedy() {
+        for finding in
+            [role(&info("role:slave")), evicted(&info("evicted_keys:3")), Finding::unknown("x")]
+        {
+            assert!(finding.verdict > Verdict::Ok && !finding.remedy.is_empty());
+            assert!(finding.text().contains("\n       -> "));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `parklock elect`: a command while this machine leads, again after each loss.
+
+use std::ffi::OsString;
+use std::io;
+use std::time::Duration;
+
+use crate::args::Elect;
+use crate::supervisor::{Outcome, Supervisor};
+use crate::{exit, voice};
+
+/// The pause before another campaign while Redis is away.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) fn elect(asked: &Elect, arguments: &[OsString]) -> u8 {
+    lead(asked, arguments).unwrap_or_else(|error| {
+        voice::complain(&error.to_string());
+        exit::BROKEN
+    })
+}
+
+fn lead(asked: &Elect, arguments: &[OsString]) -> io::Result<u8> {
+    let mut supervisor = Supervisor::new(&asked.lock, &asked.work, arguments)?;
+    let mut has_led = false;
+    loop {
+        match supervisor.hold_once()? {
+            Outcome::Lost if supervisor.is_ending() => return Ok(exit::LOST),
+            Outcome::Lost => has_led = true,
+            // A first campaign tells at once that Redis is not there. A later one waits until it is there again.
+            Outcome::Code(exit::UNAVAILABLE) if has_led && !supervisor.is_ending() => {
+                supervisor.rest(PAUSE.mul_f64(0.5 + fastrand::f64()))?;
+                if supervisor.is_ending() {
+                    return Ok(exit::UNAVAILABLE);
+                }
+            }
+            Outcome::Code(code) => return Ok(code),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a question to a server has no answer, with the exit code that says so.
+
+use std::fmt;
+
+use redis::{ErrorKind, RedisError};
+
+use crate::exit;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) why: String,
+}
+
+impl Failure {
+    pub(crate) fn config(why: impl Into<String>) -> Self {
+        Self { code: exit::CONFIG, why: why.into() }
+    }
+
+    pub(crate) fn unavailable(why: impl Into<String>) -> Self {
+        Self { code: exit::UNAVAILABLE, why: why.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl From<parklock::Error> for Failure {
+    fn from(error: parklock::Error) -> Self {
+        Self { code: exit::of_error(&error), why: error.to_string() }
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        let refused = matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS"))
+            || error.kind() == ErrorKind::AuthenticationFailed;
+        let code = match error.kind() {
+            _ if refused => exit::PERMISSION,
+            ErrorKind::InvalidClientConfig => exit::CONFIG,
+            _ => exit::UNAVAILABLE,
+        };
+        // The words of an invalid URL would quote it, with its password.
+        let why = if code == exit::CONFIG {
+            format!("the URL cannot be understood ({})", error.category())
+        } else {
+            error.to_string()
+        };
+        Self { code, why }
+    }
+}

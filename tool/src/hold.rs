@@ -1,0 +1,123 @@
+//! `parklock hold`: the lock without a command, until a signal ends it.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use parklock::{Error, Guard};
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::args::{Hold, Lock};
+use crate::voice::Voice;
+use crate::{exit, lock};
+
+/// How long giving back may take before it is left to the lease.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+
+pub(crate) async fn hold(asked: &Hold) -> u8 {
+    let (lock, voice) = (&asked.lock, Voice::of(&asked.lock));
+    match held(lock, &voice).await {
+        Ok(code) => code,
+        Err(error) => {
+            let code = exit::of_error(&error);
+            voice.warn("failed", &json!({ "code": code }), &error.to_string());
+            code
+        }
+    }
+}
+
+async fn held(lock: &Lock, voice: &Voice) -> parklock::Result<u8> {
+    let mut ends = Ends::new();
+    let client = tokio::select! {
+        client = lock::connect(lock, "parklock-hold") => client?,
+        number = ends.next() => return Ok(exit::of_signal(number)),
+    };
+    let granted = tokio::select! {
+        granted = lock::acquire(&client, lock) => granted,
+        number = ends.next() => Ok(None).inspect(|_: &Option<Guard>| ends.came = number),
+    };
+    let code = match granted {
+        Ok(Some(guard)) => Ok(stay(guard, lock, voice, &mut ends).await),
+        Ok(None) if ends.came != 0 => Ok(exit::of_signal(ends.came)),
+        Ok(None) => {
+            let (code, text) =
+                (lock.busy_code(), format!("{} is held by somebody else", lock.name));
+            voice.warn("busy", &json!({ "code": code }), &text);
+            Ok(code)
+        }
+        Err(error) => Err(error),
+    };
+    let _ = timeout(GIVING_BACK, client.close()).await;
+    code
+}
+
+async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
+    let since = Instant::now();
+    let line = json!({
+        "name": lock.name,
+        "kind": lock.kind.word(),
+        "token": guard.token().get(),
+        "lease_ms": u64::try_from(lock.lease().as_millis()).unwrap_or(u64::MAX),
+    });
+    let mut out = io::stdout();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    tokio::select! {
+        _ = guard.ended() => {
+            voice.warn("lost", &json!({}), "the lock is lost");
+            return exit::LOST;
+        }
+        _ = ends.next() => {}
+    }
+    let rest = lock.min_hold.unwrap_or_default().saturating_sub(since.elapsed());
+    tokio::select! {
+        () = sleep(rest) => {}
+        _ = ends.next() => {}
+    }
+    match timeout(GIVING_BACK, guard.unlock()).await {
+        Ok(Ok(())) => exit::OK,
+        Ok(Err(Error::Lost)) => {
+            voice.warn("lost", &json!({}), "the lock was lost");
+            exit::LOST
+        }
+        Ok(Err(error)) => left(voice, &error.to_string()),
+        Err(_) => left(voice, "redis did not answer"),
+    }
+}
+
+fn left(voice: &Voice, why: &str) -> u8 {
+    let text = format!("the lock is not given back, its lease will free it: {why}");
+    voice.warn("left", &json!({}), &text);
+    exit::OK
+}
+
+/// The signals that end it.
+struct Ends {
+    signals: Vec<(i32, Signal)>,
+    /// The number of the one that came while it waited; 0: none.
+    came: i32,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let kinds = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ];
+        let signals =
+            kinds.into_iter().filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
+        Self { signals: signals.collect(), came: 0 }
+    }
+
+    async fn next(&mut self) -> i32 {
+        let any = self.signals.iter_mut().map(|(number, signal)| {
+            Box::pin(async move {
+                signal.recv().await;
+                *number
+            })
+        });
+        futures_util::future::select_all(any).await.0
+    }
+}

@@ -1,0 +1,83 @@
+//! The supervisor's end of the line to the keeper of the lock.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use crate::job::OURSELVES;
+use crate::keeper;
+use crate::words::{Order, Told};
+
+/// A keeper that runs. Dropped, it hears that nobody is there any more, and ends.
+#[derive(Debug)]
+pub(crate) struct Link {
+    process: Child,
+    orders: ChildStdin,
+    words: ChildStdout,
+    /// What came of the next line.
+    begun: Vec<u8>,
+    is_gone: bool,
+}
+
+impl Link {
+    /// Starts a keeper with the arguments that this process has. Its group is not ours: the keys of a terminal do not
+    /// reach it.
+    pub(crate) fn start(arguments: &[OsString]) -> io::Result<Self> {
+        let mut command = Command::new(OURSELVES);
+        command.arg0("parklock").arg(keeper::STAGE).args(arguments).process_group(0);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let both = process.stdin.take().zip(process.stdout.take());
+        let (orders, words) = both.ok_or_else(|| io::Error::other("there are no pipes"))?;
+        Ok(Self { process, orders, words, begun: Vec::new(), is_gone: false })
+    }
+
+    /// Whether its words have ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// A keeper that is gone does not hear it: then its words end too.
+    pub(crate) fn order(&mut self, order: Order) {
+        let _ = writeln!(self.orders, "{order}");
+    }
+
+    /// What it has told, when there is something to read. `None`: it is gone.
+    pub(crate) fn hear(&mut self) -> Option<Vec<Told>> {
+        let mut piece = [0; 4096];
+        match self.words.read(&mut piece) {
+            Ok(0) => self.end(),
+            Ok(length) => {
+                self.begun.extend_from_slice(&piece[..length]);
+                Some(self.whole_lines())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Some(Vec::new()),
+            Err(_) => self.end(),
+        }
+    }
+
+    fn end(&mut self) -> Option<Vec<Told>> {
+        self.is_gone = true;
+        None
+    }
+
+    fn whole_lines(&mut self) -> Vec<Told> {
+        let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = self.begun.drain(..end).collect();
+        String::from_utf8_lossy(&lines).lines().filter_map(Told::read).collect()
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.words.as_fd()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // If it has ended, nothing of it stays. If not, it may have to give the lock back: nobody waits for that here.
+        let _ = self.process.try_wait();
+    }
+}

@@ -1,0 +1,122 @@
+//! The lock that the command line asks for.
+
+use std::time::{Duration, Instant};
+
+use parklock::{Client, Config, Error, Guard, Result};
+
+use crate::args::{Kind, Lock};
+
+/// How long Redis may take to answer before it counts as gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// An attempt to connect that fails after so long has waited for an answer.
+const SLOW: Duration = Duration::from_millis(100);
+/// The library's own setting, unless the user sets it.
+const WATCHDOG: Duration = Duration::from_secs(30);
+/// The bounds of the time for which a waiter counts as alive after a sign of life.
+const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(3);
+
+/// Connects with the settings of the command line. The client says in Redis that it is this program.
+pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
+    let mut config = Config::default().layout(lock.server.layout()).describe(plain(app));
+    // Many jobs begin in the same minute, on machines that are busy then: what would be slow for a service is not too slow
+    // here, and a waiter that gets no processor for a second does not lose its place.
+    config = config.connect_timeout(PATIENCE).ride_out(lock.lease().max(PATIENCE));
+    config = config.waiter_ttl((lock.watchdog.unwrap_or(WATCHDOG) / 4).clamp(SHORT, LONG));
+    if let Some(timeout) = lock.watchdog {
+        config = config.watchdog_timeout(timeout);
+    }
+    if let Some(time) = lock.max_hold {
+        config = config.max_hold(time);
+    }
+    let (url, began) = (lock.server.url(), Instant::now());
+    loop {
+        let asked = Instant::now();
+        match Client::connect_with(&url, config.clone()).await {
+            // With a short watchdog, the library gives an answer little time. A server that refuses does so at once.
+            Err(Error::Unavailable { .. })
+                if asked.elapsed() > SLOW && began.elapsed() < PATIENCE => {}
+            connected => return connected,
+        }
+    }
+}
+
+/// Gets the lock, or `None` if it was not free in time.
+pub(crate) async fn acquire(client: &Client, lock: &Lock) -> Result<Option<Guard>> {
+    match lock.kind {
+        Kind::Lock | Kind::Fair => exclusive(client, lock).await,
+        Kind::Read => read(client, lock).await,
+        Kind::Write => write(client, lock).await,
+        Kind::Semaphore => permit(client, lock).await,
+    }
+}
+
+async fn exclusive(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+    let name = asked.name.as_str();
+    let mut lock =
+        if asked.kind == Kind::Fair { client.fair_lock(name) } else { client.lock(name) };
+    if let Some(lease) = asked.lease {
+        lock = lock.lease(lease);
+    }
+    match asked.wait {
+        _ if asked.nonblock => lock.try_lock().await,
+        Some(wait) => lock.try_lock_for(wait).await,
+        None => lock.lock().await.map(Some),
+    }
+}
+
+async fn read(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+    let mut lock = client.rw_lock(asked.name.as_str());
+    if let Some(lease) = asked.lease {
+        lock = lock.lease(lease);
+    }
+    match asked.wait {
+        _ if asked.nonblock => lock.try_read().await,
+        Some(wait) => lock.try_read_for(wait).await,
+        None => lock.read().await.map(Some),
+    }
+}
+
+async fn write(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+    let mut lock = client.rw_lock(asked.name.as_str());
+    if let Some(lease) = asked.lease {
+        lock = lock.lease(lease);
+    }
+    let guard = match asked.wait {
+        _ if asked.nonblock => lock.try_write().await?,
+        Some(wait) => lock.try_write_for(wait).await?,
+        None => Some(lock.write().await?),
+    };
+    Ok(guard.map(parklock::WriteGuard::into_guard))
+}
+
+async fn permit(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+    let mut semaphore = client.semaphore(asked.name.as_str(), asked.permits);
+    if let Some(lease) = asked.lease {
+        semaphore = semaphore.lease(lease);
+    }
+    match asked.wait {
+        _ if asked.nonblock => semaphore.try_acquire().await,
+        Some(wait) => semaphore.try_acquire_for(wait).await,
+        None => semaphore.acquire().await.map(Some),
+    }
+}
+
+/// The name of a program, as far as a client can bear it.
+fn plain(app: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._-:/@".contains(*c);
+    let plain: String = app.chars().filter(is_plain).take(64).collect();
+    if plain.is_empty() { "parklock".to_owned() } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_named_as_far_as_possible() {
+        assert_eq!(plain("back up.sh"), "backup.sh");
+        assert_eq!(plain("\u{e9}"), "parklock");
+        assert_eq!(plain(&"x".repeat(70)).len(), 64);
+    }
+}

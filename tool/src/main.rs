@@ -1,0 +1,134 @@
+//! `parklock`: commands under locks in Redis, and a view of who holds what.
+//!
+//! `run` and `elect` are two processes: the supervisor (`supervisor.rs`), which has the command, and the keeper
+//! (`keeper.rs`), which has the lock. All else is one.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the tool needs Linux: it waits for signals and timers as only Linux lets it");
+
+mod alarm;
+mod args;
+mod bench;
+mod deadlocks;
+mod doctor;
+mod elect;
+mod exit;
+mod failure;
+mod hold;
+mod info;
+mod inventory;
+mod job;
+mod keeper;
+mod launch;
+mod limits;
+mod link;
+mod list;
+mod lock;
+mod moment;
+mod output;
+mod pages;
+mod run;
+mod servers;
+mod signals;
+mod span;
+mod supervisor;
+mod table;
+mod terminal;
+mod top;
+mod unlock;
+mod voice;
+mod words;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let stage = arguments.first().and_then(|word| word.to_str());
+    ExitCode::from(match stage {
+        Some(launch::STAGE) => launch::launch(&arguments[1..]),
+        Some(keeper::STAGE) => keep(&arguments[1..]),
+        _ => match parsed(&arguments) {
+            Ok(cli) => obey(cli.command, &arguments),
+            Err(code) => code,
+        },
+    })
+}
+
+/// Reads the command line. Otherwise it has said what is wrong, or what was asked for, and this is the exit code.
+fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
+    let named = std::iter::once(OsString::from("parklock")).chain(arguments.iter().cloned());
+    Cli::try_parse_from(named).map_err(|error| {
+        let _ = error.print();
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => exit::OK,
+            _ => exit::USAGE,
+        }
+    })
+}
+
+fn obey(command: Command, arguments: &[OsString]) -> u8 {
+    match command {
+        Command::Run(asked) => run::run(&asked, arguments),
+        Command::Elect(asked) => elect::elect(&asked, arguments),
+        Command::Hold(asked) => {
+            log(asked.lock.verbose);
+            on_runtime(hold::hold(&asked))
+        }
+        Command::Ls(asked) => answer(list::list(&asked)),
+        Command::Info(asked) => answer(info::info(&asked)),
+        Command::Top(asked) => answer(top::top(&asked)),
+        Command::Unlock(asked) => answer(unlock::unlock(&asked)),
+        Command::Doctor(asked) => answer(doctor::doctor(&asked)),
+        Command::Bench(asked) => answer(bench::bench(&asked)),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { to } => pages::manual(to.as_deref()),
+    }
+}
+
+/// Runs what asks the servers, and says why there is no answer.
+fn answer(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
+    on_runtime(async {
+        work.await.unwrap_or_else(|failure| {
+            voice::complain(&failure.to_string());
+            failure.code
+        })
+    })
+}
+
+/// The process that keeps a lock has the arguments of the one that started it.
+fn keep(arguments: &[OsString]) -> u8 {
+    let (lock, work) = match parsed(arguments) {
+        Ok(Cli { command: Command::Run(asked) }) => (asked.lock, asked.work),
+        Ok(Cli { command: Command::Elect(asked) }) => (asked.lock, asked.work),
+        Ok(_) => return exit::USAGE,
+        Err(code) => return code,
+    };
+    log(lock.verbose);
+    keeper::keep(&lock, &work)
+}
+
+fn on_runtime(work: impl Future<Output = u8>) -> u8 {
+    match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => {
+            voice::complain(&error.to_string());
+            exit::BROKEN
+        }
+    }
+}
+
+/// The library's log, on stderr.
+fn log(verbose: u8) {
+    if verbose >= 2 {
+        let to_stderr = tracing_subscriber::fmt().with_writer(std::io::stderr);
+        to_stderr.with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG).init();
+    }
+}

@@ -1,0 +1,20 @@
+//! `parklock run`: a command while the lock is held.
+
+use std::ffi::OsString;
+
+use crate::args::Run;
+use crate::supervisor::{Outcome, Supervisor};
+use crate::{exit, voice};
+
+pub(crate) fn run(asked: &Run, arguments: &[OsString]) -> u8 {
+    let held = Supervisor::new(&asked.lock, &asked.work, arguments)
+        .and_then(|mut supervisor| supervisor.hold_once());
+    match held {
+        Ok(Outcome::Code(code)) => code,
+        Ok(Outcome::Lost) => exit::LOST,
+        Err(error) => {
+            voice::complain(&error.to_string());
+            exit::BROKEN
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Connections for an operator's questions: one to each server that has locks. They are not those of the library.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use parklock::operator::{self, Servers};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue,
+    IntoConnectionInfo, Pipeline, Value, cmd,
+};
+
+use crate::failure::Failure;
+
+const CONNECTING: Duration = Duration::from_secs(10);
+const ANSWERING: Duration = Duration::from_secs(10);
+
+/// A server that has locks: a primary.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    pub(crate) address: String,
+    /// The number of the database; `None`: it is a node of a cluster.
+    pub(crate) database: Option<i64>,
+    /// Its channels belong to slots.
+    pub(crate) is_sharded: bool,
+    info: ConnectionInfo,
+    conn: MultiplexedConnection,
+}
+
+impl Server {
+    /// Asks all of this at once. Each answer may be a refusal.
+    pub(crate) async fn ask(&self, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
+        if pipe.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.conn.clone().send_packed_commands(pipe, 0, pipe.len()).await?)
+    }
+
+    /// Asks one thing.
+    pub(crate) async fn query<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, Failure> {
+        Ok(cmd(words[0]).arg(&words[1..]).query_async(&mut self.conn.clone()).await?)
+    }
+
+    /// A section of INFO, if it may be asked for.
+    pub(crate) async fn info(&self, section: &str) -> Info {
+        Info(self.query(&["INFO", section]).await.unwrap_or_default())
+    }
+
+    /// A setting, if it may be asked for.
+    pub(crate) async fn setting(&self, name: &str) -> Option<String> {
+        let pair: Vec<String> = self.query(&["CONFIG", "GET", name]).await.ok()?;
+        pair.into_iter().nth(1)
+    }
+
+    /// Another connection to the same server.
+    pub(crate) async fn again(
+        &self,
+        config: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Failure> {
+        let client = Client::open(self.info.clone())?;
+        let config = config.set_connection_timeout(Some(CONNECTING));
+        let config = config.set_response_timeout(Some(ANSWERING));
+        Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+    }
+
+    pub(crate) fn connection_info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    /// The same server, connected to in another way by [`again`](Self::again).
+    pub(crate) fn with_settings(&self, info: ConnectionInfo) -> Self {
+        Self { info, ..self.clone() }
+    }
+
+    async fn connect(info: ConnectionInfo, in_cluster: bool) -> Result<Self, Failure> {
+        let address = address(&info);
+        let unreached =
+            |failure: Failure| Failure { why: format!("{address}: {failure}"), ..failure };
+        let client = Client::open(info.clone())?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECTING))
+            .set_response_timeout(Some(ANSWERING));
+        let conn = client.get_multiplexed_async_connection_with_config(&config).await;
+        let conn = conn.map_err(|error| unreached(error.into()))?;
+        let database = (!in_cluster).then(|| info.redis_settings().db());
+        Ok(Self { address, database, is_sharded: false, info, conn })
+    }
+}
+
+/// What INFO says: lines of names and values.
+#[derive(Debug, Default)]
+pub(crate) struct Info(String);
+
+impl Info {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let mut lines = self.0.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.parse().ok()
+    }
+
+    /// The values of all fields whose names begin like this and go on with a digit.
+    pub(crate) fn numbered(&self, prefix: &str) -> Vec<&str> {
+        let is_numbered = |name: &str| {
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let lines = self.0.lines().filter_map(|line| line.split_once(':'));
+        lines.filter(|(name, _)| is_numbered(name)).map(|(_, value)| value.trim()).collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+/// What one answer says, unless it is a refusal or has another form.
+pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
+    match answer {
+        None | Some(Value::ServerError(_)) => None,
+        Some(answer) => redis::from_redis_value(answer).ok(),
+    }
+}
+
+/// Connects to every server that has locks.
+pub(crate) async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
+    if url.contains("#insecure") {
+        return Err(Failure::config(
+            "#insecure is not accepted: a server is verified or not talked to",
+        ));
+    }
+    encrypt();
+    match operator::servers(url)? {
+        Servers::One(url) => Ok(vec![alone(&url).await?]),
+        Servers::Cluster(seeds) => cluster(&seeds).await,
+        Servers::Sentinel { sentinels, service, primary } => {
+            Ok(vec![watched(&sentinels, &service, &primary).await?])
+        }
+    }
+}
+
+/// The redis crate brings no cryptography of its own.
+fn encrypt() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // This fails if there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+async fn alone(url: &str) -> Result<Server, Failure> {
+    let server = Server::connect(url.into_connection_info()?, false).await?;
+    match server.info("server").await.get("redis_mode") {
+        Some("cluster") => Err(Failure::config(
+            "the server is a node of a cluster: write redis-cluster:// instead of redis://",
+        )),
+        Some("sentinel") => Err(Failure::config(
+            "the server is a sentinel: write redis-sentinel://host/service instead of redis://host",
+        )),
+        _ => Ok(server),
+    }
+}
+
+async fn watched(sentinels: &[String], service: &str, primary: &str) -> Result<Server, Failure> {
+    let mut failure = Failure::unavailable("no sentinel answers");
+    let info = primary.into_connection_info()?;
+    // The one with the greatest epoch has heard of the latest failover.
+    let mut newest: Option<(u64, String, u16)> = None;
+    for sentinel in sentinels {
+        match named_by(sentinel, service).await {
+            Ok(named) => newest = newest.max(Some(named)),
+            Err(error) => failure = error,
+        }
+    }
+    let Some((_, host, port)) = newest else { return Err(failure) };
+    let addr = beside(info.addr(), &host, port);
+    Server::connect(info.set_addr(addr), false).await
+}
+
+async fn named_by(sentinel: &str, service: &str) -> Result<(u64, String, u16), Failure> {
+    let sentinel = Server::connect(sentinel.into_connection_info()?, false).await?;
+    let told: std::collections::HashMap<String, String> =
+        sentinel.query(&["SENTINEL", "MASTER", service]).await?;
+    let field = |name| told.get(name).cloned().unwrap_or_default();
+    let number = |name| field(name).parse::<u64>().unwrap_or(0);
+    let port = u16::try_from(number("port")).unwrap_or(0);
+    Ok((number("config-epoch"), field("ip"), port))
+}
+
+async fn cluster(seeds: &[String]) -> Result<Vec<Server>, Failure> {
+    let mut failure = Failure::unavailable("no node of the cluster answers");
+    for seed in seeds {
+        let info = seed.as_str().into_connection_info()?;
+        match nodes(&info).await {
+            Ok(nodes) => return connect_all(&info, nodes).await,
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+async fn connect_all(
+    seed: &ConnectionInfo,
+    nodes: BTreeSet<(String, u16)>,
+) -> Result<Vec<Server>, Failure> {
+    let mut servers = Vec::new();
+    for (host, port) in nodes {
+        let addr = beside(seed.addr(), &host, port);
+        let server = Server::connect(seed.clone().set_addr(addr), true).await?;
+        let version = server.info("server").await;
+        let major = version.get("redis_version").and_then(|version| version.split('.').next());
+        // Valkey calls itself Redis 7.2 here.
+        let is_sharded =
+            major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 7);
+        servers.push(Server { is_sharded, ..server });
+    }
+    Ok(servers)
+}
+
+/// The primaries of all slots.
+async fn nodes(seed: &ConnectionInfo) -> Result<BTreeSet<(String, u16)>, Failure> {
+    let server = Server::connect(seed.clone(), true).await?;
+    let slots: Vec<Vec<Value>> = server.query(&["CLUSTER", "SLOTS"]).await?;
+    let primary = |range: Vec<Value>| {
+        let node: Vec<Value> = redis::from_redis_value(range.into_iter().nth(2)?).ok()?;
+        let mut node = node.into_iter();
+        let host: Option<String> = value(node.next());
+        let port: u16 = value(node.next())?;
+        // A node without a name is the one that answers.
+        let host = host.filter(|host| !host.is_empty() && host != "?");
+        Some((host.unwrap_or_else(|| host_of(seed.addr())), port))
+    };
+    Ok(slots.into_iter().filter_map(primary).collect())
+}
+
+fn host_of(addr: &ConnectionAddr) -> String {
+    match addr {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Another server, reached in the same way.
+fn beside(addr: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
+    let host = host.to_owned();
+    match addr {
+        ConnectionAddr::TcpTls { .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+fn address(info: &ConnectionInfo) -> String {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            format!("{host}:{port}")
+        }
+        ConnectionAddr::Unix(path) => path.display().to_string(),
+        _ => "redis".to_owned(),
+    }
+}

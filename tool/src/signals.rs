@@ -1,0 +1,74 @@
+//! The signals that the tool takes as messages. None of them interrupts it.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The signals that are passed on to the command.
+const PASSED_ON: [Signal; 9] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+    Signal::SIGTSTP,
+];
+
+/// The signals that came and were not looked at yet.
+#[derive(Debug)]
+pub(crate) struct Signals(SignalFd);
+
+impl Signals {
+    /// From now on, signals wait until they are looked at. It is for a process with one thread, before it starts another.
+    ///
+    /// A signal that was ignored when the tool began, as HUP under nohup(1), stays ignored, by the command too.
+    pub(crate) fn take() -> nix::Result<Self> {
+        let ignored = ignored();
+        let mut taken = SigSet::empty();
+        taken.add(Signal::SIGCHLD);
+        let is_ignored = |signal: &Signal| ignored & (1 << (*signal as u64 - 1)) != 0;
+        PASSED_ON
+            .into_iter()
+            .filter(|signal| !is_ignored(signal))
+            .for_each(|signal| taken.add(signal));
+        let mut blocked = taken;
+        // So that the tool can take the terminal back from the background.
+        blocked.add(Signal::SIGTTOU);
+        blocked.thread_block()?;
+        SignalFd::with_flags(&taken, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
+    }
+
+    /// The next signal that came.
+    pub(crate) fn next(&mut self) -> Option<Signal> {
+        let info = self.0.read_signal().ok().flatten()?;
+        i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether a signal asks the tool to end.
+pub(crate) fn ends(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)
+}
+
+/// Whether the kernel forgets children of this process before anybody could ask how they ended.
+pub(crate) fn forgets_children() -> bool {
+    ignored() & (1 << (Signal::SIGCHLD as u64 - 1)) != 0
+}
+
+/// The signals that this process ignores, a bit for each.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

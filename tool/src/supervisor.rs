@@ -1,0 +1,424 @@
+//! The process that has the command. It passes signals on, and ends the command before its lock could be another's.
+//!
+//! It is plain and has one thread: it waits for signals, for its alarm clock, and for the words of the keeper
+//! (`keeper.rs`), and does one thing after the other.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use serde_json::json;
+
+use crate::alarm::Alarm;
+use crate::args::{Lock, OnLost, Work};
+use crate::exit;
+use crate::job::{Job, State};
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::moment::Moment;
+use crate::signals::{Signals, ends, forgets_children};
+use crate::terminal::Terminal;
+use crate::voice::Voice;
+use crate::words::{Order, Told};
+
+/// How one time of holding the lock, or of waiting for it, has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// As the command, a signal, or an error says.
+    Code(u8),
+    /// The lock was lost, and the command has ended.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) struct Supervisor<'a> {
+    lock: &'a Lock,
+    work: &'a Work,
+    /// The arguments of this process, which are those of the keeper.
+    arguments: &'a [OsString],
+    limits: Limits,
+    voice: Voice,
+    signals: Signals,
+    alarm: Alarm,
+    terminal: Option<Terminal>,
+    /// A signal has asked the tool to end.
+    is_ending: bool,
+}
+
+/// What happens now.
+#[derive(Debug)]
+enum Phase {
+    Waiting,
+    /// A signal has ended the waiting; this is its exit code.
+    Leaving(u8),
+    Running(Running),
+    /// The command has ended with this code. `urged`: the user does not want to wait for what comes now.
+    GivingBack {
+        code: u8,
+        urged: bool,
+    },
+    Done(Outcome),
+}
+
+/// A command that runs.
+#[derive(Debug)]
+struct Running {
+    job: Job,
+    /// The deadline of its lock.
+    until: Moment,
+    next: Next,
+    /// It is ended by us, or goes on although the lock is lost.
+    is_lost: bool,
+}
+
+/// What happens to the command when the lock is not renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Warn,
+    Kill,
+    /// It goes on. The loss is reported.
+    Report,
+    Nothing,
+}
+
+impl<'a> Supervisor<'a> {
+    /// # Errors
+    /// If the system does not give what it needs.
+    pub(crate) fn new(
+        lock: &'a Lock,
+        work: &'a Work,
+        arguments: &'a [OsString],
+    ) -> io::Result<Self> {
+        if forgets_children() {
+            return Err(io::Error::other(
+                "SIGCHLD is ignored: nobody could tell how the command ends",
+            ));
+        }
+        Ok(Self {
+            lock,
+            work,
+            arguments,
+            limits: Limits::new(lock.lease(), work.kill_after),
+            voice: Voice::of(lock),
+            terminal: Terminal::ours(),
+            signals: Signals::take()?,
+            alarm: Alarm::new()?,
+            is_ending: false,
+        })
+    }
+
+    /// Whether a signal has asked the tool to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    /// Sleeps, but not through a signal that asks the tool to end.
+    pub(crate) fn rest(&mut self, span: Duration) -> io::Result<()> {
+        let until = Moment::now().after(span);
+        self.alarm.set(Some(until))?;
+        while !self.is_ending && !until.ahead().is_zero() {
+            let mut fds = [
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
+            ];
+            wait_for(&mut fds, PollTimeout::NONE)?;
+            self.is_ending |= std::iter::from_fn(|| self.signals.next()).any(ends);
+        }
+        Ok(())
+    }
+
+    /// Gets the lock, runs the command, and gives the lock back: once.
+    ///
+    /// # Errors
+    /// If the system does not give what it needs.
+    pub(crate) fn hold_once(&mut self) -> io::Result<Outcome> {
+        reap_keepers();
+        let mut link = Link::start(self.arguments)?;
+        let mut phase = Phase::Waiting;
+        loop {
+            if let Phase::Done(outcome) = phase {
+                return Ok(outcome);
+            }
+            self.alarm.set(self.next_alarm(&phase))?;
+            self.await_news(&link, PollTimeout::NONE)?;
+            // All words come before a look at the clock: if this process was stopped, the lock was renewed meanwhile.
+            while !link.is_gone() && self.await_news(&link, PollTimeout::ZERO)? {
+                phase = match link.hear() {
+                    Some(words) => words
+                        .into_iter()
+                        .fold(phase, |phase, told| self.told(told, phase, &mut link)),
+                    None => self.keeper_gone(phase),
+                };
+            }
+            phase = self.look_at_clock(phase);
+            while let Some(signal) = self.signals.next() {
+                phase = self.signalled(signal, phase, &mut link);
+            }
+        }
+    }
+
+    /// Waits until there is something to do, but not beyond a limit. Returns whether the keeper has said something.
+    fn await_news(&self, link: &Link, limit: PollTimeout) -> io::Result<bool> {
+        let (signals, alarm) = (self.signals.as_fd(), self.alarm.as_fd());
+        let on = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        if link.is_gone() {
+            // The end of its words would be news for ever.
+            wait_for(&mut [on(signals), on(alarm)], limit)?;
+            return Ok(false);
+        }
+        let mut fds = [on(signals), on(alarm), on(link.as_fd())];
+        wait_for(&mut fds, limit)?;
+        Ok(fds[2].revents().is_some_and(|found| !found.is_empty()))
+    }
+
+    fn told(&mut self, told: Told, phase: Phase, link: &mut Link) -> Phase {
+        match (told, phase) {
+            (Told::Granted { token, until }, Phase::Waiting) => self.granted(token, until, link),
+            (Told::Until(until), Phase::Running(running)) => {
+                Phase::Running(Running { until: until.max(running.until), ..running })
+            }
+            (Told::Gone, Phase::Running(running)) => self.gone(running),
+            (Told::Gone, Phase::GivingBack { .. }) => {
+                self.voice.warn("lost", &json!({}), "the lock is lost");
+                Phase::Done(Outcome::Lost)
+            }
+            (Told::Busy, Phase::Waiting) => self.busy(),
+            (Told::Failed(code, why), Phase::Waiting) => {
+                self.voice.warn("failed", &json!({ "code": code }), &why);
+                Phase::Done(Outcome::Code(code))
+            }
+            (Told::Freed | Told::Left(_) | Told::Gone, Phase::Leaving(code)) => {
+                Phase::Done(Outcome::Code(code))
+            }
+            (Told::Freed, Phase::GivingBack { code, .. }) => {
+                self.voice.note("released", &json!({}), "the lock is given back");
+                Phase::Done(Outcome::Code(code))
+            }
+            (Told::Left(why), Phase::GivingBack { code, .. }) => {
+                let text = format!("the lock is not given back, its lease will free it: {why}");
+                self.voice.warn("left", &json!({}), &text);
+                Phase::Done(Outcome::Code(code))
+            }
+            (_, phase) => phase,
+        }
+    }
+
+    fn granted(&mut self, token: u64, until: Moment, link: &mut Link) -> Phase {
+        let lease = self.lock.lease().as_millis();
+        let details =
+            json!({ "token": token, "lease_ms": u64::try_from(lease).unwrap_or(u64::MAX) });
+        self.voice.note("granted", &details, &format!("the lock is ours, with token {token}"));
+        let variables = [
+            ("PARKLOCK_NAME", self.lock.name.clone()),
+            ("PARKLOCK_TOKEN", token.to_string()),
+            ("PARKLOCK_LEASE_MS", lease.to_string()),
+            ("PARKLOCK_HELD", "1".to_owned()),
+        ];
+        let if_orphaned =
+            if self.work.on_lost == OnLost::Kill { Signal::SIGKILL } else { Signal::SIGTERM };
+        match Job::start(&self.work.command, &variables, if_orphaned, self.terminal) {
+            Ok(job) => {
+                link.order(Order::Started(job.group().as_raw()));
+                let next = match self.work.on_lost {
+                    OnLost::Term => Next::Warn,
+                    OnLost::Kill => Next::Kill,
+                    OnLost::Ignore => Next::Report,
+                };
+                Phase::Running(Running { job, until, next, is_lost: false })
+            }
+            Err(error) => {
+                link.order(Order::Now);
+                let text = format!("the command is not started: {error}");
+                self.voice.warn("failed", &json!({ "code": exit::BROKEN }), &text);
+                Phase::GivingBack { code: exit::BROKEN, urged: true }
+            }
+        }
+    }
+
+    fn busy(&self) -> Phase {
+        let code = self.lock.busy_code();
+        let text = format!("{} is held by somebody else", self.lock.name);
+        if self.lock.busy_ok {
+            self.voice.note("busy", &json!({ "code": code }), &text);
+        } else {
+            self.voice.warn("busy", &json!({ "code": code }), &text);
+        }
+        Phase::Done(Outcome::Code(code))
+    }
+
+    /// The lock is not ours any more: another may have it already.
+    fn gone(&self, running: Running) -> Phase {
+        if running.is_lost && running.next == Next::Nothing {
+            return Phase::Running(running);
+        }
+        let next = if running.next == Next::Report { Next::Report } else { Next::Kill };
+        Phase::Running(self.lose(Running { next, ..running }, "the lock is lost"))
+    }
+
+    /// Nobody renews the lock any more.
+    fn keeper_gone(&mut self, phase: Phase) -> Phase {
+        match phase {
+            Phase::Waiting => {
+                let text = "the process that was to get the lock has ended";
+                self.voice.warn("failed", &json!({ "code": exit::BROKEN }), text);
+                Phase::Done(Outcome::Code(exit::BROKEN))
+            }
+            Phase::Leaving(code) => Phase::Done(Outcome::Code(code)),
+            Phase::Running(running) => self.orphaned(running),
+            Phase::GivingBack { code, .. } => {
+                self.voice.warn("left", &json!({}), "the lock is left to its lease");
+                Phase::Done(Outcome::Code(code))
+            }
+            done @ Phase::Done(_) => done,
+        }
+    }
+
+    fn orphaned(&self, running: Running) -> Phase {
+        let mut running = running;
+        if running.next == Next::Warn {
+            // Why wait: nobody will renew it.
+            running = self.lose(running, "the process that renews the lock has ended");
+            let grace = self.work.kill_after + self.limits.margin;
+            running.until = running.until.min(Moment::now().after(grace));
+        }
+        Phase::Running(running)
+    }
+
+    fn signalled(&mut self, signal: Signal, phase: Phase, link: &mut Link) -> Phase {
+        self.is_ending |= ends(signal);
+        match phase {
+            Phase::Running(running) if signal == Signal::SIGCHLD => self.look_at_job(running, link),
+            Phase::Running(running) => {
+                running.job.signal(signal);
+                Phase::Running(running)
+            }
+            Phase::Waiting if ends(signal) => {
+                // It leaves the line, or gives back what it is being granted.
+                link.order(Order::Now);
+                let code = exit::of_signal(signal as i32);
+                self.voice.note(
+                    "interrupted",
+                    &json!({ "code": code }),
+                    "interrupted while waiting",
+                );
+                Phase::Leaving(code)
+            }
+            Phase::Waiting if signal == Signal::SIGTSTP => {
+                let _ = nix::sys::signal::raise(Signal::SIGSTOP);
+                Phase::Waiting
+            }
+            Phase::Leaving(code) if ends(signal) => Phase::Done(Outcome::Code(code)),
+            Phase::GivingBack { code, urged: false } if ends(signal) => {
+                link.order(Order::Now);
+                Phase::GivingBack { code, urged: true }
+            }
+            Phase::GivingBack { code, urged: true } if ends(signal) => {
+                self.voice.warn(
+                    "left",
+                    &json!({}),
+                    "not waiting any longer: the lease will free the lock",
+                );
+                Phase::Done(Outcome::Code(code))
+            }
+            phase => phase,
+        }
+    }
+
+    fn look_at_job(&mut self, running: Running, link: &mut Link) -> Phase {
+        match running.job.state() {
+            State::Running => Phase::Running(running),
+            State::Stopped => {
+                running.job.stop_with();
+                Phase::Running(running)
+            }
+            State::Ended => self.ended(running, link),
+        }
+    }
+
+    fn ended(&mut self, running: Running, link: &mut Link) -> Phase {
+        // The keeper kills it too, if this process is stopped at that time.
+        let is_late = self.limits.kill_at(running.until).ahead().is_zero();
+        let is_lost = running.is_lost || is_late;
+        if is_lost && self.work.on_lost != OnLost::Ignore {
+            // What is left of its group goes too. Its number is not given to others before it is reaped.
+            running.job.signal(Signal::SIGKILL);
+        }
+        link.order(Order::Over);
+        let code = running.job.reap();
+        self.voice.note(
+            "ended",
+            &json!({ "code": code }),
+            &format!("the command ended with {code}"),
+        );
+        match is_lost {
+            true => Phase::Done(Outcome::Lost),
+            // It was ours to the end.
+            false if link.is_gone() => self.keeper_gone(Phase::GivingBack { code, urged: true }),
+            false => Phase::GivingBack { code, urged: false },
+        }
+    }
+
+    fn next_alarm(&self, phase: &Phase) -> Option<Moment> {
+        let Phase::Running(running) = phase else { return None };
+        match running.next {
+            Next::Warn => Some(self.limits.warn_at(running.until)),
+            Next::Kill => Some(self.limits.kill_at(running.until)),
+            Next::Report => Some(running.until),
+            Next::Nothing => None,
+        }
+    }
+
+    /// Does what is due now.
+    fn look_at_clock(&self, phase: Phase) -> Phase {
+        let due = self.next_alarm(&phase).is_some_and(|at| at.ahead().is_zero());
+        match phase {
+            Phase::Running(running) if due => {
+                let text = match running.next {
+                    Next::Warn => "the lock cannot be renewed: the command has to end",
+                    _ => "the lock could not be renewed",
+                };
+                Phase::Running(self.lose(running, text))
+            }
+            phase => phase,
+        }
+    }
+
+    /// Takes the next step against a command whose lock is lost, or will be.
+    fn lose(&self, running: Running, text: &str) -> Running {
+        if !running.is_lost {
+            self.voice.warn("lost", &json!({}), text);
+        }
+        let next = match running.next {
+            Next::Warn => {
+                running.job.signal(Signal::SIGTERM);
+                running.job.signal(Signal::SIGCONT); // a stopped process does not hear TERM
+                Next::Kill
+            }
+            Next::Kill => {
+                running.job.signal(Signal::SIGKILL);
+                Next::Nothing
+            }
+            Next::Report | Next::Nothing => Next::Nothing,
+        };
+        Running { next, is_lost: true, ..running }
+    }
+}
+
+/// The keepers of former times have ended, or are about to.
+fn reap_keepers() {
+    let reap = || waitpid(None, Some(WaitPidFlag::WNOHANG));
+    while reap().is_ok_and(|status| status != WaitStatus::StillAlive) {}
+}
+
+fn wait_for(fds: &mut [PollFd<'_>], limit: PollTimeout) -> io::Result<()> {
+    match poll(fds, limit) {
+        // It was stopped, and goes on.
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,70 @@
+//! The list of locks as rows of text, for `ls` and `top`.
+
+use crate::inventory::{Inventory, Lock};
+use crate::span;
+
+pub(crate) const COLUMNS: [&str; 7] =
+    ["NAME", "KIND", "HOLDER", "COUNT", "TTL", "WAITING", "TOKEN"];
+
+pub(crate) type Row = [String; COLUMNS.len()];
+
+pub(crate) fn row(lock: &Lock, inventory: &Inventory) -> Row {
+    [
+        printable(&lock.name),
+        lock.kind_in_words(),
+        holder(lock, inventory),
+        lock.count(),
+        lock.ttl.map_or_else(|| "-".to_owned(), span::short),
+        lock.waiting.to_string(),
+        lock.token.map_or_else(|| "-".to_owned(), |token| token.to_string()),
+    ]
+}
+
+fn holder(lock: &Lock, inventory: &Inventory) -> String {
+    let Some(first) = lock.holders.first() else { return "-".to_owned() };
+    let who = printable(&inventory.who(&first.owner));
+    match lock.held_by {
+        0 | 1 => who,
+        holders => format!("{who} +{}", holders - 1),
+    }
+}
+
+/// A name may hold anything: it must not steer the terminal.
+pub(crate) fn printable(name: &str) -> String {
+    name.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}
+
+/// The rows under their heads, in columns as wide as they need.
+pub(crate) fn text(rows: &[Row]) -> String {
+    let heads: Row = COLUMNS.map(str::to_owned);
+    let all: Vec<&Row> = std::iter::once(&heads).chain(rows).collect();
+    let width =
+        |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let line = |row: &&Row| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    all.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = ["a-long-name", "lock", "x", "1", "9s", "0", "-"].map(str::to_owned);
+        let text = text(&[row]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0].find("KIND"), lines[1].find("lock"));
+        assert!(lines.iter().all(|line| !line.ends_with(' ')));
+    }
+
+    #[test]
+    fn a_name_does_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2J"), "a\\u{1b}[2J");
+    }
+}

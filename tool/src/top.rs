@@ -1,0 +1,327 @@
+//! `parklock top`: the list, live.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
+use ratatui::{DefaultTerminal, Frame};
+use tokio::time::sleep;
+
+use crate::args::Top;
+use crate::failure::Failure;
+use crate::inventory::{Inventory, Lock};
+use crate::servers::Server;
+use crate::span::short;
+use crate::{deadlocks, exit, info, list, output, servers, table};
+
+/// How often the keys are looked at.
+const KEYS: Duration = Duration::from_millis(50);
+/// A lock whose last lease ends so soon is not renewed as it should be, unless its lease is short.
+const SOON: Duration = Duration::from_secs(2);
+/// How many waiters of each lock are read.
+const WAITERS: usize = 100;
+
+pub(crate) async fn top(asked: &Top) -> Result<u8, Failure> {
+    if asked.deadlocks {
+        return search_deadlocks(asked).await;
+    }
+    if asked.once || asked.json || !io::stdout().is_terminal() {
+        let inventory = list::load(&asked.server, &asked.pattern).await?;
+        output::put(&if asked.json { list::lines(&inventory) } else { list::rows(&inventory) });
+        return Ok(exit::OK);
+    }
+    let servers = servers::primaries(&asked.server.url()).await?;
+    let mut terminal = ratatui::init();
+    let watched = watch(asked, servers, &mut terminal).await;
+    ratatui::restore();
+    watched
+}
+
+/// Exit code 1 if there is a circle.
+async fn search_deadlocks(asked: &Top) -> Result<u8, Failure> {
+    let (servers, layout) = (servers::primaries(&asked.server.url()).await?, asked.server.layout());
+    let look = || Inventory::load(&servers, layout, &asked.pattern, WAITERS);
+    let before = look().await?;
+    sleep(asked.interval).await;
+    let text = deadlocks::text(&before, &look().await?);
+    output::put(&text);
+    Ok(if text.contains("waits for") { exit::BUSY } else { exit::OK })
+}
+
+async fn watch(
+    asked: &Top,
+    mut servers: Vec<Server>,
+    terminal: &mut DefaultTerminal,
+) -> Result<u8, Failure> {
+    let mut view = View::new(&servers, &asked.pattern);
+    loop {
+        let began = Instant::now();
+        let looked =
+            Inventory::load(&servers, asked.server.layout(), &asked.pattern, WAITERS).await;
+        view.take(looked, began.elapsed());
+        if view.trouble.is_some() {
+            // It may have failed over.
+            servers = servers::primaries(&asked.server.url()).await.unwrap_or(servers);
+        }
+        let next = began + asked.interval.max(KEYS);
+        while view.is_open {
+            terminal
+                .draw(|frame| view.draw(frame))
+                .map_err(|error| Failure::unavailable(error.to_string()))?;
+            if Instant::now() >= next {
+                break;
+            }
+            while event::poll(Duration::ZERO).unwrap_or(false) {
+                view.key(&event::read().unwrap_or(Event::FocusLost));
+            }
+            sleep(KEYS.min(next.saturating_duration_since(Instant::now()))).await;
+        }
+        if !view.is_open {
+            return Ok(exit::OK);
+        }
+    }
+}
+
+/// In which order the locks stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Waiting,
+    Name,
+    Ttl,
+}
+
+/// What is on the screen.
+#[derive(Debug)]
+pub(crate) struct View {
+    title: String,
+    inventory: Inventory,
+    took: Duration,
+    trouble: Option<String>,
+    order: Order,
+    state: TableState,
+    /// One lock in full.
+    shows_one: bool,
+    is_open: bool,
+}
+
+impl View {
+    pub(crate) fn new(servers: &[Server], pattern: &str) -> Self {
+        let of = match servers {
+            [one] => one.address.clone(),
+            several => format!("{} primaries", several.len()),
+        };
+        let title =
+            if pattern == "*" { of } else { format!("{of}, {}", table::printable(pattern)) };
+        Self {
+            title,
+            inventory: Inventory::default(),
+            took: Duration::ZERO,
+            trouble: None,
+            order: Order::Waiting,
+            state: TableState::default(),
+            shows_one: false,
+            is_open: true,
+        }
+    }
+
+    /// What the last look has found. After a look that failed, the list stays.
+    pub(crate) fn take(&mut self, looked: Result<Inventory, Failure>, took: Duration) {
+        let selected = self.selected().map(|lock| lock.name.clone());
+        self.took = took;
+        match looked {
+            Ok(inventory) => (self.inventory, self.trouble) = (inventory, None),
+            Err(failure) => self.trouble = Some(failure.to_string()),
+        }
+        self.sort();
+        // The mark stays with its lock, wherever that stands now.
+        let at = self.inventory.locks.iter().position(|lock| Some(&lock.name) == selected.as_ref());
+        let last = self.inventory.locks.len().checked_sub(1);
+        self.state.select(at.or_else(|| self.state.selected().min(last).or(last.map(|_| 0))));
+    }
+
+    fn sort(&mut self) {
+        let order = self.order;
+        self.inventory.locks.sort_by(|a, b| match order {
+            Order::Waiting => b.waiting.cmp(&a.waiting).then_with(|| a.name.cmp(&b.name)),
+            Order::Name => a.name.cmp(&b.name),
+            Order::Ttl => a.ttl.cmp(&b.ttl).then_with(|| a.name.cmp(&b.name)),
+        });
+    }
+
+    fn selected(&self) -> Option<&Lock> {
+        self.inventory.locks.get(self.state.selected()?)
+    }
+
+    fn key(&mut self, event: &Event) {
+        let Event::Key(key) = event else { return };
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => self.is_open = false,
+            KeyCode::Char('q') => self.is_open = false,
+            KeyCode::Esc if self.shows_one => self.shows_one = false,
+            KeyCode::Esc => self.is_open = false,
+            KeyCode::Enter => self.shows_one = !self.shows_one && self.selected().is_some(),
+            KeyCode::Down | KeyCode::Char('j') => self.state.select_next(),
+            KeyCode::Up | KeyCode::Char('k') => self.state.select_previous(),
+            KeyCode::Char('w') => self.sort_by(Order::Waiting),
+            KeyCode::Char('n') => self.sort_by(Order::Name),
+            KeyCode::Char('t') => self.sort_by(Order::Ttl),
+            _ => {}
+        }
+    }
+
+    fn sort_by(&mut self, order: Order) {
+        self.order = order;
+        self.sort();
+    }
+
+    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let rows =
+            Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]);
+        let [top, middle, bottom] = rows.areas(frame.area());
+        frame.render_widget(self.head(), top);
+        match self.selected().filter(|_| self.shows_one) {
+            Some(lock) => {
+                frame.render_widget(Paragraph::new(info::text(lock, &self.inventory)), middle);
+            }
+            None => {
+                let table = self.table();
+                frame.render_stateful_widget(table, middle, &mut self.state);
+            }
+        }
+        let keys = "q quit  Enter one lock  sort: w waiting  n name  t ttl";
+        frame.render_widget(Line::from(keys).style(Style::new().fg(Color::DarkGray)), bottom);
+    }
+
+    fn head(&self) -> Line<'_> {
+        let locks = &self.inventory.locks;
+        let held = locks.iter().filter(|lock| lock.is_held()).count();
+        let waiting: u64 = locks.iter().map(|lock| lock.waiting).sum();
+        let counts = format!("  {held} held  {waiting} waiting  read in {}", short(self.took));
+        let mut line = Line::from(vec![
+            Span::from("parklock ").bold(),
+            Span::from(&self.title),
+            counts.into(),
+        ]);
+        if let Some(trouble) = &self.trouble {
+            line.push_span(Span::from(format!("  {trouble}")).fg(Color::Red).bold());
+        }
+        line
+    }
+
+    fn table(&self) -> Table<'static> {
+        let rows = self.inventory.locks.iter().map(|lock| {
+            Row::new(table::row(lock, &self.inventory).map(Cell::from)).style(color(lock))
+        });
+        let widths = [
+            Constraint::Fill(3),
+            Constraint::Length(9),
+            Constraint::Fill(3),
+            Constraint::Length(7),
+            Constraint::Length(7),
+            Constraint::Length(7),
+            Constraint::Length(8),
+        ];
+        let head = Row::new(table::COLUMNS).style(Style::new().add_modifier(Modifier::BOLD));
+        let marked = Style::new().add_modifier(Modifier::REVERSED);
+        Table::new(rows, widths).header(head).row_highlight_style(marked)
+    }
+}
+
+/// Locks that others wait for stand out, and so do those that no lease will ever end.
+fn color(lock: &Lock) -> Style {
+    match lock {
+        Lock { ttl: None, held_by: 1.., .. } => Style::new().fg(Color::Red),
+        Lock { ttl: Some(ttl), waiting: 1.., .. } if *ttl < SOON => Style::new().fg(Color::Red),
+        Lock { waiting: 1.., .. } => Style::new().fg(Color::Yellow),
+        _ => Style::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyEvent;
+
+    use super::*;
+    use crate::inventory::Holder;
+
+    fn lock(name: &str, waiting: u64, ttl: u64) -> Lock {
+        let (ttl, holder) = (Some(Duration::from_secs(ttl)), Holder::default());
+        let holders = vec![Holder { owner: "client:1".to_owned(), count: 1, ..holder }];
+        let (name, kind) = (name.to_owned(), "lock".to_owned());
+        Lock { name, kind, ttl, waiting, holders, held_by: 1, ..Lock::default() }
+    }
+
+    fn view(locks: Vec<Lock>) -> View {
+        let mut view = View::new(&[], "*");
+        view.take(Ok(Inventory { locks, ..Inventory::default() }), Duration::from_millis(3));
+        view
+    }
+
+    fn screen(view: &mut View) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(90, 8)).expect("it is in memory");
+        terminal.draw(|frame| view.draw(frame)).expect("it is in memory");
+        let buffer = terminal.backend().buffer();
+        let row =
+            |y| (0..90).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+        (0..8).map(row).collect()
+    }
+
+    fn press(view: &mut View, code: KeyCode) {
+        view.key(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    }
+
+    #[test]
+    fn the_lock_that_most_wait_for_stands_first() {
+        let mut view = view(vec![lock("a", 0, 9), lock("b", 3, 20)]);
+        let lines = screen(&mut view);
+        assert_eq!(lines[0], "parklock 0 primaries  2 held  3 waiting  read in 3ms");
+        assert!(lines[1].starts_with("NAME") && lines[1].ends_with("TOKEN"), "{lines:?}");
+        assert!(lines[2].starts_with('b') && lines[3].starts_with('a'), "{lines:?}");
+        assert!(lines[2].contains("client:1") && lines[2].contains("20.0s"), "{lines:?}");
+        assert!(lines[7].starts_with("q quit"));
+    }
+
+    #[test]
+    fn keys_sort_and_open_and_close() {
+        let mut view = view(vec![lock("a", 0, 9), lock("b", 3, 20)]);
+        press(&mut view, KeyCode::Char('n'));
+        assert!(screen(&mut view)[2].starts_with('a'));
+        press(&mut view, KeyCode::Enter);
+        assert!(screen(&mut view)[1].starts_with("name       a"), "{:?}", screen(&mut view));
+        press(&mut view, KeyCode::Esc);
+        assert!(view.is_open && screen(&mut view)[1].starts_with("NAME"));
+        press(&mut view, KeyCode::Char('q'));
+        assert!(!view.is_open);
+    }
+
+    #[test]
+    fn the_mark_stays_with_its_lock() {
+        let mut view = view(vec![lock("a", 2, 9), lock("b", 1, 20)]);
+        press(&mut view, KeyCode::Down);
+        assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));
+        let locks = vec![lock("a", 2, 9), lock("b", 5, 20), lock("c", 7, 1)];
+        view.take(Ok(Inventory { locks, ..Inventory::default() }), Duration::ZERO);
+        assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));
+        view.take(Ok(Inventory::default()), Duration::ZERO);
+        assert_eq!(view.state.selected(), None);
+        assert!(screen(&mut view)[2].is_empty());
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_named_and_the_list_stays() {
+        let mut view = view(vec![lock("a", 0, 9)]);
+        view.take(Err(Failure::unavailable("no answer")), Duration::ZERO);
+        let lines = screen(&mut view);
+        assert!(lines[0].ends_with("no answer") && lines[2].starts_with('a'), "{lines:?}");
+    }
+}

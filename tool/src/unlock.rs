@@ -1,0 +1,76 @@
+//! `parklock unlock --force`: takes a lock away from its holders.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::Duration;
+
+use parklock::{Client, Config};
+
+use crate::args::Unlock;
+use crate::failure::Failure;
+use crate::inventory::{Inventory, Lock};
+use crate::table::printable;
+use crate::voice::complain;
+use crate::{exit, output, servers};
+
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(10);
+
+pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
+    let servers = servers::primaries(&asked.server.url()).await?;
+    let inventory = Inventory::of_one(&servers, asked.server.layout(), &asked.name, 0).await?;
+    let name = printable(&asked.name);
+    let Some(lock) = inventory.locks.first().filter(|lock| lock.held_by > 0) else {
+        output::put(&format!("{name}: nobody holds it\n"));
+        return Ok(exit::BUSY);
+    };
+    for holder in &lock.holders {
+        let who = printable(&inventory.who(&holder.owner));
+        output::put(&format!("{name} is held by {who} ({})\n", printable(&holder.owner)));
+    }
+    if !asked.yes && !agreed(&name)? {
+        return Ok(exit::BUSY);
+    }
+    let taken = take_away(asked, lock).await?;
+    output::put(&if taken {
+        format!(
+            "{name} was taken away. Its holder learns of that at its next renewal, and may still be at work\n"
+        )
+    } else {
+        format!("{name}: nobody holds it any more\n")
+    });
+    Ok(exit::OK)
+}
+
+/// Asks the user at the terminal.
+fn agreed(name: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        let why = "there is nobody to ask: add --yes".to_owned();
+        return Err(Failure { code: exit::USAGE, why });
+    }
+    complain(&format!(
+        "take {name} away? Its holder works on without protection until it is told. [y/N] "
+    ));
+    let _ = io::stderr().flush();
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+async fn take_away(asked: &Unlock, lock: &Lock) -> Result<bool, Failure> {
+    let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
+    let client = Client::connect_with(asked.server.url(), config).await?;
+    let name = asked.name.as_str();
+    let taken = match lock.kind.as_str() {
+        "fair" => client.fair_lock(name).force_unlock().await,
+        "rw" => client.rw_lock(name).force_unlock().await,
+        "fenced" => client.redisson().fenced_lock(name).force_unlock().await,
+        "semaphore" => {
+            let permits =
+                lock.capacity.and_then(|permits| u32::try_from(permits).ok()).unwrap_or(1);
+            client.semaphore(name, permits).force_unlock().await
+        }
+        _ => client.lock(name).force_unlock().await,
+    };
+    client.close().await;
+    Ok(taken?)
+}

@@ -1,0 +1,73 @@
+//! What the tool says itself: on stderr alone, since stdin and stdout are the command's.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use crate::args::Lock;
+
+/// How much is said, and in which form.
+#[derive(Debug, Clone)]
+pub(crate) struct Voice {
+    name: String,
+    manner: Manner,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Silent,
+    /// What a user has to know.
+    Plain,
+    /// Also what went well.
+    Chatty,
+    Json,
+}
+
+impl Voice {
+    pub(crate) fn of(lock: &Lock) -> Self {
+        let manner = match lock {
+            Lock { quiet: true, .. } => Manner::Silent,
+            Lock { json: true, .. } => Manner::Json,
+            Lock { verbose: 1.., .. } => Manner::Chatty,
+            _ => Manner::Plain,
+        };
+        Self { name: lock.name.clone(), manner }
+    }
+
+    /// Something went well.
+    pub(crate) fn note(&self, event: &str, details: &Value, text: &str) {
+        match self.manner {
+            Manner::Json => self.event(event, details, text),
+            Manner::Chatty => complain(text),
+            Manner::Silent | Manner::Plain => {}
+        }
+    }
+
+    /// Something a user has to know.
+    pub(crate) fn warn(&self, event: &str, details: &Value, text: &str) {
+        match self.manner {
+            Manner::Json => self.event(event, details, text),
+            Manner::Chatty | Manner::Plain => complain(text),
+            Manner::Silent => {}
+        }
+    }
+
+    fn event(&self, event: &str, details: &Value, text: &str) {
+        let mut line = json!({ "event": event, "name": self.name });
+        if let (Value::Object(line), Value::Object(details)) = (&mut line, details) {
+            line.extend(details.clone());
+        }
+        line["text"] = text.into();
+        print(&line.to_string());
+    }
+}
+
+/// Says this on stderr.
+pub(crate) fn complain(text: &str) {
+    print(&format!("parklock: {text}"));
+}
+
+/// Nobody may listen any more: that stops no command.
+fn print(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

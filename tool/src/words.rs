@@ -1,0 +1,128 @@
+//! The lines that the supervisor and the keeper of a lock exchange.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::moment::Moment;
+
+/// What the keeper tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The lock is ours, until then if it is not renewed.
+    Granted { token: u64, until: Moment },
+    /// It was renewed.
+    Until(Moment),
+    /// It is not ours any more.
+    Gone,
+    /// It was not free in time.
+    Busy,
+    /// There will be no lock: the exit code, and why.
+    Failed(u8, String),
+    /// It was given back.
+    Freed,
+    /// It could not be given back: its lease will end it.
+    Left(String),
+}
+
+/// What the supervisor orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The command runs, in this process group.
+    Started(i32),
+    /// The command has ended, or will not run: give the lock back.
+    Over,
+    /// Give it back now, whatever the least time to hold it is.
+    Now,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted { token, until } => write!(f, "granted {token} {}", until.0.as_nanos()),
+            Self::Until(until) => write!(f, "until {}", until.0.as_nanos()),
+            Self::Gone => f.write_str("gone"),
+            Self::Busy => f.write_str("busy"),
+            Self::Failed(code, why) => write!(f, "failed {code} {}", why.replace('\n', " ")),
+            Self::Freed => f.write_str("freed"),
+            Self::Left(why) => write!(f, "left {}", why.replace('\n', " ")),
+        }
+    }
+}
+
+impl Told {
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Some(match word {
+            "granted" => {
+                let (token, until) = rest.split_once(' ')?;
+                Self::Granted { token: token.parse().ok()?, until: moment(until)? }
+            }
+            "until" => Self::Until(moment(rest)?),
+            "gone" => Self::Gone,
+            "busy" => Self::Busy,
+            "failed" => {
+                let (code, why) = rest.split_once(' ')?;
+                Self::Failed(code.parse().ok()?, why.to_owned())
+            }
+            "freed" => Self::Freed,
+            "left" => Self::Left(rest.to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+fn moment(nanos: &str) -> Option<Moment> {
+    nanos.parse().ok().map(|nanos| Moment(Duration::from_nanos(nanos)))
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started(group) => write!(f, "started {group}"),
+            Self::Over => f.write_str("over"),
+            Self::Now => f.write_str("now"),
+        }
+    }
+}
+
+impl Order {
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        match line.split_once(' ') {
+            Some(("started", group)) => group.parse().ok().map(Self::Started),
+            None if line == "over" => Some(Self::Over),
+            None if line == "now" => Some(Self::Now),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_understand_each_other() {
+        let until = Moment(Duration::from_nanos(123_456_789_012));
+        let told = [
+            Told::Granted { token: u64::MAX, until },
+            Told::Until(until),
+            Told::Gone,
+            Told::Busy,
+            Told::Failed(69, "redis is not available: no".to_owned()),
+            Told::Freed,
+            Told::Left("no answer".to_owned()),
+        ];
+        for word in told {
+            assert_eq!(Told::read(&word.to_string()), Some(word));
+        }
+        for order in [Order::Started(42), Order::Over, Order::Now] {
+            assert_eq!(Order::read(&order.to_string()), Some(order));
+        }
+    }
+
+    #[test]
+    fn a_reason_stays_in_its_line() {
+        assert_eq!(Told::Left("two\nlines".to_owned()).to_string(), "left two lines");
+        assert_eq!((Told::read("nonsense"), Order::read("started x")), (None, None));
+    }
+}

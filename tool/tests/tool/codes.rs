@@ -1,0 +1,136 @@
+//! Every exit code.
+
+use std::time::Instant;
+
+use crate::common::port::Port;
+use crate::common::{Server, eventually};
+use crate::scene::{LONG, freed, held, tool, tool_at};
+
+#[tokio::test]
+async fn the_exit_code_is_that_of_the_command() {
+    let server = Server::start().await;
+    assert_eq!(tool(&server, &["run", "a", "--", "true"]).code().await, 0);
+    assert_eq!(tool(&server, &["run", "a", "--", "sh", "-c", "exit 42"]).code().await, 42);
+    assert_eq!(tool(&server, &["run", "a", "--", "sh", "-c", "kill -KILL $$"]).code().await, 137);
+    assert_eq!(tool(&server, &["run", "a", "--", "sh", "-c", "kill -TERM $$"]).code().await, 143);
+    freed(&server.admin().await, "a").await;
+}
+
+#[tokio::test]
+async fn a_busy_lock_is_1_or_what_the_user_says() {
+    let server = Server::start().await;
+    let holder = tool(&server, &["hold", "a"]).start();
+    holder.says("token").await;
+    let run = async |options: &[&str]| {
+        let words = [&["run"], options, &["a", "--", "sh", "-c", "echo ran"]].concat();
+        let mut tool = tool(&server, &words).start();
+        let code = tool.code().await;
+        assert_eq!(tool.output(), "", "the command did not run");
+        (code, tool.complaint())
+    };
+    assert_eq!(run(&["-n"]).await, (1, "parklock: a is held by somebody else\n".to_owned()));
+    assert_eq!(run(&["-n", "-q"]).await, (1, String::new()));
+    assert_eq!(run(&["-n", "-E", "9"]).await.0, 9);
+    assert_eq!(run(&["-n", "-x"]).await, (0, String::new()));
+    let asked = Instant::now();
+    assert_eq!(run(&["-w", "0.3"]).await.0, 1);
+    assert!(asked.elapsed().as_millis() >= 300, "it has waited");
+    assert_eq!(run(&["-n", "--json"]).await.1.lines().count(), 1);
+    drop(holder);
+}
+
+#[tokio::test]
+async fn wrong_usage_is_64() {
+    let server = Server::start().await;
+    for words in [
+        &["run"][..],
+        &["run", "a"],
+        &["run", "a", "true"],
+        &["run", "-n", "-w", "1", "a", "--", "true"],
+        &["run", "-w", "soon", "a", "--", "true"],
+        &["run", "", "--", "true"],
+        &["unlock", "a"],
+        &["nonsense"],
+        &[],
+    ] {
+        assert_eq!(tool(&server, words).code().await, 64, "{words:?}");
+    }
+    assert_eq!(tool(&server, &["--help"]).code().await, 0);
+    assert_eq!(tool(&server, &["--version"]).code().await, 0);
+}
+
+#[tokio::test]
+async fn redis_that_is_not_there_is_69() {
+    let server = Server::start().await;
+    let nobody = Port::reserve();
+    let url = format!("redis://{}", nobody.address());
+    for words in [&["run", "a", "--", "true"][..], &["hold", "a"], &["ls"], &["doctor"], &["top"]] {
+        let mut tool = tool_at(&url, server.dir(), words).start();
+        assert_eq!(tool.code().await, 69, "{words:?}");
+        assert!(tool.complaint().starts_with("parklock: "), "{}", tool.complaint());
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_77() {
+    let server = Server::builder().set("requirepass", "secret").start().await;
+    let wrong = format!("redis://:wrong@{}", server.address());
+    for words in [&["run", "a", "--", "true"][..], &["ls"]] {
+        assert_eq!(tool_at(&wrong, server.dir(), words).code().await, 77, "{words:?}");
+        assert_eq!(tool(&server, words).code().await, 77, "{words:?}");
+    }
+    let right = format!("redis://:secret@{}", server.address());
+    assert_eq!(tool_at(&right, server.dir(), &["run", "a", "--", "true"]).code().await, 0);
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_78() {
+    let server = Server::start().await;
+    let run = async |options: &[&str]| {
+        let words = [&["run"], options, &["a", "--", "true"]].concat();
+        tool(&server, &words).code().await
+    };
+    assert_eq!(run(&["--watchdog", "10s", "--max-hold", "2s"]).await, 78);
+    assert_eq!(run(&["--watchdog", "1ms"]).await, 78);
+    assert_eq!(run(&["--lease", "1ms"]).await, 78);
+    assert_eq!(run(&["--url", "http://localhost"]).await, 78);
+    assert_eq!(run(&["--kind", "semaphore", "--permits", "0"]).await, 78);
+    let holder = tool(&server, &["hold", "a"]).start();
+    holder.says("token").await;
+    assert_eq!(run(&["-n", "--kind", "fair"]).await, 78, "the name is used for another kind");
+    drop(holder);
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_run_is_126_or_127() {
+    let server = Server::start().await;
+    let mut missing = tool(&server, &["run", "a", "--", "/no/such/program"]).start();
+    assert_eq!(missing.code().await, 127);
+    assert!(missing.complaint().contains("/no/such/program"), "{}", missing.complaint());
+    assert_eq!(tool(&server, &["run", "a", "--", "no-such-program"]).code().await, 127);
+    assert_eq!(tool(&server, &["run", "a", "--", "/etc/passwd"]).code().await, 126);
+    assert_eq!(tool(&server, &["run", "a", "--", "/"]).code().await, 126);
+    freed(&server.admin().await, "a").await;
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_waiting_and_the_place_in_line() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let holder = tool(&server, &["hold", "a"]).start();
+    held(&admin, "a").await;
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        for words in [&["run", "a", "--", "true"][..], &["hold", "a"]] {
+            let mut waiter = tool(&server, words).start();
+            let in_line = async |clients: i64| {
+                let line = async || admin.cmd::<i64>(&["ZCARD", "lock_queue:{a}"]).await == clients;
+                eventually(LONG, &format!("{clients} in line"), line).await;
+            };
+            in_line(1).await;
+            waiter.signal(name);
+            assert_eq!(waiter.code().await, code, "{name} {words:?}");
+            in_line(0).await;
+        }
+    }
+    drop(holder);
+}

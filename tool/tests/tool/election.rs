@@ -1,0 +1,61 @@
+//! `elect`: a command while this machine leads.
+
+use std::fs;
+
+use crate::common::{Server, eventually};
+use crate::scene::{LONG, freed, held, is_free, tool};
+
+#[tokio::test]
+async fn a_leader_that_was_deposed_leads_again() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let runs = server.dir().join("runs");
+    let script = format!("echo $PARKLOCK_TOKEN >>{}; exec sleep 60", runs.display());
+    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
+    let mut tool = tool(&server, &words).start();
+    let tokens = || {
+        let text = fs::read_to_string(&runs).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse::<u64>().ok()).collect::<Vec<_>>()
+    };
+    for terms in 1..=2 {
+        eventually(LONG, "it leads", async || tokens().len() == terms).await;
+        admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    }
+    eventually(LONG, "it leads again", async || tokens().len() == 3).await;
+    assert!(tokens().is_sorted_by(|a, b| a < b), "{:?}", tokens());
+    tool.signal("TERM");
+    assert_eq!(tool.code().await, 143);
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_has_its_leader_again() {
+    let server = Server::start().await;
+    let script = "echo leads; exec sleep 60";
+    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", script];
+    let mut tool = tool(&server, &words).start();
+    tool.says("leads").await;
+    server.kill();
+    eventually(LONG, "it has lost", async || tool.complaint().contains("the lock")).await;
+    server.start_again().await;
+    tool.says("leads\nleads").await;
+    tool.signal("TERM");
+    assert_eq!(tool.code().await, 143);
+}
+
+#[tokio::test]
+async fn one_leads_and_the_other_follows_when_it_ends() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let words = ["elect", "a", "--", "sh", "-c", "echo leads; read x; exec sleep 60"];
+    let mut first =
+        tool(&server, &["elect", "a", "--", "sh", "-c", "echo leads; sleep 1; exit 6"]).start();
+    first.says("leads").await;
+    let mut second = tool(&server, &words).start();
+    held(&admin, "a").await;
+    assert_eq!(first.code().await, 6, "a command that ends by itself ends the tool");
+    second.says("leads").await;
+    assert!(!is_free(&admin, "a").await);
+    second.signal("KILL");
+    assert_eq!(second.code().await, 137);
+}

@@ -1,0 +1,153 @@
+//! Who runs when: exclusion, kinds, times, and `hold`.
+
+use std::fs;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::common::{Server, eventually};
+use crate::scene::{LONG, freed, held, is_free, tool};
+
+#[tokio::test]
+async fn of_twenty_at_once_exactly_one_runs() {
+    let server = Server::start().await;
+    let (ran, go) = (server.dir().join("ran"), server.dir().join("go"));
+    let (ran_path, go_path) = (ran.display(), go.display());
+    let script = format!("echo ran >>{ran_path}; while [ ! -e {go_path} ]; do sleep 0.05; done");
+    let words = ["run", "-n", "-q", "a", "--", "sh", "-c", &script];
+    let mut tools: Vec<_> = (0..20).map(|_| tool(&server, &words).start()).collect();
+    let mut running = 20;
+    let all_but_one = async || {
+        running = tools.iter_mut().filter_map(|tool| tool.is_running().then_some(())).count();
+        running <= 1
+    };
+    eventually(LONG, "all but one have ended", all_but_one).await;
+    assert_eq!(running, 1);
+    eventually(LONG, "it runs", async || ran.exists()).await;
+    fs::write(&go, "").expect("a file");
+    let mut codes = Vec::new();
+    for tool in &mut tools {
+        codes.push(tool.code().await);
+    }
+    codes.sort();
+    assert_eq!(codes, [vec![0], vec![1; 19]].concat());
+    assert_eq!(fs::read_to_string(&ran).expect("it ran"), "ran\n");
+}
+
+#[tokio::test]
+async fn those_that_wait_run_one_after_the_other() {
+    let server = Server::start().await;
+    let log = server.dir().join("order");
+    let path = log.display();
+    let script = format!("echo in >>{path}; sleep 0.1; echo out >>{path}");
+    let words = ["run", "a", "--", "sh", "-c", &script];
+    let mut tools: Vec<_> = (0..5).map(|_| tool(&server, &words).start()).collect();
+    for tool in &mut tools {
+        assert_eq!(tool.code().await, 0);
+    }
+    assert_eq!(fs::read_to_string(&log).expect("they ran"), "in\nout\n".repeat(5));
+}
+
+#[tokio::test]
+async fn the_command_is_told_what_it_holds() {
+    let server = Server::start().await;
+    let script = "echo $PARKLOCK_NAME $PARKLOCK_HELD $PARKLOCK_LEASE_MS $PARKLOCK_TOKEN";
+    let words = ["run", "--watchdog", "7s", "my job", "--", "sh", "-c", script];
+    let mut last = 0;
+    for _ in 0..3 {
+        let told = tool(&server, &words).output().await;
+        let token =
+            told.trim().strip_prefix("my job 1 7000 ").and_then(|token| token.parse::<u64>().ok());
+        let token = token.unwrap_or_else(|| panic!("{told}"));
+        assert!(token > last, "tokens grow");
+        last = token;
+    }
+}
+
+#[tokio::test]
+async fn each_kind_lets_in_as_many_as_it_says() {
+    let server = Server::start().await;
+    let run = async |kind: &[&str], name: &str| {
+        let words = [&["run", "-n", "-q"], kind, &[name, "--", "true"]].concat();
+        tool(&server, &words).code().await
+    };
+    let hold = async |kind: &[&str], name: &str| {
+        let holder = tool(&server, &[&["hold"], kind, &[name]].concat()).start();
+        holder.says("token").await;
+        holder
+    };
+    let (read, write) = (["--kind", "read"], ["--kind", "write"]);
+    let reader = hold(&read, "rw").await;
+    assert_eq!((run(&read, "rw").await, run(&write, "rw").await), (0, 1));
+    drop(reader);
+    let two = ["--kind", "semaphore", "--permits", "2"];
+    let first = hold(&two, "s").await;
+    assert_eq!(run(&two, "s").await, 0);
+    let second = hold(&two, "s").await;
+    assert_eq!(run(&two, "s").await, 1);
+    drop((first, second));
+    let fair = ["--kind", "fair"];
+    let holder = hold(&fair, "f").await;
+    assert_eq!(run(&fair, "f").await, 1);
+    drop(holder);
+    let java = ["--layout", "redisson"];
+    let holder = hold(&java, "j").await;
+    assert_eq!((run(&java, "j").await, run(&[], "j").await), (1, 0));
+    drop(holder);
+}
+
+#[tokio::test]
+async fn a_job_that_ends_early_keeps_others_out() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let began = Instant::now();
+    let mut tool =
+        tool(&server, &["run", "--min-hold", "1.5", "a", "--", "sh", "-c", "exit 3"]).start();
+    held(&admin, "a").await;
+    assert_eq!(tool.code().await, 3);
+    assert!(began.elapsed().as_secs_f64() >= 1.5, "{:?}", began.elapsed());
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn hold_prints_what_it_holds_and_gives_it_back_when_told() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let mut tool = tool(&server, &["hold", "--kind", "fair", "a"]).start();
+    tool.says("\n").await;
+    let line: Value = serde_json::from_str(&tool.output()).expect("a line of JSON");
+    assert_eq!(
+        (&line["name"], &line["kind"], &line["lease_ms"]),
+        (&"a".into(), &"fair".into(), &30_000.into())
+    );
+    assert!(line["token"].as_u64() > Some(0));
+    assert!(!is_free(&admin, "a").await);
+    tool.signal("TERM");
+    assert_eq!(tool.code().await, 0);
+    assert!(is_free(&admin, "a").await, "given back before it ends");
+}
+
+#[tokio::test]
+async fn hold_says_that_the_lock_is_lost() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let mut tool = tool(&server, &["hold", "--watchdog", "2s", "a"]).start();
+    tool.says("token").await;
+    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    assert_eq!(tool.code().await, 75);
+    assert!(tool.complaint().contains("the lock is lost"));
+}
+
+#[tokio::test]
+async fn events_are_told_in_json() {
+    let server = Server::start().await;
+    let mut tool = tool(&server, &["run", "--json", "a", "--", "sh", "-c", "exit 2"]).start();
+    assert_eq!(tool.code().await, 2);
+    let events: Vec<Value> =
+        tool.complaint().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let names: Vec<_> =
+        events.iter().map(|event| event["event"].as_str().expect("a word")).collect();
+    assert_eq!(names, ["granted", "ended", "released"]);
+    assert_eq!(events[1]["code"], 2);
+    assert!(events[0]["token"].is_u64());
+}

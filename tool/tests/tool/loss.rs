@@ -1,0 +1,217 @@
+//! The command does not outlive its lock.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::common::{Server, eventually};
+use crate::scene::{LONG, Tool, freed, held, is_free, last_sign, signal, stubborn, tool, uptime};
+
+/// A tool with a stubborn command, and the file with its signs of life.
+async fn started(server: &Server, options: &[&str]) -> (Tool, std::path::PathBuf) {
+    let life = server.dir().join("life");
+    let script = stubborn(&life);
+    let words = [&["run"], options, &["a", "--", "sh", "-c", &script]].concat();
+    let tool = tool(server, &words).start();
+    tool.says("ready").await;
+    eventually(LONG, "it lives", async || life.exists()).await;
+    (tool, life)
+}
+
+#[tokio::test]
+async fn a_lock_that_was_deleted_ends_the_command_at_the_next_renewal() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (mut tool, life) = started(&server, &["--watchdog", "6s"]).await;
+    let deleted = uptime();
+    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    assert_eq!(tool.code().await, 75);
+    // The server says so at a renewal, which comes after a third of the lease.
+    let lived = last_sign(&life).await - deleted;
+    assert!(lived < 4.0, "{lived}");
+    assert!(tool.complaint().contains("the lock is lost"), "{}", tool.complaint());
+    assert!(
+        !tool.output().contains("term"),
+        "another may have the lock already: there is no time for TERM"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_stopped_ends_the_command_before_the_deadline() {
+    let server = Server::start().await;
+    let (mut tool, life) = started(&server, &["--watchdog", "3s"]).await;
+    let stopped = uptime();
+    server.pause();
+    assert_eq!(tool.code().await, 75);
+    let lived = last_sign(&life).await - stopped;
+    // The last renewal was asked for before the server stopped.
+    assert!(lived < 3.0, "{lived}");
+    assert!(tool.output().contains("term"), "it was warned");
+    server.resume();
+}
+
+#[tokio::test]
+async fn a_command_that_heeds_the_warning_ends_by_itself() {
+    let server = Server::start().await;
+    let script = "trap 'echo term; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
+    let words = ["run", "--watchdog", "3s", "a", "--", "sh", "-c", script];
+    let mut tool = tool(&server, &words).start();
+    tool.says("ready").await;
+    server.pause();
+    assert_eq!(tool.code().await, 75, "its work was cut off");
+    assert!(tool.output().contains("term"));
+    server.resume();
+}
+
+#[tokio::test]
+async fn without_a_warning_the_command_is_killed_before_the_deadline() {
+    let server = Server::start().await;
+    let (mut tool, life) = started(&server, &["--watchdog", "2s", "--on-lost", "kill"]).await;
+    let stopped = uptime();
+    server.pause();
+    assert_eq!(tool.code().await, 75);
+    let lived = last_sign(&life).await - stopped;
+    assert!(lived < 2.0, "{lived}");
+    assert!(!tool.output().contains("term"));
+    server.resume();
+}
+
+#[tokio::test]
+async fn a_loss_that_is_ignored_is_told_by_the_exit_code() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let script = "echo ready; sleep 3; echo done";
+    let words = ["run", "--watchdog", "2s", "--on-lost", "ignore", "a", "--", "sh", "-c", script];
+    let mut tool = tool(&server, &words).start();
+    tool.says("ready").await;
+    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    assert_eq!(tool.code().await, 75);
+    assert!(tool.output().contains("done"));
+}
+
+#[tokio::test]
+async fn a_tool_that_is_stopped_keeps_its_lock_since_its_keeper_goes_on() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let words = ["run", "--watchdog", "2s", "a", "--", "sh", "-c", "echo ready; sleep 4; exit 5"];
+    let mut tool = tool(&server, &words).start();
+    tool.says("ready").await;
+    tool.signal("STOP");
+    for _ in 0..30 {
+        assert!(!is_free(&admin, "a").await);
+        sleep(Duration::from_millis(100)).await;
+    }
+    tool.signal("CONT");
+    assert_eq!(tool.code().await, 5);
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn the_command_of_a_tool_that_is_stopped_does_not_outlive_the_lock() {
+    let server = Server::start().await;
+    let (mut tool, life) = started(&server, &["--watchdog", "3s"]).await;
+    tool.signal("STOP");
+    let stopped = uptime();
+    server.pause();
+    let lived = last_sign(&life).await - stopped;
+    assert!(lived < 3.0, "{lived}");
+    server.resume();
+    tool.signal("CONT");
+    assert_eq!(tool.code().await, 75);
+}
+
+#[tokio::test]
+async fn a_keeper_that_is_stopped_does_not_keep_the_command_alive() {
+    let server = Server::start().await;
+    let (mut tool, life) = started(&server, &["--watchdog", "3s"]).await;
+    let keeper = tool.keeper();
+    signal(keeper, "STOP");
+    let stopped = uptime();
+    assert_eq!(tool.code().await, 75);
+    let lived = last_sign(&life).await - stopped;
+    assert!(lived < 3.0, "{lived}");
+    signal(keeper, "CONT");
+}
+
+#[tokio::test]
+async fn when_both_processes_were_stopped_past_the_lease_the_command_is_killed_at_once() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (mut tool, life) = started(&server, &["--watchdog", "2s"]).await;
+    let keeper = tool.keeper();
+    signal(keeper, "STOP");
+    tool.signal("STOP");
+    freed(&admin, "a").await;
+    let woken = uptime();
+    signal(keeper, "CONT");
+    tool.signal("CONT");
+    assert_eq!(tool.code().await, 75);
+    let lived = last_sign(&life).await - woken;
+    assert!(lived < 1.0, "{lived}");
+}
+
+#[tokio::test]
+async fn the_command_of_a_tool_that_is_killed_ends_and_the_lock_is_given_back() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let script = "trap 'echo term; exit' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut tool = tool(&server, &["run", "a", "--", "sh", "-c", script]).start();
+    tool.says("ready").await;
+    tool.signal("KILL");
+    assert_eq!(tool.code().await, 137);
+    tool.says("term").await;
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn a_stubborn_command_of_a_tool_that_is_killed_is_dead_before_the_lock_is_free() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (tool, life) = started(&server, &["-k", "0.5"]).await;
+    tool.signal("KILL");
+    held(&admin, "a").await;
+    freed(&admin, "a").await;
+    let free = uptime();
+    assert!(last_sign(&life).await <= free + 0.02, "it was dead when the lock was free");
+    assert!(tool.output().contains("term"));
+}
+
+#[tokio::test]
+async fn a_keeper_that_is_killed_ends_the_command() {
+    let server = Server::start().await;
+    let (mut tool, life) = started(&server, &["-k", "0.3"]).await;
+    signal(tool.keeper(), "KILL");
+    let killed = uptime();
+    assert_eq!(tool.code().await, 75);
+    let lived = last_sign(&life).await - killed;
+    assert!(lived < 5.0, "{lived}");
+    assert!(tool.complaint().contains("the process that renews the lock has ended"));
+}
+
+#[tokio::test]
+async fn what_the_command_has_started_ends_with_it() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let life = server.dir().join("life");
+    let inner = stubborn(&life);
+    fs::write(server.dir().join("inner.sh"), inner).expect("a file");
+    let script = format!("sh {} & wait; wait", server.dir().join("inner.sh").display());
+    let words = ["run", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
+    let mut tool = tool(&server, &words).start();
+    tool.says("ready").await;
+    eventually(LONG, "it lives", async || life.exists()).await;
+    let deleted = uptime();
+    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    assert_eq!(tool.code().await, 75);
+    assert!(last_sign(&life).await - deleted < 2.0);
+}
+
+#[tokio::test]
+async fn a_hold_is_not_renewed_past_its_greatest_length() {
+    let server = Server::start().await;
+    let words = ["run", "--watchdog", "2s", "--max-hold", "2s", "a", "--", "sleep", "60"];
+    assert_eq!(tool(&server, &words).code().await, 75);
+    let words = ["run", "--lease", "1s", "b", "--", "sleep", "60"];
+    assert_eq!(tool(&server, &words).code().await, 75, "a fixed lease is not renewed");
+}

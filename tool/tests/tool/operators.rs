@@ -1,0 +1,248 @@
+//! What operators ask.
+
+use std::time::Duration;
+
+use parklock::{Client, Config};
+use serde_json::Value;
+
+use crate::common::{Server, eventually};
+use crate::scene::{LONG, tool};
+
+/// The lines of JSON that a call prints.
+async fn lines(server: &Server, words: &[&str]) -> Vec<Value> {
+    let text = tool(server, words).output().await;
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+async fn client(server: &Server) -> Client {
+    let config = Config::default().describe("billing");
+    Client::connect_with(server.url(), config).await.expect("the server is there")
+}
+
+#[tokio::test]
+async fn each_kind_is_listed_with_its_holder() {
+    let server = Server::start().await;
+    let (client, admin) = (client(&server).await, server.admin().await);
+    let guards = (
+        client.lock("plain").lock().await.expect("free"),
+        client.fair_lock("fair").lock().await.expect("free"),
+        client.rw_lock("read").read().await.expect("free"),
+        client.rw_lock("written").write().await.expect("free"),
+        client.semaphore("permits", 5).acquire_many(3).await.expect("free"),
+    );
+    client.count_down_latch("latch").set(7).await.expect("it is new");
+    admin.cmd::<()>(&["SET", "lock:stranger", "1"]).await;
+    let described = async || admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await.len() == 1;
+    eventually(LONG, "the client says who it is", described).await;
+
+    let list = lines(&server, &["ls", "--json"]).await;
+    let told: Vec<_> = list
+        .iter()
+        .map(|lock| [&lock["name"], &lock["kind"]].map(|v| v.as_str().expect("a word")))
+        .collect();
+    let all = [
+        ["fair", "fair"],
+        ["latch", "latch"],
+        ["permits", "semaphore"],
+        ["plain", "lock"],
+        ["read", "rw"],
+        ["written", "rw"],
+    ];
+    assert_eq!(told, all);
+    let of = |name: &str| list.iter().find(|lock| lock["name"] == name).expect("it is listed");
+    for name in ["plain", "fair", "read", "written", "permits"] {
+        let holder = &of(name)["holders"][0];
+        assert_eq!(holder["who"]["app"], "billing", "{name}");
+        assert_eq!(holder["who"]["pid"], std::process::id(), "{name}");
+        let ttl = holder["ttl_ms"].as_u64().expect("it has a lease");
+        assert!((1..=30_000).contains(&ttl), "{name}: {ttl}");
+    }
+    assert_eq!((&of("permits")["used"], &of("permits")["capacity"]), (&3.into(), &5.into()));
+    assert_eq!(
+        (&of("read")["holders"][0]["mode"], &of("written")["holders"][0]["mode"]),
+        (&"read".into(), &"write".into())
+    );
+    assert_eq!(of("latch")["used"], 7);
+
+    let table = tool(&server, &["ls", "p*"]).output().await;
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains("billing@") && table.contains("3/5"), "{table}");
+    assert_eq!(tool(&server, &["top", "--once", "p*"]).output().await.lines().count(), 3);
+    drop(guards);
+}
+
+#[tokio::test]
+async fn waiters_are_listed_in_their_order() {
+    let server = Server::start().await;
+    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let guard = holder.lock("a{b}%").lock().await.expect("free");
+    let lock = waiter.lock("a{b}%");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    let mut info = String::new();
+    let shown = async || {
+        let mut asked = tool(&server, &["info", "a{b}%"]).start();
+        let code = asked.code().await;
+        info = asked.output();
+        code == 0 && info.contains("waiting    1") && info.matches("billing@").count() == 2
+    };
+    eventually(LONG, "both are shown", shown).await;
+    assert!(info.starts_with("name       a{b}%\nkind       lock\n"), "{info}");
+    assert!(info.contains("listening"), "{info}");
+    drop(guard);
+    drop(waiting.await.expect("no panic").expect("it is granted"));
+    assert_eq!(tool(&server, &["info", "nobody"]).code().await, 1);
+}
+
+#[tokio::test]
+async fn a_lock_in_redissons_layout_is_listed() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let config = Config::default().layout(parklock::Layout::Redisson);
+    let client = Client::connect_with(server.url(), config).await.expect("the server is there");
+    let guards = (
+        client.lock("plain").lock().await.expect("free"),
+        client.rw_lock("read").read().await.expect("free"),
+        client.semaphore("permits", 2).acquire().await.expect("free"),
+    );
+    admin.cmd::<()>(&["HSET", "user:1", "email", "x"]).await;
+    let list = lines(&server, &["ls", "--layout", "redisson", "--json"]).await;
+    let told: Vec<_> =
+        list.iter().map(|lock| (lock["name"].as_str(), lock["kind"].as_str())).collect();
+    let all = [("permits", "semaphore"), ("plain", "lock"), ("read", "rw")];
+    assert_eq!(told, all.map(|(name, kind)| (Some(name), Some(kind))));
+    drop(guards);
+}
+
+#[tokio::test]
+async fn many_locks_are_listed_without_keys_or_monitor() {
+    let server = Server::start().await;
+    let (client, admin) = (client(&server).await, server.admin().await);
+    let mut guards = Vec::new();
+    for number in 0..1_000 {
+        guards.push(client.lock(format!("n{number}")).lock().await.expect("free"));
+    }
+    admin.reset_stats().await;
+    assert_eq!(tool(&server, &["ls"]).output().await.lines().count(), 1_001);
+    assert_eq!(admin.command_calls("keys").await, 0);
+    assert_eq!(admin.command_calls("monitor").await, 0);
+    drop(guards);
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_away_from_a_holder_that_is_named() {
+    let server = Server::start().await;
+    let mut holder = tool(&server, &["run", "--watchdog", "2s", "a", "--", "sleep", "60"]).start();
+    eventually(LONG, "it is held", async || {
+        tool(&server, &["info", "a"]).start().code().await == 0
+    })
+    .await;
+    let mut asked = tool(&server, &["unlock", "--force", "a"]).start();
+    assert_eq!(asked.code().await, 64, "nobody can be asked");
+    assert!(asked.output().contains("a is held by "), "{}", asked.output());
+    assert!(holder.is_running());
+    let said = tool(&server, &["unlock", "--force", "--yes", "a"]).output().await;
+    assert!(said.contains("taken away"), "{said}");
+    assert_eq!(holder.code().await, 75);
+    assert_eq!(tool(&server, &["unlock", "--force", "--yes", "a"]).code().await, 1);
+}
+
+#[tokio::test]
+async fn clients_that_wait_for_each_other_are_shown() {
+    let server = Server::start().await;
+    let (one, other) = (client(&server).await, client(&server).await);
+    let guards =
+        (one.lock("x").lock().await.expect("free"), other.lock("y").lock().await.expect("free"));
+    let deadlocks = async || {
+        let mut asked = tool(&server, &["top", "--deadlocks", "--interval", "200ms"]).start();
+        (asked.code().await, asked.output())
+    };
+    assert_eq!(deadlocks().await.0, 0);
+    let (x, y) = (other.lock("x"), one.lock("y"));
+    let waiting =
+        (tokio::spawn(async move { x.lock().await }), tokio::spawn(async move { y.lock().await }));
+    let mut text = String::new();
+    let found = async || {
+        let (code, said) = deadlocks().await;
+        text = said;
+        code == 1
+    };
+    eventually(LONG, "the circle is found", found).await;
+    assert!(text.contains("waits for x") && text.contains("waits for y"), "{text}");
+    assert!(text.contains("billing@"), "{text}");
+    waiting.0.abort();
+    waiting.1.abort();
+    drop(guards);
+}
+
+#[tokio::test]
+async fn the_doctor_names_what_is_bad_and_what_to_do() {
+    let well = Server::builder().append_only().start().await;
+    let text = tool(&well, &["doctor"]).output().await;
+    for check in
+        ["version", "role", "maxmemory-policy", "scripts", "round trip", "messages", "clock"]
+    {
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("ok    {check}:"))),
+            "{check}: {text}"
+        );
+    }
+    assert!(text.contains("ok    a lock, taken and given back"), "{text}");
+
+    let ill = Server::builder()
+        .set("maxmemory", "100mb")
+        .set("maxmemory-policy", "allkeys-lru")
+        .start()
+        .await;
+    let admin = ill.admin().await;
+    admin.cmd::<()>(&["HSET", "lock:{old}", "x", "1"]).await;
+    admin.config_set("timeout", "5").await;
+    let mut asked = tool(&ill, &["doctor", "--json"]).start();
+    assert_eq!(asked.code().await, 1);
+    let found: Vec<Value> =
+        asked.output().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let verdict = |check: &str| {
+        let found = found.iter().find(|line| line["check"] == check).expect("it is checked");
+        assert!(
+            found["verdict"] == "ok"
+                || found["remedy"].as_str().is_some_and(|text| !text.is_empty())
+        );
+        found["verdict"].as_str().expect("a word").to_owned()
+    };
+    assert_eq!(verdict("maxmemory-policy"), "bad");
+    assert_eq!(verdict("keys without TTL"), "bad");
+    assert_eq!(verdict("timeout"), "warn");
+    assert_eq!(verdict("persistence"), "warn");
+    assert_eq!(verdict("version"), "ok");
+}
+
+#[tokio::test]
+async fn the_bench_compares_and_leaves_nothing_behind() {
+    let server = Server::start().await;
+    let text = tool(&server, &["bench", "--seconds", "2", "--clients", "3"]).output().await;
+    for line in [
+        "alone: parklock",
+        "alone: simple lock",
+        "contended, 3 clients: parklock",
+        "poller, 100 ms",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let admin = server.admin().await;
+    let tidy = async || admin.keys().await == ["lock:grants"];
+    eventually(Duration::from_secs(40), "no key is left but the counter", tidy).await;
+}
+
+#[tokio::test]
+async fn there_are_completions_and_a_manual() {
+    let server = Server::start().await;
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(tool(&server, &["completions", shell]).output().await.contains("parklock"));
+    }
+    let page = tool(&server, &["man"]).output().await;
+    assert!(page.starts_with(".") && page.contains("Exit codes"), "{page}");
+    let folder = server.dir().join("man");
+    tool(&server, &["man", "--to", &folder.display().to_string()]).output().await;
+    for name in ["parklock", "parklock-run", "parklock-hold", "parklock-doctor"] {
+        assert!(folder.join(format!("{name}.1")).exists(), "{name}");
+    }
+}

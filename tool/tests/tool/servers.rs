@@ -1,0 +1,56 @@
+//! A cluster, a primary behind Sentinel, a unix socket.
+
+use serde_json::Value;
+
+use crate::common::{Cluster, Server, Watched, eventually};
+use crate::scene::{LONG, tool_at};
+
+/// Runs commands under locks of several names, and lists them meanwhile.
+async fn serves(url: &str, server: &Server, names: &[&str]) {
+    let call = |words: &[&str]| tool_at(url, server.dir(), words);
+    let mut holders = Vec::new();
+    for name in names {
+        let holder = call(&["run", name, "--", "sh", "-c", "echo held; exec sleep 60"]).start();
+        holder.says("held").await;
+        holders.push(holder);
+        assert_eq!(call(&["run", "-n", "-q", name, "--", "true"]).code().await, 1, "{name}");
+    }
+    let mut listed = Vec::new();
+    let named = async || {
+        let text = call(&["ls", "--json"]).output().await;
+        let all = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let named = all.filter(|lock| lock["holders"][0]["who"]["app"] == "sh");
+        listed = named.map(|lock| lock["name"].as_str().expect("a name").to_owned()).collect();
+        listed == names
+    };
+    eventually(LONG, "all are listed, each with its holder", named).await;
+    assert_eq!(call(&["info", names[0]]).code().await, 0);
+    for holder in &mut holders {
+        holder.signal("TERM");
+        assert_eq!(holder.code().await, 143);
+    }
+    assert_eq!(call(&["ls"]).output().await.lines().count(), 1);
+    let mut doctor = call(&["doctor"]).start();
+    assert_eq!(doctor.code().await, 0, "{}", doctor.output());
+}
+
+#[tokio::test]
+async fn a_cluster_is_served() {
+    let cluster = Cluster::start().await;
+    let url = format!("redis-cluster://{}", cluster.nodes[1].address());
+    serves(&url, &cluster.nodes[0], &["a", "b", "c"]).await;
+    let alone = tool_at(&cluster.nodes[0].url(), cluster.nodes[0].dir(), &["ls"]);
+    assert_eq!(alone.code().await, 78, "it says which URL is right");
+}
+
+#[tokio::test]
+async fn a_primary_behind_sentinel_is_served() {
+    let watched = Watched::start().await;
+    serves(&watched.url(), &watched.servers[0], &["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_served() {
+    let server = Server::builder().unix_socket().start().await;
+    serves(&server.unix_url(), &server, &["a"]).await;
+}

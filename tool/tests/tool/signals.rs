@@ -1,0 +1,81 @@
+//! Signals reach the command.
+
+use crate::common::Server;
+use crate::scene::{freed, held, tool};
+
+#[tokio::test]
+async fn each_signal_is_passed_on_to_the_command() {
+    let server = Server::start().await;
+    let script = "for s in INT TERM HUP QUIT USR1 USR2 WINCH CONT TSTP; do trap \"echo got-$s\" $s; done; \
+                  echo ready; while :; do sleep 0.05; done";
+    let tool = tool(&server, &["run", "a", "--", "sh", "-c", script]).start();
+    tool.says("ready").await;
+    for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
+        tool.signal(name);
+        tool.says(&format!("got-{name}")).await;
+    }
+    // The shell sleeps, and its sleep has no trap: TSTP stops it until CONT.
+    tool.signal("TSTP");
+    tool.signal("CONT");
+    tool.says("got-TSTP").await;
+    tool.says("got-CONT").await;
+}
+
+#[tokio::test]
+async fn a_signal_reaches_all_processes_of_the_group() {
+    let server = Server::start().await;
+    let script = "(trap 'echo inner; exit' TERM; echo ready; while :; do sleep 0.05; done) & \
+                  trap 'echo outer' TERM; wait; wait; exit 7";
+    let mut tool = tool(&server, &["run", "a", "--", "sh", "-c", script]).start();
+    tool.says("ready").await;
+    tool.signal("TERM");
+    assert_eq!(tool.code().await, 7);
+    assert!(tool.output().contains("inner") && tool.output().contains("outer"));
+}
+
+#[tokio::test]
+async fn a_signal_that_was_ignored_before_stays_ignored() {
+    let server = Server::start().await;
+    let call = tool(&server, &["run", "a", "--", "sh", "-c", "echo ready; sleep 1; echo done"]);
+    // As nohup does it.
+    let mut tool = call.start_by(&["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    tool.says("ready").await;
+    tool.signal("HUP");
+    assert_eq!(tool.code().await, 0);
+    assert!(tool.output().contains("done"));
+}
+
+#[tokio::test]
+async fn the_lock_is_given_back_after_the_command_has_ended_and_not_before() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let script = "trap 'sleep 0.5; echo end; exit 3' INT; echo ready; while :; do sleep 0.05; done";
+    let mut tool = tool(&server, &["run", "a", "--", "sh", "-c", script]).start();
+    tool.says("ready").await;
+    tool.signal("INT");
+    while !tool.output().contains("end") {
+        held(&admin, "a").await;
+    }
+    assert_eq!(tool.code().await, 3);
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn a_second_signal_while_giving_back_leaves_at_once() {
+    let server = Server::start().await;
+    let mut tool =
+        tool(&server, &["run", "a", "--", "sh", "-c", "echo ready; sleep 1; exit 4"]).start();
+    tool.says("ready").await;
+    server.pause();
+    // The command ends, and the server does not take the lock back.
+    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    assert!(tool.is_running(), "it waits for an answer");
+    tool.signal("INT");
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let asked = std::time::Instant::now();
+    tool.signal("INT");
+    assert_eq!(tool.code().await, 4);
+    assert!(asked.elapsed().as_secs_f64() < 2.0, "{:?}", asked.elapsed());
+    assert!(tool.complaint().contains("the lease will free"), "{}", tool.complaint());
+    server.resume();
+}

@@ -1,0 +1,107 @@
+//! Where the tool is called from: a pipe, cron, timeout(1).
+
+use std::process::{Command, Stdio};
+
+use crate::common::Server;
+use crate::scene::{PROGRAM, freed, tool};
+
+/// Runs a line of a shell that knows the tool as `$parklock` and the server as `$PARKLOCK_URL`.
+async fn shell(server: &Server, line: &str) -> (i32, String) {
+    let (url, line) = (server.url(), line.to_owned());
+    let output = tokio::task::spawn_blocking(move || {
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).env("parklock", PROGRAM).env("PARKLOCK_URL", url);
+        command.stdin(Stdio::null()).output().expect("there is a shell")
+    });
+    let output = output.await.expect("no panic");
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[tokio::test]
+async fn timeout_ends_the_tool_and_its_command() {
+    let server = Server::start().await;
+    let ended = shell(&server, "timeout 1 $parklock run a -- sleep 60").await;
+    assert_eq!(ended, (124, String::new()));
+    let ended = shell(&server, "timeout --preserve-status 1 $parklock run a -- sleep 60").await;
+    assert_eq!(ended.0, 143);
+    freed(&server.admin().await, "a").await;
+}
+
+#[tokio::test]
+async fn stdin_and_stdout_are_the_commands() {
+    let server = Server::start().await;
+    let piped = shell(&server, "printf 'b\\na\\n' | $parklock run a -- sort | tr a-z A-Z").await;
+    assert_eq!(piped, (0, "A\nB\n".to_owned()));
+    // The command ends as it would without the tool when nobody reads on: by SIGPIPE.
+    let line = "{ $parklock run a -- yes; echo $? >&2; } 2>&1 >/dev/full | tail -n 1; \
+                { $parklock run a -- sh -c 'yes; exit $?'; echo $? >&3; } 3>&1 | head -n 1";
+    let cut = shell(&server, line).await.1;
+    assert!(cut.contains("y\n") && cut.lines().any(|line| line == "1"), "{cut}");
+    freed(&server.admin().await, "a").await;
+}
+
+#[tokio::test]
+async fn a_list_may_be_cut_off() {
+    let server = Server::start().await;
+    assert_eq!(
+        shell(&server, "$parklock ls | head -n 0; $parklock ls --json | wc -l").await.1.trim(),
+        "0"
+    );
+    assert_eq!(shell(&server, "$parklock top | head -c 4").await, (0, "NAME".to_owned()));
+}
+
+#[tokio::test]
+async fn it_needs_nothing_of_the_environment() {
+    let server = Server::start().await;
+    let line = "env -i $parklock run --url $PARKLOCK_URL a -- /usr/bin/env";
+    let (code, variables) = shell(&server, line).await;
+    assert_eq!(code, 0);
+    let names: Vec<_> =
+        variables.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let ours = ["PARKLOCK_HELD", "PARKLOCK_LEASE_MS", "PARKLOCK_NAME", "PARKLOCK_TOKEN"];
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ours, "it adds these and nothing else");
+    let line = "cd / && env -i SHELL=/bin/sh HOME=/ PATH=/usr/bin:/bin $parklock run -nx --url $PARKLOCK_URL a -- true";
+    assert_eq!(shell(&server, line).await.0, 0);
+}
+
+#[tokio::test]
+async fn redis_url_is_used_if_there_is_no_other() {
+    let server = Server::start().await;
+    let line = "REDIS_URL=$PARKLOCK_URL PARKLOCK_URL= $parklock run a -- true";
+    assert_eq!(shell(&server, line).await.0, 0);
+    assert_eq!(tool(&server, &["run", "a", "--", "true"]).code().await, 0);
+}
+
+#[tokio::test]
+async fn the_command_inherits_no_connection() {
+    let server = Server::start().await;
+    let line =
+        "$parklock run a -- sh -c 'ls -l /proc/$$/fd' | grep -c -e socket -e timerfd -e signalfd";
+    assert_eq!(shell(&server, line).await.1.trim(), "0");
+}
+
+/// At a terminal that script(1) makes. What it prints has the ends of lines of a terminal.
+async fn at_terminal(server: &Server, keys: &str, line: &str) -> String {
+    let line = format!("({keys}) | script -qec \"{line}; echo code \\$?\" /dev/null");
+    shell(server, &line).await.1.replace('\r', "")
+}
+
+#[tokio::test]
+async fn at_a_terminal_the_command_has_the_keys() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("left out: there is no script(1)");
+        return;
+    }
+    let server = Server::start().await;
+    let keys = "sleep 2; printf 'typed\\n'; sleep 1; printf '\\004'; sleep 3";
+    let read = at_terminal(&server, keys, "$parklock run a -- sh -c 'cat; exit 5'").await;
+    assert_eq!(read.matches("typed").count(), 2, "once by the terminal, once by cat: {read}");
+    assert!(read.contains("code 5"), "{read}");
+    let cut =
+        at_terminal(&server, "sleep 2; printf '\\003'; sleep 3", "$parklock run a -- sleep 60")
+            .await;
+    assert!(cut.contains("code 130"), "{cut}");
+    freed(&server.admin().await, "a").await;
+}
