@@ -24,12 +24,12 @@ pub enum Medium {
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// One that every user can reach if a parent lets them: a server may run as another user than we do.
-    pub(crate) fn create(medium: Medium) -> Result<Self> {
+    /// `for_all`: every user can reach it. The system's folder may be ours alone.
+    pub(crate) fn create(medium: Medium, for_all: bool) -> Result<Self> {
         let base = match medium {
             Medium::Memory => PathBuf::from("/dev/shm"),
-            Medium::Disk if is_open(&env::temp_dir()) => env::temp_dir(),
-            Medium::Disk => PathBuf::from("/tmp"),
+            Medium::Disk if for_all && !is_open(&env::temp_dir()) => PathBuf::from("/tmp"),
+            Medium::Disk => env::temp_dir(),
         };
         let path = base.join(format!("parklock-{}-{:x}", process::id(), fastrand::u64(..)));
         fs::create_dir(&path).with_context(|| format!("{} cannot be made", path.display()))?;

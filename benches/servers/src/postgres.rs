@@ -60,6 +60,10 @@ impl Program for Postgres {
         Ok(&kind == b"R")
     }
 
+    fn is_somebody_else(&self) -> bool {
+        is_root()
+    }
+
     /// Clients are cut off, nothing is left to recover.
     fn goodbye(&self) -> &'static str {
         "INT"

@@ -29,6 +29,11 @@ pub trait Program: fmt::Debug + Send + Sync {
     /// One look: whether it would serve a client now.
     fn answers(&self, stream: &mut TcpStream) -> io::Result<bool>;
 
+    /// Whether it runs as another user than we do, who has to be let into its folder.
+    fn is_somebody_else(&self) -> bool {
+        false
+    }
+
     /// The signal that ends it in good order.
     fn goodbye(&self) -> &'static str {
         "TERM"

@@ -33,7 +33,7 @@ impl Server {
     /// Starts it and waits until it serves. Blocks the thread, for a second or two with some kinds.
     pub fn start(program: Box<dyn Program>, medium: Medium) -> Result<Self> {
         let (port, second) = (Port::reserve(), Port::reserve());
-        let folder = Folder::create(medium)?;
+        let folder = Folder::create(medium, program.is_somebody_else())?;
         let mut server = Self { program, child: None, port, second, folder };
         server.program.prepare(&server.place())?;
         server.start_again()?;

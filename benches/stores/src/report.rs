@@ -125,3 +125,47 @@ pub fn write(folder: &Path, hosts: &Hosts, tables: &[Table]) -> Result<()> {
     eprintln!("written to {}", folder.display());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(column: Column, rows: Vec<Results>) -> Table {
+        Table { title: "test", about: String::new(), columns: vec![column], rows }
+    }
+
+    fn measured(row: Row, rounds: &[f64]) -> Results {
+        let rounds = rounds.iter().map(|&value| vec![Some(value)]).collect();
+        Results { row, rounds, trouble: None }
+    }
+
+    #[test]
+    fn a_rate_stands_with_its_ratio_to_the_floor_of_the_same_round() {
+        // The machine was ten times faster in the second round: the ratio does not notice.
+        let rows =
+            vec![measured(Row::Parklock, &[20.0, 200.0]), measured(Row::SetNxPx, &[10.0, 100.0])];
+        let text = table(Column::Rate("turns/s"), rows).text();
+        assert!(text.contains("| parklock | 110 (×2.00) |"), "{text}");
+    }
+
+    #[test]
+    fn a_wait_that_was_watched_to_the_end_is_more_than_that() {
+        let rows = vec![measured(Row::PgAdvisory, &[30.0]), measured(Row::Parklock, &[9.0])];
+        let text = table(Column::Capped("wait", 30.0), rows).text();
+        assert!(text.contains("| pg-advisory | > 30 s |"), "{text}");
+        assert!(text.contains("| parklock | 9.00 s |"), "{text}");
+    }
+
+    #[test]
+    fn a_row_in_trouble_has_no_numbers() {
+        let mut row = measured(Row::Etcd, &[1.0]);
+        row.trouble = Some(Trouble::Failed("NO EXCLUSION".to_owned()));
+        let table = table(Column::Rate("turns/s"), vec![row]);
+        assert!(table.is_faulty());
+        let text = table.text();
+        assert!(
+            text.contains("- etcd: FAILED: NO EXCLUSION") && !text.contains("| etcd |"),
+            "{text}"
+        );
+    }
+}

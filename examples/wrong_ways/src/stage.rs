@@ -98,7 +98,7 @@ pub async fn connect_postgres(url: &str) -> Result<tokio_postgres::Client> {
 
 async fn start(program: impl Program + 'static) -> Result<Option<Server>> {
     if program.is_here() {
-        let started = spawn_blocking(|| Server::start(Box::new(program), Medium::Memory)).await?;
+        let started = spawn_blocking(|| Server::start(Box::new(program), Medium::Disk)).await?;
         return Ok(Some(started?));
     }
     let (name, package) = (program.name(), program.package());
