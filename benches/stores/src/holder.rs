@@ -35,6 +35,13 @@ pub struct Holder {
 impl Holder {
     /// Returns when the process has the lock.
     pub async fn start(program: &Path, row: Row, terms: Terms<'_>) -> Result<Self> {
+        let mut holder = Self::ask(program, row, terms)?;
+        holder.write().await?;
+        Ok(holder)
+    }
+
+    /// A process that asks for the lock, and may have to wait.
+    pub fn ask(program: &Path, row: Row, terms: Terms<'_>) -> Result<Self> {
         let mut command = child::command(program);
         let lease = terms.lease.as_secs().to_string();
         command.args(["holder", &row.name(), terms.address, terms.name, &lease]);
@@ -42,9 +49,7 @@ impl Holder {
         let mut child = Child::start(command);
         let (_, lines) = child.pipes();
         let lines = BufReader::new(ChildStdout::from_std(lines)?).lines();
-        let mut holder = Self { child, lines };
-        holder.write().await?;
-        Ok(holder)
+        Ok(Self { child, lines })
     }
 
     /// The next write.
