@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::fleet::{Election, Every};
 use crate::kinds::Kind;
 use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
 
@@ -170,6 +172,22 @@ impl Client {
     /// counts once.
     pub fn multi_lock<N: Into<String>>(&self, names: impl IntoIterator<Item = N>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)))
+    }
+
+    /// A candidate in the election of a leader, of which a fleet has at most one at a time. Making the handle does no I/O.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one. The leader holds the
+    /// [`lock`](Self::lock) of that name.
+    pub fn election(&self, name: impl Into<String>) -> Election {
+        Election::new(Arc::clone(&self.engine), name.into())
+    }
+
+    /// A job that one process of a fleet does in each period, of 10 ms to 366 days. Making the handle does no I/O.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one. A run holds the
+    /// [`lock`](Self::lock) of that name.
+    pub fn every(&self, name: impl Into<String>, period: Duration) -> Every {
+        Every::new(Arc::clone(&self.engine), name.into(), period)
     }
 
     /// Closes the client, for all of its clones.

@@ -126,6 +126,14 @@ pub enum Error {
         limit: u32,
     },
 
+    /// The work of an [`Every`](crate::Every) took longer than [`Every::at_most`](crate::Every::at_most). It was dropped, and
+    /// the lock was given back. The interval counts as used.
+    #[error("the work took longer than its limit of {limit:?}")]
+    TooLong {
+        /// The limit that was reached.
+        limit: Duration,
+    },
+
     /// The client was closed, or the runtime that it was connected on has ended.
     #[error("the client is closed")]
     Closed,
@@ -164,6 +172,7 @@ impl Error {
             Self::Config { .. } => "config",
             Self::TooManyWaiters { .. } => "too_many_waiters",
             Self::TooManyHolds { .. } => "too_many_holds",
+            Self::TooLong { .. } => "too_long",
             Self::Closed => "closed",
         }
     }

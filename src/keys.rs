@@ -6,7 +6,8 @@ use std::fmt;
 use crate::config::Layout;
 use crate::error::{Error, Result};
 use crate::kinds::{
-    CLIENTS, KeyFormat, Kind, NATIVE_CHANNEL, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
+    CLIENTS, KeyFormat, Kind, NATIVE_CHANNEL, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, Row,
+    TOKEN_COUNTER,
 };
 use crate::meters::{Labels, Meters};
 use crate::slot::Slot;
@@ -207,6 +208,24 @@ impl Keys {
         }
     }
 
+    /// Where the leader of an election of this name says who it is.
+    pub(crate) fn leader(&self) -> Key<'_> {
+        self.mark("}:leader", "::leader")
+    }
+
+    /// Which hold works in the present interval, for a job of this name that runs once in each.
+    pub(crate) fn interval(&self) -> Key<'_> {
+        self.mark("}:interval", "::interval")
+    }
+
+    /// A key that begins as the notes do, and ends like this, with or without the brace that closes it: see
+    /// [`own`](Self::own). So it lies in the slot of the lock, and needs no right of its own. Without the brace it ends in another
+    /// way, or Redisson's names `a` and `{a}` would share it.
+    fn mark(&self, braced: &'static str, bare: &'static str) -> Key<'_> {
+        let name = self.written();
+        if name.contains('}') { Key("lock_notes:", name, bare) } else { Key(NOTES, name, braced) }
+    }
+
     /// The counter of the tokens.
     pub(crate) fn tokens(&self) -> Key<'_> {
         self.key(self.row.keys.tokens)
@@ -341,6 +360,31 @@ mod tests {
         assert_eq!(line(Layout::Native, Kind::Lock, "a{"), "lock_queue:{a%7B}");
         assert_eq!(line(Layout::Redisson, semaphore, "a"), "lock_permits:{a}");
         assert_eq!(line(Layout::Redisson, Kind::Lock, "a"), "a", "it has no line");
+    }
+
+    #[test]
+    fn a_mark_is_no_other_names_key() {
+        for layout in [Layout::Native, Layout::Redisson] {
+            let names = ["a", "a}", "{a}", "a:leader", "a}:leader", "a}:leader:", "a:leader:"];
+            let keys = names.map(|name| Keys::new(layout, Kind::Lock, name.to_owned()).unwrap());
+            let of = |keys: &Keys| {
+                [keys.own(NOTES), keys.leader(), keys.interval()].map(|key| key.to_string())
+            };
+            let all: Vec<_> = keys.iter().flat_map(of).collect();
+            let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+            assert_eq!(distinct.len(), all.len(), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_lies_in_the_slot_of_its_lock() {
+        for name in ["a", "{a}", "a}b", "{}"] {
+            let made = Keys::in_space(Space::Cluster, Layout::Native, Kind::Lock, name.to_owned());
+            let keys = made.unwrap();
+            for mark in [keys.leader(), keys.interval()] {
+                assert_eq!(Some(Slot::of(&mark.to_string())), keys.slot, "{mark}");
+            }
+        }
     }
 
     #[test]

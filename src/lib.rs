@@ -28,6 +28,8 @@
 //! | at most so many holders at a time | [`Semaphore`] |
 //! | tasks that wait for N completions | [`CountDownLatch`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
+//! | one process of a fleet that leads, and another one when it is gone | [`Election`] |
+//! | a job that one process of a fleet does in each interval | [`Every`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
 //!
 //! # What a lease cannot promise
@@ -41,15 +43,31 @@
 //!
 //! # Features
 //!
-//! None is on by default. `tls`: `rediss://` URLs. `metrics`: counters, gauges and histograms for the recorder of the
-//! program. `serde`: settings from files.
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `tls` | `rediss://`: rustls, with the web's roots or your own CA, and client certificates |
+//! | `metrics` | counters, gauges and histograms for the recorder of the program |
+//! | `serde` | `Settings` from files, with times such as `"30s"` |
+//! | `tower` | the module `tower`: a layer that holds a lock for each request |
+//! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix |
 //!
 //! # Where time comes from
 //!
 //! Deadlines are counted on this machine's monotonic clock, from before a request was sent. The
 //! system's clock is never read.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(all(feature = "test-util", unix))]
+pub mod testing;
+#[cfg(feature = "tower")]
+pub mod tower;
+
 mod client;
+
+mod fleet;
 
 mod locks;
 
@@ -99,6 +117,7 @@ pub use config::{Config, HandOff, Layout};
 pub use credentials::Credentials;
 pub use engine::{Ended, Hold};
 pub use error::{Error, Result};
+pub use fleet::{Changes, Election, Every, Leader, Leadership, Observer, Term};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};
 pub use locks::{
     CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock, RwLock,

@@ -43,6 +43,11 @@ impl FencingToken {
         Self(count)
     }
 
+    /// A token that somebody has written down.
+    pub(crate) fn written(number: u64) -> Self {
+        Self(number)
+    }
+
     /// The number. Store it beside the protected data.
     #[must_use]
     pub fn get(self) -> u64 {

@@ -22,6 +22,7 @@ mod line;
 mod listener;
 mod looking;
 mod lookout;
+mod mark_calls;
 mod options;
 mod owned;
 mod permit;
@@ -38,7 +39,7 @@ mod watchdog;
 mod wheel;
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};
-pub(crate) use core::Engine;
+pub(crate) use core::{Engine, PAUSE};
 pub use grant::Ended;
 pub(crate) use grant::Lease;
 pub use hold::Hold;

@@ -14,8 +14,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Where the user of a layout stands, and the scripts that it calls.
-const NATIVE: (&str, &[&str]) = ("docs/operations.md", &["lock", "line", "latch"]);
-const REDISSON: (&str, &[&str]) = ("docs/from-redisson.md", &["lock", "latch", "redisson"]);
+const NATIVE: (&str, &[&str]) = ("docs/operations.md", &["lock", "line", "latch", "marks"]);
+const REDISSON: (&str, &[&str]) =
+    ("docs/from-redisson.md", &["lock", "latch", "marks", "redisson"]);
 
 /// What only the test sends, besides `script|flush`.
 const OURS: [&str; 6] = ["acl", "config", "hello", "keys", "pubsub", "sadd"];
@@ -205,8 +206,23 @@ async fn everything_counted_down(url: &str, layout: Layout, admin: &Admin) {
     nobody_listens(admin).await;
 }
 
+/// Everything there is to do with an election, and with a job that runs now and then.
+async fn everything_agreed(url: &str, layout: Layout, admin: &Admin) {
+    let ours = client_of(url, layout).await;
+    let election = ours.election("g").identity("ours");
+    let leadership = election.campaign().await.expect("it is free");
+    let leads = async || election.leader().await.expect("an answer").is_some();
+    eventually(SOON, "it has said who it is", leads).await;
+    leadership.step_down().await.expect("it led");
+    let job = ours.every("h", LONG);
+    assert_eq!(job.run_if_due(async |_| 1).await.expect("an answer"), Some(1));
+    assert_eq!(job.run_if_due(async |_| 1).await.expect("an answer"), None);
+    admin.cmd::<usize>(&["DEL", "lock_notes:{g}:leader", "lock_notes:{h}:interval"]).await;
+}
+
 async fn everything(url: &str, layout: Layout, admin: &Admin) {
     everything_plain(url, layout, admin).await;
+    everything_agreed(url, layout, admin).await;
     everything_together(url, layout, admin).await;
     everything_queued(url, layout, admin).await;
     if layout == Layout::Native {

@@ -26,5 +26,9 @@ mod observability;
 mod parking;
 #[cfg(feature = "serde")]
 mod settings;
+#[cfg(all(feature = "test-util", unix))]
+mod testing;
 mod tls;
+#[cfg(feature = "tower")]
+mod tower;
 mod watchdog;

@@ -1,10 +1,13 @@
-//! The other primitives: fair, re-entrant and read-write locks, semaphores, latches, several locks as one.
+//! The other primitives: fair, re-entrant and read-write locks, semaphores, latches, several locks as one, and what a
+//! fleet agrees on: who leads, and who does what is due.
 //!
 //! A test has its server and its clients for itself: it may run beside all others.
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod election;
+mod every;
 mod fair_clients;
 mod fair_lock;
 mod kinds;

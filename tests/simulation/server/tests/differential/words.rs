@@ -68,12 +68,14 @@ pub const CHANNELS: [&str; 5] = [
 ];
 
 /// The roles of keys. Each has two names, one a family: what belongs together has the same number.
-pub const KEYS: [&str; 21] = [
+pub const KEYS: [&str; 23] = [
     "tokens",
     "fenced",
     "lock",
     "line",
     "line_notes",
+    "leader",
+    "interval",
     "holders",
     "queue",
     "notes",
@@ -124,6 +126,9 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         }
         "old" if rng.u8(..4) == 0 => pick(rng, &FIELDS).into(),
         "old" => String::new(),
+        "said" => {
+            format!("{:020} {} somebody", pick(rng, &[5_u64, 7, u64::MAX]), pick(rng, &FIELDS))
+        }
         "writer" => format!("{}:write", pick(rng, &FIELDS)),
         "client" => pick(rng, &["client:a", "client:b", "client:a", "client:b", ""]).into(),
         "floor" => floor(rng, now).to_string(),

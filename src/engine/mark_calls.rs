@@ -1,0 +1,92 @@
+//! Requests about the marks beside a plain lock: who leads under it, and which interval is claimed.
+
+use std::time::Duration;
+
+use crate::engine::core::{Engine, PAUSE};
+use crate::engine::hold::Hold;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::token::FencingToken;
+use crate::wire::{Claim, Connection, Fault};
+
+impl Engine {
+    /// Writes down who leads, in one attempt. Returns whether the lock is still ours.
+    pub(crate) async fn announce(&self, hold: &Hold, who: &str, keep: Duration) -> Result<bool> {
+        let (keys, id) = (&hold.tenure.keys, hold.tenure.id);
+        let mark = format!("{:020} {} {who}", hold.token().get(), id.of(&self.client));
+        let asked = async |mut to: Connection<'_>| to.announce(keys, id, (&mark, keep)).await;
+        self.asked_once(keys, asked).await
+    }
+
+    /// Who leads, and since which token.
+    pub(crate) async fn leader(&self, keys: &Keys) -> Result<Option<(FencingToken, String)>> {
+        let mark = self.asked_once(keys, async |mut to: Connection<'_>| to.leader(keys).await);
+        Ok(mark.await?.as_deref().and_then(read))
+    }
+
+    /// How long the interval still lasts that somebody has claimed.
+    pub(crate) async fn interval_left(&self, keys: &Keys) -> Result<Duration> {
+        self.asked_once(keys, async |mut to: Connection<'_>| to.interval_left(keys).await).await
+    }
+
+    /// Claims an interval for this hold. It asks until the server answers or the hold has ended: a claim that may have
+    /// been made without our knowing would cost the interval.
+    ///
+    /// # Cancel safety
+    /// A dropped future may or may not have claimed the interval.
+    pub(crate) async fn claim(&self, hold: &Hold, interval: Duration) -> Result<Claim> {
+        let (keys, id) = (&hold.tenure.keys, (hold.tenure.id, hold.token()));
+        while hold.is_valid() {
+            let answer = match self.connected(keys).await {
+                Ok(mut connection) => connection.claim(keys, id, interval).await,
+                Err(fault) => Err(fault),
+            };
+            match answer {
+                Err(fault) if fault.is_passing() => {
+                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                }
+                Err(fault) => return Err(self.commands.explained(fault, keys).await),
+                Ok(claim) => return Ok(claim),
+            }
+        }
+        Err(Error::Lost)
+    }
+
+    async fn asked_once<T>(
+        &self,
+        keys: &Keys,
+        ask: impl AsyncFnOnce(Connection<'_>) -> Result<T, Fault>,
+    ) -> Result<T> {
+        let answer = match self.connected(keys).await {
+            Ok(connection) => ask(connection).await,
+            Err(fault) => Err(fault),
+        };
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(fault) => Err(self.commands.explained(fault, keys).await),
+        }
+    }
+}
+
+/// The token and the name in the mark of a leader; `None` if somebody else has written something else there.
+fn read(mark: &str) -> Option<(FencingToken, String)> {
+    let mut parts = mark.splitn(3, ' ');
+    let token = parts.next()?.parse().ok()?;
+    let who = parts.nth(1)?;
+    Some((FencingToken::written(token), who.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_says_the_token_and_who() {
+        let mark = format!("{:020} client:7 host a, port 80", u64::MAX);
+        let (token, who) = read(&mark).unwrap();
+        assert_eq!((token.get(), &*who), (u64::MAX, "host a, port 80"));
+        for strange in ["", "7", "7 client:7", "x client:7 me"] {
+            assert!(read(strange).is_none(), "{strange:?}");
+        }
+    }
+}

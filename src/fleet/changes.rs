@@ -1,0 +1,45 @@
+//! The changes of one candidate: it begins to lead, it leads no more.
+
+use std::fmt;
+
+use tokio::sync::watch;
+
+use crate::fleet::seat::Seat;
+use crate::fleet::term::Term;
+
+/// Tells when this candidate begins to lead, and when it stops: see [`Election::changes`](crate::Election::changes).
+///
+/// If it changes twice before it is asked, only the last change is told.
+#[derive(Clone)]
+pub struct Changes {
+    /// It keeps the sender, so that the receiver never ends.
+    seat: Seat,
+    seen: watch::Receiver<Option<Term>>,
+}
+
+impl Changes {
+    pub(crate) fn new(seat: &Seat) -> Self {
+        Self { seat: seat.clone(), seen: seat.watch() }
+    }
+
+    /// The term of this candidate, if it leads now.
+    #[must_use]
+    pub fn term(&self) -> Option<Term> {
+        self.seat.term()
+    }
+
+    /// Waits for the next change. Returns the term that began, or `None` if this candidate leads no more.
+    ///
+    /// # Cancel safety
+    /// A change that was not returned is returned by the next call.
+    pub async fn changed(&mut self) -> Option<Term> {
+        let _ = self.seen.changed().await; // the sender is in `seat`
+        self.seen.borrow_and_update().clone().filter(Term::is_leader)
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("term", &self.term()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! Who leads, as everybody can see it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::keys::Keys;
+use crate::token::FencingToken;
+
+/// How often an observer asks, unless it is told otherwise.
+const STEP: Duration = Duration::from_secs(2);
+
+/// So that adding it to a time does not overflow.
+const LONGEST_STEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Who leads: what [`Election::leader`](crate::Election::leader) answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The number of its term.
+    pub token: FencingToken,
+    /// What it calls itself: see [`Election::identity`](crate::Election::identity).
+    pub identity: String,
+}
+
+/// What one asks who leads.
+#[derive(Clone)]
+pub(crate) struct Office {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) keys: Result<Arc<Keys>>,
+}
+
+impl Office {
+    pub(crate) async fn leader(&self) -> Result<Option<Leader>> {
+        let keys = self.keys.as_ref().map_err(Clone::clone)?;
+        let told = self.engine.leader(keys).await?;
+        Ok(told.map(|(token, identity)| Leader { token, identity }))
+    }
+}
+
+/// Tells who leads, whenever that changes: see [`Election::observe`](crate::Election::observe).
+pub struct Observer {
+    office: Office,
+    step: Duration,
+    ask_at: Instant,
+    told: Option<Option<Leader>>,
+}
+
+impl Observer {
+    pub(crate) fn new(office: Office) -> Self {
+        Self { office, step: STEP, ask_at: Instant::now(), told: None }
+    }
+
+    /// How often to ask Redis. Default 2 s. Each time is one request.
+    #[must_use]
+    pub fn every(self, step: Duration) -> Self {
+        Self { step, ..self }
+    }
+
+    /// Waits until somebody else leads than it said before; `None`: nobody leads, or the leader has not said yet who it is.
+    /// The first call answers at once. If Redis does not answer, the observer goes on asking.
+    ///
+    /// # Cancel safety
+    /// What was not returned is returned by the next call.
+    ///
+    /// # Errors
+    /// As [`Election::leader`](crate::Election::leader), but not [`Error::Unavailable`](crate::Error::Unavailable) and
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate), which pass.
+    pub async fn next(&mut self) -> Result<Option<Leader>> {
+        loop {
+            sleep_until(self.ask_at).await;
+            let answer = self.office.leader().await;
+            self.ask_at = Instant::now() + self.step.min(LONGEST_STEP);
+            match answer {
+                Err(error) if error.is_passing() => {
+                    tracing::debug!(%error, "nobody says who leads");
+                }
+                Err(error) => return Err(error),
+                Ok(leader) if self.told.as_ref() == Some(&leader) => {}
+                Ok(leader) => {
+                    self.told = Some(leader.clone());
+                    return Ok(leader);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("told", &self.told).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! The proof of leading, and the task that looks after it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::fleet::seat::{Seat, Seated};
+use crate::fleet::term::Term;
+use crate::guards::Guard;
+use crate::token::FencingToken;
+
+/// How soon a leader says who it is again, if the server did not take its word.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The proof that this process leads, from [`Election::campaign`](crate::Election::campaign).
+///
+/// Dropped, it steps down in the background; the drop never blocks. When the term is over, the lock is given back, even
+/// if this is kept: a leader that could not renew in time does not come back to life. Watch
+/// [`ended`](Self::ended).
+#[must_use = "the leader steps down as soon as this is dropped"]
+#[clippy::has_significant_drop]
+pub struct Leadership {
+    term: Term,
+    given_back: oneshot::Receiver<Result<()>>,
+}
+
+impl Leadership {
+    /// Begins a term, and a task that gives the lock back when it is over.
+    pub(crate) fn begin(
+        engine: &Arc<Engine>,
+        guard: Guard,
+        (seat, margin, who): (&Seat, Duration, &Arc<str>),
+    ) -> Self {
+        let term = Term::new(guard.hold(), margin);
+        let (told, given_back) = oneshot::channel();
+        let reign = Reign {
+            seated: seat.take(&term),
+            engine: Arc::clone(engine),
+            term: term.clone(),
+            who: Arc::clone(who),
+        };
+        tracing::info!(name = &*term.hold().name(), token = %term.token(), "leads");
+        engine.tasks.spawn(reign.run(guard, told));
+        Self { term, given_back }
+    }
+
+    /// The term, to be handed to what needs to know of it.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term.clone()
+    }
+
+    /// As [`Term::token`].
+    #[must_use]
+    pub fn token(&self) -> FencingToken {
+        self.term.token()
+    }
+
+    /// As [`Term::is_leader`].
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.term.is_leader()
+    }
+
+    /// As [`Term::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.term.remaining()
+    }
+
+    /// As [`Term::ended`].
+    ///
+    /// # Cancel safety
+    /// It may be dropped and called again at any time.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.term.ended()
+    }
+
+    /// Steps down, so that another candidate may lead at once, and reports the outcome.
+    ///
+    /// # Cancel safety
+    /// From the first poll on, the leader steps down whatever happens.
+    ///
+    /// # Errors
+    /// As [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime of
+    /// [`campaign`](crate::Election::campaign) has ended.
+    pub async fn step_down(mut self) -> Result<()> {
+        self.term.end();
+        (&mut self.given_back).await.unwrap_or(Err(Error::Lost))
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.term.end();
+    }
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership").field("term", &self.term).finish_non_exhaustive()
+    }
+}
+
+/// The task of one term: it says who leads, and gives the lock back in the end.
+struct Reign {
+    seated: Seated,
+    engine: Arc<Engine>,
+    term: Term,
+    who: Arc<str>,
+}
+
+impl Reign {
+    async fn run(self, guard: Guard, told: oneshot::Sender<Result<()>>) {
+        tokio::select! {
+            biased;
+            () = self.term.ended() => {}
+            () = self.announces() => {}
+        }
+        let Self { seated, engine, term, who: _ } = self;
+        tracing::info!(name = &*term.hold().name(), token = %term.token(), "leads no more");
+        drop(seated);
+        // From here on only the guard keeps the client: its last handle may be gone.
+        drop(engine);
+        let _ = told.send(guard.unlock().await); // refused if the leadership was dropped
+    }
+
+    /// Tells observers who leads, and again before the server forgets it.
+    async fn announces(&self) {
+        let lease = self.engine.config.watchdog_timeout;
+        let again = lease / 3;
+        loop {
+            let said = self.engine.announce(self.term.hold(), &self.who, lease * 2).await;
+            if let Err(error) = &said {
+                tracing::warn!(%error, "observers of the election do not hear who leads");
+            }
+            sleep(if said.is_ok() { again } else { AGAIN.min(again) }).await;
+        }
+    }
+}

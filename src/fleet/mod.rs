@@ -1,0 +1,16 @@
+//! What a fleet of processes agrees on under a plain lock: who leads, and who does what is due.
+
+mod changes;
+mod election;
+mod every;
+mod leader;
+mod leadership;
+mod seat;
+mod term;
+
+pub use changes::Changes;
+pub use election::Election;
+pub use every::Every;
+pub use leader::{Leader, Observer};
+pub use leadership::Leadership;
+pub use term::Term;

@@ -1,0 +1,299 @@
+//! A [tower](https://docs.rs/tower) layer that holds a lock for each request (feature `tower`).
+//!
+//! It fits into axum, tonic, hyper and whatever else speaks `tower::Service` with `http` requests. Requests of one lock go
+//! one after the other, across all servers that share the Redis; requests of different locks do not wait for each other.
+//!
+//! ```
+//! use http::{Request, Response, StatusCode};
+//! use parklock::tower::LockLayer;
+//! use std::convert::Infallible;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+//! let client = parklock::Client::connect(&url).await?;
+//! let one_at_a_time = LockLayer::by_path(&client).wait(std::time::Duration::from_secs(1));
+//! let service = ServiceBuilder::new().layer(one_at_a_time).service(service_fn(
+//!     async |request: Request<String>| {
+//!         let hold = request.extensions().get::<parklock::Hold>().expect("the layer put it there");
+//!         Ok::<_, Infallible>(Response::new(format!("done under token {}", hold.token())))
+//!     },
+//! ));
+//! let answer = service.oneshot(Request::post("/orders/42/payment").body(String::new()).unwrap()).await;
+//! assert_eq!(answer.unwrap().status(), StatusCode::OK);
+//! # Ok::<(), parklock::Error>(()) }).unwrap();
+//! ```
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{AsHeaderName, HeaderValue, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::guards::Guard;
+use crate::locks::Lock;
+
+type LockOf<B> = dyn Fn(&Request<B>) -> Option<Lock> + Send + Sync;
+type AnswerTo<R> = dyn Fn(Refusal) -> Response<R> + Send + Sync;
+type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Send>>;
+
+/// Holds a lock while the inner service works on a request. `B` is the body of the requests and `R` that of the answers.
+///
+/// The lock is given back when the inner service has answered, and before the layer does: a body that streams
+/// on after that is not under the lock. If the caller hangs up, the server drops the future, and the lock is given back
+/// in the background. The inner service finds the [`Hold`](crate::Hold), with its token, among the request's
+/// extensions.
+///
+/// Each request waits for itself, so the number of those that wait is limited by
+/// [`Config::max_waiters`](crate::Config::max_waiters) and by whatever limits the requests.
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct LockLayer<B, R> {
+    lock: Arc<LockOf<B>>,
+    answer: Arc<AnswerTo<R>>,
+    wait: Duration,
+    on_loss: OnLoss,
+}
+
+/// What becomes of a request whose lock is lost while the inner service works on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnLoss {
+    /// The inner future is dropped at its next `await`, and the layer answers [`Refusal::Lost`].
+    #[default]
+    Abort,
+    /// The inner service goes on, and its response gets the extension [`LockLost`]. It can ask the
+    /// [`Hold`](crate::Hold) itself. For services that must not be interrupted, and whose resource compares tokens.
+    Mark,
+}
+
+/// An extension of the response: the lock was lost before the inner service answered. See [`OnLoss::Mark`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockLost;
+
+/// Why the layer answers by itself.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Others held the lock for as long as the layer waits. The request was not begun.
+    #[error("another request holds the lock")]
+    Busy,
+    /// The lock was lost while the inner service worked. What it has done so far stands.
+    #[error("the lock of the request was lost")]
+    Lost,
+    /// The lock could not be asked for: [`Error`] says what that means. The request was not begun.
+    #[error("the lock of the request could not be taken: {0}")]
+    Failed(#[source] Error),
+}
+
+impl Refusal {
+    /// The status that the layer answers with, unless [`LockLayer::answer`] says otherwise: 423 if busy; 503 if Redis
+    /// cannot be asked or too many wait; 400 for a name that is none; and 500 otherwise, a loss among it: the request may
+    /// have been carried out in part, and a 503 would invite its caller to repeat it.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Busy => StatusCode::LOCKED,
+            Self::Failed(Error::InvalidName { .. }) => StatusCode::BAD_REQUEST,
+            Self::Failed(
+                Error::Unavailable { .. }
+                | Error::Indeterminate { .. }
+                | Error::TooManyWaiters { .. }
+                | Error::Closed,
+            ) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Lost | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Whether the request was not begun, and may be worth a repetition.
+    #[must_use]
+    pub fn is_worth_a_retry(&self) -> bool {
+        matches!(self.status(), StatusCode::LOCKED | StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    fn plain<R: Default>(&self) -> Response<R> {
+        let mut response = Response::new(R::default());
+        *response.status_mut() = self.status();
+        if self.is_worth_a_retry() {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl<B, R: Default> LockLayer<B, R> {
+    /// A plain lock of the name that the closure finds in the request. A request without a name passes without a lock.
+    ///
+    /// Names that callers choose should have a prefix of your own, so that nobody can hold locks of other purposes.
+    pub fn new<N: Into<String>>(
+        client: &Client,
+        name: impl Fn(&Request<B>) -> Option<N> + Send + Sync + 'static,
+    ) -> Self {
+        let client = client.clone();
+        Self::with(move |request| name(request).map(|name| client.lock(name)))
+    }
+
+    /// The lock that the closure makes of the request: a fair one, or one with a fixed lease. A request for which it makes
+    /// none passes without a lock.
+    pub fn with(lock: impl Fn(&Request<B>) -> Option<Lock> + Send + Sync + 'static) -> Self {
+        Self {
+            lock: Arc::new(lock),
+            answer: Arc::new(|refusal| refusal.plain()),
+            wait: Duration::ZERO,
+            on_loss: OnLoss::default(),
+        }
+    }
+
+    /// The plain lock `path:<path>`, without the query: requests for one path go one after the other.
+    pub fn by_path(client: &Client) -> Self {
+        Self::new(client, |request| Some(format!("path:{}", request.uri().path())))
+    }
+
+    /// The plain lock `header:<value>` of a header such as `idempotency-key`. A request without that header passes without
+    /// a lock. A value that is no name, such as one longer than 1 KiB, is refused with 400.
+    pub fn by_header(
+        client: &Client,
+        header: impl AsHeaderName + Clone + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(client, move |request| {
+            let value = request.headers().get(header.clone())?;
+            Some(format!("header:{}", String::from_utf8_lossy(value.as_bytes())))
+        })
+    }
+}
+
+impl<B, R> LockLayer<B, R> {
+    /// How long a request waits for its lock. Default: not at all.
+    ///
+    /// It should be less than the time after which callers give up.
+    pub fn wait(self, limit: Duration) -> Self {
+        Self { wait: limit, ..self }
+    }
+
+    /// What becomes of a request whose lock is lost. Default: [`OnLoss::Abort`].
+    pub fn on_loss(self, on_loss: OnLoss) -> Self {
+        Self { on_loss, ..self }
+    }
+
+    /// The answer to a request that was refused. Default: the [status](Refusal::status) with an empty body, and with
+    /// `Retry-After: 1` if a retry is worth it.
+    pub fn answer(self, answer: impl Fn(Refusal) -> Response<R> + Send + Sync + 'static) -> Self {
+        Self { answer: Arc::new(answer), ..self }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response<R> {
+        tracing::debug!(%refusal, "a request is refused");
+        (self.answer)(refusal)
+    }
+
+    async fn locked(&self, lock: &Lock) -> Result<Guard, Refusal> {
+        let guard = lock.try_lock_for(self.wait).await.map_err(Refusal::Failed)?;
+        guard.ok_or(Refusal::Busy)
+    }
+
+    /// Works on a request under its lock.
+    async fn serve<S>(self, lock: Lock, mut inner: S, mut request: Request<B>) -> Answer<S, B>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+    {
+        let guard = match self.locked(&lock).await {
+            Ok(guard) => guard,
+            Err(refusal) => return Ok(self.refuse(refusal)),
+        };
+        request.extensions_mut().insert(guard.hold());
+        let work = inner.call(request);
+        match self.on_loss {
+            OnLoss::Abort => match guard.run(|_| work).await {
+                Ok(answered) => answered,
+                Err(_) => Ok(self.refuse(Refusal::Lost)),
+            },
+            OnLoss::Mark => {
+                let mut response = work.await?;
+                if matches!(guard.unlock().await, Err(Error::Lost)) {
+                    response.extensions_mut().insert(LockLost);
+                }
+                Ok(response)
+            }
+        }
+    }
+}
+
+type Answer<S, B> = Result<<S as Service<Request<B>>>::Response, <S as Service<Request<B>>>::Error>;
+
+impl<B, R> Clone for LockLayer<B, R> {
+    fn clone(&self) -> Self {
+        let (lock, answer) = (Arc::clone(&self.lock), Arc::clone(&self.answer));
+        Self { lock, answer, wait: self.wait, on_loss: self.on_loss }
+    }
+}
+
+impl<B, R> fmt::Debug for LockLayer<B, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockLayer")
+            .field("wait", &self.wait)
+            .field("on_loss", &self.on_loss)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, B, R> Layer<S> for LockLayer<B, R> {
+    type Service = LockService<S, B, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        LockService { inner, layer: self.clone() }
+    }
+}
+
+/// A service behind a [`LockLayer`].
+pub struct LockService<S, B, R> {
+    inner: S,
+    layer: LockLayer<B, R>,
+}
+
+impl<S: Clone, B, R> Clone for LockService<S, B, R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), layer: self.layer.clone() }
+    }
+}
+
+impl<S: fmt::Debug, B, R> fmt::Debug for LockService<S, B, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockService")
+            .field("inner", &self.inner)
+            .field("layer", &self.layer)
+            .finish()
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for LockService<S, B, R>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Send + 'static,
+    R: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Answering<R, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The service that was ready goes with the request. Its clone may not be ready yet.
+        let next = self.inner.clone();
+        let mut ready = std::mem::replace(&mut self.inner, next);
+        match (self.layer.lock)(&request) {
+            None => Box::pin(ready.call(request)),
+            Some(lock) => Box::pin(self.layer.clone().serve(lock, ready, request)),
+        }
+    }
+}

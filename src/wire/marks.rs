@@ -1,0 +1,77 @@
+//! Marks beside a plain lock: who leads under it, and which interval somebody has claimed under it.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::keys::{Keys, TenureId};
+use crate::token::FencingToken;
+use crate::wire::calls::millis;
+use crate::wire::commands::Connection;
+use crate::wire::fault::Fault;
+use crate::wire::replies::{items, number, strange, word};
+use crate::wire::scripts;
+
+/// The answer to a caller that claims an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Ours,
+    /// Another hold has claimed it, and it lasts this much longer.
+    Taken(Duration),
+    /// The lock is not ours any more.
+    Gone,
+}
+
+impl Connection<'_> {
+    /// Writes down who leads. Returns whether the lock is still ours.
+    pub(crate) async fn announce(
+        &mut self,
+        keys: &Keys,
+        id: TenureId,
+        (mark, keep): (&str, Duration),
+    ) -> Result<bool, Fault> {
+        let terms = self.terms();
+        let asked = |cmd: &mut Cmd, _| {
+            cmd.arg(2).arg(keys.lock()).arg(keys.leader());
+            cmd.arg(id.of(&terms.client)).arg(mark).arg(millis(keep));
+        };
+        Ok(number(self.call(&scripts::ANNOUNCE, asked).await?)? == 1)
+    }
+
+    /// The mark of the leader, if there is one and it still holds the lock.
+    pub(crate) async fn leader(&mut self, keys: &Keys) -> Result<Option<String>, Fault> {
+        let asked = |cmd: &mut Cmd, _| _ = cmd.arg(2).arg(keys.lock()).arg(keys.leader());
+        let items = items(self.call(&scripts::LEADER, asked).await?)?;
+        let text = |item: &Value| word(item).map(str::to_owned).ok_or_else(|| strange(item));
+        items.first().map(text).transpose()
+    }
+
+    /// Claims an interval for the hold of this token. It may be repeated: the server knows its claim again.
+    pub(crate) async fn claim(
+        &mut self,
+        keys: &Keys,
+        (id, token): (TenureId, FencingToken),
+        interval: Duration,
+    ) -> Result<Claim, Fault> {
+        let terms = self.terms();
+        let asked = |cmd: &mut Cmd, _| {
+            cmd.arg(2).arg(keys.lock()).arg(keys.interval());
+            cmd.arg(id.of(&terms.client)).arg(token.get()).arg(millis(interval));
+        };
+        Ok(match number(self.call(&scripts::CLAIM, asked).await?)? {
+            0 => Claim::Ours,
+            left => u64::try_from(left).map_or(Claim::Gone, |left| Claim::Taken(ms(left))),
+        })
+    }
+
+    /// How long the interval still lasts that somebody has claimed.
+    pub(crate) async fn interval_left(&mut self, keys: &Keys) -> Result<Duration, Fault> {
+        let asked = |cmd: &mut Cmd, _| _ = cmd.arg(1).arg(keys.interval());
+        let left = number(self.call(&scripts::LEFT, asked).await?)?;
+        Ok(ms(left.try_into().unwrap_or(0)))
+    }
+}
+
+fn ms(number: u64) -> Duration {
+    Duration::from_millis(number)
+}

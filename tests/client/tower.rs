@@ -1,0 +1,242 @@
+//! The tower layer holds a lock for each request, and answers by itself when it cannot.
+
+use crate::common;
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::fixture::{LONG, SOON, client, client_with, is_pending, quick};
+use common::{Server, eventually};
+use http::header::RETRY_AFTER;
+use http::{HeaderName, Request, Response, StatusCode};
+use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal};
+use parklock::{Client, Error, Hold};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+type Answer = Response<String>;
+
+/// A service that answers with the token of its lock, as soon as the door has a permit.
+fn behind(
+    layer: &LockLayer<String, String>,
+    door: &Arc<Semaphore>,
+) -> impl Service<Request<String>, Response = Answer, Error = Infallible, Future: Send>
++ Clone
++ Send
++ use<> {
+    let door = Arc::clone(door);
+    layer.layer(service_fn(move |request: Request<String>| {
+        let door = Arc::clone(&door);
+        async move {
+            door.acquire().await.expect("it is never closed").forget();
+            let hold = request.extensions().get::<Hold>();
+            Ok(Response::new(hold.map_or("no lock".into(), |hold| hold.token().to_string())))
+        }
+    }))
+}
+
+fn open() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(Semaphore::MAX_PERMITS))
+}
+
+fn post(path: &str) -> Request<String> {
+    Request::post(path).body(String::new()).expect("a request")
+}
+
+async fn answered(answer: impl Future<Output = Result<Answer, Infallible>>) -> Answer {
+    timeout(SOON, answer).await.expect("an answer").expect("never an error")
+}
+
+async fn held(client: &Client, name: &str) {
+    let held = async || client.lock(name).is_locked().await.expect("an answer");
+    eventually(SOON, "the request has its lock", held).await;
+}
+
+#[tokio::test]
+async fn requests_of_one_name_go_one_after_the_other_and_others_beside_them() {
+    let server = Server::start().await;
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let door = Arc::new(Semaphore::new(0));
+    let first = tokio::spawn(behind(&LockLayer::by_path(&ours), &door).oneshot(post("/a?x=1")));
+    held(&theirs, "path:/a").await;
+    let beside = behind(&LockLayer::by_path(&theirs), &open());
+
+    let busy = answered(beside.clone().oneshot(post("/a?y=2"))).await;
+    assert_eq!(busy.status(), StatusCode::LOCKED);
+    assert_eq!(busy.headers()[RETRY_AFTER], "1");
+    assert_eq!(answered(beside.clone().oneshot(post("/b"))).await.status(), StatusCode::OK);
+    let waits = behind(&LockLayer::by_path(&theirs).wait(LONG), &open());
+    let mut second = tokio::spawn(waits.oneshot(post("/a")));
+    assert!(is_pending(&mut second).await);
+    door.add_permits(1);
+
+    let first = answered(async { first.await.unwrap() }).await;
+    let second = answered(async { second.await.unwrap() }).await;
+    let token = |answer: Answer| answer.into_body().parse::<u64>().expect("a token");
+    assert!(token(first) < token(second));
+    assert!(!ours.lock("path:/a").is_locked().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_request_without_a_name_passes_without_a_lock() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let by_header = LockLayer::by_header(&client, HeaderName::from_static("idempotency-key"));
+    let service = behind(&by_header, &open());
+    assert_eq!(answered(service.clone().oneshot(post("/a"))).await.into_body(), "no lock");
+
+    let _held = client.lock("header:7").lock().await.unwrap();
+    let keyed = |key: &str| Request::post("/").header("Idempotency-Key", key).body(String::new());
+    let busy = answered(service.clone().oneshot(keyed("7").unwrap())).await;
+    assert_eq!(busy.status(), StatusCode::LOCKED);
+    let free = answered(service.clone().oneshot(keyed("8").unwrap())).await;
+    assert_ne!(free.into_body(), "no lock");
+    let endless = answered(service.oneshot(keyed(&"x".repeat(2_000)).unwrap())).await;
+    assert_eq!(endless.status(), StatusCode::BAD_REQUEST);
+    assert!(!endless.headers().contains_key(RETRY_AFTER));
+}
+
+#[tokio::test]
+async fn the_answers_are_yours_to_choose() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let _held = client.lock("a").lock().await.unwrap();
+    let said = |refusal: Refusal| {
+        let busy = matches!(refusal, Refusal::Busy);
+        let status = if busy { StatusCode::CONFLICT } else { StatusCode::IM_A_TEAPOT };
+        Response::builder().status(status).body(refusal.to_string()).expect("an answer")
+    };
+    let layer = LockLayer::new(&client, |_| Some("a")).answer(said);
+    let busy = answered(behind(&layer, &open()).oneshot(post("/"))).await;
+    assert_eq!(
+        (busy.status(), &**busy.body()),
+        (StatusCode::CONFLICT, "another request holds the lock")
+    );
+    client.close().await;
+    let closed = answered(behind(&layer, &open()).oneshot(post("/"))).await;
+    assert_eq!(closed.status(), StatusCode::IM_A_TEAPOT);
+    assert!(closed.body().contains("the client is closed"), "{}", closed.body());
+}
+
+#[tokio::test]
+async fn a_lock_of_any_sort_can_be_made_of_a_request() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let fair = client.clone();
+    let layer = LockLayer::with(move |_| Some(fair.fair_lock("a").lease(LONG)));
+    let held = client.fair_lock("a").lock().await.unwrap();
+    let service = behind(&layer, &open());
+    let busy = answered(service.clone().oneshot(post("/"))).await;
+    assert_eq!(busy.status(), StatusCode::LOCKED);
+    held.unlock().await.unwrap();
+    assert_eq!(answered(service.oneshot(post("/"))).await.status(), StatusCode::OK);
+}
+
+/// Says that the work was dropped.
+struct Witness(Arc<AtomicBool>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_lock_is_lost_is_stopped_or_marked() {
+    let server = Server::start().await;
+    let client = client_with(&server, quick()).await;
+    let layer = LockLayer::<String, String>::new(&client, |_| Some("a"));
+    let dropped = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&dropped);
+    let work = service_fn(move |_: Request<String>| {
+        let witness = Witness(Arc::clone(&seen));
+        async move {
+            let _witness = witness;
+            pending::<Result<Answer, Infallible>>().await
+        }
+    });
+    let stopped = layer.clone().layer(work).oneshot(post("/"));
+    let (stopped, ()) = tokio::join!(answered(stopped), rob(&client));
+    assert_eq!(stopped.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(!stopped.headers().contains_key(RETRY_AFTER), "it may have been carried out in part");
+    assert!(dropped.load(Ordering::SeqCst));
+
+    let marking = layer.on_loss(OnLoss::Mark);
+    let work = service_fn(|request: Request<String>| async move {
+        let hold = request.extensions().get::<Hold>().expect("the layer puts it there");
+        hold.ended().await;
+        Ok::<_, Infallible>(Response::new("done all the same".to_owned()))
+    });
+    let (marked, ()) = tokio::join!(answered(marking.layer(work).oneshot(post("/"))), rob(&client));
+    assert_eq!(marked.status(), StatusCode::OK);
+    assert_eq!(marked.extensions().get(), Some(&LockLost));
+    let kept = answered(behind(&marking, &open()).oneshot(post("/"))).await;
+    assert_eq!(kept.extensions().get::<LockLost>(), None);
+}
+
+/// Takes the lock away from the request that holds it.
+async fn rob(client: &Client) {
+    held(client, "a").await;
+    assert!(client.lock("a").force_unlock().await.expect("an answer"));
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_gives_the_lock_back() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let closed = Arc::new(Semaphore::new(0));
+    let request = behind(&LockLayer::by_path(&client), &closed).oneshot(post("/a"));
+    let working = tokio::spawn(request);
+    held(&client, "path:/a").await;
+    working.abort();
+    let free = async || !client.lock("path:/a").is_locked().await.unwrap();
+    eventually(SOON, "the lock is free", free).await;
+}
+
+/// The clone that a call leaves behind has not been asked whether it is ready. The call must take the one that was.
+#[tokio::test]
+async fn a_request_goes_to_the_service_that_was_ready() {
+    #[derive(Default)]
+    struct Moody(bool);
+    impl Clone for Moody {
+        fn clone(&self) -> Self {
+            Self(false)
+        }
+    }
+    impl Service<Request<String>> for Moody {
+        type Response = Answer;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Answer, Infallible>>;
+        fn poll_ready(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Result<(), Infallible>> {
+            self.0 = true;
+            std::task::Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, _: Request<String>) -> Self::Future {
+            assert!(std::mem::take(&mut self.0), "it was not ready");
+            std::future::ready(Ok(Response::default()))
+        }
+    }
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut service = LockLayer::by_path(&client).layer(Moody::default());
+    for path in ["/a", "/b"] {
+        let answer = service.ready().await.expect("ready").call(post(path));
+        assert_eq!(answered(answer).await.status(), StatusCode::OK);
+    }
+}
+
+#[test]
+fn a_refusal_says_whether_to_come_again() {
+    let status = |refusal: Refusal| (refusal.status().as_u16(), refusal.is_worth_a_retry());
+    assert_eq!(status(Refusal::Busy), (423, true));
+    assert_eq!(status(Refusal::Lost), (500, false));
+    assert_eq!(status(Refusal::Failed(Error::TooManyWaiters { limit: 1 })), (503, true));
+    assert_eq!(status(Refusal::Failed(Error::InvalidName { reason: "" })), (400, false));
+    assert_eq!(status(Refusal::Failed(Error::Lost)), (500, false));
+}
