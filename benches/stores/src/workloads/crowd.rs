@@ -39,12 +39,16 @@ struct Room {
 }
 
 pub async fn run(row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f64>>> {
-    let (start, counter) = (Barrier::new(plan.clients), AtomicU64::new(0));
-    let room = Arc::new(Room { start, timed: plan.timed, counter });
     let mut contenders = Vec::new();
     for _ in 0..plan.clients {
         contenders.push(contenders::open(row, terms).await?);
     }
+    play(contenders, plan.timed).await
+}
+
+async fn play(contenders: Vec<Box<dyn Contender>>, timed: Duration) -> Result<Vec<Option<f64>>> {
+    let (start, counter) = (Barrier::new(contenders.len()), AtomicU64::new(0));
+    let room = Arc::new(Room { start, timed, counter });
     let mut clients = JoinSet::new();
     for contender in contenders {
         clients.spawn(turns(contender, Arc::clone(&room)));
@@ -93,4 +97,46 @@ fn sum_up(shares: &[Share], room: &Room) -> Result<Vec<Option<f64>>> {
         count(shares.iter().map(|share| share.turns).min()),
         count(shares.iter().map(|share| share.turns).max()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+    use super::*;
+    use crate::contenders::Pending;
+
+    /// As many of these are in at once as the semaphore has permits.
+    struct Permit(Arc<Semaphore>, Option<OwnedSemaphorePermit>);
+
+    impl Contender for Permit {
+        fn lock(&mut self) -> Pending<'_, ()> {
+            Box::pin(async {
+                self.1 = Some(Arc::clone(&self.0).acquire_owned().await?);
+                Ok(())
+            })
+        }
+
+        fn unlock(&mut self) -> Pending<'_, ()> {
+            self.1 = None;
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    async fn four_with(permits: usize) -> Result<Vec<Option<f64>>> {
+        let semaphore = Arc::new(Semaphore::new(permits));
+        let contender = || Box::new(Permit(Arc::clone(&semaphore), None)) as Box<dyn Contender>;
+        play((0..4).map(|_| contender()).collect(), Duration::from_millis(20)).await
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_lets_two_in_has_no_numbers() {
+        let error = four_with(2).await.expect_err("two are in at once").to_string();
+        assert!(error.starts_with("NO EXCLUSION"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_excludes_has_them() {
+        assert_eq!(four_with(1).await.expect("one at a time").len(), COLUMNS.len());
+    }
 }
