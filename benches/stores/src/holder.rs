@@ -1,0 +1,90 @@
+//! A process that holds a lock, so that it can be killed or stopped. It writes all the while, as a holder does.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+use std::{io, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use private_servers::child::{self, Child};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::ChildStdout;
+use tokio::time::sleep;
+
+use crate::contenders::{self, Terms};
+use crate::rows::Row;
+
+/// Between two writes.
+const BETWEEN: Duration = Duration::from_millis(5);
+
+/// One write of the holder, as the resource hears of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    pub token: Option<i64>,
+    /// What the holder's own lock answered just before; `None` if it cannot be asked.
+    pub believes: Option<bool>,
+}
+
+/// The parent's end. Dropped, it kills the process.
+#[derive(Debug)]
+pub struct Holder {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Holder {
+    /// Returns when the process has the lock.
+    pub async fn start(program: &Path, row: Row, terms: Terms<'_>) -> Result<Self> {
+        let mut holder = Self::ask(program, row, terms)?;
+        holder.write().await?;
+        Ok(holder)
+    }
+
+    /// A process that asks for the lock, and may have to wait.
+    pub fn ask(program: &Path, row: Row, terms: Terms<'_>) -> Result<Self> {
+        let mut command = child::command(program);
+        let lease = terms.lease.as_secs().to_string();
+        command.args(["holder", &row.name(), terms.address, terms.name, &lease]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Child::start(command);
+        let (_, lines) = child.pipes();
+        let lines = BufReader::new(ChildStdout::from_std(lines)?).lines();
+        Ok(Self { child, lines })
+    }
+
+    /// The next write.
+    pub async fn write(&mut self) -> Result<Written> {
+        let line = self.lines.next_line().await?.context("the holder has ended")?;
+        let (token, believes) = line.split_once(' ').context("two words")?;
+        Ok(Written { token: token.parse().ok(), believes: believes.parse().ok() })
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill();
+    }
+
+    pub fn stop(&self) {
+        self.child.signal("STOP");
+    }
+
+    pub fn go_on(&self) {
+        self.child.signal("CONT");
+    }
+}
+
+/// The holder's own end: locks, and writes until it is killed. It is not told that anything has happened.
+pub async fn hold(row: Row, address: &str, name: &str, lease: Duration) -> Result<()> {
+    ensure!(!lease.is_zero(), "a lease");
+    let mut contender = contenders::open(row, Terms { address, name, lease }).await?;
+    contender.lock().await?;
+    let token = contender.token().await?.map_or("none".to_owned(), |token| token.to_string());
+    loop {
+        let mut out = io::stdout();
+        let believes = contender.believes().map_or("none".to_owned(), |yes| yes.to_string());
+        // The parent has gone when it reads no more.
+        if writeln!(out, "{token} {believes}").is_err() {
+            return Ok(());
+        }
+        sleep(BETWEEN).await;
+    }
+}

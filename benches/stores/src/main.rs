@@ -1,0 +1,129 @@
+//! Runs parklock beside locks in databases, ZooKeeper and etcd: `stores alone --seconds 2 --rounds 5`.
+
+mod contenders;
+mod holder;
+mod hosts;
+mod report;
+mod rows;
+mod stats;
+mod workloads;
+
+use std::env;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand, ValueEnum};
+use private_servers::Medium;
+
+use hosts::Hosts;
+use rows::Row;
+use workloads::{Plan, Workload};
+
+/// Measures ways to lock on real, private servers, alternated within each round.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Cli {
+    #[command(subcommand)]
+    hidden: Option<Hidden>,
+    /// What to run
+    #[arg(required = true)]
+    workload: Option<Choice>,
+    /// Which rows, by name; all of them if none is named
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<Row>,
+    /// The timed part of each run of `alone` and `crowd` [default: 2]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// [default: 5; `gone`, `restart` and `late`: 1]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Clients of `crowd`, each with its own connection [default: 16]
+    #[arg(long)]
+    clients: Option<usize>,
+    /// Seconds of the lease or session in `gone`, `restart` and `late` [default: 10]
+    #[arg(long)]
+    lease: Option<u64>,
+    /// Where the servers keep their data
+    #[arg(long, default_value = "disk")]
+    data: Data,
+    /// A moment of each, once: only shows that it runs
+    #[arg(long)]
+    smoke: bool,
+    /// Where the report goes
+    #[arg(long, default_value = "target/stores")]
+    out: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Hidden {
+    /// Takes a lock and holds it, at the word of the main process
+    #[command(hide = true)]
+    Holder { row: Row, address: String, name: String, lease: u64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    Alone,
+    Crowd,
+    Gone,
+    Restart,
+    Late,
+    All,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Data {
+    Disk,
+    Memory,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let cli = Cli::parse();
+    if let Some(Hidden::Holder { row, address, name, lease }) = &cli.hidden {
+        return holder::hold(*row, address, name, Duration::from_secs(*lease)).await;
+    }
+    let rows = if cli.rows.is_empty() { Row::value_variants().to_vec() } else { cli.rows.clone() };
+    let hosts = Hosts::start(&rows, cli.medium()).await?;
+    let plan = cli.plan()?;
+    let mut tables = Vec::new();
+    for workload in cli.workloads()? {
+        tables.push(workloads::run(workload, &rows, &hosts, &plan).await);
+    }
+    report::write(&cli.out, &hosts, &tables)?;
+    ensure!(!tables.iter().any(report::Table::is_faulty), "not everything worked: see the report");
+    Ok(())
+}
+
+impl Cli {
+    fn plan(&self) -> Result<Plan> {
+        let usual = if self.smoke { Plan::smoke() } else { Plan::default() };
+        Ok(Plan {
+            timed: self.seconds.map_or(usual.timed, Duration::from_secs_f64),
+            rounds: self.rounds.or(usual.rounds),
+            clients: self.clients.unwrap_or(usual.clients),
+            lease: self.lease.map_or(usual.lease, Duration::from_secs),
+            medium: self.medium(),
+            program: env::current_exe()?,
+        })
+    }
+
+    fn medium(&self) -> Medium {
+        match self.data {
+            Data::Disk => Medium::Disk,
+            Data::Memory => Medium::Memory,
+        }
+    }
+
+    fn workloads(&self) -> Result<Vec<Workload>> {
+        Ok(match self.workload.context("which workload?")? {
+            Choice::Alone => vec![Workload::Alone],
+            Choice::Crowd => vec![Workload::Crowd],
+            Choice::Gone => vec![Workload::Gone],
+            Choice::Restart => vec![Workload::Restart],
+            Choice::Late => vec![Workload::Late],
+            Choice::All => Workload::ALL.to_vec(),
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! The rows of the tables: ways to lock.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+use crate::hosts::Kind;
+
+/// A way to lock, on one kind of server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Row {
+    Parklock,
+    /// The same, on a Redis that syncs each write before it answers.
+    ParklockSynced,
+    /// `SET NX PX`, and compare-and-delete: the floor of all ratios.
+    SetNxPx,
+    SetNxPxSynced,
+    /// The semantics of Tair's `incr` between 0 and 1, in Lua on Redis.
+    BoundedIncr,
+    /// The semantics of Tair's `put` with a version, in Lua on Redis.
+    PutVersion,
+    PgAdvisory,
+    /// `SELECT .. FOR UPDATE`.
+    PgForUpdate,
+    /// A version column, compared and set.
+    PgVersion,
+    MariadbGetLock,
+    MariadbForUpdate,
+    MariadbVersion,
+    /// Ephemeral sequential nodes; each waiter watches the one before it.
+    Zookeeper,
+    /// The lock service of etcd.
+    Etcd,
+}
+
+impl Row {
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Parklock | Self::SetNxPx | Self::BoundedIncr | Self::PutVersion => Kind::Redis,
+            Self::ParklockSynced | Self::SetNxPxSynced => Kind::RedisSynced,
+            Self::PgAdvisory | Self::PgForUpdate | Self::PgVersion => Kind::Postgres,
+            Self::MariadbGetLock | Self::MariadbForUpdate | Self::MariadbVersion => Kind::MariaDb,
+            Self::Zookeeper => Kind::ZooKeeper,
+            Self::Etcd => Kind::Etcd,
+        }
+    }
+
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name())
+    }
+}
