@@ -1,6 +1,5 @@
 //! A grant by Redis: to whom, and until when the client may believe it.
 
-use std::fmt;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -37,15 +36,14 @@ impl Loss {
             Self::Closed => "closed",
         }
     }
-}
 
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// What the log says.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
             Self::Deadline => "its lease ran out",
             Self::Gone => "the server has it no more",
             Self::Closed => "the client has ended",
-        })
+        }
     }
 }
 

@@ -560,7 +560,7 @@ impl<S: Stay> Tenure<S> {
         drop(state);
         holds.lost(why.word());
         if held {
-            tracing::error!(name = ?self.keys.name(), %token, %why, "lock lost");
+            tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
         }
         self.changed.notify_waiters();
         drop(stay);
