@@ -9,7 +9,7 @@ use crate::engine::entry::Entry;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, deadline};
 use crate::engine::job::Job;
-use crate::wire::{Acquire, Acquired, Answered, Fault, SentOn};
+use crate::wire::{Acquire, Acquired, Answer, Answered, Fault, SentOn};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
@@ -77,9 +77,7 @@ pub(crate) async fn attempt(
         if matches!(answer.result, Ok(Acquired::Contended)) {
             return ask(engine, question, entry).await;
         }
-        let open_on = Some(SentOn::from(answer.sent_on));
-        let mut pending = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
-        return pending.settle(answer.result, answer.sent);
+        return answered(engine, question, answer, entry);
     };
     ask(engine, acquire, entry).await
 }
@@ -89,9 +87,7 @@ async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt
     let singles = &engine.requests.singles;
     let Some(_on_its_way) = singles.send_alone() else {
         let Answered { question, answer } = singles.join(acquire).await?;
-        let open_on = Some(SentOn::from(answer.sent_on));
-        let mut pending = PendingAcquire { engine, acquire: question, open_on, entry: Some(entry) };
-        return pending.settle(answer.result, answer.sent);
+        return answered(engine, question, answer, entry);
     };
     let mut connection = engine.commands.acknowledged(&acquire.keys)?;
     let open_on = Some(connection.sent_on());
@@ -99,6 +95,18 @@ async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt
     let sent = Instant::now();
     let answer = connection.acquire(&pending.acquire).await;
     pending.settle(answer, sent)
+}
+
+/// What a request has come to that the task of a gathering has sent.
+fn answered(
+    engine: &Engine,
+    acquire: Acquire,
+    answer: Answer<Acquired>,
+    entry: &Entry,
+) -> Result<Attempt, Fault> {
+    let open_on = Some(SentOn::from(answer.sent_on));
+    let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
+    pending.settle(answer.result, answer.sent)
 }
 
 /// Tries once to take several plain locks in one step: all of them or none.
