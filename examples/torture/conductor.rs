@@ -1,7 +1,6 @@
 //! The parent: starts everything, breaks what the schedule says, ends everything, and has it judged.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
@@ -14,7 +13,7 @@ use crate::crew::Crew;
 use crate::network::Network;
 use crate::reading::Progress;
 use crate::schedule::{self, Action, ServerFault};
-use crate::settings::{KEEPER, LEASE, MAX_PARK, MENDED, STUCK, WORKERS, is_bout, nanos};
+use crate::settings::{KEEPER, LEASE, MAX_PARK, MENDED, STUCK, Topology, WORKERS, is_bout, nanos};
 use crate::stage::Stage;
 use crate::verdict::{self, Evidence, Tally, Verdict};
 
@@ -23,34 +22,28 @@ const STEP: Duration = Duration::from_millis(5);
 const LATE: u64 = 60_000_000;
 const PROGRESS: Duration = Duration::from_secs(10);
 
-pub async fn run(seed: u64, length: Duration) -> Verdict {
-    let mut stage = Stage::set(seed).await;
-    let mut network = Network::before(&stage.switch, seed).await;
-    let urls = (0..WORKERS).map(|worker| network.url(worker, &stage.switch)).collect();
+pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
+    let mut stage = Stage::set(topology, seed).await;
+    let mut network = Network::before(&stage, seed).await;
+    let urls = (0..WORKERS).map(|worker| network.url(worker, &stage)).collect();
     let records = records();
     let (started, mut tally) = (clock::now(), Tally::new());
-    let mut crew = Crew::hire(urls, seed, started, records.clone());
+    let mut crew = Crew::hire((urls, topology), seed, started, records.clone());
 
     let (faults, inbox) = mpsc::unbounded_channel();
-    let plan = schedule::drawn(seed, length);
-    let spared = Arc::clone(&stage.spared);
+    let plan = schedule::drawn(topology, seed, length);
+    let spared = stage.spared();
     let conducted = conduct(plan, length, &mut crew, &mut network, faults, &spared, &mut tally);
     tokio::join!(conducted, operate(&mut stage, inbox, started));
     network.heal(&mut tally).await;
     crew.dismiss(STUCK + LEASE * 4, &mut tally).await;
     let left = left(&stage).await;
     let gone = crew.gone.clone();
-    tally.merge(&stage.tally);
-    let evidence = Evidence {
-        records: records.clone(),
-        gone,
-        breaks: stage.breaks,
-        restarts: stage.restarts,
-        tally,
-        left,
-        started,
-    };
-    let verdict = verdict::pronounce(evidence, length);
+    let log = stage.into_log().await;
+    tally.merge(&log.tally);
+    let records_of_all = records.clone();
+    let evidence = Evidence { records: records_of_all, gone, log, tally, left, started };
+    let verdict = verdict::pronounce(evidence, topology, length);
     if verdict == Verdict::Right {
         let _ = fs::remove_dir_all(&records);
     } else {
@@ -106,24 +99,28 @@ async fn conduct(
 async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFault>, started: u64) {
     while let Some(fault) = inbox.recv().await {
         let from = clock::now();
+        if !is_bout(Duration::from_nanos(from - started)) && stage.is_slow() {
+            stage.log().tally.add("server: left out, since its bout was over", 1);
+            continue;
+        }
         stage.suffer(fault).await;
         let to = clock::now();
         if !is_bout(Duration::from_nanos(to - started)) {
-            stage.tally.late.push((from, to + nanos(MENDED)));
+            stage.log().tally.late.push((from, to + nanos(MENDED)));
         }
     }
 }
 
 /// What is still in Redis when it should not be.
 async fn left(stage: &Stage) -> Vec<(String, String)> {
-    let admin = stage.admin().await;
     let until = Instant::now() + LEASE.max(MAX_PARK * 2) + Duration::from_secs(1);
     loop {
         // Who has counted at a latch is remembered for longer than we wait here.
-        let stays = |key: &String| key == "lock:grants" || key.starts_with("lock_queue:{latch ");
-        let keys = admin.keys().await.into_iter().filter(|key| !stays(key));
+        let stays =
+            |key: &String| key.starts_with("lock:grants") || key.starts_with("lock_queue:{latch ");
+        let keys = stage.keys().await.into_iter().filter(|key| !stays(key));
         let keys = keys.map(|key| ("key".to_owned(), key));
-        let channels = admin.channels().await.into_iter();
+        let channels = stage.channels().await.into_iter();
         let channels = channels.map(|channel| ("channel".to_owned(), channel));
         let left: Vec<_> = keys.chain(channels).collect();
         if left.is_empty() || Instant::now() > until {

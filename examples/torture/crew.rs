@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::common::child::{self, Child};
 use crate::common::clock;
-use crate::settings::{KEEPER, KEPT, WORKERS};
+use crate::settings::{KEEPER, KEPT, Topology, WORKERS};
 use crate::verdict::Tally;
 
 /// A worker and all of its predecessors.
@@ -30,6 +30,7 @@ pub struct Gone {
 pub struct Crew {
     berths: Vec<Berth>,
     urls: Vec<String>,
+    topology: Topology,
     seed: u64,
     started: u64,
     pub records: PathBuf,
@@ -37,9 +38,14 @@ pub struct Crew {
 }
 
 impl Crew {
-    pub fn hire(urls: Vec<String>, seed: u64, started: u64, records: PathBuf) -> Self {
+    pub fn hire(
+        (urls, topology): (Vec<String>, Topology),
+        seed: u64,
+        started: u64,
+        records: PathBuf,
+    ) -> Self {
         let (berths, gone) = (Vec::new(), Vec::new());
-        let mut crew = Self { berths, urls, seed, started, records, gone };
+        let mut crew = Self { berths, urls, topology, seed, started, records, gone };
         crew.berths = (0..WORKERS).map(|worker| crew.start(worker, 0)).collect();
         crew
     }
@@ -51,7 +57,7 @@ impl Crew {
         let record = self.records.join(&name);
         command.args(["--worker", &name, "--url", &self.urls[worker], "--seed"]);
         command.arg(seed.to_string()).args(["--started", &self.started.to_string()]);
-        command.arg("--record").arg(record);
+        command.arg("--record").arg(record).args(self.topology.words());
         if worker == KEEPER {
             command.args(["--keeps", KEPT]);
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::common::Admin;
-use crate::settings::{KEPT, LEASE};
+use crate::settings::{self, KEPT, LEASE};
 
 /// A stopped or new keeper may take a while to hold it; one that is well, a third of a lease.
 const PATIENCE: Duration = LEASE.saturating_mul(3);
@@ -50,5 +50,5 @@ async fn owner(admin: &Admin) -> Option<String> {
 }
 
 fn key() -> String {
-    format!("lock:{{{KEPT}}}")
+    settings::key(KEPT)
 }

@@ -1,7 +1,9 @@
 //! The torture run: several client processes, random locks, and everything that can go wrong.
 //!
 //! `cargo run --release --example torture -- --seconds 600 --seed 7`; without a seed it draws one and prints it. It
-//! needs `redis-server` (or what `PARKLOCK_SERVER` names). It ends with the counters of the paths that were taken and
+//! needs `redis-server` (or what `PARKLOCK_SERVER` names). With `--topology cluster` it takes place on a Redis Cluster of six nodes,
+//! with slots that move and primaries that fail; with `--replicas all` besides, grants count only when every replica has
+//! them, and then no failover excuses anything. It ends with the counters of the paths that were taken and
 //! the violations that were found. Its exit code is 1 if there is a violation, 2 if a run of a minute missed a path.
 
 #![allow(unreachable_pub, reason = "a binary exports nothing")]
@@ -15,6 +17,8 @@ mod conductor;
 mod crew;
 mod kept;
 mod network;
+mod nodes;
+mod pair;
 mod prompt;
 mod reading;
 mod schedule;
@@ -28,6 +32,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use settings::Topology;
 use verdict::Verdict;
 
 fn main() -> ExitCode {
@@ -36,10 +41,17 @@ fn main() -> ExitCode {
         words.chunks(2).map(|pair| (pair[0].as_str(), pair.get(1).map_or("", |w| w))).collect();
     let number = |name: &str| options.get(name).map(|word| word.parse().expect("a number"));
     let seed = number("--seed").unwrap_or_else(|| fastrand::u64(..1_000_000));
+    let topology = match (options.get("--topology"), options.get("--replicas")) {
+        (None, None) => Topology::Pair,
+        (Some(&"cluster"), None | Some(&"none")) => Topology::Cluster { replicas: 0 },
+        (Some(&"cluster"), Some(&"all")) => Topology::Cluster { replicas: 1 },
+        _ => panic!("there are `--topology cluster` and `--topology cluster --replicas all`"),
+    };
     if let Some(name) = options.get("--worker") {
         worker::run(&worker::Orders {
             name: (*name).to_owned(),
             url: options["--url"].to_owned(),
+            topology,
             seed,
             started: number("--started").expect("the conductor says so"),
             record: options["--record"].into(),
@@ -48,10 +60,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let length = Duration::from_secs(number("--seconds").unwrap_or(60));
-    println!("torture --seconds {} --seed {seed}", length.as_secs());
+    let words = topology.words().join(" ");
+    println!("torture --seconds {} --seed {seed} {words}", length.as_secs());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     // Proxies and switch have threads of their own, which end with us.
-    match runtime.block_on(conductor::run(seed, length)) {
+    match runtime.block_on(conductor::run(topology, seed, length)) {
         Verdict::Right => ExitCode::SUCCESS,
         Verdict::Wrong => ExitCode::from(1),
         Verdict::Incomplete => ExitCode::from(2),

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::common::{Class, Fault, Proxy};
 use crate::schedule::{Harm, NetworkFault, Target};
 use crate::settings::PROXIES;
-use crate::switch::Switch;
+use crate::stage::Stage;
 use crate::verdict::Tally;
 
 const SCRIPTS: [(&str, &str); 8] = [
@@ -33,14 +33,17 @@ pub struct Network {
 const OF_TWO: &str = "\r\n$1\r\n5\r\n";
 
 impl Network {
-    pub async fn before(switch: &Switch, seed: u64) -> Self {
+    pub async fn before(stage: &Stage, seed: u64) -> Self {
         let (mut proxies, mut counts) = (Vec::new(), Vec::new());
         for number in 0..PROXIES {
-            let proxy = Proxy::seeded(switch.address(), seed.wrapping_add(number as u64)).await;
+            let proxy = stage.proxy(seed.wrapping_add(number as u64)).await;
             let proxy: &'static Proxy = Box::leak(Box::new(proxy));
             for (name, text) in SCRIPTS {
                 proxy.name_script(name, text);
                 counts.push((name, proxy.script(name).count()));
+            }
+            for name in ["ASKING", "WAIT"] {
+                counts.push((name, proxy.command(name).count()));
             }
             counts.push(("EVAL: the server had forgotten a script", proxy.command("EVAL").count()));
             let together = proxy.script("acquire together").about(OF_TWO).count();
@@ -53,8 +56,8 @@ impl Network {
     }
 
     /// Workers share the proxies, and the last worker has none.
-    pub fn url(&self, worker: usize, switch: &Switch) -> String {
-        self.proxies.get(worker).map_or_else(|| switch.url(), |proxy| proxy.url())
+    pub fn url(&self, worker: usize, stage: &Stage) -> String {
+        self.proxies.get(worker).map_or_else(|| stage.url(), |proxy| proxy.url())
     }
 
     pub fn suffer(&mut self, proxy: usize, fault: NetworkFault, time: Duration) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::settings::{
-    FAMILY, KEEPER, LEASE, LOCKS, PROXIES, WORKERS, bouts, is_bout, is_open_stage,
+    FAMILY, KEEPER, LEASE, LOCKS, PROXIES, Topology, WORKERS, bouts, is_bout, is_open_stage,
 };
 
 /// Something that goes wrong, or that an operator does.
@@ -76,20 +76,59 @@ pub enum ServerFault {
     ForceUnlock(&'static str),
     /// While the keeper holds its lock, and is well.
     Kept(Trial),
+    /// To the part of a cluster that has this lock.
+    Upheaval(&'static str, Upheaval),
+}
+
+/// What befalls the slots of a cluster and their primaries.
+#[derive(Debug, Clone, Copy)]
+pub enum Upheaval {
+    /// The slot of the lock goes to another primary, or back to its first one, with this pause after each key.
+    Move(Duration),
+    /// Half of the keys go over, and nothing more for this long. Then the others follow, or all come back.
+    LeaveOpen(Duration, Then),
+    FailOver(Takes),
+    /// The primary is killed, and its replica takes over.
+    Kill(Takes),
+    /// The primary is stopped, its replica takes over, and after this long the old one wakes and knows nothing of it.
+    Zombie(Takes, Duration),
+}
+
+/// How a slot that was left open is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    Finish,
+    Undo,
+}
+
+/// How a replica takes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// The primary waits until its replica has everything.
+    Politely,
+    /// By election. The replica has heard nothing for this long.
+    ByForce(Duration),
+    /// Without asking anybody. The replica has heard nothing for this long.
+    AtOnce(Duration),
+    /// When the cluster itself finds that the primary is gone.
+    WhenMissed,
 }
 
 /// What befalls the keeper's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
+    /// In a cluster it is a polite one.
     Failover,
     Restart,
     Del,
+    /// Of its slot.
+    Move,
 }
 
 /// The whole run, in order of time.
-pub fn drawn(seed: u64, length: Duration) -> Vec<(Duration, Action)> {
+pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, Action)> {
     let mut rng = Rng::with_seed(seed);
-    let mut plan = set_pieces(&mut rng, length);
+    let mut plan = set_pieces(topology, &mut rng, length);
     let moments = |rng: &mut Rng, mean: u64, may: fn(Duration) -> bool| {
         let first = Duration::from_millis(rng.u64(300..300 + mean));
         let mut rng = rng.fork();
@@ -106,10 +145,18 @@ pub fn drawn(seed: u64, length: Duration) -> Vec<(Duration, Action)> {
     }
     for at in moments(&mut rng, 250, is_bout) {
         let (proxy, time) = (rng.usize(..PROXIES), ms(&mut rng, 20..500));
-        plan.push((at, Action::Network { proxy, fault: network(&mut rng), time }));
+        let fault = network(&mut rng);
+        let fault = if topology.is_cluster() { in_cluster(fault, &mut rng) } else { fault };
+        plan.push((at, Action::Network { proxy, fault, time }));
     }
     let mut cards = Vec::new();
-    for at in moments(&mut rng, 600, is_open_stage) {
+    // What befalls a cluster takes longer.
+    let (mean, deck) = if topology.is_cluster() {
+        (900, cluster_deck as fn(&mut Rng) -> _)
+    } else {
+        (600, deck as _)
+    };
+    for at in moments(&mut rng, mean, is_open_stage) {
         if cards.is_empty() {
             cards = deck(&mut rng);
         }
@@ -120,15 +167,29 @@ pub fn drawn(seed: u64, length: Duration) -> Vec<(Duration, Action)> {
 }
 
 /// What a run must have seen and chance alone might leave out, in each of its bouts.
-fn set_pieces(rng: &mut Rng, length: Duration) -> Vec<(Duration, Action)> {
+fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Duration, Action)> {
     let mut plan = Vec::new();
     for (bout, begin) in bouts(length).enumerate() {
         let mut at = |millis, action| plan.push((begin + Duration::from_millis(millis), action));
-        let outlived = if bout % 2 == 0 { Trial::Failover } else { Trial::Restart };
+        let second = if topology.is_cluster() { Trial::Move } else { Trial::Restart };
+        let outlived = if bout % 2 == 0 { Trial::Failover } else { second };
         // A worker needs a moment at the start of the run to connect.
         at(300, Action::Server(ServerFault::FlushScripts));
         at(300, Action::Server(ServerFault::Kept(outlived)));
         at(300, Action::Server(ServerFault::Kept(Trial::Del)));
+        if topology.is_cluster() {
+            // Each fifth of a minute one of them, where most ask.
+            let lock = LOCKS[rng.usize(..4)];
+            let upheaval = match bout % 5 {
+                0 => Upheaval::Zombie(Takes::AtOnce(Duration::ZERO), ms(rng, 100..500)),
+                1 => Upheaval::Kill(Takes::WhenMissed),
+                2 => Upheaval::FailOver(Takes::AtOnce(ms(rng, 50..300))),
+                3 => Upheaval::LeaveOpen(LEASE + ms(rng, 100..600), Then::Finish),
+                _ => Upheaval::FailOver(Takes::ByForce(ms(rng, 0..300))),
+            };
+            at(400, Action::Server(ServerFault::Upheaval(lock, upheaval)));
+            at(400, Action::Server(ServerFault::Upheaval(lock, Upheaval::Move(ms(rng, 2..20)))));
+        }
         let worker = rng.usize(..KEEPER);
         at(3_000, Action::Stop { worker, time: LEASE * 2 });
         at(3_250, Action::Kill { worker });
@@ -192,6 +253,58 @@ fn frames(rng: &mut Rng) -> NetworkFault {
         _ => reply(rng),
     };
     NetworkFault::Frames { target, harm, times: rng.usize(1..4) }
+}
+
+/// What is asked of the nodes of a cluster, and of nobody else.
+fn in_cluster(fault: NetworkFault, rng: &mut Rng) -> NetworkFault {
+    let NetworkFault::Frames { target, harm, times } = fault else { return fault };
+    let target = match target {
+        Target::Command("SUBSCRIBE") => Target::Command("SSUBSCRIBE"),
+        Target::Command(_) => {
+            Target::Command(["CLUSTER", "ASKING", "WAIT", "HELLO"][rng.usize(..4)])
+        }
+        other => other,
+    };
+    NetworkFault::Frames { target, harm, times }
+}
+
+/// As `deck`, for a cluster. Whatever befalls its nodes hits the part that one of the locks lies in.
+fn cluster_deck(rng: &mut Rng) -> Vec<ServerFault> {
+    let locks: Vec<_> = LOCKS.into_iter().chain(FAMILY.map(|(name, _)| name)).collect();
+    let lock = |rng: &mut Rng| locks[rng.usize(..locks.len())];
+    let mut deck = vec![
+        ServerFault::FlushScripts,
+        ServerFault::KillConnections("pubsub"),
+        ServerFault::KillConnections("normal"),
+        ServerFault::Pause(ms(rng, 20..700)),
+        ServerFault::ClientPause(ms(rng, 20..400), ["ALL", "WRITE"][rng.usize(..2)]),
+        ServerFault::MemoryFull(ms(rng, 50..300)),
+        ServerFault::FlushAll,
+        ServerFault::Del(lock(rng)),
+        ServerFault::ForceUnlock(lock(rng)),
+    ];
+    let deaf = ms(rng, 0..300);
+    for upheaval in [
+        Upheaval::Move(ms(rng, 0..40)),
+        Upheaval::Move(ms(rng, 0..40)),
+        Upheaval::Move(Duration::ZERO),
+        Upheaval::LeaveOpen(ms(rng, 50..600), Then::Undo),
+        Upheaval::LeaveOpen(ms(rng, 50..2_000), Then::Finish),
+        Upheaval::FailOver(Takes::Politely),
+        Upheaval::FailOver(Takes::Politely),
+        Upheaval::FailOver(Takes::ByForce(deaf)),
+        Upheaval::FailOver(Takes::AtOnce(Duration::ZERO)),
+        Upheaval::FailOver(Takes::AtOnce(deaf)),
+        Upheaval::Kill(Takes::ByForce(Duration::ZERO)),
+        Upheaval::Kill(Takes::AtOnce(deaf)),
+        Upheaval::Zombie(Takes::AtOnce(deaf), ms(rng, 20..1_000)),
+        Upheaval::Zombie(Takes::ByForce(Duration::ZERO), ms(rng, 20..1_000)),
+        Upheaval::Zombie(Takes::WhenMissed, ms(rng, 0..300)),
+    ] {
+        deck.push(ServerFault::Upheaval(lock(rng), upheaval));
+    }
+    rng.shuffle(&mut deck);
+    deck
 }
 
 /// One card of each kind at least, so that a minute meets them all.

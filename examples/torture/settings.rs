@@ -4,6 +4,35 @@ use std::time::Duration;
 
 use parklock::Config;
 
+/// Where the run takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// A primary with a replica, behind one address.
+    Pair,
+    /// Three primaries with a replica each. Grants count when so many replicas have them.
+    Cluster { replicas: u32 },
+}
+
+impl Topology {
+    pub fn is_cluster(self) -> bool {
+        self != Self::Pair
+    }
+
+    /// Whether a failover can forget nothing that anybody was granted.
+    pub fn is_acknowledged(self) -> bool {
+        matches!(self, Self::Cluster { replicas: 1.. })
+    }
+
+    /// As it stands on the command line.
+    pub fn words(self) -> Vec<&'static str> {
+        match self {
+            Self::Pair => vec![],
+            Self::Cluster { replicas: 0 } => vec!["--topology", "cluster"],
+            Self::Cluster { .. } => vec!["--topology", "cluster", "--replicas", "all"],
+        }
+    }
+}
+
 /// The lease of a watched lock. Short, so that the locks of the dead come back within the run.
 pub const LEASE: Duration = Duration::from_millis(1_200);
 
@@ -59,8 +88,25 @@ pub const HAUNTED: &str = "haunted";
 /// The worker that keeps it. No proxy stands before this one.
 pub const KEEPER: usize = WORKERS - 1;
 
-pub fn config() -> Config {
+/// A lock that is asked for through a `RedLock` alone.
+pub const MAJORITY: &str = "majority";
+
+/// Every name that is not made up on the way.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let others = FAMILY.iter().map(|(name, _)| *name).chain([KEPT, HAUNTED, MAJORITY]);
+    LOCKS.into_iter().chain(others)
+}
+
+/// The key of a lock in Redis.
+pub fn key(lock: &str) -> String {
+    let name = lock.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
+    format!("lock:{{{name}}}")
+}
+
+pub fn config(topology: Topology) -> Config {
+    let replicas = if let Topology::Cluster { replicas } = topology { replicas } else { 0 };
     Config::default()
+        .replicas(replicas)
         .watchdog_timeout(LEASE)
         .max_park(MAX_PARK)
         .connect_timeout(Duration::from_millis(500))

@@ -1,259 +1,136 @@
-//! The servers of the run: a primary, its replica, and all that an operator or a bad day does to them.
+//! The servers of the run, whichever they are, and what befell them.
 
-use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use parklock::Client;
-use tokio::time::sleep;
 
-use crate::common::{Admin, Class, Proxy, Server, clock};
-use crate::kept;
-use crate::schedule::{ServerFault, Trial};
-use crate::settings::{FAMILY, KEPT, Kind};
-use crate::switch::Switch;
+use crate::common::{Proxy, clock};
+use crate::nodes::Nodes;
+use crate::pair::Pair;
+use crate::schedule::{ServerFault, Takes, Trial, Upheaval};
+use crate::settings::{FAMILY, Kind, Topology};
 use crate::verdict::{Break, Tally};
 
-/// Two servers that take turns as the primary, each with the proxy through which the other one follows it.
-pub struct Stage {
-    servers: [Server; 2],
-    feeds: [Proxy; 2],
-    primary: usize,
-    pub switch: Switch,
+pub enum Stage {
+    Pair(Pair),
+    Cluster(Nodes),
+}
+
+/// What the judge has to know of the servers.
+#[derive(Debug, Default)]
+pub struct Log {
     /// When Redis forgot what it had granted.
     pub breaks: Vec<Break>,
     /// When the primary was restarted and kept what it had granted.
     pub restarts: Vec<u64>,
+    /// What a hold of these locks may have outlived.
+    pub spans: Vec<Span>,
     /// Whether the keeper is to be left alone.
     pub spared: Arc<AtomicBool>,
     pub tally: Tally,
 }
 
+/// Something that befell some locks between two moments.
+#[derive(Debug)]
+pub struct Span {
+    pub what: &'static str,
+    pub locks: Vec<&'static str>,
+    pub from: u64,
+    pub to: u64,
+}
+
 impl Stage {
-    pub async fn set(seed: u64) -> Self {
-        // Each write is in the file before it is answered: SIGKILL takes nothing back.
-        let keeps = || Server::builder().set("appendonly", "yes").set("appendfsync", "no");
-        let servers = [keeps().start().await, keeps().start().await];
-        let feeds = [
-            Proxy::seeded(servers[0].address(), seed).await,
-            Proxy::seeded(servers[1].address(), seed).await,
-        ];
-        let switch = Switch::to(servers[0].address());
-        let stage = Self {
-            servers,
-            feeds,
-            primary: 0,
-            switch,
-            breaks: Vec::new(),
-            restarts: Vec::new(),
-            spared: Arc::default(),
-            tally: Tally::new(),
-        };
-        stage.follow(1).await;
-        stage
-    }
-
-    fn primary(&self) -> &Server {
-        &self.servers[self.primary]
-    }
-
-    fn replica(&self) -> &Server {
-        &self.servers[1 - self.primary]
-    }
-
-    pub async fn admin(&self) -> Admin {
-        self.primary().admin().await
-    }
-
-    /// Makes a server the replica of the other one.
-    async fn follow(&self, replica: usize) {
-        let port = self.feeds[1 - replica].port().to_string();
-        self.servers[replica].admin().await.cmd::<()>(&["REPLICAOF", "127.0.0.1", &port]).await;
-    }
-
-    async fn lead(&self, server: usize) {
-        self.servers[server].admin().await.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
-    }
-
-    /// Whether the replica has a copy at all.
-    async fn is_followed(&self) -> bool {
-        for _ in 0..100 {
-            let admin = self.replica().admin().await;
-            if admin.info("replication", "master_link_status").await.as_deref() == Some("up") {
-                return true;
-            }
-            sleep(Duration::from_millis(20)).await;
+    pub async fn set(topology: Topology, seed: u64) -> Self {
+        match topology {
+            Topology::Pair => Self::Pair(Pair::set(seed).await),
+            Topology::Cluster { .. } => Self::Cluster(Nodes::set(topology.is_acknowledged()).await),
         }
-        false
+    }
+
+    pub fn url(&self) -> String {
+        match self {
+            Self::Pair(pair) => pair.switch.url(),
+            Self::Cluster(nodes) => nodes.url(),
+        }
+    }
+
+    /// A proxy before all of it.
+    pub async fn proxy(&self, seed: u64) -> Proxy {
+        match self {
+            Self::Pair(pair) => Proxy::seeded(pair.switch.address(), seed).await,
+            Self::Cluster(nodes) => nodes.proxy(seed).await,
+        }
+    }
+
+    /// Whether faults may take so long that they get in each other's way.
+    pub fn is_slow(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    pub fn spared(&self) -> Arc<AtomicBool> {
+        let (Self::Pair(Pair { log, .. }) | Self::Cluster(Nodes { log, .. })) = self;
+        Arc::clone(&log.spared)
+    }
+
+    pub fn log(&mut self) -> &mut Log {
+        let (Self::Pair(Pair { log, .. }) | Self::Cluster(Nodes { log, .. })) = self;
+        log
+    }
+
+    pub async fn into_log(self) -> Log {
+        match self {
+            Self::Pair(pair) => pair.log,
+            Self::Cluster(mut nodes) => {
+                nodes.count_refusals().await;
+                nodes.log
+            }
+        }
     }
 
     pub async fn suffer(&mut self, fault: ServerFault) {
-        self.tally.add(&format!("server: {}", word(fault)), 1);
-        self.tally.moment(format!("now: {fault:?}"));
-        match fault {
-            ServerFault::FlushScripts => self.admin().await.script_flush().await,
-            ServerFault::KillConnections(kind) => {
-                self.admin().await.client_kill(kind).await;
-            }
-            ServerFault::Pause(time) => {
-                self.primary().pause();
-                sleep(time).await;
-                self.primary().resume();
-            }
-            ServerFault::ClientPause(time, what) => {
-                let millis = time.as_millis().to_string();
-                self.admin().await.cmd::<()>(&["CLIENT", "PAUSE", &millis, what]).await;
-                sleep(time).await;
-            }
-            ServerFault::MemoryFull(time) => {
-                let admin = self.admin().await;
-                admin.config_set("maxmemory", "1").await;
-                sleep(time).await;
-                admin.config_set("maxmemory", "0").await;
-            }
-            ServerFault::RestartWithData => self.restart().await,
-            ServerFault::RestartEmpty => self.restart_empty().await,
-            ServerFault::Promote(deaf) => self.promote(deaf).await,
-            ServerFault::Demote(time) => self.demote(time).await,
-            ServerFault::Misdirect(time) => {
-                // It has not heard of the latest grants.
-                self.feeds[self.primary].refuse().await;
-                self.feeds[self.primary].reset(Class::Replica).await;
-                sleep(time).await;
-                self.switch.point_at(self.replica().address()).await;
-                sleep(time * 2).await;
-                self.switch.point_at(self.primary().address()).await;
-                self.feeds[self.primary].accept_again().await;
-            }
-            ServerFault::FlushAll => {
-                let admin = self.admin().await;
-                let from = clock::now();
-                admin.cmd::<()>(&["FLUSHALL"]).await;
-                self.breaks.push(Break::loose(None, from, clock::now()));
-            }
-            ServerFault::Del(lock) => self.delete(lock).await,
-            ServerFault::ForceUnlock(lock) => self.force_unlock(lock).await,
-            ServerFault::Kept(trial) => {
-                self.spared.store(true, Ordering::Relaxed);
-                self.try_keeper(trial).await;
-                self.spared.store(false, Ordering::Relaxed);
-            }
+        let tally = &mut self.log().tally;
+        tally.add(&format!("server: {}", word(fault)), 1);
+        tally.moment(format!("now: {fault:?}"));
+        match self {
+            Self::Pair(pair) => pair.suffer(fault).await,
+            Self::Cluster(nodes) => nodes.suffer(fault).await,
+        }
+        self.log().tally.moment(format!("over: {fault:?}"));
+    }
+
+    pub async fn keys(&self) -> Vec<String> {
+        match self {
+            Self::Pair(pair) => pair.admin().await.keys().await,
+            Self::Cluster(nodes) => nodes.keys().await,
         }
     }
 
-    /// Until the keeper's hold has outlived it, which asks for a hold that was confirmed before and is afterwards; or,
-    /// if it was deleted, until the keeper has noticed.
-    async fn try_keeper(&mut self, trial: Trial) {
-        for _ in 0..3 {
-            let Some(owner) = self.kept(trial).await else { continue };
-            match trial {
-                Trial::Failover => self.promote(Duration::ZERO).await,
-                Trial::Restart => self.restart().await,
-                Trial::Del => self.delete(KEPT).await,
-            }
-            let admin = self.admin().await;
-            let reached = match trial {
-                Trial::Del => kept::changed(&admin, &owner).await,
-                _ => kept::confirmed(&admin).await.is_some_and(|now| now == owner),
-            };
-            if reached {
-                return self.tally.add("server: tried the keeper", 1);
-            }
+    pub async fn channels(&self) -> Vec<String> {
+        match self {
+            Self::Pair(pair) => pair.admin().await.channels().await,
+            Self::Cluster(nodes) => nodes.channels().await,
         }
     }
+}
 
-    /// Whose the kept lock is, as the server that has to know it knows.
-    async fn kept(&self, trial: Trial) -> Option<String> {
-        match trial {
-            Trial::Failover if self.is_followed().await => {
-                kept::confirmed(&self.replica().admin().await).await
-            }
-            Trial::Failover => None,
-            _ => kept::confirmed(&self.admin().await).await,
-        }
+/// As an operator does it, with a client of his own.
+pub async fn force_unlock(url: &str, lock: &'static str, log: &mut Log) {
+    let from = clock::now();
+    let Ok(client) = Client::connect(url).await else { return };
+    let kind = FAMILY.iter().find(|(name, _)| *name == lock).map(|(_, kind)| *kind);
+    let taken = match kind {
+        None => client.lock(lock).force_unlock().await,
+        Some(Kind::Fair) => client.fair_lock(lock).force_unlock().await,
+        Some(Kind::Rw) => client.rw_lock(lock).force_unlock().await,
+        Some(Kind::Permits(of)) => client.semaphore(lock, of).force_unlock().await,
+    };
+    match taken {
+        Ok(true) => log.breaks.push(Break::loose(Some(lock), from, clock::now())),
+        Ok(false) => {}
+        Err(error) => log.tally.wrong(format!("force_unlock: {error:?}")),
     }
-
-    async fn delete(&mut self, lock: &'static str) {
-        let (admin, from) = (self.admin().await, clock::now());
-        let key = format!("lock:{{{}}}", lock.replace('{', "%7B").replace('}', "%7D"));
-        if admin.cmd::<i64>(&["DEL", &key]).await == 1 {
-            self.breaks.push(Break::loose(Some(lock), from, clock::now()));
-        }
-    }
-
-    /// Once its file has all that a former replica was sent; until then it would come back with less.
-    async fn restart(&mut self) {
-        let admin = self.admin().await;
-        while admin.info("persistence", "aof_rewrite_in_progress").await.as_deref() != Some("0")
-            || admin.info("persistence", "aof_rewrite_scheduled").await.as_deref() != Some("0")
-        {
-            sleep(Duration::from_millis(10)).await;
-        }
-        self.primary().kill();
-        self.restarts.push(clock::now());
-        self.primary().start_again().await;
-    }
-
-    async fn restart_empty(&mut self) {
-        self.primary().kill();
-        self.breaks.push(Break::sharp(clock::now()));
-        let _ = fs::remove_dir_all(self.primary().dir().join("appendonlydir"));
-        let _ = fs::remove_file(self.primary().dir().join("appendonly.aof"));
-        self.primary().start_again().await;
-    }
-
-    async fn promote(&mut self, deaf: Duration) {
-        if !self.is_followed().await {
-            return self.tally.add("server: no replica to promote", 1);
-        }
-        let (old, new) = (self.primary, 1 - self.primary);
-        if !deaf.is_zero() {
-            self.feeds[old].refuse().await;
-            self.feeds[old].reset(Class::Replica).await;
-            sleep(deaf).await;
-        }
-        self.servers[old].kill();
-        self.lead(new).await;
-        // From here on nobody gets anything from the old one, and nobody yet from the new one.
-        self.breaks.push(Break::sharp(clock::now()));
-        self.switch.point_at(self.servers[new].address()).await;
-        self.primary = new;
-        self.servers[old].start_again().await;
-        self.feeds[old].accept_again().await;
-        self.follow(old).await;
-    }
-
-    async fn demote(&mut self, time: Duration) {
-        if !self.is_followed().await {
-            return self.tally.add("server: no replica to promote", 1);
-        }
-        let (old, new) = (self.primary, 1 - self.primary);
-        self.lead(new).await;
-        self.follow(old).await;
-        sleep(time).await;
-        self.breaks.push(Break::sharp(clock::now()));
-        self.switch.point_at(self.servers[new].address()).await;
-        self.primary = new;
-    }
-
-    async fn force_unlock(&mut self, lock: &'static str) {
-        let from = clock::now();
-        let Ok(client) = Client::connect(self.primary().url()).await else { return };
-        let kind = FAMILY.iter().find(|(name, _)| *name == lock).map(|(_, kind)| *kind);
-        let taken = match kind {
-            None => client.lock(lock).force_unlock().await,
-            Some(Kind::Fair) => client.fair_lock(lock).force_unlock().await,
-            Some(Kind::Rw) => client.rw_lock(lock).force_unlock().await,
-            Some(Kind::Permits(of)) => client.semaphore(lock, of).force_unlock().await,
-        };
-        match taken {
-            Ok(true) => self.breaks.push(Break::loose(Some(lock), from, clock::now())),
-            Ok(false) => {}
-            Err(error) => self.tally.wrong(format!("force_unlock: {error:?}")),
-        }
-        client.close().await;
-    }
+    client.close().await;
 }
 
 fn word(fault: ServerFault) -> &'static str {
@@ -274,5 +151,12 @@ fn word(fault: ServerFault) -> &'static str {
         ServerFault::Kept(Trial::Failover) => "failover under the keeper",
         ServerFault::Kept(Trial::Restart) => "restart under the keeper",
         ServerFault::Kept(Trial::Del) => "DEL under the keeper",
+        ServerFault::Kept(Trial::Move) => "slot moved under the keeper",
+        ServerFault::Upheaval(_, Upheaval::Move(_)) => "slot to be moved",
+        ServerFault::Upheaval(_, Upheaval::LeaveOpen(..)) => "slot to be left open",
+        ServerFault::Upheaval(_, Upheaval::FailOver(Takes::Politely)) => "failover to be made",
+        ServerFault::Upheaval(_, Upheaval::FailOver(_)) => "failover to be forced",
+        ServerFault::Upheaval(_, Upheaval::Kill(_)) => "primary to be killed",
+        ServerFault::Upheaval(_, Upheaval::Zombie(..)) => "primary to be made a zombie",
     }
 }

@@ -8,12 +8,15 @@ use crate::common::clock;
 use crate::crew::Gone;
 pub use crate::judge::Break;
 use crate::judge::history::History;
+use crate::judge::history::Violation;
 use crate::judge::{Claim, Epochs, rules};
 use crate::prompt;
 use crate::reading;
+use crate::settings::Topology;
+use crate::stage::{Log, Span};
 
-/// A run of a minute must have taken each of these.
-const PATHS: [&str; 56] = [
+/// A run of a minute must have taken each of these, wherever it takes place.
+const PATHS: [&str; 48] = [
     "hand-off",
     "held together",
     "several at once",
@@ -27,8 +30,6 @@ const PATHS: [&str; 56] = [
     "seen: enter the line",
     "seen: leave the line",
     "seen: renew in line",
-    "seen: acquire together",
-    "seen: two locks in one acquire",
     "seen: count",
     "seen: renew",
     "seen: EVAL: the server had forgotten a script",
@@ -36,12 +37,9 @@ const PATHS: [&str; 56] = [
     "net: cut after release",
     "command link: connected again",
     "subscriber link: connected again",
-    "command link: left a replica",
     "lock lost: its lease ran out",
     "lock lost: the server has it no more",
     "lost because Redis had lost it",
-    "a hold outlived a restart",
-    "a hold outlived a failover",
     "taken after its holder was killed",
     "worker stopped for longer than its lease",
     "worker killed while it was stopped",
@@ -64,13 +62,59 @@ const PATHS: [&str; 56] = [
     "waits judged in calm times",
     "server: scripts flushed",
     "server: memory full",
-    "server: restarted without data",
-    "server: replica promoted",
-    "server: primary demoted under its clients",
     "server: FLUSHALL",
     "server: force_unlock",
     "server: tried the keeper",
 ];
+
+/// And these with a primary and its replica.
+const PAIR_PATHS: [&str; 8] = [
+    "seen: acquire together",
+    "seen: two locks in one acquire",
+    "command link: left a replica",
+    "a hold outlived a restart",
+    "a hold outlived a failover",
+    "server: restarted without data",
+    "server: replica promoted",
+    "server: primary demoted under its clients",
+];
+
+/// And these in a cluster.
+const CLUSTER_PATHS: [&str; 19] = [
+    "cluster: a slot moved",
+    "cluster: a slot was left open and then moved",
+    "cluster: a slot was left open for longer than a lease",
+    "cluster: moved a counter of tokens",
+    "cluster: moved a lock that was held",
+    "cluster: moved a line with waiters",
+    "cluster: moved the notes of a line",
+    "cluster: a polite failover",
+    "cluster: a failover by force",
+    "cluster: a takeover",
+    "cluster: a killed primary that the cluster replaced by itself",
+    "cluster: a zombie primary",
+    "outlived: a slot that moved",
+    "outlived: a slot that stood open",
+    "outlived: a polite failover",
+    "refused: MOVED",
+    "refused: ASK",
+    "refused: TRYAGAIN",
+    "seen: ASKING",
+];
+
+/// Without acknowledgements the judge has to see what it excuses, and with them that replicas were waited for.
+const UNACKNOWLEDGED: [&str; 1] = ["overlaps that a failover excuses"];
+const ACKNOWLEDGED: [&str; 3] =
+    ["seen: WAIT", "outlived: a failover by force", "outlived: a takeover"];
+
+fn demanded(topology: Topology) -> Vec<&'static str> {
+    let more: &[&[&str]] = match topology {
+        Topology::Pair => &[&PAIR_PATHS],
+        Topology::Cluster { replicas: 0 } => &[&CLUSTER_PATHS, &UNACKNOWLEDGED],
+        Topology::Cluster { .. } => &[&CLUSTER_PATHS, &ACKNOWLEDGED],
+    };
+    PATHS.iter().chain(more.iter().copied().flatten()).copied().collect()
+}
 
 /// Counters, moments worth knowing, and what was wrong without a look at the claims.
 #[derive(Debug, Default)]
@@ -111,9 +155,7 @@ impl Tally {
 pub struct Evidence {
     pub records: PathBuf,
     pub gone: Vec<Gone>,
-    pub breaks: Vec<Break>,
-    /// When the server was restarted and kept what it had.
-    pub restarts: Vec<u64>,
+    pub log: Log,
     pub tally: Tally,
     pub left: Vec<(String, String)>,
     pub started: u64,
@@ -129,14 +171,16 @@ pub enum Verdict {
 }
 
 /// Prints the counters and what was wrong.
-pub fn pronounce(evidence: Evidence, length: Duration) -> Verdict {
-    let Evidence { records, gone, breaks, restarts, mut tally, left, started } = evidence;
+pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Verdict {
+    let Evidence { records, gone, log, mut tally, left, started } = evidence;
+    let Log { breaks, restarts, spans, .. } = log;
     let read = gone.iter().flat_map(|gone| reading::claims(&records, gone, &mut tally));
     let claims: Vec<Claim> = read.collect();
     let epochs = Epochs(breaks);
-    let mut history = History::expecting(
-        if length.as_secs() < 60 { &[][..] } else { &PATHS[..] }.iter().copied(),
-    );
+    let demanded = if length.as_secs() < 60 { Vec::new() } else { demanded(topology) };
+    let mut history = History::expecting(demanded);
+    spans.iter().for_each(|span| outlived(span, &claims, &mut tally));
+    tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
     let mut found =
         rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));
@@ -164,6 +208,25 @@ pub fn pronounce(evidence: Evidence, length: Duration) -> Verdict {
         0 => Verdict::Incomplete,
         _ => Verdict::Wrong,
     }
+}
+
+/// Counts the holds that Redis has confirmed before and afterwards.
+fn outlived(span: &Span, claims: &[Claim], tally: &mut Tally) {
+    let met = claims.iter().filter(|claim| span.locks.contains(&claim.lock.as_str()));
+    let outlived = met.filter(|claim| claim.acquired < span.from && span.to < claim.last_confirmed);
+    tally.add(&format!("outlived: {}", span.what), outlived.count() as u64);
+}
+
+/// How often two claims overlapped because a server that took over knew less than the one before it.
+fn excused(claims: &[Claim], epochs: &Epochs) -> u64 {
+    let overlaps = |epochs: &Epochs| {
+        let mut history = History::default();
+        epochs.holds(claims).into_iter().for_each(|hold| history.hold(hold));
+        let found = history.violations();
+        found.iter().filter(|one| matches!(one, Violation::Overlap(..))).count() as u64
+    };
+    let others = epochs.0.iter().filter(|one| !one.is_failover()).cloned().collect();
+    overlaps(&Epochs(others)).saturating_sub(overlaps(epochs))
 }
 
 /// What happened around the first violation.

@@ -1,9 +1,11 @@
 //! A real cluster of one's own: three primaries, with a replica each if wanted, whose slots can be moved.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::admin::Admin;
 use super::server::{Server, Setup};
+use super::site::Front;
 use super::wait::eventually;
 use futures_util::future::join_all;
 
@@ -125,8 +127,7 @@ impl Cluster {
     }
 
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.nodes.iter().map(|node| node.address().to_string()).collect();
-        format!("redis-cluster://{}", hosts.join(","))
+        self.url_at(&self.addresses())
     }
 
     /// The URL with this node alone.
@@ -247,6 +248,22 @@ impl Cluster {
             calls += node.admin().await.command_calls(command).await;
         }
         calls
+    }
+}
+
+/// All of its nodes: any of them may be a primary one day.
+impl Front for Cluster {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(Server::address).collect()
+    }
+
+    fn url_at(&self, addresses: &[SocketAddr]) -> String {
+        let hosts: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        format!("redis-cluster://{}", hosts.join(","))
     }
 }
 

@@ -16,19 +16,31 @@ pub struct Break {
     pub lock: Option<String>,
     pub from: u64,
     pub to: u64,
-    /// The server was replaced: a request that was sent before ran before, if it ran at all.
+    /// It happened at one moment: a request that was sent before ran before, if it ran at all.
     sharp: bool,
+    /// Another server took over, which may know less. Otherwise the server itself went on.
+    replaced: bool,
 }
 
 impl Break {
     /// The old server grants nothing any more, and the new one nothing yet.
     pub fn sharp(now: u64) -> Self {
-        Self { lock: None, from: now, to: now, sharp: true }
+        Self { lock: None, from: now, to: now, sharp: true, replaced: true }
+    }
+
+    /// Another server took over this lock, and for a time between these two moments both may have granted it.
+    pub fn replaced(lock: &str, from: u64, to: u64) -> Self {
+        Self { lock: Some(lock.to_owned()), from, to, sharp: false, replaced: true }
     }
 
     /// The server went on: it happened between these two moments.
     pub fn loose(lock: Option<&str>, from: u64, to: u64) -> Self {
-        Self { lock: lock.map(str::to_owned), from, to, sharp: false }
+        Self { lock: lock.map(str::to_owned), from, to, sharp: false, replaced: false }
+    }
+
+    /// Whether another server took over.
+    pub fn is_failover(&self) -> bool {
+        self.replaced
     }
 
     fn is_before(&self, sent: u64) -> bool {
@@ -57,7 +69,7 @@ impl Epochs {
     pub fn sure(&self, claim: &Claim) -> Vec<usize> {
         let first = self.first(claim);
         let last = self.of(&claim.lock).filter(|one| one.is_before(claim.last_confirmed)).count();
-        let replaced = self.of(&claim.lock).take(last).skip(first).any(|one| one.sharp);
+        let replaced = self.of(&claim.lock).take(last).skip(first).any(|one| one.replaced);
         (first..=last).filter(|epoch| !replaced || [first, last].contains(epoch)).collect()
     }
 
@@ -79,7 +91,7 @@ impl Epochs {
             let grant = grants[&(&claim.lock, &claim.owner, claim.token)];
             let first = self.first(grant);
             let hold = |epoch| {
-                let outlived = self.of(&claim.lock).take(epoch).skip(first).any(|one| one.sharp);
+                let outlived = self.of(&claim.lock).take(epoch).skip(first).any(|one| one.replaced);
                 let hold = claim.hold(epoch);
                 if outlived { hold.outliving(claim.last_confirmed) } else { hold }
             };

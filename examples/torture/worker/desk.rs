@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::config;
+use crate::settings::{Topology, config};
 use crate::worker::record;
 
 /// Longer than any response timeout of the run.
@@ -40,12 +40,13 @@ impl Seat {
 #[derive(Debug)]
 pub struct Desk {
     url: String,
+    topology: Topology,
     seat: Mutex<Option<Arc<Seat>>>,
 }
 
 impl Desk {
-    pub fn new(url: String) -> Self {
-        Self { url, seat: Mutex::default() }
+    pub fn new(url: String, topology: Topology) -> Self {
+        Self { url, topology, seat: Mutex::default() }
     }
 
     /// The client of the moment.
@@ -84,7 +85,7 @@ impl Desk {
 
     async fn connect(&self) -> Client {
         loop {
-            match Client::connect_with(&self.url, config()).await {
+            match Client::connect_with(&self.url, config(self.topology)).await {
                 Ok(client) => return client,
                 Err(Error::Unavailable { .. }) => record::reached("connect: Unavailable"),
                 Err(error) => record::violation(&format!("connect: {error:?}")),

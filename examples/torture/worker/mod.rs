@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::common::clock;
-use crate::settings::{LOCKS, STUCK, TASKS, is_bout};
+use crate::settings::{LOCKS, STUCK, TASKS, Topology, is_bout};
 use desk::Desk;
 
 /// What the conductor tells a worker.
@@ -28,6 +28,7 @@ pub struct Orders {
     /// Unique in the run.
     pub name: String,
     pub url: String,
+    pub topology: Topology,
     pub seed: u64,
     /// When the run began, on the clock of all processes.
     pub started: u64,
@@ -75,7 +76,7 @@ async fn work(orders: &Orders) {
     });
     sleep(Duration::from_millis(5)).await;
     let before = descriptors();
-    let desk = Arc::new(Desk::new(orders.url.clone()));
+    let desk = Arc::new(Desk::new(orders.url.clone(), orders.topology));
     if desk.open(&stop).await {
         let tasks = TaskTracker::new();
         for task in 0..TASKS {
@@ -85,9 +86,9 @@ async fn work(orders: &Orders) {
             tasks.spawn(async move { ops::endless(&name, &desk, seed, &stop).await });
         }
         if orders.keeps {
-            let (name, url, stop) = (orders.name.clone(), orders.url.clone(), stop.clone());
-            let seed = orders.seed;
-            tasks.spawn(async move { ops::keep(&name, url, seed, &stop).await });
+            let (name, stop, seed) = (orders.name.clone(), stop.clone(), orders.seed);
+            let place = (orders.url.clone(), orders.topology);
+            tasks.spawn(async move { ops::keep(&name, place, seed, &stop).await });
         }
         tasks.close();
         let mut rng = fastrand::Rng::with_seed(orders.seed);

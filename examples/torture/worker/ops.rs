@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::{HAUNTED, KEPT, LEASE, LONGEST_FIXED, SEVERAL, STUCK};
+use crate::settings::{HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, Topology};
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
 use crate::worker::hold::{Held, critical_section, stay};
@@ -33,8 +33,13 @@ pub async fn endless(worker: &str, desk: &Desk, seed: u64, stop: &CancellationTo
 }
 
 /// Keeps one lock all the time and haunts another, with a client of its own, which nobody closes meanwhile.
-pub async fn keep(worker: &str, url: String, seed: u64, stop: &CancellationToken) {
-    let (desk, mut rng) = (Desk::new(url), Rng::with_seed(seed));
+pub async fn keep(
+    worker: &str,
+    (url, topology): (String, Topology),
+    seed: u64,
+    stop: &CancellationToken,
+) {
+    let (desk, mut rng) = (Desk::new(url, topology), Rng::with_seed(seed));
     if desk.open(stop).await
         && let Some(seat) = desk.seat()
     {
@@ -144,8 +149,8 @@ impl Step {
 
     /// A lock on the majority of one server: it has no tokens, and of three parts it takes two.
     async fn majority(mut self) {
-        let lock = RedLock::new([self.seat.client.lock("majority")]);
-        let (call, manner) = (self.unhandled("majority", (2, 3)), Manner::any(&mut self.rng));
+        let lock = RedLock::new([self.seat.client.lock(MAJORITY)]);
+        let (call, manner) = (self.unhandled(MAJORITY, (2, 3)), Manner::any(&mut self.rng));
         let Some(guard) = acquired(&lock, manner).await else { return };
         let mut claim = Claim::begin(&call, &guard);
         record::reached("a majority");

@@ -57,13 +57,17 @@ impl Proxy {
     /// Listens on ports of its own and forwards to the servers, also after those were started again. What nodes of a
     /// cluster and sentinels say of where servers are, it turns into where it listens itself.
     pub async fn before(front: &impl Front) -> Self {
-        let servers = front.addresses();
-        let mut proxy = Self::before_all(&servers, fastrand::u64(..)).await;
+        Self::before_with(front, fastrand::u64(..)).await
+    }
+
+    /// With the seed of an earlier run, for the same jitter.
+    pub async fn before_with(front: &impl Front, seed: u64) -> Self {
+        let mut proxy = Self::before_all(&front.addresses(), seed).await;
         proxy.url = front.url_at(&proxy.addresses());
         proxy
     }
 
-    /// With the seed of an earlier run, for the same jitter.
+    /// The same before one server that is known by its address alone.
     pub async fn seeded(server: SocketAddr, seed: u64) -> Self {
         Self::before_all(&[server], seed).await
     }
