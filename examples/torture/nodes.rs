@@ -10,7 +10,7 @@ use crate::common::cluster::{home, slot_of};
 use crate::common::{Admin, Cluster, Proxy, Server, clock};
 use crate::kept;
 use crate::schedule::{ServerFault, Takes, Then, Trial, Upheaval};
-use crate::settings::{self, KEPT};
+use crate::settings::{self, KEPT, LEASE};
 use crate::stage::{self, Log, Span};
 use crate::verdict::Break;
 
@@ -26,6 +26,8 @@ const BRISK: &str = "1000";
 const AGREED: Duration = Duration::from_secs(60);
 /// A polite failover that takes longer is given up by the replica, and has to be asked for again.
 const AGAIN: Duration = Duration::from_secs(6);
+/// A slot stands open under the keeper for so much longer than a lease.
+const OPEN: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// So many scripts more than at the last look before it was stopped: the looks themselves take a moment.
@@ -199,6 +201,7 @@ impl Nodes {
             match trial {
                 Trial::Failover => self.fail_over(self.shard_of(KEPT), Takes::Politely).await,
                 Trial::Move => self.move_slot(KEPT, LOOK).await,
+                Trial::StandOpen => self.leave_open(KEPT, LEASE + OPEN, Then::Finish).await,
                 Trial::Del => self.delete(KEPT).await,
                 Trial::Restart => unreachable!("nodes keep nothing on disk"),
             }
@@ -254,7 +257,7 @@ impl Nodes {
             self.settle(from).await;
             self.log.tally.add("cluster: a slot was left open and taken back", 1);
         }
-        if time > settings::LEASE {
+        if time > LEASE {
             self.log.tally.add("cluster: a slot was left open for longer than a lease", 1);
         }
         self.outlived("a slot that stood open", from, |other| other == slot);
@@ -371,15 +374,24 @@ impl Nodes {
         self.taken_over(shard, (from, clock::now()), how).await;
     }
 
-    /// Cuts the replica off from its primary, as long as that says, again and again: it connects anew each second.
+    /// Has the replica hear nothing for as long as that says: its primary refuses the name that it gives. What it is granted
+    /// meanwhile the replica never learns.
     async fn deafen(&self, shard: usize, takes: Takes) {
         let (Takes::ByForce(time) | Takes::AtOnce(time)) = takes else { return };
-        let (admin, until) =
-            (self.node(self.shards[shard].primary).admin().await, Instant::now() + time);
-        while Instant::now() < until {
-            admin.client_kill("replica").await;
-            sleep(LOOK / 2).await;
+        if time.is_zero() {
+            return;
         }
+        let Shard { primary, replica } = self.shards[shard];
+        self.goes_by(replica, "nobody").await;
+        self.node(primary).admin().await.client_kill("replica").await;
+        sleep(time).await;
+    }
+
+    /// The user as which a node follows another one: the empty name is anybody's.
+    async fn goes_by(&self, node: usize, name: &str) {
+        let admin = self.node(node).admin().await;
+        admin.config_set("masteruser", name).await;
+        admin.config_set("masterauth", name).await;
     }
 
     /// Returns when the replica is a primary.
@@ -423,6 +435,7 @@ impl Nodes {
         let Shard { primary, replica } = self.shards[shard];
         self.shards[shard] = Shard { primary: replica, replica: primary };
         self.count_as_gone_after(PATIENT).await;
+        self.goes_by(replica, "").await;
         if !how.is_polite {
             self.may_have_forgotten(shard, from, to);
         }

@@ -137,7 +137,7 @@ impl Pair {
                 Trial::Failover => self.promote(Duration::ZERO).await,
                 Trial::Restart => self.restart().await,
                 Trial::Del => self.delete(KEPT).await,
-                Trial::Move => unreachable!("one server has no slots"),
+                Trial::Move | Trial::StandOpen => unreachable!("one server has no slots"),
             }
             let admin = self.admin().await;
             let reached = match trial {

@@ -123,6 +123,8 @@ pub enum Trial {
     Del,
     /// Of its slot.
     Move,
+    /// Its slot is left open for longer than a lease.
+    StandOpen,
 }
 
 /// The whole run, in order of time.
@@ -180,15 +182,18 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
         if topology.is_cluster() {
             // Each fifth of a minute one of them, where most ask.
             let lock = LOCKS[rng.usize(..4)];
-            let upheaval = match bout % 5 {
-                0 => Upheaval::Zombie(Takes::AtOnce(Duration::ZERO), ms(rng, 100..500)),
+            let fault = match bout % 5 {
+                0 => Upheaval::Zombie(Takes::AtOnce(ms(rng, 100..300)), ms(rng, 100..500)),
                 1 => Upheaval::Kill(Takes::WhenMissed),
-                2 => Upheaval::FailOver(Takes::AtOnce(ms(rng, 50..300))),
-                3 => Upheaval::LeaveOpen(LEASE + ms(rng, 100..600), Then::Finish),
-                _ => Upheaval::FailOver(Takes::ByForce(ms(rng, 0..300))),
+                2 => Upheaval::FailOver(Takes::AtOnce(ms(rng, 100..300))),
+                3 => Upheaval::FailOver(Takes::ByForce(ms(rng, 100..300))),
+                _ => Upheaval::Move(ms(rng, 2..20)),
             };
-            at(400, Action::Server(ServerFault::Upheaval(lock, upheaval)));
-            at(400, Action::Server(ServerFault::Upheaval(lock, Upheaval::Move(ms(rng, 2..20)))));
+            at(400, Action::Server(ServerFault::Upheaval(lock, fault)));
+            if bout % 5 == 4 {
+                at(400, Action::Server(ServerFault::Kept(Trial::StandOpen)));
+                at(500, Action::Server(ServerFault::ForceUnlock("hot")));
+            }
         }
         let worker = rng.usize(..KEEPER);
         at(3_000, Action::Stop { worker, time: LEASE * 2 });

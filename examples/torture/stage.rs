@@ -152,6 +152,7 @@ fn word(fault: ServerFault) -> &'static str {
         ServerFault::Kept(Trial::Restart) => "restart under the keeper",
         ServerFault::Kept(Trial::Del) => "DEL under the keeper",
         ServerFault::Kept(Trial::Move) => "slot moved under the keeper",
+        ServerFault::Kept(Trial::StandOpen) => "slot left open under the keeper",
         ServerFault::Upheaval(_, Upheaval::Move(_)) => "slot to be moved",
         ServerFault::Upheaval(_, Upheaval::LeaveOpen(..)) => "slot to be left open",
         ServerFault::Upheaval(_, Upheaval::FailOver(Takes::Politely)) => "failover to be made",
