@@ -550,7 +550,8 @@ impl Nodes {
         for node in 0..self.cluster.nodes.len() {
             self.note_refusals(node).await;
         }
-        for (word, count) in &self.refusals {
+        for word in ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"] {
+            let count = self.refusals.get(word).unwrap_or(&0);
             self.log.tally.add(&format!("refused: {word}"), *count);
         }
     }

@@ -1,5 +1,6 @@
 //! Runs parklock beside the floor and its peers: `compare hot --seconds 5 --against floor,rlock,redisson`.
 
+mod cluster;
 mod limits;
 mod measure;
 mod observer;
@@ -61,7 +62,7 @@ struct Cli {
     #[arg(long)]
     limit: Option<f64>,
     /// The timed part of each run of `seq`, `par`, `hot`, `fleet`, `relay`, `kinds` and `crowd` [default: 5]; how long
-    /// `parked` is watched [default: 10]
+    /// `parked` is watched [default: 10]; how long `upgrade` takes [default: 600]
     #[arg(long)]
     seconds: Option<f64>,
     /// [default: 5; `parked`, `held`, `churn` and `herd`: 1]
@@ -142,6 +143,7 @@ impl Cli {
             waiters: self.waiters.or(usual.waiters),
             timed: self.seconds.map_or(usual.timed, Duration::from_secs_f64),
             parked: self.seconds.map_or(usual.parked, Duration::from_secs_f64),
+            upgrade: self.seconds.map_or(usual.upgrade, Duration::from_secs_f64),
             limit: self.limit.map_or(usual.limit, Duration::from_secs_f64),
             rounds: self.rounds.or(usual.rounds),
             scale: self.scale.unwrap_or(usual.scale),

@@ -30,6 +30,8 @@ pub struct Plan {
     pub limit: Duration,
     /// `held`: the lease that is kept up, for three times its length.
     pub lease: Duration,
+    /// `upgrade`: how long the load lasts.
+    pub upgrade: Duration,
     /// `churn`: how long a client stays subscribed to an idle name, if not its default.
     pub linger: Option<Duration>,
 }
@@ -51,6 +53,7 @@ impl Default for Plan {
             parked: Duration::from_secs(10),
             limit: Duration::from_secs(60),
             lease: Duration::from_secs(30),
+            upgrade: Duration::from_secs(600),
             linger: None,
         }
     }
@@ -70,6 +73,7 @@ impl Plan {
             parked: Duration::from_millis(500),
             limit: Duration::from_secs(10),
             lease: Duration::from_secs(1),
+            upgrade: Duration::from_secs(60),
             linger: Some(Duration::from_millis(200)),
             ..Self::default()
         }

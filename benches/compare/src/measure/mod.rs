@@ -14,5 +14,5 @@ pub mod waits;
 pub use commands::Commands;
 pub use pushes::Pushes;
 pub use quantity::Quantity;
-pub use sample::Sample;
+pub use sample::{Sample, Timeline};
 pub use waits::Waits;

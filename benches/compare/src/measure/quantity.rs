@@ -53,6 +53,17 @@ pub enum Quantity {
     MemoryPeak,
     KeysLeft,
     ChannelsLeft,
+    OnOnePairsPerSecond,
+    OverOnePrimary,
+    OnOneClientCore,
+    OnOneServerCore,
+    LeastPerSecond,
+    Stall,
+    StallOfMove,
+    StallOfFailover,
+    StallOfKill,
+    OverKill,
+    NodesReplaced,
 }
 
 /// How a value is written.
@@ -128,6 +139,17 @@ impl Quantity {
             Self::MemoryPeak => ("peak", Unit::Bytes),
             Self::KeysLeft => ("keys left", Unit::Plain),
             Self::ChannelsLeft => ("channels left", Unit::Plain),
+            Self::OnOnePairsPerSecond => ("on one server", Unit::Plain),
+            Self::OverOnePrimary => ("over one server", Unit::Plain),
+            Self::OnOneClientCore => ("client CPU on one server", Unit::Percent),
+            Self::OnOneServerCore => ("server CPU on one server", Unit::Percent),
+            Self::LeastPerSecond => ("fewest in a second", Unit::Plain),
+            Self::Stall => ("longest turn", Unit::Seconds),
+            Self::StallOfMove => ("longest turn, slot moved", Unit::Seconds),
+            Self::StallOfFailover => ("failed over", Unit::Seconds),
+            Self::StallOfKill => ("killed", Unit::Seconds),
+            Self::OverKill => ("killed, beyond the servers' own time", Unit::Seconds),
+            Self::NodesReplaced => ("nodes replaced", Unit::Plain),
         }
     }
 }

@@ -14,8 +14,18 @@ pub struct Sample {
     pub commands: Commands,
     /// Resident bytes after each part of a churn.
     pub memory: Vec<u64>,
+    pub timeline: Option<Timeline>,
     /// Updates of the shared value that got lost: two held the lock at once.
     pub violations: u64,
+}
+
+/// How a run went on.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    /// Turns in each second.
+    pub turns: Vec<f64>,
+    /// What was done from which second to which.
+    pub marks: Vec<(f64, f64, String)>,
 }
 
 impl Sample {

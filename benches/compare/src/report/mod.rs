@@ -6,6 +6,7 @@ mod json;
 mod plots;
 mod svg;
 mod table;
+mod timeline;
 
 use std::fs;
 use std::path::Path;
@@ -23,9 +24,16 @@ pub fn write(folder: &Path, machine: &Machine, outcomes: &[Outcome]) -> Result<(
     fs::write(folder.join("report.md"), table)?;
     let json = serde_json::to_string_pretty(&json::document(machine, outcomes))?;
     fs::write(folder.join("report.json"), json)?;
-    for (name, plot) in outcomes.iter().flat_map(plots::of).chain(growth::of(outcomes)) {
+    for (name, plot) in all_plots(outcomes) {
         fs::write(folder.join(name), plot)?;
     }
     eprintln!("written to {}", folder.display());
     Ok(())
+}
+
+fn all_plots(outcomes: &[Outcome]) -> Vec<(String, String)> {
+    let each = outcomes
+        .iter()
+        .flat_map(|outcome| plots::of(outcome).into_iter().chain(timeline::of(outcome)));
+    each.chain(growth::of(outcomes)).collect()
 }

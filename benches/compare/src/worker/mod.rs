@@ -10,6 +10,7 @@ mod recorder;
 mod relay;
 mod room;
 pub mod section;
+mod steady;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -61,6 +62,7 @@ async fn job<C: Contender>(order: Order, wire: &mut Wire) -> Result<()> {
         Order::Herd(job) => herd::run::<C>(job, wire).await,
         Order::Hold(job) => hold::run::<C>(job, wire).await,
         Order::Churn(job) => churn::run::<C>(job, wire).await,
+        Order::Steady(job) => steady::run::<C>(job, wire).await,
         other => bail!("{other:?} without a job"),
     }
 }

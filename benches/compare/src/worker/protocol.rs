@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::Waits;
 use crate::variants::Kind;
 
-/// An order to a worker. The first five prepare a job and are answered by `Ready`; the others move it on.
+/// An order to a worker. The first six prepare a job and are answered by `Ready`; the others move it on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum Order {
@@ -18,6 +18,7 @@ pub enum Order {
     Herd(Herd),
     Hold(Hold),
     Churn(Churn),
+    Steady(Steady),
     Go,
     Lock,
     Unlock,
@@ -105,6 +106,24 @@ pub struct Churn {
     pub marks: usize,
 }
 
+/// Each task takes its name and gives it back until the time is over, while others are held from the beginning to the end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Steady {
+    pub setup: Setup,
+    /// The name of each task.
+    pub names: Vec<String>,
+    pub held: Vec<String>,
+    pub timed_ms: u64,
+    /// Turns are counted for each such part of the time.
+    pub tick_ms: u64,
+}
+
+impl Steady {
+    pub fn timed(&self) -> Duration {
+        Duration::from_millis(self.timed_ms)
+    }
+}
+
 /// What a worker answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
@@ -131,6 +150,7 @@ pub enum Reply {
         violations: u64,
     },
     Through(Through),
+    Steadied(Steadied),
     /// How many of the locks the client still believed in when it was told to stop.
     Stopped {
         valid: usize,
@@ -157,6 +177,23 @@ pub struct Turned {
     #[serde(default)]
     pub first_error: Option<String>,
     pub waits: Waits,
+}
+
+/// The result of `Steady`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Steadied {
+    pub start_ns: u64,
+    /// Turns that ended in each part of the time.
+    pub ticks: Vec<u64>,
+    /// The longest turn of all, from the call that takes the lock to the answer of the one that gives it back.
+    pub longest_ns: u64,
+    /// When each long one was over, and how long it took; and from where on they are told.
+    pub long: Vec<(u64, u64)>,
+    pub told_from_ns: u64,
+    pub errors: u64,
+    pub first_error: Option<String>,
+    /// Locks that were held from the beginning, and lost.
+    pub lost: u64,
 }
 
 /// What became of a herd.

@@ -1,6 +1,7 @@
-//! W1 to W11: the work, the quantities that are reported, and the targets of parklock.
+//! W1 to W12: the work, the quantities that are reported, and the targets of parklock.
 
 mod churn;
+mod cluster;
 mod crowd;
 mod fleet;
 mod held;
@@ -122,6 +123,10 @@ pub enum Name {
     Crowd,
     /// W11: 20,000 callers of one client, and then all is released
     Herd,
+    /// W12: W2, W4 and W7 on a cluster beside one server; then slots move, a primary is failed over, one is killed
+    Cluster,
+    /// W12: each node of a cluster is replaced under steady load; ten minutes
+    Upgrade,
     /// W1 to W11
     All,
 }
@@ -153,9 +158,11 @@ impl Name {
                 sizes.map(|&clients| Box::new(crowd::Crowd::new(plan, clients)) as _).collect()
             }
             Self::Herd => herd::Herd::all(plan).map(|herd| Box::new(herd) as _).into(),
+            Self::Cluster => cluster::all(plan),
+            Self::Upgrade => vec![Box::new(cluster::Upgrade::new(plan))],
             Self::All => Self::value_variants()
                 .iter()
-                .filter(|name| **name != Self::All)
+                .filter(|name| !matches!(name, Self::Cluster | Self::Upgrade | Self::All))
                 .flat_map(|name| name.workloads(plan))
                 .collect(),
         }
