@@ -4,7 +4,7 @@ mod node;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use tokio::time::{Instant, sleep};
 
 pub use node::Node;
@@ -15,12 +15,14 @@ const SLOTS: usize = 16_384;
 const PRIMARIES: usize = 3;
 
 /// Longer than anything takes that the nodes have to agree on.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);
 /// Between two looks where a time is measured.
 const CLOSE_LOOK: Duration = Duration::from_millis(2);
 /// A node that is too busy to answer an introduction has forgotten it after this.
 const AGAIN: Duration = Duration::from_secs(3);
+/// A replica that could not take over within this has given it up.
+const GIVEN_UP: Duration = Duration::from_secs(6);
 
 /// A primary and its replica, which have the same slots.
 #[derive(Debug)]
@@ -174,8 +176,7 @@ impl Cluster {
     pub async fn fail_over(&mut self, at: usize) -> Result<Duration> {
         let shard = &mut self.shards[at];
         let begun = Instant::now();
-        shard.replica.ask::<()>(&["CLUSTER", "FAILOVER"]).await?;
-        shard.replica.becomes_primary().await?;
+        shard.replica.takes_over().await?;
         std::mem::swap(&mut shard.primary, &mut shard.replica);
         let took = begun.elapsed();
         self.settled().await?;
@@ -208,8 +209,7 @@ impl Cluster {
         let old = match which {
             Which::Replica => std::mem::replace(&mut shard.replica, new),
             Which::Primary => {
-                new.ask::<()>(&["CLUSTER", "FAILOVER"]).await?;
-                new.becomes_primary().await?;
+                new.takes_over().await?;
                 std::mem::replace(&mut shard.primary, new)
             }
         };
@@ -268,16 +268,36 @@ impl Node {
         }
     }
 
-    /// A failover that the replica has given up is asked for again by nobody: then this is an error.
-    async fn becomes_primary(&self) -> Result<()> {
-        let begun = Instant::now();
-        while self.info("role").await?.as_deref() != Some("master") {
-            if begun.elapsed() > PATIENCE {
-                bail!("a replica does not take over");
+    /// Politely: its primary waits until it has everything.
+    async fn takes_over(&self) -> Result<()> {
+        let (begun, mut asked) = (Instant::now(), None::<Instant>);
+        while !self.is_primary().await? {
+            if asked.is_none_or(|at| at.elapsed() > GIVEN_UP) {
+                // It is refused by one that has just become a primary.
+                let _ = self.ask::<()>(&["CLUSTER", "FAILOVER"]).await;
+                asked = Some(Instant::now());
             }
+            ensure!(begun.elapsed() < PATIENCE, "a replica does not take over");
             sleep(CLOSE_LOOK).await;
         }
         Ok(())
+    }
+
+    /// By itself, since the others miss its primary.
+    async fn becomes_primary(&self) -> Result<()> {
+        let begun = Instant::now();
+        while !self.is_primary().await? {
+            ensure!(
+                begun.elapsed() < PATIENCE,
+                "nobody takes the place of a primary that was killed"
+            );
+            sleep(CLOSE_LOOK).await;
+        }
+        Ok(())
+    }
+
+    async fn is_primary(&self) -> Result<bool> {
+        Ok(self.info("role").await?.as_deref() == Some("master"))
     }
 
     async fn has_all_of(&self, primary: &Self) -> Result<bool> {
