@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::judge::Claim;
-use crate::settings::{PROMPT, SEVERAL, is_calm, nanos};
+use crate::settings::{SEVERAL, is_calm, nanos};
 use crate::verdict::Tally;
 
 /// Who waited while the lock was free, when nothing was broken any more: a wake-up was lost, or somebody holds it of
 /// whom nobody knows, such as an acquire whose caller has gone.
-pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
+pub fn slow(claims: &[Claim], started: u64, prompt: Duration, tally: &mut Tally) -> Vec<String> {
     let mut order: Vec<&Claim> = claims.iter().filter(|claim| claim.of == 1).collect();
     order.sort_by_key(|claim| (claim.lock.as_str(), claim.acquired));
     let (mut found, mut longest, mut judged) = (Vec::new(), 0, 0);
@@ -26,7 +26,7 @@ pub fn slow(claims: &[Claim], started: u64, tally: &mut Tally) -> Vec<String> {
         }
         let gap = next.acquired - since;
         (longest, judged) = (longest.max(gap), judged + 1);
-        if gap > nanos(PROMPT) {
+        if gap > nanos(prompt) {
             let (before, next) = (before.hold(0), next.hold(0));
             let gap = gap / 1_000_000;
             found.push(format!(

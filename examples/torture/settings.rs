@@ -23,6 +23,11 @@ impl Topology {
         matches!(self, Self::Cluster { replicas: 1.. })
     }
 
+    /// How long a free lock may keep somebody waiting in calm times. A grant may miss its acknowledgement twice.
+    pub fn prompt(self) -> Duration {
+        if self.is_acknowledged() { PROMPT + ACK * 2 } else { PROMPT }
+    }
+
     /// As it stands on the command line.
     pub fn words(self) -> Vec<&'static str> {
         match self {
@@ -107,6 +112,7 @@ pub fn config(topology: Topology) -> Config {
     let replicas = if let Topology::Cluster { replicas } = topology { replicas } else { 0 };
     Config::default()
         .replicas(replicas)
+        .ack_timeout(ACK)
         .watchdog_timeout(LEASE)
         .max_park(MAX_PARK)
         .connect_timeout(Duration::from_millis(500))
@@ -128,7 +134,10 @@ const BOUT: Duration = Duration::from_secs(7);
 const PERIOD: Duration = Duration::from_secs(12);
 
 /// How long a free lock may keep somebody waiting then: far less than a park, which hides a wake-up that was lost.
-pub const PROMPT: Duration = Duration::from_millis(350);
+const PROMPT: Duration = Duration::from_millis(350);
+
+/// How long replicas have to acknowledge a grant. One that is late is given back and asked for again.
+const ACK: Duration = Duration::from_millis(150);
 
 /// Each bout opens with the set pieces, which want the server for themselves.
 const OPENING: Duration = Duration::from_millis(2_500);

@@ -13,7 +13,7 @@ use crate::settings::{FAMILY, Kind, Topology};
 use crate::verdict::{Break, Tally};
 
 pub enum Stage {
-    Pair(Pair),
+    Pair(Box<Pair>),
     Cluster(Nodes),
 }
 
@@ -43,7 +43,7 @@ pub struct Span {
 impl Stage {
     pub async fn set(topology: Topology, seed: u64) -> Self {
         match topology {
-            Topology::Pair => Self::Pair(Pair::set(seed).await),
+            Topology::Pair => Self::Pair(Box::new(Pair::set(seed).await)),
             Topology::Cluster { .. } => Self::Cluster(Nodes::set(topology.is_acknowledged()).await),
         }
     }
@@ -69,13 +69,18 @@ impl Stage {
     }
 
     pub fn spared(&self) -> Arc<AtomicBool> {
-        let (Self::Pair(Pair { log, .. }) | Self::Cluster(Nodes { log, .. })) = self;
+        let log = match self {
+            Self::Pair(pair) => &pair.log,
+            Self::Cluster(nodes) => &nodes.log,
+        };
         Arc::clone(&log.spared)
     }
 
     pub fn log(&mut self) -> &mut Log {
-        let (Self::Pair(Pair { log, .. }) | Self::Cluster(Nodes { log, .. })) = self;
-        log
+        match self {
+            Self::Pair(pair) => &mut pair.log,
+            Self::Cluster(nodes) => &mut nodes.log,
+        }
     }
 
     pub async fn into_log(self) -> Log {

@@ -186,7 +186,7 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     found.extend(rules::shares(&claims, &epochs));
     epochs.holds(&claims).into_iter().for_each(|hold| history.hold(hold));
     found.extend(rules::tokens(&claims));
-    found.extend(prompt::slow(&claims, started, &mut tally));
+    found.extend(prompt::slow(&claims, started, topology.prompt(), &mut tally));
     found.extend(tally.wrongs.iter().cloned());
     // One that is not demanded need not have been taken.
     let taken = tally.paths.iter().filter(|(_, times)| **times > 0);
