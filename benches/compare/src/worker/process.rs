@@ -65,12 +65,7 @@ impl Worker {
 
     /// The next reply; one that tells of a failure is an error here.
     pub async fn hear(&mut self) -> Result<Reply> {
-        self.hear_after(Duration::ZERO).await
-    }
-
-    /// The same of a job that takes so long.
-    pub async fn hear_after(&mut self, time: Duration) -> Result<Reply> {
-        let line = timeout(time + PATIENCE, self.replies.next_line());
+        let line = timeout(PATIENCE, self.replies.next_line());
         let line = line.await.context("a worker fell silent")??;
         let line = line.context("a worker ended early")?;
         match serde_json::from_str(&line).with_context(|| format!("a worker said {line:?}"))? {

@@ -106,22 +106,15 @@ pub struct Churn {
     pub marks: usize,
 }
 
-/// Each task takes its name and gives it back until the time is over, while others are held from the beginning to the end.
+/// Each task takes its name and gives it back until it is told to stop, while others are held from the beginning to the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Steady {
     pub setup: Setup,
     /// The name of each task.
     pub names: Vec<String>,
     pub held: Vec<String>,
-    pub timed_ms: u64,
     /// Turns are counted for each such part of the time.
     pub tick_ms: u64,
-}
-
-impl Steady {
-    pub fn timed(&self) -> Duration {
-        Duration::from_millis(self.timed_ms)
-    }
 }
 
 /// What a worker answers.
@@ -160,6 +153,12 @@ pub enum Reply {
     },
 }
 
+impl Steadied {
+    pub fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
+    }
+}
+
 /// The result of `Turns`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Turned {
@@ -183,6 +182,7 @@ pub struct Turned {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Steadied {
     pub start_ns: u64,
+    pub end_ns: u64,
     /// Turns that ended in each part of the time.
     pub ticks: Vec<u64>,
     /// The longest turn of all, from the call that takes the lock to the answer of the one that gives it back.

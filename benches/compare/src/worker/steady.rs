@@ -1,11 +1,12 @@
 //! W12 in a worker: tasks take turns without a pause while the servers are rearranged, and some locks are held all the time.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::Wire;
 use super::protocol::{Reply, Steadied, Steady};
@@ -23,17 +24,19 @@ pub async fn run<C: Contender>(job: Steady, wire: &mut Wire) -> Result<()> {
     wire.ready().await?;
     wire.go().await?;
     let tally = Arc::new(Mutex::new(Tally::new(&job)));
-    let end = Instant::now() + job.timed();
+    let is_over = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
     for name in &job.names {
         let (client, handle) = (client.clone(), client.handle(job.setup.kind, name));
-        let tally = Arc::clone(&tally);
-        tasks.spawn(async move { take_turns(&client, &handle, end, &tally).await });
+        let (tally, is_over) = (Arc::clone(&tally), Arc::clone(&is_over));
+        tasks.spawn(async move { take_turns(&client, &handle, &is_over, &tally).await });
     }
+    wire.stop().await?;
+    is_over.store(true, Relaxed);
+    tally.lock().expect("no task panicked").end();
     while let Some(ended) = tasks.join_next().await {
         ended?;
     }
-    sleep_until(end).await;
     let mut steadied = std::mem::take(&mut tally.lock().expect("no task panicked").steadied);
     steadied.lost = held.iter().filter(|guard| !C::is_valid(guard)).count() as u64;
     let mut late = 0;
@@ -56,14 +59,11 @@ async fn take_all<C: Contender>(client: &C, job: &Steady) -> Result<Vec<C::Guard
 async fn take_turns<C: Contender>(
     client: &C,
     handle: &C::Handle,
-    end: Instant,
+    is_over: &AtomicBool,
     tally: &Mutex<Tally>,
 ) {
-    loop {
+    while !is_over.load(Relaxed) {
         let begun = Instant::now();
-        if begun >= end {
-            return;
-        }
         let turn = async {
             let guard = client.acquire(handle).await?;
             client.release(guard).await
@@ -81,11 +81,14 @@ struct Tally {
 
 impl Tally {
     fn new(job: &Steady) -> Self {
-        let ticks = job.timed_ms.div_ceil(job.tick_ms) as usize;
         let told_from_ns = LONG.as_nanos() as u64;
-        let (start_ns, ticks) = (now_ns(), vec![0; ticks]);
-        let steadied = Steadied { start_ns, ticks, told_from_ns, ..Steadied::default() };
+        let steadied = Steadied { start_ns: now_ns(), told_from_ns, ..Steadied::default() };
         Self { start: Instant::now(), tick: Duration::from_millis(job.tick_ms), steadied }
+    }
+
+    /// Turns that end from here on do not count.
+    fn end(&mut self) {
+        self.steadied.end_ns = now_ns();
     }
 
     fn note(&mut self, begun: Instant, result: Result<()>) {
@@ -94,10 +97,12 @@ impl Tally {
         if let Err(error) = result {
             all.errors += 1;
             all.first_error.get_or_insert_with(|| format!("{error:#}"));
-        } else if let Some(tick) =
-            all.ticks.get_mut(((now - self.start).as_nanos() / self.tick.as_nanos()) as usize)
-        {
-            *tick += 1;
+        } else if all.end_ns == 0 {
+            let tick = ((now - self.start).as_nanos() / self.tick.as_nanos()) as usize;
+            if tick >= all.ticks.len() {
+                all.ticks.resize(tick + 1, 0);
+            }
+            all.ticks[tick] += 1;
         }
         let took_ns = took.as_nanos() as u64;
         all.longest_ns = all.longest_ns.max(took_ns);

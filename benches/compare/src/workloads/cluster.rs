@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Card, Ratio, Run, Workload};
@@ -108,11 +108,10 @@ impl Turns {
             let alone = self.play(stage, variant, alone).await?;
             (self.play(stage, variant, ours).await?, alone)
         };
-        let rate = |played: &Played| played.turns() as f64 / stage.plan.timed.as_secs_f64();
         let mut sample = Sample::default();
-        sample.set(PairsPerSecond, rate(&ours));
-        sample.set(OnOnePairsPerSecond, rate(&alone));
-        sample.set(OverOnePrimary, rate(&ours) / rate(&alone));
+        sample.set(PairsPerSecond, ours.rate());
+        sample.set(OnOnePairsPerSecond, alone.rate());
+        sample.set(OverOnePrimary, ours.rate() / alone.rate());
         sample.set(ClientCpuPerPair, ours.client_cpu / ours.turns() as f64);
         sample.set(ServerCpuPerPair, ours.server_cpu / ours.turns() as f64);
         sample.set(Errors, (ours.errors() + alone.errors()) as f64);
@@ -137,7 +136,6 @@ impl Turns {
                 })
                 .collect(),
             held: Vec::new(),
-            timed_ms: stage.plan.timed.as_millis() as u64,
             tick_ms: TICK.as_millis() as u64,
         };
         let jobs: Vec<Steady> = (0..self.processes).map(job).collect();
@@ -209,7 +207,6 @@ impl Kept {
             setup: Setup { url, lease_ms, ..stage.setup(variant) },
             names: Vec::new(),
             held: (0..self.locks).map(|lock| format!("held:{lock}")).collect(),
-            timed_ms: timed.as_millis() as u64,
             tick_ms: TICK.as_millis() as u64,
         };
         let mut crew = prepared(stage, variant, vec![job]).await?;
@@ -221,8 +218,7 @@ impl Kept {
 #[derive(Debug)]
 struct Rearranged;
 
-/// How long the load lasts, and what of it passes before anything happens.
-const LASTS: Duration = Duration::from_secs(20);
+/// The load goes on for so long before anything happens.
 const BEFORE: Duration = Duration::from_secs(1);
 
 impl Workload for Rearranged {
@@ -261,7 +257,6 @@ impl Rearranged {
             setup: Setup { url: cluster.url(), ..stage.setup(variant) },
             names: here.into_iter().chain((0..16).map(|task| format!("bench:{task}"))).collect(),
             held: held(),
-            timed_ms: LASTS.as_millis() as u64,
             tick_ms: TICK.as_millis() as u64,
         };
         let mut crew = prepared(stage, variant, vec![job]).await?;
@@ -279,9 +274,8 @@ impl Rearranged {
         let own_time = cluster.kill_primary(0).await?;
         sleep(ECHO).await;
         let over = now_ns();
-        let steadied = steadied(&mut crew[0], LASTS).await?;
-        let end = steadied.start_ns + LASTS.as_nanos() as u64;
-        ensure!(over < end, "the load was over before the last thing had happened");
+        crew[0].tell(&Order::Stop).await?;
+        let steadied = steadied(&mut crew[0]).await?;
 
         let stall_of_kill = longest(&steadied, killed, over);
         let mut sample = Sample::default();
@@ -342,7 +336,6 @@ impl Upgrade {
             setup: Setup { url: cluster.url(), ..stage.setup(variant) },
             names: own.chain((0..8).map(|_| ONE.to_owned())).collect(),
             held: held(),
-            timed_ms: self.lasts.as_millis() as u64,
             tick_ms: TICK.as_millis() as u64,
         };
         let mut crew = prepared(stage, variant, vec![job]).await?;
@@ -363,8 +356,9 @@ impl Upgrade {
                 replaced += 1;
             }
         }
-        ensure!(begun.elapsed() < self.lasts, "the load was over before all nodes were replaced");
-        let steadied = steadied(&mut crew[0], self.lasts).await?;
+        sleep_until(begun + self.lasts).await;
+        crew[0].tell(&Order::Stop).await?;
+        let steadied = steadied(&mut crew[0]).await?;
         tell_error(&steadied);
 
         let timeline = timeline(&steadied, &marks);
@@ -424,6 +418,12 @@ impl Played {
         self.all.iter().flat_map(|one| &one.ticks).sum::<u64>().max(1)
     }
 
+    /// Turns a second of all processes together.
+    fn rate(&self) -> f64 {
+        let of_one = |one: &Steadied| one.ticks.iter().sum::<u64>() as f64 / one.seconds();
+        self.all.iter().map(of_one).sum()
+    }
+
     fn errors(&self) -> u64 {
         self.all.iter().map(|one| one.errors).sum()
     }
@@ -452,17 +452,21 @@ async fn played(crew: &mut [Worker], servers: &[u32], timed: Duration) -> Result
     for worker in crew.iter_mut() {
         worker.tell(&Order::Go).await?;
     }
+    sleep(timed).await;
+    for worker in crew.iter_mut() {
+        worker.tell(&Order::Stop).await?;
+    }
     let mut all = Vec::with_capacity(crew.len());
     for worker in crew {
-        all.push(steadied(worker, timed).await?);
+        all.push(steadied(worker).await?);
     }
     all.iter().for_each(tell_error);
     let (client_cpu, server_cpu) = (used(&clients)? - before.0, used(servers)? - before.1);
     Ok(Played { all, client_cpu, server_cpu })
 }
 
-async fn steadied(worker: &mut Worker, timed: Duration) -> Result<Steadied> {
-    match worker.hear_after(timed).await? {
+async fn steadied(worker: &mut Worker) -> Result<Steadied> {
+    match worker.hear().await? {
         Reply::Steadied(steadied) => Ok(steadied),
         other => bail!("a steady load ended with {other:?}"),
     }
