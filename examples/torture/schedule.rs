@@ -185,7 +185,8 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
             let fault = match bout % 5 {
                 0 => Upheaval::Zombie(Takes::AtOnce(ms(rng, 100..300)), ms(rng, 100..500)),
                 1 => Upheaval::Kill(Takes::WhenMissed),
-                2 => Upheaval::FailOver(Takes::AtOnce(ms(rng, 100..300))),
+                // Of what its replica knows, every lease is over by then.
+                2 => Upheaval::FailOver(Takes::AtOnce(LEASE + ms(rng, 100..400))),
                 3 => Upheaval::FailOver(Takes::ByForce(ms(rng, 100..300))),
                 _ => Upheaval::Move(ms(rng, 2..20)),
             };
@@ -300,6 +301,7 @@ fn cluster_deck(rng: &mut Rng) -> Vec<ServerFault> {
         Upheaval::FailOver(Takes::ByForce(deaf)),
         Upheaval::FailOver(Takes::AtOnce(Duration::ZERO)),
         Upheaval::FailOver(Takes::AtOnce(deaf)),
+        Upheaval::FailOver(Takes::AtOnce(LEASE + deaf)),
         Upheaval::Kill(Takes::ByForce(Duration::ZERO)),
         Upheaval::Kill(Takes::AtOnce(deaf)),
         Upheaval::Zombie(Takes::AtOnce(deaf), ms(rng, 20..1_000)),

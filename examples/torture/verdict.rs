@@ -15,7 +15,7 @@ use crate::reading;
 use crate::settings::Topology;
 use crate::stage::{Log, Span};
 
-/// A run of a minute must have taken each of these, wherever it takes place.
+/// A run of a minute, or of five in a cluster, must have taken each of these.
 const PATHS: [&str; 48] = [
     "hand-off",
     "held together",
@@ -177,7 +177,9 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     let read = gone.iter().flat_map(|gone| reading::claims(&records, gone, &mut tally));
     let claims: Vec<Claim> = read.collect();
     let epochs = Epochs(breaks);
-    let demanded = if length.as_secs() < 60 { Vec::new() } else { demanded(topology) };
+    // What befalls a cluster takes seconds each time.
+    let enough = if topology.is_cluster() { 300 } else { 60 };
+    let demanded = if length.as_secs() < enough { Vec::new() } else { demanded(topology) };
     let mut history = History::expecting(demanded);
     spans.iter().for_each(|span| outlived(span, &claims, &mut tally));
     tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
