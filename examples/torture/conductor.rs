@@ -20,6 +20,8 @@ use crate::verdict::{self, Evidence, Tally, Verdict};
 const STEP: Duration = Duration::from_millis(5);
 /// So late, the machine has no time for us: then nobody can be blamed for being slow.
 const LATE: u64 = 60_000_000;
+/// So many server faults may wait for their turn.
+const BACKLOG: usize = 20;
 const PROGRESS: Duration = Duration::from_secs(10);
 
 pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
@@ -95,18 +97,22 @@ async fn conduct(
     }
 }
 
-/// Server faults follow each other, and hold up nothing else. One that is late for its bout spoils the calm.
+/// Server faults follow each other, and hold up nothing else. One that is late for its bout spoils the calm; where they take
+/// long, they wait for the next bout instead.
 async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFault>, started: u64) {
+    let is_bout_now = || is_bout(Duration::from_nanos(clock::now() - started));
     while let Some(fault) = inbox.recv().await {
-        let from = clock::now();
-        if !is_bout(Duration::from_nanos(from - started)) && stage.is_slow() {
-            stage.log().tally.add("server: left out, since its bout was over", 1);
+        while stage.is_slow() && !is_bout_now() && !inbox.is_closed() {
+            sleep(STEP).await;
+        }
+        if stage.is_slow() && (inbox.is_closed() || inbox.len() > BACKLOG) {
+            stage.log().tally.add("server: left out, since there was no time for it", 1);
             continue;
         }
+        let from = clock::now();
         stage.suffer(fault).await;
-        let to = clock::now();
-        if !is_bout(Duration::from_nanos(to - started)) {
-            stage.log().tally.late.push((from, to + nanos(MENDED)));
+        if !is_bout_now() {
+            stage.log().tally.late.push((from, clock::now() + nanos(MENDED)));
         }
     }
 }

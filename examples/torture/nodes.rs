@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::common::cluster::{home, slot_of};
 use crate::common::{Admin, Cluster, Proxy, Server, clock};
 use crate::kept;
-use crate::schedule::{ServerFault, Takes, Then, Trial, Upheaval};
+use crate::schedule::{ServerFault, Takes, Trial, Upheaval};
 use crate::settings::{self, KEPT, LEASE};
 use crate::stage::{self, Log, Span};
 use crate::verdict::Break;
@@ -151,7 +151,7 @@ impl Nodes {
     async fn heave(&mut self, lock: &'static str, upheaval: Upheaval) {
         match upheaval {
             Upheaval::Move(pause) => self.move_slot(lock, pause).await,
-            Upheaval::LeaveOpen(time, then) => self.leave_open(lock, time, then).await,
+            Upheaval::LeaveOpen(time) => self.leave_open(lock, time).await,
             Upheaval::FailOver(takes) => self.fail_over(self.shard_of(lock), takes).await,
             Upheaval::Kill(takes) => self.kill(self.shard_of(lock), takes).await,
             Upheaval::Zombie(takes, time) => {
@@ -201,7 +201,7 @@ impl Nodes {
             match trial {
                 Trial::Failover => self.fail_over(self.shard_of(KEPT), Takes::Politely).await,
                 Trial::Move => self.move_slot(KEPT, LOOK).await,
-                Trial::StandOpen => self.leave_open(KEPT, LEASE + OPEN, Then::Finish).await,
+                Trial::StandOpen => self.leave_open(KEPT, LEASE + OPEN).await,
                 Trial::Del => self.delete(KEPT).await,
                 Trial::Restart => unreachable!("nodes keep nothing on disk"),
             }
@@ -231,36 +231,24 @@ impl Nodes {
         self.log.tally.add("cluster: a slot moved", 1);
     }
 
-    async fn leave_open(&mut self, lock: &'static str, time: Duration, then: Then) {
+    /// Half of the keys go over, and after a while the others. It is never taken back: a primary that keeps its slot after all
+    /// makes anew what it has given away.
+    async fn leave_open(&mut self, lock: &'static str, time: Duration) {
         let (slot, from_shard, to_shard) = self.way(lock);
         let (source, target) = (self.shards[from_shard].primary, self.shards[to_shard].primary);
         let from = clock::now();
         self.cluster.open(slot, source, target).await;
-        let count: usize = self
-            .node(source)
-            .admin()
-            .await
-            .cmd(&["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()])
-            .await;
+        let admin = self.node(source).admin().await;
+        let ask = ["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()];
+        let count: usize = admin.cmd(&ask).await;
         self.move_keys(slot, (source, target), count.div_ceil(2), Duration::ZERO).await;
         sleep(time).await;
-        if then == Then::Finish {
-            self.move_keys(slot, (source, target), usize::MAX, Duration::ZERO).await;
-            self.close(slot, to_shard, (source, target)).await;
-            self.log.tally.add("cluster: a slot was left open and then moved", 1);
-        } else {
-            self.move_keys(slot, (target, source), usize::MAX, Duration::ZERO).await;
-            for node in [target, source] {
-                let words = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
-                self.node(node).admin().await.cmd::<()>(&words).await;
-            }
-            self.settle(from).await;
-            self.log.tally.add("cluster: a slot was left open and taken back", 1);
-        }
-        if time > LEASE {
-            self.log.tally.add("cluster: a slot was left open for longer than a lease", 1);
-        }
+        self.move_keys(slot, (source, target), usize::MAX, Duration::ZERO).await;
+        self.close(slot, to_shard, (source, target)).await;
         self.outlived("a slot that stood open", from, |other| other == slot);
+        self.log.tally.add("cluster: a slot was left open", 1);
+        let is_long = u64::from(time > LEASE);
+        self.log.tally.add("cluster: a slot was left open for longer than a lease", is_long);
     }
 
     /// A slot, the shard that has it, and another one.

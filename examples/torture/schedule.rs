@@ -85,20 +85,13 @@ pub enum ServerFault {
 pub enum Upheaval {
     /// The slot of the lock goes to another primary, or back to its first one, with this pause after each key.
     Move(Duration),
-    /// Half of the keys go over, and nothing more for this long. Then the others follow, or all come back.
-    LeaveOpen(Duration, Then),
+    /// Half of the keys go over, and nothing more for this long. Then the others follow.
+    LeaveOpen(Duration),
     FailOver(Takes),
     /// The primary is killed, and its replica takes over.
     Kill(Takes),
     /// The primary is stopped, its replica takes over, and after this long the old one wakes and knows nothing of it.
     Zombie(Takes, Duration),
-}
-
-/// How a slot that was left open is closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
-    Finish,
-    Undo,
 }
 
 /// How a replica takes over.
@@ -294,8 +287,8 @@ fn cluster_deck(rng: &mut Rng) -> Vec<ServerFault> {
         Upheaval::Move(ms(rng, 0..40)),
         Upheaval::Move(ms(rng, 0..40)),
         Upheaval::Move(Duration::ZERO),
-        Upheaval::LeaveOpen(ms(rng, 50..600), Then::Undo),
-        Upheaval::LeaveOpen(ms(rng, 50..2_000), Then::Finish),
+        Upheaval::LeaveOpen(ms(rng, 50..600)),
+        Upheaval::LeaveOpen(ms(rng, 50..2_000)),
         Upheaval::FailOver(Takes::Politely),
         Upheaval::FailOver(Takes::Politely),
         Upheaval::FailOver(Takes::ByForce(deaf)),

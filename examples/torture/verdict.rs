@@ -82,7 +82,7 @@ const PAIR_PATHS: [&str; 8] = [
 /// And these in a cluster.
 const CLUSTER_PATHS: [&str; 19] = [
     "cluster: a slot moved",
-    "cluster: a slot was left open and then moved",
+    "cluster: a slot was left open",
     "cluster: a slot was left open for longer than a lease",
     "cluster: moved a counter of tokens",
     "cluster: moved a lock that was held",

@@ -64,6 +64,12 @@ impl Held {
         stay(long, &mut self.claim, guard).await;
     }
 
+    /// A nested hold has just confirmed it.
+    pub fn was_confirmed(&mut self) {
+        let guard = self.guard.as_ref().expect("taken only at the end");
+        self.claim.renew_now(guard);
+    }
+
     /// Never by more than a watched lease: then the deadline still tells when it was confirmed.
     async fn extend(&mut self, rng: &mut Rng) {
         let lease = Duration::from_millis(rng.u64(50..1_200)).min(LEASE);

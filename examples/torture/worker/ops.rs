@@ -231,7 +231,8 @@ impl Step {
             let inner = Handle::new(&self.seat.client, outer.name, true, lease);
             let call = Call { confirmed: Some(confirmed), ..self.call(&inner, Some(task())) };
             let manner = Manner::any(&mut self.rng);
-            let Some(held) = self.nest(&call, &inner, manner, &holds[0]).await else { continue };
+            let outer = &mut holds[0];
+            let Some(held) = self.nest(&call, &inner, manner, outer).await else { continue };
             holds.push(held);
         }
         while !holds.is_empty() {
@@ -241,10 +242,18 @@ impl Step {
     }
 
     /// A hold within another: it is that one's, or the other was lost and this is a new one.
-    async fn nest(&self, call: &Call, inner: &Handle, how: Manner, outer: &Held) -> Option<Held> {
+    async fn nest(
+        &self,
+        call: &Call,
+        inner: &Handle,
+        how: Manner,
+        outer: &mut Held,
+    ) -> Option<Held> {
         let guard = acquired(inner, how).await?;
         if guard.token().get() == outer.token() {
             record::reached("nested");
+            // Its own deadline may have passed since it was last looked at, while the answer was on its way.
+            outer.was_confirmed();
             return Some(Held::begin(call, guard, &self.seat));
         }
         if outer.is_valid() {

@@ -172,9 +172,18 @@ impl Claim {
 
     /// Takes note of the deadline, which a renewal may have moved.
     pub fn renew(&mut self, view: &impl View) {
+        self.renew_after(view, 50_000_000);
+    }
+
+    /// The same at once: somebody is about to rely on it.
+    pub fn renew_now(&mut self, view: &impl View) {
+        self.renew_after(view, 0);
+    }
+
+    fn renew_after(&mut self, view: &impl View, pause: u64) {
         if let Some(Reading { at, deadline }) = read(view).filter(|_| self.open)
             && deadline > self.deadline
-            && at > self.written_at + 50_000_000
+            && at > self.written_at + pause
         {
             (self.deadline, self.written_at) = (deadline, at);
             let sent = deadline.saturating_sub(nanos(validity(LEASE) + SLACK));
