@@ -39,12 +39,15 @@ pub async fn run<C: Contender>(job: Steady, wire: &mut Wire) -> Result<()> {
     }
     let mut steadied = std::mem::take(&mut tally.lock().expect("no task panicked").steadied);
     steadied.lost = held.iter().filter(|guard| !C::is_valid(guard)).count() as u64;
-    let mut late = 0;
-    for guard in held {
-        late += u64::from(client.release(guard).await.is_err());
+    for guard in held.into_iter().filter(C::is_valid) {
+        // One that is believed in, and is not there any more, is lost as well.
+        if let Err(error) = client.release(guard).await {
+            steadied.lost += 1;
+            steadied
+                .first_error
+                .get_or_insert_with(|| format!("to give back what was held: {error:#}"));
+        }
     }
-    // A lock that is believed in and cannot be given back is lost as well.
-    steadied.lost = steadied.lost.max(late);
     wire.say(&Reply::Steadied(steadied)).await
 }
 
