@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use crate::common::clock;
 use crate::crew::Crew;
 use crate::network::Network;
+use crate::pulse::{self, LATE};
 use crate::reading::Progress;
 use crate::schedule::{self, Action, ServerFault};
 use crate::settings::{KEEPER, LEASE, MAX_PARK, MENDED, STUCK, Topology, WORKERS, is_bout, nanos};
@@ -18,8 +19,6 @@ use crate::stage::Stage;
 use crate::verdict::{self, Evidence, Tally, Verdict};
 
 const STEP: Duration = Duration::from_millis(5);
-/// So late, the machine has no time for us: then nobody can be blamed for being slow.
-const LATE: u64 = 60_000_000;
 /// So many server faults may wait for their turn.
 const BACKLOG: usize = 20;
 const PROGRESS: Duration = Duration::from_secs(10);
@@ -32,6 +31,8 @@ pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
     let (started, mut tally) = (clock::now(), Tally::new());
     let mut crew = Crew::hire((urls, topology), seed, started, records.clone());
 
+    let silences = pulse::watch_servers(stage.addresses());
+
     let (faults, inbox) = mpsc::unbounded_channel();
     let plan = schedule::drawn(topology, seed, length);
     let spared = stage.spared();
@@ -43,6 +44,7 @@ pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
     let gone = crew.gone.clone();
     let log = stage.into_log().await;
     tally.merge(&log.tally);
+    tally.late.extend(silences.try_iter());
     let records_of_all = records.clone();
     let evidence = Evidence { records: records_of_all, gone, log, tally, left, started };
     let verdict = verdict::pronounce(evidence, topology, length);

@@ -4,7 +4,8 @@
 //! needs `redis-server` (or what `PARKLOCK_SERVER` names). With `--topology cluster` it takes place on a Redis Cluster of six nodes,
 //! with slots that move and primaries that fail; with `--replicas all` besides, grants count only when every replica has
 //! them, and then no failover excuses anything. It ends with the counters of the paths that were taken and
-//! the violations that were found. Its exit code is 1 if there is a violation, 2 if a run of a minute missed a path.
+//! the violations that were found. Its exit code is 1 if there is a violation, 2 if a run of a minute, or of five in
+//! a cluster, missed a path.
 
 #![allow(unreachable_pub, reason = "a binary exports nothing")]
 
@@ -20,6 +21,7 @@ mod network;
 mod nodes;
 mod pair;
 mod prompt;
+mod pulse;
 mod reading;
 mod schedule;
 mod settings;

@@ -1,13 +1,14 @@
 //! A Redis Cluster: three primaries with a replica each, whose slots move and who take each other's place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
 use crate::common::cluster::{home, slot_of};
-use crate::common::{Admin, Cluster, Proxy, Server, clock};
+use crate::common::{Admin, Cluster, Front, Proxy, Server, clock};
 use crate::kept;
 use crate::schedule::{ServerFault, Takes, Trial, Upheaval};
 use crate::settings::{self, KEPT, LEASE};
@@ -73,6 +74,10 @@ impl Nodes {
 
     pub fn url(&self) -> String {
         self.cluster.url()
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.cluster.addresses()
     }
 
     pub async fn proxy(&self, seed: u64) -> Proxy {

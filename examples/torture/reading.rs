@@ -22,6 +22,7 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
         match (words[0], claim) {
             ("c", _) => tally.add(id, 1),
             ("v", _) => tally.wrong(format!("{}: {id}", gone.name)),
+            ("l", _) => tally.late.push((number(id), number(words[2]))),
             ("o", None) => {
                 places.insert(id, claims.len());
                 claims.push(opened(&gone.name, &words));

@@ -181,7 +181,7 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
                 // Of what its replica knows, every lease is over by then.
                 2 => Upheaval::FailOver(Takes::AtOnce(LEASE + ms(rng, 100..400))),
                 3 => Upheaval::FailOver(Takes::ByForce(ms(rng, 100..300))),
-                _ => Upheaval::Move(ms(rng, 2..20)),
+                _ => Upheaval::LeaveOpen(ms(rng, 300..900)),
             };
             at(400, Action::Server(ServerFault::Upheaval(lock, fault)));
             if bout % 5 == 4 {

@@ -1,5 +1,6 @@
 //! The servers of the run, whichever they are, and what befell them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -52,6 +53,14 @@ impl Stage {
         match self {
             Self::Pair(pair) => pair.switch.url(),
             Self::Cluster(nodes) => nodes.url(),
+        }
+    }
+
+    /// The servers whose silence excuses those who wait: each request in a cluster needs two of six, if replicas acknowledge.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Pair(_) => Vec::new(),
+            Self::Cluster(nodes) => nodes.addresses(),
         }
     }
 

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::common::clock;
+use crate::pulse;
 use crate::settings::{LOCKS, STUCK, TASKS, Topology, is_bout};
 use desk::Desk;
 
@@ -55,6 +56,9 @@ pub fn run(orders: &Orders) {
     let _ = STARTED.set(orders.started);
     record::open(&orders.record);
     events::count();
+    if orders.topology.is_cluster() {
+        pulse::watch_ourselves(|from, to| record::line(&format!("l\t{from}\t{to}")));
+    }
     panic::set_hook(Box::new(|info| {
         let said = info.to_string();
         if !said.contains(ON_PURPOSE) {
