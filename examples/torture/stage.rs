@@ -15,7 +15,7 @@ use crate::verdict::{Break, Tally};
 
 pub enum Stage {
     Pair(Box<Pair>),
-    Cluster(Nodes),
+    Cluster(Box<Nodes>),
 }
 
 /// What the judge has to know of the servers.
