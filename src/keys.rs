@@ -218,6 +218,11 @@ impl Keys {
         self.mark("}:interval", "::interval")
     }
 
+    /// The requests to a condition of this name that were carried out.
+    pub(crate) fn requests(&self) -> Key<'_> {
+        self.mark("}:requests", "::requests")
+    }
+
     /// A key that begins as the notes do, and ends like this, with or without the brace that closes it: see
     /// [`own`](Self::own). So it lies in the slot of the lock, and needs no right of its own. Without the brace it ends in another
     /// way, or Redisson's names `a` and `{a}` would share it.
@@ -412,7 +417,7 @@ mod tests {
         (!tag.is_empty()).then_some(tag)
     }
 
-    const KINDS: [Kind; 8] = [
+    const KINDS: [Kind; 9] = [
         Kind::Lock,
         Kind::Fenced,
         Kind::Fair,
@@ -421,6 +426,7 @@ mod tests {
         Kind::Semaphore { permits: 3 },
         Kind::Expirable { permits: 3 },
         Kind::Latch,
+        Kind::Condition,
     ];
 
     /// A name with the bytes that could make it more than one tag.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::engine::{self, AcquireOptions, Ended, Engine, Hold};
+use crate::engine::{self, AcquireOptions, Ended, Engine, Hold, Woken};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::token::FencingToken;
@@ -77,7 +77,7 @@ impl Guard {
         keys: &Arc<Keys>,
         options: AcquireOptions,
     ) -> Result<Option<Self>> {
-        Self::acquire(&self.engine, keys, options.within(Some(&self.hold))).await
+        Self::acquire(&self.engine, keys, options.within(Some(&self.hold.now()))).await
     }
 
     pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
@@ -89,6 +89,20 @@ impl Guard {
         );
         span.in_scope(|| tracing::debug!("granted"));
         Self { hold, engine, left: false, span }
+    }
+
+    /// Gives the lock back, waits for the condition, and takes the lock again.
+    pub(crate) async fn wait_at(
+        mut self,
+        condition: &Arc<Keys>,
+        limit: Option<Duration>,
+    ) -> Result<(Self, Woken)> {
+        // From here on the engine has the hold.
+        let (engine, hold) = (Arc::clone(&self.engine), self.hold.now().into_owned());
+        self.left = true;
+        self.span.in_scope(|| tracing::debug!(condition = ?condition.name(), "waits"));
+        let (hold, woken) = engine::wait_at(&engine, hold, condition, limit).await?;
+        Ok((Self::new(engine, hold), woken))
     }
 
     /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, the work is
@@ -190,7 +204,7 @@ impl Guard {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer; the old
     /// deadline stands.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
-        self.engine.extend(&self.hold, lease).await
+        self.engine.extend(&self.hold.now(), lease).await
     }
 
     /// How many holds its owner has of this lock: more than one only for a
