@@ -111,7 +111,8 @@ local function settle_holders(is_waited_for)
     redis.call('del', lock)
     return
   end
-  local ms = math.max(1, last - now, left > 0 and 5 * waiter_ttl or 1)
+  -- The key has to outlive the leases: whoever comes by after one is over finds the notification here, and passes it on.
+  local ms = math.max(1, last - now) + math.max(5 * rhythm, redis.call('pttl', line))
   local says = '#' .. kind .. ' ' .. capacity
   if said and said ~= says then redis.call('zrem', lock, said) end
   redis.call('zadd', lock, string.format('%.0f', used - UNUSED), says)
