@@ -68,7 +68,7 @@ pub const CHANNELS: [&str; 5] = [
 ];
 
 /// The roles of keys. Each has two names, one a family: what belongs together has the same number.
-pub const KEYS: [&str; 23] = [
+pub const KEYS: [&str; 26] = [
     "tokens",
     "fenced",
     "lock",
@@ -88,6 +88,9 @@ pub const KEYS: [&str; 23] = [
     "free",
     "leases",
     "permits",
+    "notified",
+    "waiters",
+    "waiter_notes",
     "latch",
     "requests",
     "text",
