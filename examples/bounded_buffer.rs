@@ -54,8 +54,9 @@ async fn put(
     while store.llen::<_, usize>(BUFFER).await? >= ROOM {
         guard = guard.wait(not_full).await?;
     }
-    let () = store.rpush(BUFFER, item).await?;
+    // First tell, then put: nobody looks before the lock is free, and if this process dies in between, nothing is lost.
     not_empty.notify_one().await?;
+    let () = store.rpush(BUFFER, item).await?;
     Ok(guard.unlock().await?)
 }
 
@@ -69,8 +70,8 @@ async fn take(
     while store.llen::<_, usize>(BUFFER).await? == 0 {
         guard = guard.wait(not_empty).await?;
     }
+    not_full.notify_one().await?;
     let item: usize = store.lpop(BUFFER, None).await?;
     println!("{}: took {item} with token {}", std::process::id(), guard.token());
-    not_full.notify_one().await?;
     Ok(guard.unlock().await?)
 }

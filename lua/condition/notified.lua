@@ -2,8 +2,8 @@
 -- notification, in ms of the server's clock. It has the functions of lua/line/zset.lua, which has the holders of locks.
 --
 -- A condition is a line whose waiters are let in by notifications. A notification that no waiter has yet is room in the line:
--- how much of the capacity is free. A waiter that is let in holds its notification until it has the lock again, and then uses
--- it up (taken.lua). If it gives the notification back or dies, the notification goes to the next waiter.
+-- how much of the capacity is free. A waiter that is let in holds its notification until it has had the lock again and gives it
+-- back, and then uses it up (taken.lua). If it gives the notification back or dies, the notification goes to the next waiter.
 --
 -- Beside them, with scores below any time:
 --   #condition <capacity>   the notifications that no waiter has yet, below zero by UNUSED

@@ -2,8 +2,8 @@
 //!
 //! 1. The waiter stands in the line of the condition before it gives the lock back. Whoever takes the lock after it finds it
 //!    there, so no notification is lost in between. If the request to line up gets no answer, the lock is still held.
-//! 2. A notification is a hold of the condition. The waiter keeps it until it has the lock again, and then uses it up. If the
-//!    waiter gives up or dies before that, the notification goes to the next waiter.
+//! 2. A notification is a hold of the condition. The waiter keeps it until it has had the lock again and given it back, and
+//!    then uses it up. If the waiter gives up, loses the lock, or dies before that, the notification goes to the next waiter.
 //! 3. A waiter that is no longer in line, and was not notified, returns as if it had been. It may have missed a notification
 //!    (`lua/condition/missed.lua`).
 //! 4. All holds of an owner end and begin again together (`joint.rs`).
@@ -42,11 +42,12 @@ pub enum Woken {
 pub(crate) async fn wait_at(
     engine: &Arc<Engine>,
     hold: Hold,
+    former: Option<Notice>,
     condition: &Arc<Keys>,
     limit: Option<Duration>,
-) -> Result<(Hold, Woken)> {
+) -> Result<(Hold, Woken, Option<Notice>)> {
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let mut waiter = Waiter { engine: Arc::clone(engine), hold, state: State::Holds };
+    let mut waiter = Waiter { engine: Arc::clone(engine), hold, state: State::Holds, former };
     waiter.check()?;
     let (keys, holder) = (Arc::clone(&waiter.hold.tenure.keys), waiter.hold.tenure.holder());
     let asked = condition.meters.asks(false);
@@ -55,10 +56,7 @@ pub(crate) async fn wait_at(
     let notice = notice?;
     let woken = if notice.is_some() { Woken::Notified } else { Woken::TimedOut };
     let hold = returns(engine, &keys, holder).await?;
-    if let Some(notice) = notice {
-        notice.taken();
-    }
-    Ok((waiter.has_again(hold), woken))
+    Ok((waiter.has_again(hold), woken, notice))
 }
 
 /// Takes the lock again, however long that takes.
@@ -84,6 +82,8 @@ struct Waiter {
     engine: Arc<Engine>,
     hold: Hold,
     state: State,
+    /// The notification that brought it here. It is used up when the lock is given back.
+    former: Option<Notice>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +158,9 @@ impl Waiter {
         if let Some(joint) = &hold.joint {
             joint.others(holds - 1);
         }
+        if let Some(former) = self.former.take() {
+            former.taken();
+        }
         match self.engine.left(hold, left).await {
             Err(Error::Indeterminate { .. } | Error::Unavailable { .. }) => Ok(()),
             given_back => given_back,
@@ -192,15 +195,16 @@ impl Drop for Waiter {
 }
 
 /// A notification that was not used up yet. If it is dropped, it goes to the next waiter.
-struct Notice {
+pub(crate) struct Notice {
     engine: Arc<Engine>,
     /// `None`: it is none, and the waiter was woken all the same.
     hold: Option<Hold>,
 }
 
 impl Notice {
-    /// The waiter has the lock again. If the client cannot tell the server so, another waiter is woken without a reason.
-    fn taken(mut self) {
+    /// The waiter has had the lock, and gives it back. If the client cannot tell the server so, another waiter is woken without a
+    /// reason.
+    pub(crate) fn taken(mut self) {
         let Some(hold) = self.hold.take() else { return };
         if let Left::Last(stay, slot) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
             self.engine.timetable.leave(slot);

@@ -101,7 +101,7 @@ impl Job {
         Self { stay, deadline: tenure.deadline(), ..job }
     }
 
-    /// Uses a notification up: its waiter has the lock again.
+    /// Uses a notification up: its waiter has had the lock again.
     pub(crate) fn taken(tenure: &Tenure, stay: Option<Stay>) -> Self {
         Self { what: What::Taken, ..Self::release(tenure, stay) }
     }

@@ -42,7 +42,7 @@ mod wheel;
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub use condition::Woken;
-pub(crate) use condition::wait_at;
+pub(crate) use condition::{Notice, wait_at};
 pub(crate) use core::{Engine, PAUSE};
 pub use grant::Ended;
 pub(crate) use grant::Lease;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::engine::{self, AcquireOptions, Ended, Engine, Hold, Woken};
+use crate::engine::{self, AcquireOptions, Ended, Engine, Hold, Notice, Woken};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::token::FencingToken;
@@ -44,6 +44,8 @@ pub struct Guard {
     hold: Hold,
     engine: Arc<Engine>,
     left: bool,
+    /// The notification after which it has the lock. It is used up when the lock is given back.
+    notice: Option<Notice>,
     span: tracing::Span,
 }
 
@@ -88,7 +90,7 @@ impl Guard {
             "lock.token" = %hold.token(),
         );
         span.in_scope(|| tracing::debug!("granted"));
-        Self { hold, engine, left: false, span }
+        Self { hold, engine, left: false, notice: None, span }
     }
 
     /// Gives the lock back, waits for the condition, and takes the lock again.
@@ -101,8 +103,12 @@ impl Guard {
         let (engine, hold) = (Arc::clone(&self.engine), self.hold.now().into_owned());
         self.left = true;
         self.span.in_scope(|| tracing::debug!(condition = ?condition.name(), "waits"));
-        let (hold, woken) = engine::wait_at(&engine, hold, condition, limit).await?;
-        Ok((Self::new(engine, hold), woken))
+        let former = self.notice.take();
+        let (hold, woken, notice) =
+            engine::wait_at(&engine, hold, former, condition, limit).await?;
+        let mut guard = Self::new(engine, hold);
+        guard.notice = notice;
+        Ok((guard, woken))
     }
 
     /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, the work is
@@ -152,7 +158,13 @@ impl Guard {
     /// [`Error::Permission`](crate::Error::Permission) if Redis does not let this user release locks any more.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;
-        self.engine.leave(&self.hold).await?;
+        let left = self.engine.leave(&self.hold).await;
+        if let Some(notice) = self.notice.take()
+            && !matches!(left, Err(Error::Lost))
+        {
+            notice.taken();
+        }
+        left?;
         self.span.in_scope(|| tracing::debug!("released"));
         Ok(())
     }
@@ -219,6 +231,12 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.left {
+            // A holder that has lost the lock may not have done what it was notified for.
+            if let Some(notice) = self.notice.take()
+                && self.is_valid()
+            {
+                notice.taken();
+            }
             self.engine.abandon(&self.hold);
             self.span.in_scope(|| tracing::debug!("dropped"));
         }

@@ -38,8 +38,8 @@ use crate::wire::Order;
 /// };
 /// let producer = async {
 ///     let guard = lock.lock().await?;
-///     items.fetch_add(1, SeqCst);
 ///     not_empty.notify_one().await?;
+///     items.fetch_add(1, SeqCst); // nobody looks before the lock is given back
 ///     guard.unlock().await
 /// };
 /// tokio::try_join!(consumer, producer)?;
@@ -51,14 +51,21 @@ use crate::wire::Order;
 ///   whoever gets the lock after it can notify it.
 /// - **A notification goes to a waiter that lives.** The waiters stand in line in the order in which they came. A waiter
 ///   whose process has died holds up a notification for at most one
-///   [`Config::waiter_ttl`](crate::Config::waiter_ttl), also if it dies after it was notified, and before it has the lock
-///   again. Then the notification goes to the next waiter.
+///   [`Config::waiter_ttl`](crate::Config::waiter_ttl). Then it goes to the next waiter.
+/// - **A notification is used up when its waiter has had the lock again, and gives it back.** If the process dies before that,
+///   wherever it is, or loses the lock, the notification goes to the next waiter. So nobody sleeps because somebody else has
+///   died with what it was to do.
 /// - **A condition remembers nothing.** If nobody waits, a notification has no effect.
 /// - **A wait can end without a reason**, as with `Condvar`. That happens when a waiter may have missed a notification: it was
 ///   silent for longer than `waiter_ttl`, an answer to it was lost, or the server has lost the line, as a replica may have
 ///   that takes over. Then it looks for itself rather than wait for ever. So wait in a loop that checks, or with
 ///   [`Guard::wait_while`].
 /// - **A wait is a new turn of the lock.** The token is a new and greater one, since others have had the lock meanwhile.
+///
+/// # Processes that die
+/// Notify first, and then change what others wait for, both under the lock: the waiter cannot look before the lock is given
+/// back. If the process dies in between, the waiter looks in vain, and waits again. In the other order, what was changed would
+/// be there, and nobody would know.
 ///
 /// # Which guards can wait
 /// Those of [`Lock`](crate::Lock), fair or not, and of [`ReentrantLock`](crate::ReentrantLock), and the

@@ -5,7 +5,7 @@ use crate::common;
 use std::future::Future;
 use std::time::Duration;
 
-use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};
+use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, quick};
 use common::{Admin, Proxy, Site, eventually};
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, Result, Woken};
 use tokio::task::JoinHandle;
@@ -167,19 +167,36 @@ async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the
 }
 
 #[tokio::test]
-async fn who_has_the_lock_again_keeps_nothing_of_its_notification() {
+async fn who_gives_the_lock_back_has_used_its_notification_up() {
     let server = Site::start().await;
     let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
     let first = next_in_line(&client, &admin).await;
     let second = next_in_line(&client, &admin).await;
     client.condition("c").notify_one().await.unwrap();
     let guard = comes_back(first).await;
+    guard.unlock().await.unwrap();
     let gone = async || admin.cmd::<i64>(&["EXISTS", "lock:{c}"]).await == 0;
     eventually(SOON, "the notification is used up", gone).await;
-    guard.unlock().await.unwrap();
     sleep(A_WHILE).await;
     assert!(!second.is_finished(), "it went to nobody else");
     second.abort();
+}
+
+/// It has the lock again, and dies with it. Whatever it was to do is left to the next one.
+#[tokio::test]
+async fn a_notification_of_a_holder_that_dies_goes_to_the_next_one() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    let (dies, lives) = (comes_in(proxy.url(), quick()).await, client_with(&server, quick()).await);
+    let dead = next_in_line(&dies, &admin).await;
+    let next = next_in_line(&lives, &admin).await;
+    lives.condition("c").notify_one().await.unwrap();
+    let guard = comes_back(dead).await;
+    sleep(Duration::from_millis(1500)).await;
+    lined_up(&admin, 1).await;
+    let _silent = proxy.blackhole(None);
+    comes_back(next).await.unlock().await.unwrap();
+    drop(guard);
 }
 
 /// As after a failover that has lost it: whoever may have missed a notification looks for itself.
@@ -187,13 +204,15 @@ async fn who_has_the_lock_again_keeps_nothing_of_its_notification() {
 async fn who_is_no_longer_in_line_looks_for_itself() {
     let server = Site::start().await;
     let admin = server.admin().await;
-    let client = client_with(&server, patient().max_park(Duration::from_millis(300))).await;
+    let client = client_with(&server, patient()).await;
     let mut waiters = Vec::new();
     for _ in 0..3 {
         waiters.push(next_in_line(&client, &admin).await);
     }
     admin.cmd::<()>(&["DEL", LINE]).await;
     admin.cmd::<()>(&["DEL", "lock_notes:{c}"]).await;
+    // They ask when they listen again.
+    admin.client_kill("pubsub").await;
     // In any order: each of them keeps the lock until the test asks for it.
     all_come_back(waiters).await;
     lined_up(&admin, 0).await;
