@@ -231,9 +231,10 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.left {
-            // A holder that has lost the lock may not have done what it was notified for.
+            // A holder that has lost the lock, or panics, may not have done what it was notified for.
             if let Some(notice) = self.notice.take()
                 && self.is_valid()
+                && !std::thread::panicking()
             {
                 notice.taken();
             }

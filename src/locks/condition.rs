@@ -53,7 +53,7 @@ use crate::wire::Order;
 ///   whose process has died holds up a notification for at most one
 ///   [`Config::waiter_ttl`](crate::Config::waiter_ttl). Then it goes to the next waiter.
 /// - **A notification is used up when its waiter has had the lock again, and gives it back.** If the process dies before that,
-///   wherever it is, or loses the lock, the notification goes to the next waiter. So nobody sleeps because somebody else has
+///   wherever it is, or panics, or loses the lock, the notification goes to the next waiter. So nobody sleeps because somebody else has
 ///   died with what it was to do.
 /// - **A condition remembers nothing.** If nobody waits, a notification has no effect.
 /// - **A wait can end without a reason**, as with `Condvar`. That happens when a waiter may have missed a notification: it was
