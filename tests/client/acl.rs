@@ -14,7 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Where the user of a layout stands, and the scripts that it calls.
-const NATIVE: (&str, &[&str]) = ("docs/operations.md", &["lock", "line", "latch", "marks", "condition"]);
+const NATIVE: (&str, &[&str]) =
+    ("docs/operations.md", &["lock", "line", "latch", "marks", "condition"]);
 const REDISSON: (&str, &[&str]) =
     ("docs/from-redisson.md", &["lock", "latch", "marks", "redisson"]);
 
