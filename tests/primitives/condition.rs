@@ -39,7 +39,8 @@ async fn next_in_line(client: &Client, admin: &Admin) -> JoinHandle<Result<Guard
     let (lock, condition) = (client.lock("a"), client.condition("c"));
     let waiter = tokio::spawn(async move { lock.lock().await?.wait(&condition).await });
     lined_up(admin, before + 1).await;
-    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+    let between = soon(client.lock("a").lock()).await.expect("the lock");
+    between.unlock().await.expect("it is ours");
     sleep(A_WHILE).await; // it looks once more when its channel is live
     waiter
 }
@@ -52,7 +53,7 @@ async fn all_come_back(waiters: Vec<JoinHandle<Result<Guard>>>) {
     let each = waiters.into_iter().map(async |waiter| {
         let guard = comes_back(waiter).await;
         assert!(guard.is_valid());
-        guard.unlock().await.unwrap();
+        guard.unlock().await.expect("it is ours");
     });
     futures_util::future::join_all(each).await;
 }
