@@ -9,7 +9,9 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::fleet::{Election, Every};
 use crate::kinds::Kind;
-use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
+use crate::locks::{
+    Condition, CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore,
+};
 
 /// A client of one Redis server, of a primary behind Sentinel, or of a Redis Cluster: the source of all locks.
 ///
@@ -157,6 +159,14 @@ impl Client {
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
     pub fn count_down_latch(&self, name: impl Into<String>) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.engine), name.into())
+    }
+
+    /// A condition, for which the holders of a lock wait until another process notifies them: see
+    /// [`Guard::wait`](crate::Guard::wait). Making the handle does no I/O.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8, and not that of the lock; the first call reports an invalid one.
+    pub fn condition(&self, name: impl Into<String>) -> Condition {
+        Condition::new(Arc::clone(&self.engine), name.into())
     }
 
     /// A lock that its owner may take again. Making the handle does no I/O.

@@ -137,6 +137,13 @@ pub enum Error {
         limit: Duration,
     },
 
+    /// What was asked for does not exist for this guard, or in this layout.
+    #[error("unsupported: {reason}")]
+    Unsupported {
+        /// What does not exist.
+        reason: &'static str,
+    },
+
     /// The client was closed, or the runtime that it was connected on has ended.
     #[error("the client is closed")]
     Closed,
@@ -176,6 +183,7 @@ impl Error {
             Self::TooManyWaiters { .. } => "too_many_waiters",
             Self::TooManyHolds { .. } => "too_many_holds",
             Self::TooLong { .. } => "too_long",
+            Self::Unsupported { .. } => "unsupported",
             Self::Closed => "closed",
         }
     }

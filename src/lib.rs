@@ -27,6 +27,7 @@
 //! | the same, locked again in nested calls | [`ReentrantRwLock`] |
 //! | at most so many holders at a time | [`Semaphore`] |
 //! | tasks that wait for N completions | [`CountDownLatch`] |
+//! | holders that wait until another process changes something, as with `std::sync::Condvar` | [`Condition`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
 //! | one process of a fleet that leads, and another one when it is gone | [`Election`] |
 //! | a job that one process of a fleet does in each interval | [`Every`] |
@@ -133,13 +134,13 @@ struct Readme;
 pub use client::Client;
 pub use config::{Config, HandOff, Layout};
 pub use credentials::Credentials;
-pub use engine::{Ended, Hold};
+pub use engine::{Ended, Hold, Woken};
 pub use error::{Error, Result};
 pub use fleet::{Changes, Election, Every, Leader, Leadership, Observer, Term};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};
 pub use locks::{
-    CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock, RwLock,
-    Semaphore,
+    Condition, CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock,
+    RwLock, Semaphore,
 };
 pub use owner::Owner;
 #[cfg(feature = "serde")]

@@ -13,13 +13,16 @@ use crate::prompt;
 use crate::reading;
 
 /// A run of a minute must have taken each of these.
-const PATHS: [&str; 56] = [
+const PATHS: [&str; 59] = [
     "hand-off",
     "held together",
     "several at once",
     "a majority",
     "latch: open",
     "latch: counted",
+    "buffer: put",
+    "buffer: taken",
+    "buffer: notified",
     "family: in line",
     "family: book",
     "family: berths",

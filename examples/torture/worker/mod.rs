@@ -1,5 +1,6 @@
 //! A worker process: a client or two, a few tasks, and a record of what they held.
 
+mod buffer;
 mod desk;
 mod events;
 mod handle;
@@ -53,6 +54,7 @@ fn may_dawdle() -> bool {
 pub fn run(orders: &Orders) {
     let _ = STARTED.set(orders.started);
     record::open(&orders.record);
+    buffer::open(&orders.record);
     events::count();
     panic::set_hook(Box::new(|info| {
         let said = info.to_string();

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::buffer::Buffer;
 use crate::clock;
 use crate::held::Held;
 use crate::judge::{Break, Claim};
@@ -164,6 +165,7 @@ pub struct Board {
     /// For how long each process has been paused.
     pub paused: BTreeMap<usize, u64>,
     pub done: BTreeSet<(usize, u64)>,
+    pub buffer: Buffer,
 }
 
 thread_local! {

@@ -4,6 +4,7 @@
 //! faults that a seed stands for. One seed is one history, byte for byte. `./scripts/simulate --help` says how.
 
 mod board;
+mod buffer;
 mod caller;
 mod campaign;
 mod chaos;

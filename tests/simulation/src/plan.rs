@@ -482,7 +482,7 @@ impl What {
 }
 
 impl Moment {
-    fn any(rng: &mut Rng) -> Self {
+    pub fn any(rng: &mut Rng) -> Self {
         use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now, Silent};
         [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer, Silent][rng.usize(..6)]
     }

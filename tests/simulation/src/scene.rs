@@ -8,6 +8,10 @@ use parklock::{HandOff, Layout};
 use crate::clock::{MILLI, SECOND};
 use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, Which, millis};
 
+/// Until when items are put into the buffer, and by when all of them must have been taken.
+pub const BUFFER_FILLS: u64 = 9 * SECOND;
+pub const BUFFER_ENDS: u64 = 24 * SECOND;
+
 /// One of the plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scene {
@@ -83,19 +87,23 @@ pub enum Scene {
     TakenAway,
     /// A lock is handed to a caller that is not polled any more and then goes.
     HandedToNobody,
+    /// Producers and consumers wait for conditions, and die.
+    BoundedBuffer,
+    /// As before, and nothing dies: connections and the server are in trouble.
+    ShakenBuffer,
 }
 
 use Scene::{
-    Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
+    BoundedBuffer, Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
     CloseBesideUnlocks, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
     ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff, LatePart, LockTurn,
     LongReader, LostCounts, LostReleases, MisledHolder, NestedCounts, NestedDrops, NestedMaxHold,
-    PartOfMany, Restart, SetPermits, ShortVisitor, ShorterNested, SilentDelete, SquattedName,
-    Stall, TakenAway, TryLoop, WriterBehindReaders,
+    PartOfMany, Restart, SetPermits, ShakenBuffer, ShortVisitor, ShorterNested, SilentDelete,
+    SquattedName, Stall, TakenAway, TryLoop, WriterBehindReaders,
 };
 
 impl Scene {
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -132,6 +140,8 @@ impl Scene {
         LostReleases,
         TakenAway,
         HandedToNobody,
+        BoundedBuffer,
+        ShakenBuffer,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -152,7 +162,16 @@ impl Scene {
 
     /// Whether its processes do not tell the board of all that they hold.
     pub fn is_discreet(self) -> bool {
-        matches!(self, NestedDrops | NestedMaxHold | SetPermits | LatePart | NestedCounts)
+        matches!(
+            self,
+            NestedDrops
+                | NestedMaxHold
+                | SetPermits
+                | LatePart
+                | NestedCounts
+                | BoundedBuffer
+                | ShakenBuffer
+        )
     }
 
     /// Sets the plan up for it.
@@ -167,9 +186,12 @@ impl Scene {
             | NestedCounts | LostReleases | SquattedName | MisledHolder | LateHandOff => 1,
             NestedDrops | ForgedGrant | SetPermits | LatePart | ShorterNested | BusyNeighbour
             | ForgottenScripts | TakenAway | HandedToNobody => 2,
-            KilledLinks | Stall | Restart | SilentDelete => 4,
+            KilledLinks | Stall | Restart | SilentDelete | BoundedBuffer | ShakenBuffer => 4,
             _ => 3,
         };
+        if matches!(self, BoundedBuffer | ShakenBuffer) {
+            plan.length = BUFFER_ENDS;
+        }
         plan.clients = (0..clients).map(|at| self.client(at, plan.layout, rng)).collect();
         plan.faults = self.faults(rng);
     }
@@ -220,6 +242,8 @@ impl Scene {
                 ClientPlan { config, ..client }
             }
             (Crowd, _) => usual().max_waiters(3),
+            // So that whoever looks for itself does so in time.
+            (BoundedBuffer | ShakenBuffer, _) => usual().max_park(Duration::from_secs(2)),
             (ForgedGrant, _) => {
                 ClientPlan::usual(layout, Duration::from_secs(8)).claim(Duration::from_secs(4))
             }
@@ -257,6 +281,32 @@ impl Scene {
             LostReleases => (1..10).for_each(|at| {
                 let moment = Moment::BeforeRequest;
                 add(at * SECOND, What::Cut { client: 0, link: Which::Command, moment });
+            }),
+            BoundedBuffer => (0..10).for_each(|_| {
+                let (client, long) = (rng.usize(..4), rng.u64(50 * MILLI..2 * SECOND));
+                let what = match rng.u32(..4) {
+                    0 => What::Pause { client, long },
+                    _ => What::Crash { client, back: long },
+                };
+                add(rng.u64(200 * MILLI..8 * SECOND), what);
+            }),
+            ShakenBuffer => (0..10).for_each(|_| {
+                let (client, long) = (rng.usize(..4), rng.u64(50 * MILLI..SECOND));
+                let what = match rng.u32(..12) {
+                    0 => What::Stall { long },
+                    1 => What::Restart { keeps: rng.bool(), long },
+                    2 => What::ForgetScripts,
+                    3 => What::Swallow { client, long },
+                    4 => What::Failover { stale: long, lag: long },
+                    5 => What::Delay { client, by: 200 * MILLI, long },
+                    6 => What::Hole { client, link: rng.usize(..2), long, arrives: rng.bool() },
+                    _ => What::Cut {
+                        client,
+                        link: Which::Any(rng.usize(..2)),
+                        moment: Moment::any(rng),
+                    },
+                };
+                add(rng.u64(200 * MILLI..8 * SECOND), what);
             }),
             TakenAway => add(2_400 * MILLI, What::Delete { name: 0 }),
             SquattedName => add(500 * MILLI, What::Squat { name: 0 }),
