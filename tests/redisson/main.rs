@@ -28,4 +28,5 @@ mod rw;
 mod rw_crash;
 mod scene;
 mod semaphore;
+mod version;
 mod waiting;
