@@ -27,15 +27,15 @@ fn names(begin: &str) -> [String; 3] {
 
 /// What one at a time may have, of either side.
 #[derive(Debug, Clone, Copy)]
-struct Kind {
+pub(crate) struct Kind {
     /// The words before Java's orders.
-    java: &'static str,
+    pub(crate) java: &'static str,
     take: &'static str,
     give: &'static str,
     channel: &'static str,
 }
 
-const KINDS: [Kind; 5] = [
+pub(crate) const KINDS: [Kind; 5] = [
     Kind { java: "", take: "lock", give: "unlock", channel: "redisson_lock__channel:" },
     Kind { java: "fenced", take: "lock", give: "unlock", channel: "redisson_lock__channel:" },
     Kind { java: "fair", take: "lock", give: "unlock", channel: "" },
@@ -89,7 +89,13 @@ async fn client(scene: &Scene) -> Client {
 }
 
 /// Rust holds, Java waits and is told; then the other way round.
-async fn both_ways(kind: Kind, name: &str, scene: &Scene, client: &Client, java: &mut Thread) {
+pub(crate) async fn both_ways(
+    kind: Kind,
+    name: &str,
+    scene: &Scene,
+    client: &Client,
+    java: &mut Thread,
+) {
     // The first to come says how many permits there are.
     let guard = timeout(AT_ONCE, kind.ours(client.clone(), name.to_owned())).await;
     let guard = guard.expect("it is free").expect("it is granted");

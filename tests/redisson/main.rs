@@ -28,5 +28,6 @@ mod rw;
 mod rw_crash;
 mod scene;
 mod semaphore;
+mod sentinel;
 mod version;
 mod waiting;

@@ -208,6 +208,8 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
     for reader in &readers {
         reader.order("readlock a").await;
     }
+    // Redisson wakes its threads one after the other. One that must go on waiting can take the wake-up of one behind it.
+    scene.java_parks(readers.len()).await;
     writer.order("writelock a").await;
     let ours = reading(scene.somebody().await);
     scene.rw_awaited_by(2).await;
