@@ -61,6 +61,11 @@ impl Scene {
         self.jvm.version() >= since
     }
 
+    /// Whether Redisson is of this version alone.
+    pub(crate) fn is(&self, version: Version) -> bool {
+        self.jvm.version() == version
+    }
+
     pub(crate) fn thread(&self, name: &str) -> Thread {
         self.jvm.thread(name)
     }

@@ -28,6 +28,9 @@ pub(crate) const CHANNELS_OF_SLOTS: Version = Version(3, 29, 0);
 /// Before this, it has never heard of them.
 pub(crate) const ASKS_FOR_CHANNELS: Version = Version(3, 22, 0);
 
+/// Behind sentinels, this version does not listen any more after the primary has died. Older and newer ones do.
+pub(crate) const FORGETS_CHANNELS: Version = Version(3, 27, 2);
+
 /// A thread in the queue of a fair lock looks when the holder's lease is over. Before, it may park without an end.
 pub(crate) const FAIR_THREADS_LOOK: Version = Version(3, 32, 0);
 
