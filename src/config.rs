@@ -62,6 +62,7 @@ pub struct Config {
     waiter_ttl: Option<Duration>,
     pickup_timeout: Option<Duration>,
     pub(crate) subscription_linger: Duration,
+    pub(crate) plain_channels: bool,
     pub(crate) max_waiters: usize,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) replicas: u32,
@@ -86,6 +87,7 @@ impl Default for Config {
             waiter_ttl: None,
             pickup_timeout: None,
             subscription_linger: Duration::from_secs(5),
+            plain_channels: false,
             max_waiters: 100_000,
             max_hold: None,
             replicas: 0,
@@ -209,6 +211,20 @@ impl Config {
     #[must_use]
     pub fn subscription_linger(mut self, time: Duration) -> Self {
         self.subscription_linger = time;
+        self
+    }
+
+    /// For a cluster that is shared with a Redisson that does not use the channels of slots: its versions before 3.29, and
+    /// `shardedSubscriptionMode: OFF`. Default `false`.
+    ///
+    /// Redis and Valkey have such channels from version 7 on, and both sides use them. With `true`, this client listens on
+    /// channels of the whole cluster, and publishes on both. So it wakes every Redisson, and is woken by those that this is
+    /// for. Without it, the two do not hear each other: a lock is then seen to be free when its TTL is over, and
+    /// Redisson waits for a semaphore or a latch for ever. The price is that each release is told to all nodes. Without
+    /// effect on other servers, and with [`Layout::Native`].
+    #[must_use]
+    pub fn plain_channels(mut self, plain: bool) -> Self {
+        self.plain_channels = plain;
         self
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct Script {
     hash: LazyLock<String>,
     /// The same script where channels belong to slots, and its hash.
     sharded: LazyLock<(String, String)>,
+    /// The same script that tells everybody, and its hash.
+    both: LazyLock<(String, String)>,
 }
 
 /// How scripts tell others, which is all in which they differ from server to server.
@@ -22,11 +24,19 @@ pub(crate) enum Dialect {
     Plain,
     /// On channels that belong to a slot of a cluster.
     Sharded,
+    /// On both. The client listens on channels of the whole cluster.
+    Both,
 }
 
-/// How every script publishes: the one spelling that [`sharded`] looks for.
+/// How every script publishes: the one spelling that [`respelled`] looks for.
 const PUBLISH: &str = "redis.pcall('publish'";
 const PUBLISH_SHARDED: &str = "redis.pcall('spublish'";
+const PUBLISH_BOTH: &str = "publish_both('publish'";
+const BOTH: &str = "local function publish_both(_, channel, message)
+  redis.pcall('spublish', channel, message)
+  return redis.pcall('publish', channel, message)
+end
+";
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+,)*) => {
@@ -34,7 +44,8 @@ macro_rules! scripts {
             files: &[$($file),+],
             text: concat!($(include_str!(concat!("../../lua/", $file)),)+),
             hash: LazyLock::new(|| hash(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
-            sharded: LazyLock::new(|| sharded(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
+            sharded: LazyLock::new(|| respelled("", PUBLISH_SHARDED, concat!($(include_str!(concat!("../../lua/", $file)),)+))),
+            both: LazyLock::new(|| respelled(BOTH, PUBLISH_BOTH, concat!($(include_str!(concat!("../../lua/", $file)),)+))),
         };)*
 
         /// Every script.
@@ -110,8 +121,8 @@ fn hash(text: &str) -> String {
     redis::Script::new(text).get_hash().to_owned()
 }
 
-fn sharded(text: &str) -> (String, String) {
-    let text = text.replace(PUBLISH, PUBLISH_SHARDED);
+fn respelled(before: &str, publish: &str, text: &str) -> (String, String) {
+    let text = before.to_owned() + &text.replace(PUBLISH, publish);
     let hash = hash(&text);
     (text, hash)
 }
@@ -121,6 +132,7 @@ impl Script {
         match dialect {
             Dialect::Plain => self.text,
             Dialect::Sharded => &self.sharded.0,
+            Dialect::Both => &self.both.0,
         }
     }
 
@@ -139,6 +151,7 @@ impl Script {
         let hash = match dialect {
             Dialect::Plain => &*self.hash,
             Dialect::Sharded => &self.sharded.1,
+            Dialect::Both => &self.both.1,
         };
         head("EVALSHA", hash)
     }
@@ -184,6 +197,9 @@ mod tests {
             let sharded = code(script.text(Dialect::Sharded));
             assert_eq!(sharded.matches("'publish'").count(), 0);
             assert_eq!(sharded.matches(PUBLISH_SHARDED).count(), published);
+            let both = code(script.text(Dialect::Both).strip_prefix(BOTH).expect("it begins so"));
+            assert_eq!(both.matches(PUBLISH_BOTH).count(), published);
+            assert_eq!(both.matches("redis.pcall('publish'").count(), 0);
         }
         let publishing = ALL.iter().filter(|script| script.text.contains(PUBLISH)).count();
         assert!(publishing > 10, "{publishing} scripts publish");
