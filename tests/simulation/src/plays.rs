@@ -78,7 +78,12 @@ impl Player {
             Scene::TakenAway => self.takes_away().await,
             Scene::HandedToNobody => self.hands_to_nobody().await,
             Scene::KilledLinks => self.takes_turns().await,
-            Scene::Braces | Scene::LockTurn | Scene::Crowd => {}
+            Scene::Braces
+            | Scene::LockTurn
+            | Scene::Crowd
+            | Scene::Replicas
+            | Scene::Sentinel
+            | Scene::Cluster => {}
         }
     }
 
