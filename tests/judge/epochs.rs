@@ -94,6 +94,14 @@ impl Epochs {
         alone().flat_map(in_epochs).collect()
     }
 
+    /// Whether a server may have granted it that had been replaced, and did not know it yet. Its tokens are smaller than those
+    /// of its successor: that is what keeps its holders out.
+    pub fn may_be_late(&self, claim: &Claim) -> bool {
+        let sent = claim.called.min(claim.last_confirmed);
+        let meets = |one: &Break| one.from < one.to && sent <= one.to && claim.acquired >= one.from;
+        self.of(&claim.lock).any(|one| one.sharp && meets(one))
+    }
+
     /// The epoch of its lock in which Redis first confirmed it, if that is certain, or the next.
     fn first(&self, claim: &Claim) -> usize {
         let before = |one: &&Break| one.may_be_before(claim.confirmed, claim.acquired);

@@ -83,6 +83,7 @@ impl World {
             for to in others {
                 self.fleet.stations[to].server.become_replica();
                 let line = self.attach(from, to);
+                self.lines.entry(line).and_modify(|line| line.last = clock::now());
                 self.arrive_at_replica(line);
             }
         }

@@ -23,6 +23,7 @@ mod shapes;
 mod stage;
 mod words;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ use parklock_simulated_server::Version;
 const USUAL: Duration = Duration::from_secs(12);
 
 /// The steps of one run in a cluster.
-const MOVING: usize = 4_000;
+const MOVING: usize = 3_000;
+const MOST_CLUSTERS: u64 = 3;
 
 #[test]
 fn it_answers_as_redis_6_2_does() {
@@ -107,12 +109,23 @@ fn move_slots_with(version: Version) {
     let seed = env::var("PARKLOCK_SEED")
         .map_or_else(|_| fastrand::u64(..), |text| text.parse().expect("a number"));
     println!("{version:?}: PARKLOCK_SEED={seed}");
-    let mut nodes = Nodes::start(version, &program, seed);
-    (0..MOVING).for_each(|_| nodes.step());
-    assert!(nodes.differences.is_empty(), "PARKLOCK_SEED={seed}\n{}", nodes.differences.join("\n"));
+    let (mut steps, mut words) = (0, BTreeSet::new());
+    // Late gossip ends a comparison early.
+    for more in 0..MOST_CLUSTERS {
+        let mut nodes = Nodes::start(version, &program, seed.wrapping_add(more));
+        (0..MOVING - steps).for_each(|_| nodes.step());
+        let differences = nodes.differences.join("\n");
+        assert!(differences.is_empty(), "PARKLOCK_SEED={seed}\n{differences}");
+        steps += nodes.steps;
+        words.extend(nodes.words.into_keys());
+        if steps >= MOVING {
+            break;
+        }
+    }
+    println!("{version:?}: {steps} steps");
     let wanted = ["MOVED", "ASK", "CROSSSLOT", "TRYAGAIN"];
-    let missed = wanted.iter().filter(|word| !nodes.words.contains_key(**word));
-    assert_eq!(missed.count(), 0, "PARKLOCK_SEED={seed}: {:?}", nodes.words);
+    let missed = wanted.iter().filter(|word| !words.contains(**word)).count();
+    assert_eq!(missed, 0, "PARKLOCK_SEED={seed}: {words:?}");
 }
 
 fn installed(version: Version) -> Option<PathBuf> {
