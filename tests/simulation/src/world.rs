@@ -34,6 +34,9 @@ const LOOK: u64 = 10 * MILLI;
 /// So long after a client was closed, what it had sent has arrived.
 const ARRIVED: u64 = 60 * MILLI;
 
+/// How many ways of a message it takes at most to connect to a node, and to ask it something.
+const CONNECTING: u64 = 20;
+
 /// Something that happens at a time.
 pub enum Event {
     Arrival(u64, Arrival),
@@ -152,6 +155,10 @@ impl World {
             drawn: 0,
             plan,
         };
+        if world.fleet.is_cluster() {
+            let way = world.plan.clients.iter().map(|client| client.way.1).max().unwrap_or(0);
+            board::with(|board| board.connects_for = CONNECTING * way);
+        }
         world.found();
         world.set_up();
         world
