@@ -159,7 +159,7 @@ impl Config {
     /// Default 10 s.
     ///
     /// It bounds the delay if a message is lost. The price is one request per client and
-    /// awaited lock in this time. A client that looks often takes no place in the line from clients that look seldom.
+    /// awaited lock in this time; a shorter lease of the holder adds a few. A client that looks often takes no place in the line from clients that look seldom.
     #[must_use]
     pub fn max_park(mut self, time: Duration) -> Self {
         self.max_park = time;

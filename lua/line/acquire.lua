@@ -95,7 +95,12 @@ local function wait()
   keep_line()
   local again = shortest_lease() or waiter_ttl
   if sign_is_due then again = math.ceil(waiter_ttl / 3) end
-  return { HELD, again, own.place, (is_relied_on or own.place <= near) and 1 or 0 }
+  if is_relied_on or own.place <= near then return { HELD, again, own.place, 1 } end
+  -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. The further
+  -- away it is, the later: so a long line costs no more calls than a short one.
+  local ahead = redis.call('zcount', line, 0, string.format('(%.0f', own.place))
+  local delay = math.max(0, ahead - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
+  return { HELD, again < 0 and again or again + delay, own.place, 0 }
 end
 
 -- Lets in the line first. A caller that does not wait gets what is still free then, unless a waiter in front may come for it.

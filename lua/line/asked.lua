@@ -16,7 +16,8 @@
 --        0, TTL in ms, place, near   in line. After the TTL the caller asks again: by then the first holder's lease is over
 --                                (-1: the key has no TTL), or a silent head, for which there is room, may have answered.
 --                                Near: 1 if the caller has to show signs of life, and has to ask after the TTL even if it
---                                rests, since perhaps no other can; 0 if it may sleep until it is told
+--                                rests, since perhaps no other can; 0 if it may sleep until it is told. Then one caller of
+--                                its client has to ask after the TTL
 --        grant                   taken, and no caller is in line: the number alone, since a table costs the server time
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one

@@ -119,6 +119,8 @@ pub(crate) struct Line {
     told: Option<PushedGrant>,
     /// When the contender has to ask, whatever happens.
     ask_at: Option<Instant>,
+    /// When a far contender has to ask if it watches: by then all that are near may have died with the holder.
+    look_at: Option<Instant>,
     /// The shortest lease that was asked for under this owner field. Callers with different leases may follow each
     /// other, and a grant by message may have been made for any of them.
     pushed_lease: Duration,
@@ -137,6 +139,7 @@ impl Line {
             signed: None,
             told: None,
             ask_at: Some(now),
+            look_at: None,
             pushed_lease: Duration::MAX,
         }
     }
@@ -223,15 +226,18 @@ impl Line {
         self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
         // The answer says anew whether we are near, and when to ask. A message that comes from now on may be
         // newer than the answer. So the answer must not undo it.
-        (self.near, self.ask_at) = (false, None);
+        (self.near, self.ask_at, self.look_at) = (false, None, None);
     }
 
     /// Plans the next sign of life, if it has to show any. After `again` the first of the holders has to have gone.
     fn wait(&mut self, now: Instant, sent: Instant, again: Option<Duration>, rules: Rules) {
+        let again = again.map(|again| now + again);
         if self.near {
             self.signs += 1;
             self.ask_by(sent + self.pause(rules));
-            again.into_iter().for_each(|again| self.ask_by(now + again));
+            again.into_iter().for_each(|again| self.ask_by(again));
+        } else {
+            self.look_at = again;
         }
     }
 
@@ -255,6 +261,7 @@ impl Line {
         }
         let ask_at = [
             self.ask_at,
+            self.look_at.filter(|_| watching),
             self.signed.filter(|_| watching).map(|signed| signed + rules.max_park),
             self.signed.filter(|_| !listening).map(|signed| signed + DEAF),
         ];
@@ -391,6 +398,24 @@ mod tests {
         play.hears(Event::Asked);
         play.answer(true);
         assert_eq!((play.parks_for(), play.line.rests()), (TTL / 3, false));
+    }
+
+    /// All that are near may die together with the holder. Then a message wakes nobody.
+    #[test]
+    fn a_far_contender_that_watches_asks_when_the_lease_of_the_holder_is_over() {
+        let mut play = Play::new();
+        let again = Some(2 * TTL);
+        play.hears(Event::Asked);
+        play.hears(Event::Waits { place: 3, near: false, sent: play.now, again });
+        assert_eq!(play.parks_for(), 2 * TTL);
+        play.watching = false;
+        assert_eq!(play.parks_for(), ENDLESS);
+        play.watching = true;
+        play.now += 2 * TTL;
+        assert_eq!(play.next(), Next::Ask);
+        play.hears(Event::Asked);
+        play.answer(false);
+        assert_eq!(play.parks_for(), RULES.max_park);
     }
 
     /// A holder that dies moves no line.

@@ -40,6 +40,7 @@ enum Mutation {
     WhoComesNearIsNotTold,
     WhoSleepsCountsAsAwake,
     TheWindowIsOfEntries,
+    TheFarLookSeldom,
     // Of the driver.
     NoNewOwnerField,
     NoGhost,
@@ -482,7 +483,7 @@ impl World {
         let waits = self.clients.iter().any(Client::contends);
         let idle = self.server.lock.is_none() && waits && calm && self.strays.is_empty();
         self.idle = if idle { self.idle + 1 } else { 0 };
-        self.judge_idle()?;
+        self.judge_idle(terms)?;
         self.judge_remains()?;
         self.server.tick();
         self.clients.iter_mut().filter(|client| !client.gone).for_each(Client::tick);
@@ -551,12 +552,13 @@ impl World {
     }
 
     /// No waiter is left asleep while the lock is free.
-    fn judge_idle(&self) -> Verdict {
+    fn judge_idle(&self, terms: Terms) -> Verdict {
         let bound = match self.spent {
             Spent { any: false, .. } => 0,
             // The dead cost one waiter_ttl, counted from when a client near the front came by.
             Spent { lost: false, blind: false, .. } => TTL + 2,
-            // Then only contenders are left that ask now and then.
+            // Then only a far contender is left, which asks when the lease that it knows of is over.
+            Spent { .. } if terms.far_looks => terms.lease + TTL + 2,
             Spent { .. } => PARK + TTL + 2,
         };
         if self.idle > bound {
@@ -631,7 +633,8 @@ mod tests {
     use crate::engine::line::model::search::search;
     use crate::engine::line::model::*;
 
-    const TERMS: Terms = Terms { window: 2, by_client: false, lease: 4, hold: 1, mutation: None };
+    const TERMS: Terms =
+        Terms { window: 2, by_client: false, lease: 4, hold: 1, far_looks: true, mutation: None };
     const NONE: Faults = Faults {
         most: 0,
         lost: 0,
@@ -788,9 +791,6 @@ mod tests {
             (AnotherIsTold, three, 2, NONE, 1),
             (RoomIsNotGiven, two, 2, NONE, 1),
             (PlaceIsForgotten, three, 2, cut, 1),
-            (NobodyIsToldForTheDeaf, three, 1, crash, 4),
-            (WhoComesNearIsNotTold, three, 1, crash, 1),
-            (WhoSleepsCountsAsAwake, three, 1, crash, 4),
             (NoNewOwnerField, two, 2, cut, 1),
             (NoGhost, two, 2, cut, 1),
             (AGhostIsLookedForOnce, two, 2, cut, 1),
@@ -800,11 +800,22 @@ mod tests {
             (AMessageCountsFromItsArrival, three, 2, slow, 1),
             (AnyOwnerFieldIsTaken, three, 2, cut, 1),
             (AGrantWithoutAnAnswerIsTaken, three, 2, cut, 1),
+            (TheFarLookSeldom, (2, 2, 1), 1, crash, 4),
+        ] {
+            let setting = setting("a rule is missing", size, window, faults);
+            fails(mutation, &Setting { terms: Terms { hold, ..setting.terms }, ..setting });
+        }
+        // A far contender that asks at the end of the lease would make up for these.
+        for (mutation, size, window, faults, hold) in [
+            (NobodyIsToldForTheDeaf, three, 1, crash, 4),
+            (WhoComesNearIsNotTold, three, 1, crash, 1),
+            (WhoSleepsCountsAsAwake, three, 1, crash, 4),
             (NearIsNotHeeded, two, 2, crash, 1),
             (NobodyIsRoused, three, 1, deafened, 1),
         ] {
             let setting = setting("a rule is missing", size, window, faults);
-            fails(mutation, &Setting { terms: Terms { hold, ..setting.terms }, ..setting });
+            let terms = Terms { hold, far_looks: false, ..setting.terms };
+            fails(mutation, &Setting { terms, ..setting });
         }
     }
 }

@@ -127,6 +127,8 @@ pub struct Board {
     began_with: BTreeMap<(String, u64), Duration>,
     /// Names that are being given back: until that is answered, somebody has them.
     returning: BTreeMap<u64, Vec<usize>>,
+    /// The seats of writers that are becoming readers. If the write is lost meanwhile, such a caller waits like any other.
+    pub downgrading: Vec<u64>,
     pub over: Vec<Claim>,
     pub wrongs: Vec<Wrong>,
     pub paths: BTreeMap<String, u64>,

@@ -126,6 +126,25 @@ impl Drop for Returning {
     }
 }
 
+/// A writer of this seat that is becoming a reader.
+struct Downgrading(u64);
+
+impl Downgrading {
+    fn new(seat: u64) -> Self {
+        board::with(|board| board.downgrading.push(seat));
+        Self(seat)
+    }
+}
+
+impl Drop for Downgrading {
+    fn drop(&mut self) {
+        board::with(|board| {
+            let at = board.downgrading.iter().position(|seat| *seat == self.0);
+            at.map(|at| board.downgrading.swap_remove(at));
+        });
+    }
+}
+
 /// A guard with its claim on the board.
 pub struct Holding {
     claims: Vec<u64>,
@@ -176,6 +195,7 @@ impl Home {
     pub async fn downgrade(&self, mut writing: Holding, reading: Wanted) -> Option<Holding> {
         let call = Call { since: clock::now(), part: 1, ..writing.call.clone() };
         let _returning = Returning::new(&reading.names);
+        let _downgrading = Downgrading::new(call.seat);
         let was_valid = writing.end();
         let Some(Held::Write(guard)) = writing.view.take().and_then(Arc::into_inner) else {
             board::wrong("the simulation itself", "a writer's guard that ends is shared");
@@ -324,7 +344,8 @@ impl Home {
             );
         }
         let waiting = board::with(|board| {
-            board.calls.values().filter(|other| other.seat == call.seat).count()
+            let calls = board.calls.values().map(|other| other.seat);
+            calls.chain(board.downgrading.iter().copied()).filter(|seat| *seat == call.seat).count()
         });
         limit == self.setup().max_waiters && waiting >= limit
     }

@@ -25,6 +25,7 @@ pub(in crate::engine::line::model) struct Known {
     pub(in crate::engine::line::model) signed: Option<i8>,
     pub(in crate::engine::line::model) told: Option<(u8, i8)>,
     pub(in crate::engine::line::model) ask_at: Option<i8>,
+    look_at: Option<i8>,
 }
 
 /// Converts instants to ticks and back.
@@ -64,7 +65,7 @@ impl Known {
     fn of(line: &Line, clock: Clock) -> Self {
         // All callers of this world ask for the same lease.
         // No contender rests here, so the number of signs does not matter.
-        let Line { id, place, stands, near, open, signed, told, ask_at, pushed_lease: _, .. } =
+        let Line { id, place, stands, near, open, signed, told, ask_at, look_at, .. } =
             line.clone();
         let small = |number: u64| u8::try_from(number).expect("the world is small");
         Self {
@@ -76,6 +77,7 @@ impl Known {
             signed: signed.map(|at| clock.ticks(at)),
             told: told.map(|grant| (small(grant.id.0), clock.ticks(grant.signed))),
             ask_at: ask_at.map(|at| clock.ticks(at)),
+            look_at: look_at.map(|at| clock.ticks(at)),
         }
     }
 
@@ -96,6 +98,7 @@ impl Known {
             signed: self.signed.map(|at| clock.moment(at)),
             told: self.told.map(told),
             ask_at: self.ask_at.map(|at| clock.moment(at)),
+            look_at: self.look_at.map(|at| clock.moment(at)),
             pushed_lease: Duration::MAX,
         }
     }
@@ -106,6 +109,7 @@ impl Known {
         self.told.iter_mut().for_each(|(_, time)| earlier(time, -PARK - TTL));
         // An overdue time counts as now.
         self.ask_at.iter_mut().for_each(|time| earlier(time, 0));
+        self.look_at.iter_mut().for_each(|time| earlier(time, 0));
     }
 }
 
@@ -577,10 +581,12 @@ impl Driver<'_> {
                 let lease = self.terms.lease;
                 self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
             }
-            Reply::Waits { place, near } => {
+            Reply::Waits { place, near, again } => {
                 let sent = self.clock.moment(sent);
                 let near = near && !self.is(Mutation::NearIsNotHeeded);
-                self.step(spot, Event::Waits { place: u64::from(place), near, sent, again: None });
+                let far_looks = self.terms.far_looks && !self.is(Mutation::TheFarLookSeldom);
+                let again = (near || far_looks).then(|| TICK * u32::from(again.unsigned_abs()));
+                self.step(spot, Event::Waits { place: u64::from(place), near, sent, again });
                 self.open_ears();
                 self.go_on(spot, None);
             }

@@ -52,7 +52,12 @@ impl Word {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Reply {
     Granted,
-    Waits { place: u8, near: bool },
+    /// In `again` ticks, the holder has to have gone, or a silent head may have answered.
+    Waits {
+        place: u8,
+        near: bool,
+        again: i8,
+    },
 }
 
 /// The arguments of an acquire.
@@ -74,6 +79,8 @@ pub(in crate::engine::line::model) struct Terms {
     pub(in crate::engine::line::model) lease: i8,
     /// How long a holder holds at the most.
     pub(in crate::engine::line::model) hold: i8,
+    /// A far contender that watches asks when the lease that it knows of is over, and not only after `max_park`.
+    pub(in crate::engine::line::model) far_looks: bool,
     pub(in crate::engine::line::model) mutation: Option<Mutation>,
 }
 
@@ -240,7 +247,7 @@ impl<'a> Call<'a> {
                 if !near && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
                     self.server.sleepers = self.server.sleepers.max(place);
                 }
-                Reply::Waits { place, near }
+                Reply::Waits { place, near, again: self.again() }
             }
         }
     }
@@ -283,6 +290,14 @@ impl<'a> Call<'a> {
             }
         }
         messages
+    }
+
+    fn again(&self) -> i8 {
+        match self.left() {
+            0 if !self.server.line.is_empty() && self.is_silent(0) => TTL / 3,
+            0 => TTL,
+            left => left,
+        }
     }
 
     fn left(&self) -> i8 {

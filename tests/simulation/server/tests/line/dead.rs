@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, WAITER_TTL, once};
+use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, Name, RW, WAITER_TTL, once};
 use crate::{everywhere, in_virtual_time, really};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
@@ -49,6 +49,28 @@ fn a_silent_head_is_asked_blocks_the_line_and_is_put_out() {
             name.release("c:1");
             let words = name.words(listener);
             assert!(words.contains(&"b:1=@7".to_owned()), "{words:?}");
+        });
+    }
+}
+
+/// All that are near the front may die with the holder. Then a client behind them makes the next call, and not all of
+/// them at once.
+#[test]
+fn a_far_waiter_is_told_when_the_lease_is_over_and_the_further_away_the_later() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.lock("a:1");
+            for client in ["b", "c", "d", "e", "f", "g"] {
+                name.lock(&format!("{client}:1"));
+            }
+            name.pass(THIRD);
+            let mut told = |field: &str| match name.lock(field) {
+                Answer::Waits { ttl, near: false, .. } => ttl.unsigned_abs(),
+                other => panic!("{kind:?}: {field} is near: {other:?}"),
+            };
+            let step = WAITER_TTL / 12;
+            assert_eq!(told("f:1"), LEASE - THIRD, "{kind:?}: four stand before it");
+            assert_eq!(told("g:1"), LEASE - THIRD + step, "{kind:?}: five do");
         });
     }
 }
