@@ -35,7 +35,7 @@ use parklock_simulated_server::Version;
 const USUAL: Duration = Duration::from_secs(12);
 
 /// The steps of one run in a cluster.
-const MOVING: usize = 3_000;
+const MOVING: usize = 2_000;
 const MOST_CLUSTERS: u64 = 3;
 
 #[test]
