@@ -34,7 +34,8 @@ pub enum Error {
     },
 
     /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The request changed
-    /// nothing; a later try may succeed.
+    /// nothing; a later try may succeed. Or too few replicas have acknowledged what was granted
+    /// ([`Config::replicas`](crate::Config::replicas)): then the client gives it back in the background.
     #[error("redis is not available: {source}")]
     Unavailable {
         /// The failure below this error.
