@@ -103,12 +103,7 @@ pub mod sim {
     use crate::{Client, Config, Result};
 
     /// A client of this id, over streams that `dial` makes to the servers of this URL.
-    pub async fn connect_over(
-        dial: Dial,
-        url: &str,
-        id: String,
-        config: Config,
-    ) -> Result<Client> {
+    pub async fn connect_over(dial: Dial, url: &str, id: String, config: Config) -> Result<Client> {
         Client::connect_over(dial, url, id, config).await
     }
 }

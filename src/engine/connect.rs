@@ -198,9 +198,7 @@ impl To {
         Ok(match Target::of(url)? {
             Target::Single => Self::One(Box::new(Address::new(url, config)?)),
             Target::Cluster(urls) => Self::Cluster(Box::new(Addresses::new(&urls, config)?)),
-            Target::Sentinel(watched) => {
-                Self::Sentinel(Box::new(Sentinels::new(watched, config)?))
-            }
+            Target::Sentinel(watched) => Self::Sentinel(Box::new(Sentinels::new(watched, config)?)),
         })
     }
 

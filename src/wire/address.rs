@@ -69,11 +69,7 @@ impl Address {
                 "credentials are set, so the URL must not have a user or a password",
             ));
         }
-        Ok(Self {
-            client: open(prepared(info), config)?,
-            dialler,
-            config: config.clone(),
-        })
+        Ok(Self { client: open(prepared(info), config)?, dialler, config: config.clone() })
     }
 
     /// What this server is taken for, with the URLs that it may turn out to need instead.

@@ -86,7 +86,8 @@ mod simulated {
             let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr() else {
                 return Err(unreachable());
             };
-            let stream = dial(host, *port).await.map_err(|error| Fault::connecting(error.into()))?;
+            let stream =
+                dial(host, *port).await.map_err(|error| Fault::connecting(error.into()))?;
             let settings = client.get_connection_info().redis_settings();
             let (conn, driver) = MultiplexedConnection::new_with_config(settings, stream, config)
                 .await
