@@ -63,7 +63,7 @@ impl Client {
     /// or no sentinel answers, within [`Config::connect_timeout`].
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Outside of a Tokio runtime with time and I/O enabled.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::connect_with(url, Config::default()).await
     }
@@ -78,7 +78,7 @@ impl Client {
     /// other; it names them.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Outside of a Tokio runtime with time and I/O enabled.
     pub async fn connect_with(url: impl AsRef<str>, config: Config) -> Result<Self> {
         let engine = Engine::connect(url.as_ref(), config).await?;
         Ok(Self { engine })

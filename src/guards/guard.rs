@@ -161,7 +161,7 @@ impl Guard {
         self.hold.is_valid()
     }
 
-    /// How long the lock stays ours if no renewal is confirmed from now on.
+    /// How long the lock stays ours if no renewal is confirmed from now on. Zero if it is lost or given back.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()

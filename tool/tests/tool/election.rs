@@ -32,7 +32,7 @@ async fn a_leader_that_was_deposed_leads_again() {
 async fn a_server_that_comes_back_has_its_leader_again() {
     let server = Server::start().await;
     let script = "echo leads; exec sleep 60";
-    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", script];
+    let words = ["elect", "--watchdog", "5s", "a", "--", "sh", "-c", script];
     let mut tool = tool(&server, &words).start();
     tool.says("leads").await;
     server.kill();

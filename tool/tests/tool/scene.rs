@@ -116,9 +116,14 @@ impl Tool {
         eventually(LONG, &format!("{words:?} is printed"), said).await;
     }
 
+    /// Its keeper, and its command until that has ended.
+    pub fn children(&self) -> Vec<u32> {
+        children(self.pid())
+    }
+
     /// The process that has the lock.
     pub fn keeper(&self) -> u32 {
-        let of_us = children(self.pid()).into_iter();
+        let of_us = self.children().into_iter();
         let mut keepers = of_us.filter(|pid| command_line(*pid).contains("--keep"));
         keepers.next().expect("it has a keeper")
     }
