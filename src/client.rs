@@ -89,10 +89,11 @@ impl Client {
     #[cfg(parklock_sim)]
     pub(crate) async fn connect_over(
         dial: crate::wire::Dial,
+        url: &str,
         id: String,
         config: Config,
     ) -> Result<Self> {
-        let engine = Engine::connect_over(dial, id, config).await?;
+        let engine = Engine::connect_over(dial, url, id, config).await?;
         Ok(Self { engine })
     }
 

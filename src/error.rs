@@ -35,7 +35,9 @@ pub enum Error {
 
     /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not have
     /// the lock, and the client gives back what a request may have taken. A later try may succeed. `Indeterminate` differs
-    /// in one thing: there a request may still have an effect after the answer.
+    /// in one thing: there a request may still have an effect after the answer. With
+    /// [`Config::replicas`](crate::Config::replicas), so may one that too few replicas have acknowledged, until it is given
+    /// back.
     #[error("redis is not available: {source}")]
     Unavailable {
         /// The failure below this error.

@@ -121,9 +121,9 @@ pub mod sim {
     pub use crate::wire::{Dial, Stream};
     use crate::{Client, Config, Result};
 
-    /// A client of this id, over streams that `dial` makes.
-    pub async fn connect_over(dial: Dial, id: String, config: Config) -> Result<Client> {
-        Client::connect_over(dial, id, config).await
+    /// A client of this id, over streams that `dial` makes to the servers of this URL.
+    pub async fn connect_over(dial: Dial, url: &str, id: String, config: Config) -> Result<Client> {
+        Client::connect_over(dial, url, id, config).await
     }
 }
 

@@ -26,6 +26,12 @@ impl Break {
         Self { lock: None, from: now, to: now, sharp: true }
     }
 
+    /// Another server took over at the first of these moments, and the old one went on until the second. What it granted
+    /// meanwhile is judged by later confirmations only.
+    pub fn replaced(lock: Option<&str>, from: u64, to: u64) -> Self {
+        Self { lock: lock.map(str::to_owned), from, to, sharp: true }
+    }
+
     /// The server went on: it happened between these two moments.
     pub fn loose(lock: Option<&str>, from: u64, to: u64) -> Self {
         Self { lock: lock.map(str::to_owned), from, to, sharp: false }
@@ -37,7 +43,7 @@ impl Break {
 
     /// Whether it may have come before a request with this sending and answer.
     fn may_be_before(&self, sent: u64, answered: u64) -> bool {
-        if self.sharp { self.to < sent } else { self.from <= answered }
+        if self.sharp { self.from < sent } else { self.from <= answered }
     }
 }
 
@@ -86,6 +92,14 @@ impl Epochs {
             self.sure(claim).into_iter().map(hold).collect::<Vec<_>>()
         };
         alone().flat_map(in_epochs).collect()
+    }
+
+    /// Whether a server may have granted it that had been replaced, and did not know it yet. Its tokens are smaller than those
+    /// of its successor: that is what keeps its holders out.
+    pub fn may_be_late(&self, claim: &Claim) -> bool {
+        let sent = claim.called.min(claim.last_confirmed);
+        let meets = |one: &Break| one.from < one.to && sent <= one.to && claim.acquired >= one.from;
+        self.of(&claim.lock).any(|one| one.sharp && meets(one))
     }
 
     /// The epoch of its lock in which Redis first confirmed it, if that is certain, or the next.

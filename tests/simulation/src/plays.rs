@@ -79,7 +79,12 @@ impl Player {
             Scene::HandedToNobody => self.hands_to_nobody().await,
             Scene::BoundedBuffer | Scene::ShakenBuffer => self.fills_or_empties().await,
             Scene::KilledLinks => self.takes_turns().await,
-            Scene::Braces | Scene::LockTurn | Scene::Crowd => {}
+            Scene::Braces
+            | Scene::LockTurn
+            | Scene::Crowd
+            | Scene::Replicas
+            | Scene::Sentinel
+            | Scene::Cluster => {}
         }
     }
 

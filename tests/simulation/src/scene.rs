@@ -6,7 +6,10 @@ use fastrand::Rng;
 use parklock::{HandOff, Layout};
 
 use crate::clock::{MILLI, SECOND};
-use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, Which, millis};
+use crate::plan::{
+    ClientPlan, Fault, Kind, Moment, Name, Plan, Topology, What, Which, faults_among_servers,
+    millis,
+};
 
 /// Until when items are put into the buffer, and by when all of them must have been taken.
 pub const BUFFER_FILLS: u64 = 9 * SECOND;
@@ -91,19 +94,25 @@ pub enum Scene {
     BoundedBuffer,
     /// As before, and nothing dies: connections and the server are in trouble.
     ShakenBuffer,
+    /// Random work on a primary whose replicas take over from it. All, some or none of them acknowledge.
+    Replicas,
+    /// Random work behind sentinels, likewise.
+    Sentinel,
+    /// Random work in a cluster, likewise, whose slots move.
+    Cluster,
 }
 
 use Scene::{
     BoundedBuffer, Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
-    CloseBesideUnlocks, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
+    CloseBesideUnlocks, Cluster, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
     ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff, LatePart, LockTurn,
     LongReader, LostCounts, LostReleases, MisledHolder, NestedCounts, NestedDrops, NestedMaxHold,
-    PartOfMany, Restart, SetPermits, ShakenBuffer, ShortVisitor, ShorterNested, SilentDelete,
-    SquattedName, Stall, TakenAway, TryLoop, WriterBehindReaders,
+    PartOfMany, Replicas, Restart, Sentinel, SetPermits, ShakenBuffer, ShortVisitor, ShorterNested,
+    SilentDelete, SquattedName, Stall, TakenAway, TryLoop, WriterBehindReaders,
 };
 
 impl Scene {
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 46] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -142,6 +151,14 @@ impl Scene {
         HandedToNobody,
         BoundedBuffer,
         ShakenBuffer,
+        Cluster,
+        Cluster,
+        Cluster,
+        Cluster,
+        Replicas,
+        Replicas,
+        Sentinel,
+        Sentinel,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -150,14 +167,15 @@ impl Scene {
         Self::ALL.iter().find(named).copied().ok_or_else(all)
     }
 
-    /// The scene that a seed plays, if it plays any: of a hundred seeds in a row, one plays each scene.
+    /// The scene that a seed plays, if it plays any: of a hundred seeds in a row, one plays each scene. Those of several
+    /// servers are random work, and have more of them.
     pub fn of(seed: u64) -> Option<Self> {
         Self::ALL.get(((seed + 46) % 100) as usize).copied()
     }
 
     /// Whether its processes do random work, as they do without a scene.
     pub fn is_work(self) -> bool {
-        matches!(self, Braces | LockTurn | Crowd)
+        matches!(self, Braces | LockTurn | Crowd) || self.is_of_servers()
     }
 
     /// Whether its processes do not tell the board of all that they hold.
@@ -174,8 +192,40 @@ impl Scene {
         )
     }
 
+    /// Whether it is about several servers.
+    fn is_of_servers(self) -> bool {
+        matches!(self, Replicas | Sentinel | Cluster)
+    }
+
+    /// Random work on several servers.
+    fn stage_servers(self, plan: &mut Plan, rng: &mut Rng) {
+        let replicas = rng.usize(1..=2);
+        plan.topology = match self {
+            Cluster => Topology::Cluster { replicas },
+            Sentinel => Topology::Sentinel { replicas },
+            _ => Topology::Replicas { replicas },
+        };
+        let most = u32::try_from(replicas).unwrap_or(0);
+        plan.acks = match rng.u32(..10) {
+            0..4 => 0,
+            4..8 => most,
+            _ => rng.u32(1..=most),
+        };
+        for client in &mut plan.clients {
+            client.config = client.config.clone().replicas(plan.acks);
+        }
+        for name in plan.names.iter_mut().filter(|name| name.kind == Kind::Latch) {
+            // Redisson puts a latch's name into braces in its channel, whatever braces it has.
+            name.text = name.text.replace(['{', '}'], "");
+        }
+        plan.faults = faults_among_servers(plan, rng);
+    }
+
     /// Sets the plan up for it.
     pub fn stage(self, plan: &mut Plan, rng: &mut Rng) {
+        if self.is_of_servers() {
+            return self.stage_servers(plan, rng);
+        }
         let redisson = matches!(self, Braces | LockTurn | LongReader);
         plan.layout = if redisson { Layout::Redisson } else { Layout::Native };
         (plan.length, plan.callers) = (12 * SECOND, 4);
