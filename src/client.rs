@@ -9,7 +9,9 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::fleet::{Election, Every};
 use crate::kinds::Kind;
-use crate::locks::{CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore};
+use crate::locks::{
+    Condition, CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore,
+};
 
 /// A client of one Redis server, of a primary behind Sentinel, or of a Redis Cluster: the source of all locks.
 ///
@@ -63,7 +65,7 @@ impl Client {
     /// or no sentinel answers, within [`Config::connect_timeout`].
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Outside of a Tokio runtime with time and I/O enabled.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::connect_with(url, Config::default()).await
     }
@@ -78,7 +80,7 @@ impl Client {
     /// other; it names them.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Outside of a Tokio runtime with time and I/O enabled.
     pub async fn connect_with(url: impl AsRef<str>, config: Config) -> Result<Self> {
         let engine = Engine::connect(url.as_ref(), config).await?;
         Ok(Self { engine })
@@ -87,10 +89,11 @@ impl Client {
     #[cfg(parklock_sim)]
     pub(crate) async fn connect_over(
         dial: crate::wire::Dial,
+        url: &str,
         id: String,
         config: Config,
     ) -> Result<Self> {
-        let engine = Engine::connect_over(dial, id, config).await?;
+        let engine = Engine::connect_over(dial, url, id, config).await?;
         Ok(Self { engine })
     }
 
@@ -157,6 +160,14 @@ impl Client {
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
     pub fn count_down_latch(&self, name: impl Into<String>) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.engine), name.into())
+    }
+
+    /// A condition, for which the holders of a lock wait until another process notifies them: see
+    /// [`Guard::wait`](crate::Guard::wait). Making the handle does no I/O.
+    ///
+    /// The name is 1 byte to 1 KiB of UTF-8, and not that of the lock; the first call reports an invalid one.
+    pub fn condition(&self, name: impl Into<String>) -> Condition {
+        Condition::new(Arc::clone(&self.engine), name.into())
     }
 
     /// A lock that its owner may take again. Making the handle does no I/O.

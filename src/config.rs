@@ -62,6 +62,7 @@ pub struct Config {
     waiter_ttl: Option<Duration>,
     pickup_timeout: Option<Duration>,
     pub(crate) subscription_linger: Duration,
+    pub(crate) plain_channels: bool,
     pub(crate) max_waiters: usize,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) replicas: u32,
@@ -86,6 +87,7 @@ impl Default for Config {
             waiter_ttl: None,
             pickup_timeout: None,
             subscription_linger: Duration::from_secs(5),
+            plain_channels: false,
             max_waiters: 100_000,
             max_hold: None,
             replicas: 0,
@@ -104,6 +106,8 @@ impl Config {
     ///
     /// The watchdog renews a lock each third of this time, so that two renewals in a row may fail. A shorter time
     /// frees the locks of a crashed process sooner; a longer one survives longer pauses and outages.
+    ///
+    /// Allowed: 100 ms to 24 h.
     #[must_use]
     pub fn watchdog_timeout(mut self, timeout: Duration) -> Self {
         self.watchdog_timeout = timeout;
@@ -129,6 +133,8 @@ impl Config {
     /// Default 2 s.
     ///
     /// Behind Sentinel, each connection asks the sentinels first, which may take as long again, but not more than 1 s.
+    ///
+    /// Allowed: more than zero, up to 24 h.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -138,9 +144,10 @@ impl Config {
     /// How long to wait for one answer of the server. Default 2 s, or a quarter of
     /// [`watchdog_timeout`](Self::watchdog_timeout) if that is less.
     ///
-    /// It must be at most a quarter of the watchdog timeout, so that a renewal which gets no answer
-    /// can be repeated in time. A shorter time notices a stopped server sooner; one that is too short takes a slow
-    /// server for dead.
+    /// A shorter time notices a stopped server sooner; one that is too short takes a slow server for dead.
+    ///
+    /// Allowed: 1 ms to a quarter of the watchdog timeout, so that a renewal which gets no answer can be repeated in
+    /// time.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout);
@@ -159,7 +166,10 @@ impl Config {
     /// Default 10 s.
     ///
     /// It bounds the delay if a message is lost. The price is one request per client and
-    /// awaited lock in this time; a shorter lease of the holder adds a few. A client that looks often takes no place in the line from clients that look seldom.
+    /// awaited lock in this time; a shorter lease of the holder adds a few. Clients with different values keep their
+    /// places in the line.
+    ///
+    /// Allowed: more than zero, up to 24 h.
     #[must_use]
     pub fn max_park(mut self, time: Duration) -> Self {
         self.max_park = time;
@@ -167,12 +177,14 @@ impl Config {
     }
 
     /// How long a waiter near the front of a line counts as alive without a sign of life. Default 1 s, or a
-    /// quarter of the watchdog timeout if that is less. At least 50 ms.
+    /// quarter of the watchdog timeout if that is less.
     ///
     /// A waiter near the front gives three signs of life in this time, and each is one request: at 50 ms, 60 requests a
     /// second. So it has to be longer than three round trips, or waiters lose their places. A shorter time skips
     /// the dead sooner, and costs more requests. The time in which the server stands still does not count: see
     /// [`Client::fair_lock`](crate::Client::fair_lock).
+    ///
+    /// Allowed: 50 ms to half of the watchdog timeout.
     #[must_use]
     pub fn waiter_ttl(mut self, time: Duration) -> Self {
         self.waiter_ttl = Some(time);
@@ -180,7 +192,10 @@ impl Config {
     }
 
     /// How long a caller may leave its future unpolled after it was handed a lock, was granted one, or was told that its
-    /// turn has come. Then others go on without it, and it waits again when it is polled again. Default: as [`waiter_ttl`](Self::waiter_ttl). At least 1 ms.
+    /// turn has come. Then others go on without it, and it waits again when it is polled again. Default: as
+    /// [`waiter_ttl`](Self::waiter_ttl).
+    ///
+    /// Allowed: 1 ms to half of the watchdog timeout.
     #[must_use]
     pub fn pickup_timeout(mut self, time: Duration) -> Self {
         self.pickup_timeout = Some(time);
@@ -191,14 +206,30 @@ impl Config {
     ///
     /// It saves a busy lock the SUBSCRIBE and UNSUBSCRIBE of every wait, for about 200 bytes of the
     /// server's memory.
+    ///
+    /// Allowed: zero to 24 h.
     #[must_use]
     pub fn subscription_linger(mut self, time: Duration) -> Self {
         self.subscription_linger = time;
         self
     }
 
+    /// For a cluster that is shared with a Redisson that does not use the channels of slots: its versions before 3.29, and
+    /// `shardedSubscriptionMode: OFF`. Default `false`.
+    ///
+    /// Redis and Valkey have such channels from version 7 on, and both sides use them. With `true`, this client listens on
+    /// channels of the whole cluster, and publishes on both. So it wakes every Redisson, and is woken by those that this is
+    /// for. Without it, the two do not hear each other: a lock is then seen to be free when its TTL is over, and
+    /// Redisson waits for a semaphore or a latch for ever. The price is that each release is told to all nodes. Without
+    /// effect on other servers, and with [`Layout::Native`].
+    #[must_use]
+    pub fn plain_channels(mut self, plain: bool) -> Self {
+        self.plain_channels = plain;
+        self
+    }
+
     /// How many callers may wait in this client at once, for all locks. Default 100,000. One more
-    /// gets [`Error::TooManyWaiters`].
+    /// gets [`Error::TooManyWaiters`]. Allowed: at least 1.
     #[must_use]
     pub fn max_waiters(mut self, waiters: usize) -> Self {
         self.max_waiters = waiters;
@@ -211,6 +242,8 @@ impl Config {
     /// takes it again and again. It ends a guard that was forgotten; it also ends work that merely takes longer. A
     /// caller that asks for more time itself, by [`Guard::extend`](crate::Guard::extend) or by a fixed lease, still
     /// gets it.
+    ///
+    /// Allowed: at least the watchdog timeout.
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.max_hold = Some(time);

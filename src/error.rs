@@ -33,8 +33,11 @@ pub enum Error {
         source: Source,
     },
 
-    /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The request changed
-    /// nothing; a later try may succeed.
+    /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not have
+    /// the lock, and the client gives back what a request may have taken. A later try may succeed. `Indeterminate` differs
+    /// in one thing: there a request may still have an effect after the answer. With
+    /// [`Config::replicas`](crate::Config::replicas), so may one that too few replicas have acknowledged, until it is given
+    /// back.
     #[error("redis is not available: {source}")]
     Unavailable {
         /// The failure below this error.
@@ -49,7 +52,8 @@ pub enum Error {
         source: Source,
     },
 
-    /// A key of this name holds a value of another kind. The key was left as it is.
+    /// A key of this name holds a value of another type, or others use the name as another kind or with another number of
+    /// permits. The key was left as it is.
     #[error("the key {key:?} holds a {kind}, not what was asked for")]
     Conflict {
         /// The key in Redis.
@@ -58,7 +62,8 @@ pub enum Error {
         kind: String,
     },
 
-    /// The name is empty or longer than 1 KiB.
+    /// The name is empty or longer than 1 KiB. With [`Layout::Redisson`](crate::Layout::Redisson), it may also be one of
+    /// parklock's own keys (`lock:grants`, `lock_notes:..` and the like), or in a cluster have keys in several slots.
     #[error("invalid lock name: {reason}")]
     InvalidName {
         /// What is wrong with it.
@@ -134,6 +139,13 @@ pub enum Error {
         limit: Duration,
     },
 
+    /// What was asked for does not exist for this guard, or in this layout.
+    #[error("unsupported: {reason}")]
+    Unsupported {
+        /// What does not exist.
+        reason: &'static str,
+    },
+
     /// The client was closed, or the runtime that it was connected on has ended.
     #[error("the client is closed")]
     Closed,
@@ -173,6 +185,7 @@ impl Error {
             Self::TooManyWaiters { .. } => "too_many_waiters",
             Self::TooManyHolds { .. } => "too_many_holds",
             Self::TooLong { .. } => "too_long",
+            Self::Unsupported { .. } => "unsupported",
             Self::Closed => "closed",
         }
     }

@@ -218,6 +218,11 @@ impl Keys {
         self.mark("}:interval", "::interval")
     }
 
+    /// The requests to a condition of this name that were carried out.
+    pub(crate) fn requests(&self) -> Key<'_> {
+        self.mark("}:requests", "::requests")
+    }
+
     /// A key that begins as the notes do, and ends like this, with or without the brace that closes it: see
     /// [`own`](Self::own). So it lies in the slot of the lock, and needs no right of its own. Without the brace it ends in another
     /// way, or Redisson's names `a` and `{a}` would share it.
@@ -412,6 +417,7 @@ mod tests {
         (!tag.is_empty()).then_some(tag)
     }
 
+    /// Conditions exist in the native layout alone.
     const KINDS: [Kind; 8] = [
         Kind::Lock,
         Kind::Fenced,
@@ -468,10 +474,10 @@ mod tests {
     fn all_keys_of_a_native_name_lie_in_one_slot() {
         for _ in 0..10_000 {
             let name = random_name();
-            for kind in KINDS {
+            for kind in KINDS.into_iter().chain([Kind::Condition]) {
                 let keys = Keys::new(Layout::Native, kind, name.clone()).unwrap();
                 let lock = slot(&keys.lock().to_string());
-                for other in [keys.line(), keys.notes()] {
+                for other in [keys.line(), keys.notes(), keys.requests()] {
                     assert_eq!(slot(&other.to_string()), lock, "{other} of {name:?}");
                 }
                 assert_eq!(slot(&keys.channel), lock, "{} of {name:?}", keys.channel);

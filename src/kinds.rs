@@ -22,6 +22,7 @@ pub(crate) enum Kind {
         permits: u32,
     },
     Latch,
+    Condition,
 }
 
 /// How many permits a writer takes: there are never so many readers.
@@ -33,6 +34,7 @@ pub(crate) enum Family {
     Lock,
     Line,
     Latch,
+    Condition,
     RedissonLock,
     RedissonFenced,
     RedissonFair,
@@ -115,6 +117,10 @@ pub(crate) struct Row {
     pub(crate) is_joined: bool,
     /// Callers pass it, and do not hold it.
     pub(crate) is_passed: bool,
+    /// A guard of it can wait for a condition.
+    pub(crate) has_conditions: bool,
+    /// Its holds are notifications: a hold lasts only as long as a sign of life, and is no lock that can be lost.
+    pub(crate) is_notice: bool,
     /// A missing latch counts as open.
     pub(crate) is_open_if_absent: bool,
     /// How many permits a caller asks for if it names no number.
@@ -175,6 +181,8 @@ const NATIVE: Row = Row {
     is_handed_on: false,
     is_joined: false,
     is_passed: false,
+    has_conditions: false,
+    is_notice: false,
     is_open_if_absent: false,
     asks_for: 1,
 };
@@ -186,14 +194,16 @@ static LOCK: Row = Row {
     lies_as_plain: true,
     is_plain: true,
     is_handed_on: true,
+    has_conditions: true,
     ..NATIVE
 };
 
-static FAIR: Row = Row { word: "fair", waits_alone: true, ..NATIVE };
+static FAIR: Row = Row { word: "fair", waits_alone: true, has_conditions: true, ..NATIVE };
 
 static READ: Row = Row { word: "rw", is_shared: true, is_joined: true, ..NATIVE };
 
-static WRITE: Row = Row { word: "rw", is_handed_on: true, asks_for: ALL, ..NATIVE };
+static WRITE: Row =
+    Row { word: "rw", is_handed_on: true, has_conditions: true, asks_for: ALL, ..NATIVE };
 
 static SEMAPHORE: Row = Row { word: "semaphore", is_shared: true, ..NATIVE };
 
@@ -204,6 +214,15 @@ static LATCH: Row = Row {
     has_line: false,
     is_shared: true,
     is_passed: true,
+    ..NATIVE
+};
+
+/// Each waiter has a place of its own, since each notification is for one of them.
+static CONDITION: Row = Row {
+    word: "condition",
+    family: Family::Condition,
+    waits_alone: true,
+    is_notice: true,
     ..NATIVE
 };
 
@@ -322,6 +341,8 @@ impl Kind {
             (Layout::Native, Self::Write) => &WRITE,
             (Layout::Native, Self::Semaphore { .. } | Self::Expirable { .. }) => &SEMAPHORE,
             (Layout::Native, Self::Latch) => &LATCH,
+            // Redisson has no conditions, and `locks/condition.rs` makes none in its layout.
+            (_, Self::Condition) => &CONDITION,
             (Layout::Redisson, Self::Lock) => &REDISSON_LOCK,
             (Layout::Redisson, Self::Fenced) => &REDISSON_FENCED,
             (Layout::Redisson, Self::Fair) => &REDISSON_FAIR,
@@ -344,6 +365,7 @@ impl Kind {
             Self::Semaphore { .. } => "semaphore",
             Self::Expirable { .. } => "expirable",
             Self::Latch => "latch",
+            Self::Condition => "condition",
         }
     }
 
@@ -351,7 +373,7 @@ impl Kind {
     pub(crate) fn capacity(self) -> u32 {
         match self {
             Self::Lock | Self::Fenced | Self::Fair => 1,
-            Self::Read | Self::Write => ALL,
+            Self::Read | Self::Write | Self::Condition => ALL,
             Self::Semaphore { permits } | Self::Expirable { permits } => permits,
             Self::Latch => 0,
         }

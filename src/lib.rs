@@ -1,8 +1,8 @@
 //! Redisson-style pub/sub waiting locks for Tokio.
 //!
 //! Several processes share a lock through Redis. A waiter parks until Redis tells it to go on; it never polls. The
-//! client renews a lock while you hold it, and tells you when it is lost. Every hold has a fencing token. Every
-//! future may be dropped at any `await`.
+//! client renews a lock while you hold it, and tells you when it is lost. Every hold but that of a [`RedLock`] has a
+//! fencing token. Every future may be dropped at any `await`.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -27,10 +27,29 @@
 //! | the same, locked again in nested calls | [`ReentrantRwLock`] |
 //! | at most so many holders at a time | [`Semaphore`] |
 //! | tasks that wait for N completions | [`CountDownLatch`] |
+//! | holders that wait until another process changes something, as with `std::sync::Condvar` | [`Condition`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
 //! | one process of a fleet that leads, and another one when it is gone | [`Election`] |
 //! | a job that one process of a fleet does in each interval | [`Every`] |
 //! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
+//!
+//! # Coming from `tokio::sync`
+//!
+//! | `tokio::sync` | here |
+//! |---|---|
+//! | a mutex owns its data | a lock has a name and no data: what it protects lies elsewhere |
+//! | `lock().await` cannot fail | it can: Redis may be gone. [`Error`] says what the caller may believe |
+//! | `try_lock()` is synchronous | it asks Redis: `try_lock().await` is `Ok(None)` if the lock is held |
+//! | a guard borrows; `lock_owned` does not | every [`Guard`] is `'static` and `Send` |
+//! | a guard is valid until it is dropped | until its lease is lost: [`Guard::ended`], [`Guard::is_valid`] |
+//! | `Semaphore::forget`, `add_permits` | permits are leased; [`Semaphore::set_permits`] sets how many there are |
+//!
+//! A guard *keeps* the lock until it is dropped. A [`Hold`], a [`MultiHold`], a [`RedHold`] or a [`Term`] only *looks at*
+//! what a guard keeps: work that [`Lock::run`] calls gets one.
+//!
+//! # Panics
+//!
+//! Methods that talk to Redis or wait panic if they are polled outside of a Tokio runtime with time and I/O enabled.
 //!
 //! # What a lease cannot promise
 //!
@@ -47,11 +66,11 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `tls` | `rediss://`: rustls, with the web's roots or your own CA, and client certificates |
+//! | `tls` | `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: rustls, with the web's roots or your own CA, and client certificates |
 //! | `metrics` | counters, gauges and histograms for the recorder of the program |
 //! | `serde` | `Settings` from files, with times such as `"30s"` |
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
-//! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix |
+//! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix, where `redis-server` or `valkey-server` is installed |
 //!
 //! # Where time comes from
 //!
@@ -102,9 +121,9 @@ pub mod sim {
     pub use crate::wire::{Dial, Stream};
     use crate::{Client, Config, Result};
 
-    /// A client of this id, over streams that `dial` makes.
-    pub async fn connect_over(dial: Dial, id: String, config: Config) -> Result<Client> {
-        Client::connect_over(dial, id, config).await
+    /// A client of this id, over streams that `dial` makes to the servers of this URL.
+    pub async fn connect_over(dial: Dial, url: &str, id: String, config: Config) -> Result<Client> {
+        Client::connect_over(dial, url, id, config).await
     }
 }
 
@@ -115,13 +134,13 @@ struct Readme;
 pub use client::Client;
 pub use config::{Config, HandOff, Layout};
 pub use credentials::Credentials;
-pub use engine::{Ended, Hold};
+pub use engine::{Ended, Hold, Woken};
 pub use error::{Error, Result};
 pub use fleet::{Changes, Election, Every, Leader, Leadership, Observer, Term};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};
 pub use locks::{
-    CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock, RwLock,
-    Semaphore,
+    Condition, CountDownLatch, Lock, MultiLock, RedLock, Redisson, ReentrantLock, ReentrantRwLock,
+    RwLock, Semaphore,
 };
 pub use owner::Owner;
 #[cfg(feature = "serde")]

@@ -115,6 +115,7 @@ pub fn place(layout: Layout, kind: &str, name: &str, database: Option<i64>) -> R
         "semaphore" => Kind::Semaphore { permits: 1 },
         "expirable" => Kind::Expirable { permits: 1 },
         "latch" => Kind::Latch,
+        "condition" => Kind::Condition,
         _ => Kind::Lock,
     };
     let space = database.map_or(Space::Cluster, Space::Database);

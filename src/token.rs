@@ -28,6 +28,8 @@ const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 /// # second.unlock().await?;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
+///
+/// A token is always below 2^63: `token.get() as i64` fits a `BIGINT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 

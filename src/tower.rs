@@ -94,8 +94,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// The status that the layer answers with, unless [`LockLayer::answer`] says otherwise: 423 if busy; 503 if Redis
-    /// cannot be asked or too many wait; 400 for a name that is none; and 500 otherwise, a loss among it: the request may
-    /// have been carried out in part, and a 503 would invite its caller to repeat it.
+    /// cannot be asked or too many wait; 400 if the name is invalid; and 500 otherwise. That includes a lost lock: the
+    /// request may have been carried out in part, and a 503 would invite its caller to repeat it.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {

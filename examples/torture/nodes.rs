@@ -442,7 +442,7 @@ impl Nodes {
     fn may_have_forgotten(&mut self, shard: usize, from: u64, to: u64) {
         if !self.acknowledged {
             let locks = self.locks_where(|slot| self.shard_with(slot) == shard);
-            let breaks = locks.into_iter().map(|lock| Break::replaced(lock, from, to));
+            let breaks = locks.into_iter().map(|lock| Break::taken_over(lock, from, to));
             self.log.breaks.extend(breaks);
         }
     }

@@ -45,7 +45,9 @@ impl Stage {
     pub async fn set(topology: Topology, seed: u64) -> Self {
         match topology {
             Topology::Pair => Self::Pair(Box::new(Pair::set(seed).await)),
-            Topology::Cluster { .. } => Self::Cluster(Nodes::set(topology.is_acknowledged()).await),
+            Topology::Cluster { .. } => {
+                Self::Cluster(Box::new(Nodes::set(topology.is_acknowledged()).await))
+            }
         }
     }
 

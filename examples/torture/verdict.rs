@@ -16,13 +16,16 @@ use crate::settings::Topology;
 use crate::stage::{Log, Span};
 
 /// A run of a minute, or of five in a cluster, must have taken each of these.
-const PATHS: [&str; 48] = [
+const PATHS: [&str; 51] = [
     "hand-off",
     "held together",
     "several at once",
     "a majority",
     "latch: open",
     "latch: counted",
+    "buffer: put",
+    "buffer: taken",
+    "buffer: notified",
     "family: in line",
     "family: book",
     "family: berths",

@@ -19,7 +19,9 @@ end
 local known, known_capacity = open()
 if known and known ~= kind then
   local ours, our_capacity = kind, capacity
-  if ARGV[2] ~= 'lock' and known ~= 'lock' then
+  -- The scripts of one kind know the holders of another, except for those of plain locks and of conditions.
+  local is_alien = { lock = true, condition = true }
+  if not is_alien[ARGV[2]] and not is_alien[known] then
     check_writable(false)
     kind, capacity = known, known_capacity
     admit()

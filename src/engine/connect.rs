@@ -39,23 +39,19 @@ impl Engine {
     /// Connects, and starts the client's tasks on the current runtime.
     pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let to = match Target::of(url)? {
-            Target::Single => To::One(Box::new(Address::new(url, &config)?)),
-            Target::Cluster(urls) => To::Cluster(Box::new(Addresses::new(&urls, &config)?)),
-            Target::Sentinel(watched) => To::Sentinel(Box::new(Sentinels::new(watched, &config)?)),
-        };
-        Self::connect_to(to, client_id(), config).await
+        Self::connect_to(To::of(url, &config)?, client_id(), config).await
     }
 
     /// Connects over streams of the simulation, as a client with this id.
     #[cfg(parklock_sim)]
     pub(crate) async fn connect_over(
         dial: crate::wire::Dial,
+        url: &str,
         client: String,
         config: Config,
     ) -> Result<Arc<Self>> {
         config.check()?;
-        Self::connect_to(To::One(Box::new(Address::over(dial, &config)?)), client, config).await
+        Self::connect_to(To::of(url, &config)?.over(&dial), client, config).await
     }
 
     async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
@@ -198,6 +194,23 @@ enum To {
 }
 
 impl To {
+    fn of(url: &str, config: &Config) -> Result<Self> {
+        Ok(match Target::of(url)? {
+            Target::Single => Self::One(Box::new(Address::new(url, config)?)),
+            Target::Cluster(urls) => Self::Cluster(Box::new(Addresses::new(&urls, config)?)),
+            Target::Sentinel(watched) => Self::Sentinel(Box::new(Sentinels::new(watched, config)?)),
+        })
+    }
+
+    #[cfg(parklock_sim)]
+    fn over(self, dial: &crate::wire::Dial) -> Self {
+        match self {
+            Self::One(address) => Self::One(Box::new(address.over(dial))),
+            Self::Cluster(addresses) => Self::Cluster(Box::new(addresses.over(dial))),
+            Self::Sentinel(sentinels) => Self::Sentinel(Box::new(sentinels.over(dial))),
+        }
+    }
+
     fn space(&self) -> Space {
         match self {
             Self::One(address) => Space::Database(address.database()),

@@ -141,7 +141,8 @@ impl Engine {
 
     /// Begins a tenure, and has it watched.
     pub(crate) fn begin(&self, permit: EntryPermit, grant: Grant, holder: Holder) -> Result<Hold> {
-        let renew_at = self.rhythm.first(self.started, grant.sent);
+        let rhythm = self.rhythm.of(&permit.entry().keys, grant.lease);
+        let renew_at = rhythm.first(self.started, grant.sent);
         let visit = permit.entry().has_seats().then(|| permit.visit().clone());
         let hold = self.begun(permit.begin(grant, holder, renew_at), holder);
         // A resting tenure may have been left for this caller.
@@ -274,7 +275,12 @@ impl Engine {
         if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
     }
 
-    pub(crate) fn count_waiter(&self, keys: &Keys) -> Result<Counted<'_>> {
+    /// Counts a waiter. `again`: it has been counted before.
+    pub(crate) fn count(&self, keys: &Keys, again: bool) -> Result<Counted<'_>> {
+        if again { Ok(self.count_again(keys)) } else { self.count_waiter(keys) }
+    }
+
+    fn count_waiter(&self, keys: &Keys) -> Result<Counted<'_>> {
         let limit = self.config.max_waiters;
         let counted = |waiters| (waiters < limit).then_some(waiters + 1);
         match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {

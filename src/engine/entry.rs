@@ -54,6 +54,9 @@ pub(crate) struct Table {
 /// One grant by Redis to this client, with what it keeps of its entry.
 pub(crate) type Tenure = tenure::Tenure<Stay>;
 
+/// What the holds of one owner share.
+pub(crate) type Joined = tenure::Joined<Stay>;
+
 /// Gives a tenure back, if still no caller holds it.
 type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
 

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::entry::Tenure;
+use crate::engine::entry::{Joined, Tenure};
 use crate::engine::grant::Ended;
+use crate::engine::joint::At;
 use crate::token::FencingToken;
 
 /// What work under a lock can ask about its hold: see [`Lock::run`](crate::Lock::run).
@@ -18,18 +19,44 @@ pub struct Hold {
     /// How often the tenure was handed over before this hold.
     pub(crate) hand_over: u16,
     token: FencingToken,
+    /// What it shares with the other holds of its owner, if that may nest.
+    pub(crate) joint: Option<Arc<Joined>>,
 }
 
 impl Hold {
     pub(crate) fn new(tenure: Arc<Tenure>, hand_over: u16) -> Self {
+        let joint = tenure.joint(hand_over);
+        Self::of_joint(tenure, hand_over, joint)
+    }
+
+    pub(crate) fn of_joint(
+        tenure: Arc<Tenure>,
+        hand_over: u16,
+        joint: Option<Arc<Joined>>,
+    ) -> Self {
         let token = tenure.token(hand_over);
-        Self { tenure, hand_over, token }
+        Self { tenure, hand_over, token, joint }
+    }
+
+    /// This hold, as it is now: in another tenure, if another guard of its owner has waited for a condition.
+    pub(crate) fn now(&self) -> Cow<'_, Self> {
+        match self.joint.as_ref().map(|joint| joint.at()) {
+            Some(At::Moved((tenure, hand_over))) => {
+                Cow::Owned(Self::of_joint(tenure, hand_over, self.joint.clone()))
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
+
+    /// Whether it is the same hold of the same tenure. A client may hand one tenure over to the same owner again.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.tenure, &other.tenure) && self.hand_over == other.hand_over
     }
 
     /// As [`Guard::token`](crate::Guard::token).
     #[must_use]
     pub fn token(&self) -> FencingToken {
-        self.token
+        self.now().token
     }
 
     /// As [`Guard::is_valid`](crate::Guard::is_valid).
@@ -41,7 +68,8 @@ impl Hold {
     /// As [`Guard::remaining`](crate::Guard::remaining).
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.tenure.remaining(self.hand_over)
+        let now = self.now();
+        now.tenure.remaining(now.hand_over)
     }
 
     /// As [`Guard::ended`](crate::Guard::ended).
@@ -49,7 +77,19 @@ impl Hold {
     /// # Cancel safety
     /// It may be dropped and called again at any time.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
-        Arc::clone(&self.tenure).end(self.hand_over)
+        let hold = self.clone();
+        async move {
+            loop {
+                let now = hold.now().into_owned();
+                let ended = Arc::clone(&now.tenure).end(now.hand_over).await;
+                let Some(joint) = &hold.joint else { return ended };
+                // While another guard of the owner waits for a condition, this hold has not ended.
+                joint.is_back().await;
+                if hold.now().is(&now) {
+                    return ended;
+                }
+            }
+        }
     }
 
     /// How the hold ended, if it has ended.
@@ -63,13 +103,14 @@ impl Hold {
 
     /// How often its owner has locked the lock and not yet unlocked it.
     pub(crate) fn count(&self) -> u32 {
-        self.tenure.count_of(self.hand_over)
+        let now = self.now();
+        now.tenure.count_of(now.hand_over)
     }
 
     pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
         described
             .field("name", &self.name())
-            .field("token", &self.token)
+            .field("token", &self.token())
             .field("remaining", &self.remaining())
             .finish()
     }

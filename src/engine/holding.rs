@@ -11,10 +11,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::config::checked_lease;
 use crate::engine::core::{Engine, PAUSE};
-use crate::engine::entry::{Contested, Stay, Tenure, Visit};
+use crate::engine::entry::{Contested, Joined, Stay, Tenure, Visit};
 use crate::engine::grant::{Ended, Lease, Loss};
 use crate::engine::hold::Hold;
 use crate::engine::job::{Job, Outcome};
+use crate::engine::joint::At;
 use crate::engine::options::Patience;
 use crate::engine::tenure::Left;
 use crate::engine::unconfirmed::Unconfirmed;
@@ -112,7 +113,33 @@ impl Engine {
     /// # Cancel safety
     /// The hold ends when the future is first polled. If the future is dropped, the rest goes on in the background.
     pub(crate) async fn leave(self: &Arc<Self>, hold: &Hold) -> Result<()> {
-        match hold.tenure.leave(hold.hand_over, self.budget) {
+        match self.end_one(hold) {
+            Some((hold, left)) => self.left(&hold, left).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends one hold, in whatever tenure it is now. Returns the hold that has ended there, and what that means. `None`: another
+    /// guard of its owner waits for a condition, and will not bring this hold back.
+    fn end_one(&self, hold: &Hold) -> Option<(Hold, Left<Stay>)> {
+        loop {
+            let now = hold.now();
+            if hold.joint.as_ref().is_some_and(|joint| joint.leave_away()) {
+                return None;
+            }
+            let left = now.tenure.leave(now.hand_over, self.budget);
+            // The other guard may have begun or ended its wait just now.
+            let is_away = |joint: &Arc<Joined>| matches!(joint.at(), At::Away(_));
+            let has_moved = hold.joint.as_ref().is_some_and(is_away) || !hold.now().is(&now);
+            if !has_moved || !matches!(left, Left::Lost) {
+                return Some((now.into_owned(), left));
+            }
+        }
+    }
+
+    /// Does what is left to do for a hold that has ended.
+    pub(crate) async fn left(self: &Arc<Self>, hold: &Hold, left: Left<Stay>) -> Result<()> {
+        match left {
             Left::Lost => Err(Error::Lost),
             Left::Nested => self.tell_count(hold).await,
             Left::Others => Ok(()),
@@ -133,7 +160,8 @@ impl Engine {
 
     /// Leaves a tenure without waiting for anything. It works outside of a runtime too.
     pub(crate) fn abandon(&self, hold: &Hold) {
-        match hold.tenure.leave(hold.hand_over, self.budget) {
+        let Some((hold, left)) = self.end_one(hold) else { return };
+        match left {
             Left::Lost | Left::Others => {}
             Left::Rests(visit) => self.leave_to_others(&hold.tenure, &visit),
             Left::Nested => self.later(Job::count(&hold.tenure)),

@@ -42,6 +42,8 @@ pub(crate) struct Job {
 pub(crate) enum What {
     /// Give the lock back.
     Release,
+    /// Use up a notification.
+    Taken,
     /// Give back what an acquire may have got that was sent on this connection. It may still be on its way.
     Ghost { sent_on: u64 },
     /// Write the hold count of this tenure.
@@ -99,6 +101,11 @@ impl Job {
         Self { stay, deadline: tenure.deadline(), ..job }
     }
 
+    /// Uses a notification up: its waiter has had the lock again.
+    pub(crate) fn taken(tenure: &Tenure, stay: Option<Stay>) -> Self {
+        Self { what: What::Taken, ..Self::release(tenure, stay) }
+    }
+
     /// Tells the waiters of a plain lock that it was lost without a release: a release that finds nothing does so. In
     /// the other kinds, the waiters near the front ask by themselves.
     pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
@@ -147,7 +154,9 @@ impl Job {
     /// the latest hold count.
     pub(crate) fn is_new(&mut self, returns: &Arc<Returns>) -> bool {
         match &self.what {
-            What::Release | What::Ghost { .. } => self.returning = Some(returns.begin(&self.keys)),
+            What::Release | What::Taken | What::Ghost { .. } => {
+                self.returning = Some(returns.begin(&self.keys))
+            }
             What::Count(tenure) => return tenure.will_tell(),
         }
         true
@@ -155,14 +164,15 @@ impl Job {
 
     pub(crate) fn lane(&self) -> Lane {
         match self.what {
-            What::Release | What::Ghost { .. } => Lane::Releases,
+            What::Release | What::Taken | What::Ghost { .. } => Lane::Releases,
             What::Count(_) => Lane::Counts,
         }
     }
 
     /// The lock as the release script wants it.
     pub(crate) fn request(&self) -> Release {
-        Release { keys: Arc::clone(&self.keys), id: self.id }
+        let is_taken = matches!(self.what, What::Taken);
+        Release { keys: Arc::clone(&self.keys), id: self.id, is_taken }
     }
 
     /// Whether this outcome, on this connection, settles the job. Any outcome does if Redis itself has freed the lock
@@ -172,7 +182,7 @@ impl Job {
             // A contender in line asks under one owner field again and again. So the release may have found the grant
             // of an earlier request, while the late one is still to come.
             What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.asks_again(),
-            What::Release | What::Count(_) => true,
+            What::Release | What::Taken | What::Count(_) => true,
         });
         answered || now >= self.until
     }

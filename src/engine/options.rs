@@ -42,6 +42,9 @@ pub(crate) struct AcquireOptions {
     pub(crate) within: Option<TenureId>,
     /// The server has just said that the lock is held. This stays true even if the limit cuts an attempt off.
     pub(crate) known_taken: bool,
+    /// The caller has held the lock before, and has waited for a condition. It does not nest, and no limit of waiters
+    /// sends it away.
+    pub(crate) returns: bool,
 }
 
 impl AcquireOptions {

@@ -6,7 +6,7 @@
 //! 3. Reads of one client are holds of one tenure side by side. Each reader leaves for itself, and the last one gives
 //!    the tenure back.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Budget, Ended, Grant, Holder, Lease, Loss};
+use crate::engine::joint::Joint;
 use crate::engine::shared::Company;
 use crate::engine::term::Term;
 use crate::engine::wheel::TimerSlot;
@@ -62,6 +63,10 @@ pub(crate) struct Tenure<S> {
 
 struct State<S> {
     ended: Option<Ended>,
+    /// What the holds of the present owner share.
+    joint: Weak<Joined<S>>,
+    /// Holds of its owner that do not know of each other: none of them can wait for a condition.
+    is_mixed: bool,
     /// The owner, which may nest. `None`: the guard is the owner.
     owner: Option<OwnerId>,
     /// The task or thread that asked for it.
@@ -72,6 +77,8 @@ struct State<S> {
     holds: u32,
     /// The holds that have not ended, once a second one has joined.
     company: Option<Box<Company>>,
+    /// The lease that its holder asked for.
+    asked: Lease,
     /// The number of permits, for a kind with permits.
     permits: u32,
     /// Its owner may have taken another hold within this one. The server has let that hold in beside this one, so no
@@ -95,6 +102,9 @@ struct State<S> {
     counted: Holds,
     late: Lateness,
 }
+
+/// What the holds of one owner share: in which tenure they are now, and as which of its holds.
+pub(crate) type Joined<S> = Joint<(Arc<Tenure<S>>, u16)>;
 
 /// How far the background is with writing the hold count to Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,15 +176,18 @@ impl<S: Stay> Tenure<S> {
         let (now, held) = (Instant::now(), !keys.row.is_passed);
         let mut state = State {
             ended: (!held).then_some(Ended::Released),
+            joint: Weak::new(),
+            is_mixed: false,
             owner: holder.owner,
             asked_by: holder.asked_by,
             hand_overs: 0,
             holds: u32::from(held),
             company: None,
+            asked: holder.lease,
             permits: holder.permits,
             is_shelter: false,
             since: now.into(),
-            term: Term::new(&grant, holder.lease == Lease::Watched, renew_at),
+            term: Term::new(&grant, holder.lease == Lease::Watched || keys.row.is_notice, renew_at),
             doubted: false,
             stay: held.then_some(stay),
             slot: None,
@@ -238,6 +251,45 @@ impl<S: Stay> Tenure<S> {
 
     pub(crate) fn deadline(&self) -> Instant {
         self.state().term.deadline()
+    }
+
+    /// What the holds of this owner share; `None` if it is not an owner that may nest.
+    pub(crate) fn joint(&self, hand_over: u16) -> Option<Arc<Joined<S>>> {
+        let mut state = self.state();
+        if state.owner.is_none() || !self.keys.row.has_conditions || state.hand_overs != hand_over {
+            return None;
+        }
+        let joint = state.joint.upgrade().unwrap_or_default();
+        state.joint = Arc::downgrade(&joint);
+        Some(joint)
+    }
+
+    /// These holds have come here after a wait, with this many others. Returns the number of their hold.
+    pub(crate) fn take_in(&self, joint: &Arc<Joined<S>>, others: u32) -> u16 {
+        let mut state = self.state();
+        if state.holds > 1 {
+            // Another future of the owner has nested meanwhile.
+            state.is_mixed = true;
+        }
+        state.joint = Arc::downgrade(joint);
+        if state.ended.is_none() {
+            state.holds += others;
+        }
+        state.hand_overs
+    }
+
+    /// Whether one of its holds can wait for a condition: the owner has no hold that would not come back with it.
+    pub(crate) fn can_wait(&self) -> bool {
+        let state = self.state();
+        !state.is_mixed && !state.is_shelter
+    }
+
+    /// What its holder asked for, so that it can ask again.
+    pub(crate) fn holder(&self) -> Holder {
+        let state = self.state();
+        let lease = if state.term.is_watched() { Lease::Watched } else { state.asked };
+        let (owner, asked_by, permits) = (state.owner, state.asked_by, state.permits);
+        Holder { owner, asked_by, lease, permits }
     }
 
     /// The number of the hold that this owner has now.
@@ -400,13 +452,24 @@ impl<S: Stay> Tenure<S> {
     /// Takes one off the hold count. When the last holder leaves, the tenure is handed on if a caller waits for it,
     /// and released otherwise, unless it was lost before.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
+        self.leave_with(hand_over, 1, budget).1
+    }
+
+    /// Ends all holds of an owner at once. Returns how many they were.
+    pub(crate) fn leave_wholly(&self, hand_over: u16, budget: Budget) -> (u32, Left<S>) {
+        self.leave_with(hand_over, u32::MAX, budget)
+    }
+
+    fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left<S>) {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
-        if state.ended.is_some() {
-            return Left::Lost;
+        // Another holder of this client may have the tenure by now, if all holds of this owner ended at once.
+        if state.ended(hand_over).is_some() {
+            return (0, Left::Lost);
         }
-        state.holds -= 1;
+        let holds = holds.min(state.holds);
+        state.holds -= holds;
         if let Some(company) = &mut state.company {
             company.leave(hand_over);
         }
@@ -416,7 +479,7 @@ impl<S: Stay> Tenure<S> {
             stay if state.holds > 0 => {
                 state.stay = stay;
                 if state.company.is_none() {
-                    return Left::Nested;
+                    return (holds, Left::Nested);
                 }
                 Left::Others
             }
@@ -432,7 +495,7 @@ impl<S: Stay> Tenure<S> {
         };
         drop(state);
         self.changed.notify_waiters();
-        left
+        (holds, left)
     }
 
     fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
@@ -469,7 +532,7 @@ impl<S: Stay> Tenure<S> {
             let (stay, slot) = state.release();
             return Taken::Ended(stay, slot);
         }
-        (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
+        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
         state.since = now.into();
         Taken::Held(state.next_hold(&self.keys))
     }
@@ -512,7 +575,7 @@ impl<S: Stay> Tenure<S> {
             return PickUp::Ended(permit, state.release().1);
         }
         state.since = now.into();
-        (state.owner, state.asked_by) = (holder.owner, holder.asked_by);
+        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
         state.stay = Some(permit.into());
         PickUp::Held(state.next_hold(&self.keys))
     }
@@ -556,10 +619,11 @@ impl<S: Stay> Tenure<S> {
         state.ended = Some(Ended::Lost);
         let (stay, token, held) =
             (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
+        let is_lock = !self.keys.row.is_notice;
         let holds = state.counted.end_all();
         drop(state);
         holds.lost(why.word());
-        if held {
+        if held && is_lock {
             tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
         }
         self.changed.notify_waiters();
@@ -674,6 +738,7 @@ impl<S: Stay> State<S> {
             company.enter(self.hand_overs);
         }
         self.warned_of_deadlock = false;
+        (self.joint, self.is_mixed) = (Weak::new(), false);
         self.counted.begin(&keys.meters, self.hand_overs);
         self.hand_overs
     }

@@ -9,15 +9,17 @@
 //!    this client can make.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::engine::attempt::{Attempt, attempt};
 use crate::engine::core::{Counted, Engine, PAUSE, rules};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Tenure, Visit, Waiting};
-use crate::engine::grant::{Grant, Holder};
+use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::known::Known;
@@ -44,6 +46,7 @@ pub(crate) async fn acquire(
     options: AcquireOptions,
 ) -> Result<Option<Hold>> {
     if let Some(owner) = options.owner
+        && !options.returns
         && let Some(hold) = engine.held_by(owner, keys)
         && Box::pin(engine.nest(&hold, options.lease, options.patience)).await?
     {
@@ -52,7 +55,8 @@ pub(crate) async fn acquire(
     // A nested request does not queue behind the other callers of this client: they may be waiting for its owner.
     let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
     let started = Instant::now();
-    let mut caller = Caller { engine: Arc::clone(engine), options, started, known: None };
+    let mut caller =
+        Caller { engine: Arc::clone(engine), options, started, known: None, lined_up: None };
     match options.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
@@ -64,6 +68,57 @@ pub(crate) async fn acquire(
     }
 }
 
+/// Stands in the line of a condition until it is notified. Tells `lined_up` as soon as it stands there. Returns `None` if it
+/// had stood there, and the lookout has cancelled it since it was not polled: it may have missed a notification.
+///
+/// # Cancel safety
+/// Dropping the future gives up the place. If the waiter has been notified, the notification goes to the next one.
+pub(crate) async fn stand_by(
+    engine: &Arc<Engine>,
+    keys: &Arc<Keys>,
+    lined_up: &Arc<LinedUp>,
+) -> Result<Option<Hold>> {
+    let options = AcquireOptions {
+        owner: None,
+        lease: Lease::Fixed(engine.config.life()),
+        patience: Patience::Endless,
+        permits: 1,
+        within: None,
+        known_taken: false,
+        returns: false,
+    };
+    let visit = engine.visit(keys, options.permits, true)?;
+    let (engine, started) = (Arc::clone(engine), Instant::now());
+    let lined_up = Some(Arc::clone(lined_up));
+    let caller = Caller { engine, options, started, known: None, lined_up };
+    caller.stand_by(&visit).await
+}
+
+/// Whether a waiter stands in the line of its condition.
+#[derive(Default)]
+pub(crate) struct LinedUp {
+    stands: AtomicBool,
+    told: Notify,
+}
+
+impl LinedUp {
+    fn tell(&self) {
+        self.stands.store(true, Ordering::Release);
+        self.told.notify_one();
+    }
+
+    fn is_so(&self) -> bool {
+        self.stands.load(Ordering::Acquire)
+    }
+
+    /// Waits until it stands there. Only one caller waits for that.
+    pub(crate) async fn wait(&self) {
+        while !self.is_so() {
+            self.told.notified().await;
+        }
+    }
+}
+
 /// One caller on its way to the lock. In a contest a clone of it asks.
 #[derive(Clone)]
 struct Caller {
@@ -71,6 +126,8 @@ struct Caller {
     options: AcquireOptions,
     started: Instant,
     known: Option<Arc<Known>>,
+    /// To be told when it stands in line, if it waits for a condition.
+    lined_up: Option<Arc<LinedUp>>,
 }
 
 /// What the permit brings.
@@ -207,7 +264,7 @@ impl Caller {
                 {
                     return Ok(hold);
                 }
-                let counted = self.engine.count_waiter(&visit.entry.keys)?;
+                let counted = self.engine.count(&visit.entry.keys, self.options.returns)?;
                 (self.queue(visit, Ticket::default()).await?, Some(counted))
             }
         };
@@ -226,6 +283,23 @@ impl Caller {
             // sends it away.
             counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
             permit = self.queue(visit, ticket).await?;
+        }
+    }
+
+    async fn stand_by(self, visit: &Visit) -> Result<Option<Hold>> {
+        loop {
+            // The entry is its own, so nobody else has the permit.
+            let permit = match visit.try_permit() {
+                Some(permit) => permit,
+                None => self.queue(visit, Ticket::default()).await?,
+            };
+            if let Some(notified) = contest(visit, self.clone().contend(permit, None, false)).await
+            {
+                return notified;
+            }
+            if self.lined_up.as_ref().is_some_and(|lined_up| lined_up.is_so()) {
+                return Ok(None);
+            }
         }
     }
 
@@ -365,7 +439,13 @@ impl Caller {
     ) -> Result<Option<Hold>> {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let (entry, rules) = (contender.entry(), self.rules());
-        let mut stand = Stand { engine: &self.engine, is_counted, _counted: None, ears: None };
+        let mut stand = Stand {
+            engine: &self.engine,
+            returns: self.options.returns,
+            is_counted,
+            _counted: None,
+            ears: None,
+        };
         let mut short = Short::default();
         if entry.shared().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
             entry.step(Event::Roused, rules);
@@ -395,6 +475,9 @@ impl Caller {
                         // The caller counts as waiting from now on. Messages may make it ask again and again before
                         // it ever parks.
                         stand.begin(&entry)?;
+                        if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, &answer) {
+                            lined_up.tell();
+                        }
                         contender.visit().have_contender_watched();
                         if matches!(answer, Attempt::GaveWay) {
                             // Sleep, and do not park: our own message would wake us at the same time as everybody
@@ -605,6 +688,8 @@ fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
 /// What a contender has as long as it waits: it counts as a waiter, and listens.
 struct Stand<'a> {
     engine: &'a Engine,
+    /// It has waited before, so that no limit sends it away.
+    returns: bool,
     is_counted: bool,
     _counted: Option<Counted<'a>>,
     ears: Option<Vec<Subscription>>,
@@ -615,7 +700,7 @@ impl Stand<'_> {
     /// subscription rouses the contender, and it asks again.
     fn begin(&mut self, entry: &Entry) -> Result<()> {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self._counted = Some(self.engine.count_waiter(&entry.keys)?);
+            self._counted = Some(self.engine.count(&entry.keys, self.returns)?);
         }
         if self.ears.is_none() {
             let channels = entry.channels(&self.engine.client);

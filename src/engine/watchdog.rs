@@ -18,6 +18,7 @@ use crate::engine::grant::Loss;
 use crate::engine::job::Job;
 use crate::engine::tenure::Due;
 use crate::engine::timetable::Timetable;
+use crate::keys::Keys;
 use crate::meters;
 use crate::wire::{Commands, Fault, Renewal};
 
@@ -37,6 +38,12 @@ pub(crate) struct Rhythm {
 }
 
 impl Rhythm {
+    /// The rhythm for a hold of these keys that began with this lease. A notification is renewed as often as a waiter shows
+    /// signs of life, so that it soon goes on if its waiter dies.
+    pub(crate) fn of(self, keys: &Keys, lease: Duration) -> Self {
+        if keys.row.is_notice { Self { timeout: lease, max_hold: None, ..self } } else { self }
+    }
+
     /// Two renewals in a row may fail before the third would be late.
     fn period(self) -> Duration {
         self.timeout / 3
@@ -99,8 +106,8 @@ impl Watchdog {
     /// Keeps the tenures that have to be renewed, and deals with the others.
     fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
         let now = Instant::now();
-        let Rhythm { max_hold, pickup, .. } = self.rhythm;
         due.retain(|tenure| {
+            let Rhythm { max_hold, pickup, .. } = self.rhythm_of(tenure);
             match tenure.due(now, max_hold, pickup) {
                 Due::Renew => {
                     // Until the answer comes, keep it in the wheel, and do not renew it again before its deadline.
@@ -121,6 +128,10 @@ impl Watchdog {
         due
     }
 
+    fn rhythm_of(&self, tenure: &Tenure) -> Rhythm {
+        self.rhythm.of(&tenure.keys, tenure.lease)
+    }
+
     fn later(&self, job: Job) {
         // A failure means that the client is closed. Then the TTL frees the lock.
         let _ = self.releaser.send(job);
@@ -130,7 +141,7 @@ impl Watchdog {
         meters::batch("renew", batch.len());
         let sent = Instant::now();
         let asked: Vec<_> =
-            batch.iter().map(|tenure| tenure.renewal(self.rhythm.timeout)).collect();
+            batch.iter().map(|tenure| tenure.renewal(self.rhythm_of(tenure).timeout)).collect();
         match self.ask(&batch, &asked).await {
             Ok(answers) => {
                 for ((tenure, ttl), answer) in batch.iter().zip(asked).zip(answers) {
@@ -172,7 +183,7 @@ impl Watchdog {
             Ok(true) => {
                 // If the tenure is over, the next look sweeps it.
                 tenure.prolong(sent, ttl);
-                tenure.renew_at(self.rhythm.next(self.started, Instant::now()));
+                tenure.renew_at(self.rhythm_of(tenure).next(self.started, Instant::now()));
                 self.look_again(tenure);
             }
             Ok(false) => {
@@ -191,7 +202,7 @@ impl Watchdog {
     }
 
     fn try_again(&self, tenure: &Arc<Tenure>) {
-        tenure.renew_at(self.rhythm.again(Instant::now()));
+        tenure.renew_at(self.rhythm_of(tenure).again(Instant::now()));
         self.look_again(tenure);
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::engine::{self, AcquireOptions, Ended, Engine, Hold};
+use crate::engine::{self, AcquireOptions, Ended, Engine, Hold, Notice, Woken};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::token::FencingToken;
@@ -44,6 +44,8 @@ pub struct Guard {
     hold: Hold,
     engine: Arc<Engine>,
     left: bool,
+    /// The notification after which it has the lock. It is used up when the lock is given back.
+    notice: Option<Notice>,
     span: tracing::Span,
 }
 
@@ -77,7 +79,7 @@ impl Guard {
         keys: &Arc<Keys>,
         options: AcquireOptions,
     ) -> Result<Option<Self>> {
-        Self::acquire(&self.engine, keys, options.within(Some(&self.hold))).await
+        Self::acquire(&self.engine, keys, options.within(Some(&self.hold.now()))).await
     }
 
     pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
@@ -88,7 +90,25 @@ impl Guard {
             "lock.token" = %hold.token(),
         );
         span.in_scope(|| tracing::debug!("granted"));
-        Self { hold, engine, left: false, span }
+        Self { hold, engine, left: false, notice: None, span }
+    }
+
+    /// Gives the lock back, waits for the condition, and takes the lock again.
+    pub(crate) async fn wait_at(
+        mut self,
+        condition: &Arc<Keys>,
+        limit: Option<Duration>,
+    ) -> Result<(Self, Woken)> {
+        // From here on the engine has the hold.
+        let (engine, hold) = (Arc::clone(&self.engine), self.hold.now().into_owned());
+        self.left = true;
+        self.span.in_scope(|| tracing::debug!(condition = ?condition.name(), "waits"));
+        let former = self.notice.take();
+        let (hold, woken, notice) =
+            engine::wait_at(&engine, hold, former, condition, limit).await?;
+        let mut guard = Self::new(engine, hold);
+        guard.notice = notice;
+        Ok((guard, woken))
     }
 
     /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, the work is
@@ -138,7 +158,13 @@ impl Guard {
     /// [`Error::Permission`](crate::Error::Permission) if Redis does not let this user release locks any more.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;
-        self.engine.leave(&self.hold).await?;
+        let left = self.engine.leave(&self.hold).await;
+        if let Some(notice) = self.notice.take()
+            && !matches!(left, Err(Error::Lost))
+        {
+            notice.taken();
+        }
+        left?;
         self.span.in_scope(|| tracing::debug!("released"));
         Ok(())
     }
@@ -161,7 +187,7 @@ impl Guard {
         self.hold.is_valid()
     }
 
-    /// How long the lock stays ours if no renewal is confirmed from now on.
+    /// How long the lock stays ours if no renewal is confirmed from now on. Zero if it is lost or given back.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()
@@ -190,7 +216,7 @@ impl Guard {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer; the old
     /// deadline stands.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
-        self.engine.extend(&self.hold, lease).await
+        self.engine.extend(&self.hold.now(), lease).await
     }
 
     /// How many holds its owner has of this lock: more than one only for a
@@ -205,6 +231,13 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.left {
+            // A holder that has lost the lock, or panics, may not have done what it was notified for.
+            if let Some(notice) = self.notice.take()
+                && self.is_valid()
+                && !std::thread::panicking()
+            {
+                notice.taken();
+            }
             self.engine.abandon(&self.hold);
             self.span.in_scope(|| tracing::debug!("dropped"));
         }

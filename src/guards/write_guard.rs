@@ -3,8 +3,9 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::engine::AcquireOptions;
+use crate::engine::{AcquireOptions, Woken};
 use crate::error::{Error, Result};
 use crate::guards::guard::Guard;
 use crate::keys::Keys;
@@ -63,6 +64,16 @@ impl WriteGuard {
         };
         self.guard.unlock().await?;
         reading.ok_or(Error::Closed)
+    }
+
+    pub(crate) async fn wait_at(
+        self,
+        condition: &Arc<Keys>,
+        limit: Option<Duration>,
+    ) -> Result<(Self, Woken)> {
+        let Self { guard, read } = self;
+        let (guard, woken) = guard.wait_at(condition, limit).await?;
+        Ok((Self { guard, read }, woken))
     }
 
     /// The same hold as a plain guard, which has no `downgrade`.

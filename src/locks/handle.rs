@@ -40,6 +40,11 @@ impl Handle {
         Self { keys: keys.map(Arc::new), ..self }
     }
 
+    /// A handle whose every call reports this error.
+    pub(crate) fn failing(self, error: Error) -> Self {
+        Self { keys: Err(error), ..self }
+    }
+
     /// A handle that asks for this many permits at once.
     pub(crate) fn permits(self, permits: u32) -> Self {
         Self { permits, ..self }
@@ -91,6 +96,7 @@ impl Handle {
                 permits: self.permits,
                 within: None,
                 known_taken: false,
+                returns: false,
             },
         ))
     }
@@ -263,7 +269,7 @@ impl Handle {
         }
     }
 
-    fn keys(&self) -> Result<&Arc<Keys>> {
+    pub(crate) fn keys(&self) -> Result<&Arc<Keys>> {
         self.keys.as_ref().map_err(Clone::clone)
     }
 

@@ -112,7 +112,9 @@ impl Lock {
     /// # Errors
     /// [`Error::Unavailable`](crate::Error::Unavailable),
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
-    /// [`Error::Permission`](crate::Error::Permission) if Redis gave no answer.
+    /// [`Error::Permission`](crate::Error::Permission) if Redis gave no answer;
+    /// [`Error::InvalidName`](crate::Error::InvalidName), [`Error::Conflict`](crate::Error::Conflict) and
+    /// [`Error::Closed`](crate::Error::Closed) as [`lock`](Self::lock).
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
@@ -144,7 +146,8 @@ impl Lock {
         self.handle.force_unlock().await
     }
 
-    /// Locks, does some work, and unlocks. If the lock is lost first, the work is dropped at its next `await`.
+    /// Locks, does some work, and unlocks. If the lock is lost first, the work is dropped at its next `await`. Tasks that
+    /// the work has spawned go on.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -162,7 +165,7 @@ impl Lock {
     ///
     /// # Errors
     /// As [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
-    /// the work was done.
+    /// the work was done. If the work was done and only the release failed, it is `Ok`: the lease frees the lock.
     pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,

@@ -1,5 +1,6 @@
 //! What users lock: one primitive a file, and the handles that they are made of.
 
+mod condition;
 mod handle;
 mod latch;
 mod lock;
@@ -13,6 +14,7 @@ mod rw_handle;
 mod rw_lock;
 mod semaphore;
 
+pub use condition::Condition;
 pub use latch::CountDownLatch;
 pub use lock::Lock;
 pub use multi_lock::MultiLock;

@@ -42,10 +42,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 /// by callers that want one. Name few, or take one lock for all.
 ///
 /// # Locks of several clients or kinds
-/// ([`MultiLock::new`] with locks of several servers, or with [fair](crate::Client::fair_lock) and
-/// [fenced](crate::Redisson::fenced_lock) ones. In a Redis Cluster, all lists are like that.) No script on one server can
-/// take a lock on another. So a caller
-/// takes these locks one after the other, in the order of their names, and while it waits for one it **holds the
+/// This applies to [`MultiLock::new`] over several servers, to lists with [fair](crate::Client::fair_lock) or
+/// [fenced](crate::Redisson::fenced_lock) locks, and to every list in a Redis Cluster. No script on one server can
+/// take a lock on another. So a caller takes these locks one after the other, in the order of their names, and while it waits for one it **holds the
 /// locks before it**. All callers take them in the same order, so they do not wait for each other in a circle. This
 /// needs one thing of you: if a name is on the list for several servers, every caller must list these servers in the
 /// same order. If the caller cannot get one of the locks, it gives back all of them.

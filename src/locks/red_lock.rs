@@ -149,7 +149,8 @@ impl RedLock {
         }
     }
 
-    /// Takes the lock if a majority of the servers grants it at once.
+    /// Takes the lock if a majority of the servers grants it at once. `None` if others hold so many servers that no
+    /// majority is left.
     ///
     /// # Cancel safety
     /// As [`lock`](Self::lock).

@@ -16,11 +16,10 @@ use crate::owner::{Owner, OwnerId};
 /// It is Redisson's `RLock`.
 ///
 /// **The owner is the current Tokio task**, or outside of a task the current thread. So futures that
-/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner. A future that asks
-/// while another one holds the lock is let in beside it. But if both ask before either holds it, one waits for the
-/// other: for ever, if the other keeps the lock until both are done. Use
-/// [`Lock`](crate::Lock) for them, or give each an [`Owner`] of its own with
-/// [`owned_by`](Self::owned_by).
+/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner. If one of them holds the
+/// lock, another one nests at once: **both are inside**. If both ask before either holds it, one waits until the other
+/// unlocks; if the other needs both to finish, that is a deadlock. Use [`Lock`](crate::Lock) for them, or give each an
+/// [`Owner`] of its own with [`owned_by`](Self::owned_by).
 ///
 /// A nested hold costs one round trip and never waits. Its guards may be dropped in any order and on any task. When
 /// the last one is dropped, the lock is free. If a nested hold is to be renewed, the watchdog renews the whole lock

@@ -27,8 +27,8 @@ use crate::owner::{Owner, OwnerId};
 ///   ([`WriteGuard::downgrade`] does both in one step);
 /// - not begin to write while it reads: it would wait for itself, so it gets an [`Error::Upgrade`].
 ///
-/// A nested call never waits for others. One exception: two futures of one owner ask before either holds the lock,
-/// and not both of them to read. Then one waits for the other.
+/// A nested call never waits for others. One exception: if two futures of one owner ask before either holds the lock,
+/// and at least one of them asks to write, one waits until the other unlocks.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -58,10 +58,10 @@ impl Address {
     /// # Errors
     /// [`Error::Config`] if the URL cannot be understood. The error does not quote it: it may hold a password.
     pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
-        Self::of(understood(url)?, config)
+        Self::of(understood(url)?, Dialler::over_sockets(), config)
     }
 
-    fn of(info: ConnectionInfo, config: &Config) -> Result<Self> {
+    fn of(info: ConnectionInfo, dialler: Dialler, config: &Config) -> Result<Self> {
         let settings = info.redis_settings();
         let has_own = settings.username().is_some() || settings.password().is_some();
         if config.credentials.is_some() && has_own {
@@ -69,11 +69,7 @@ impl Address {
                 "credentials are set, so the URL must not have a user or a password",
             ));
         }
-        Ok(Self {
-            client: open(prepared(info), config)?,
-            dialler: Dialler::over_sockets(),
-            config: config.clone(),
-        })
+        Ok(Self { client: open(prepared(info), config)?, dialler, config: config.clone() })
     }
 
     /// What this server is taken for, with the URLs that it may turn out to need instead.
@@ -93,10 +89,10 @@ impl Address {
         self.client.get_connection_info().redis_settings().db()
     }
 
-    /// An address that is reached over streams of the simulation.
+    /// The same address, reached over streams of the simulation.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(dial: crate::wire::dial::Dial, config: &Config) -> Result<Self> {
-        Ok(Self { dialler: Dialler(Some(dial)), ..Self::new("redis://simulated", config)? })
+    pub(crate) fn over(self, dial: &crate::wire::dial::Dial) -> Self {
+        Self { dialler: Dialler(Some(dial.clone())), ..self }
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -186,6 +182,7 @@ fn renew_at(credentials: &Credentials) -> Option<Instant> {
 /// sentinels, or the servers that are a primary one after the other.
 pub(crate) struct Addresses {
     info: ConnectionInfo,
+    dialler: Dialler,
     config: Config,
     /// The servers that the URL names.
     pub(crate) seeds: Vec<Node>,
@@ -201,7 +198,8 @@ impl Addresses {
         let seeds = infos.iter().map(|info| node(info.addr())).collect::<Result<_>>()?;
         let first = infos.into_iter().next();
         let info = first.ok_or_else(|| Error::config("the URL names no server"))?;
-        let addresses = Self { info, config: config.clone(), seeds };
+        let dialler = Dialler::over_sockets();
+        let addresses = Self { info, dialler, config: config.clone(), seeds };
         for seed in &addresses.seeds {
             addresses.of(seed)?;
         }
@@ -211,6 +209,12 @@ impl Addresses {
     /// The number of the database.
     pub(crate) fn database(&self) -> i64 {
         self.info.redis_settings().db()
+    }
+
+    /// The same servers, reached over streams of the simulation.
+    #[cfg(parklock_sim)]
+    pub(crate) fn over(self, dial: &crate::wire::dial::Dial) -> Self {
+        Self { dialler: Dialler(Some(dial.clone())), ..self }
     }
 
     /// # Errors
@@ -223,7 +227,7 @@ impl Addresses {
             }
             _ => ConnectionAddr::Tcp(host, port),
         };
-        Address::of(self.info.clone().set_addr(addr), &self.config)
+        Address::of(self.info.clone().set_addr(addr), self.dialler.clone(), &self.config)
     }
 }
 

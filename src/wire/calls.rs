@@ -80,6 +80,8 @@ pub(crate) enum Acquired {
 pub(crate) struct Release {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
+    /// It is a notification that its waiter has used up, and that goes to nobody else.
+    pub(crate) is_taken: bool,
 }
 
 /// A lock to renew.
@@ -99,7 +101,7 @@ impl Connection<'_> {
         }
         // Redisson's layout has no call that gives back and takes in one step.
         if let Some(id) = *old {
-            let given_back = [Release { keys: Arc::clone(keys), id }];
+            let given_back = [Release { keys: Arc::clone(keys), id, is_taken: false }];
             for answer in self.release(&given_back).await? {
                 answer?;
             }
@@ -224,7 +226,7 @@ impl Connection<'_> {
     /// Gives back a lock whose keys are at two nodes of a cluster, while their slot moves. A field that does not hold it
     /// may still stand in its line, which cannot be touched now: then the answer is still the one before.
     async fn release_alone(&mut self, release: &Release, before: Fault) -> Result<bool, Fault> {
-        let Release { keys, id } = release;
+        let Release { keys, id, .. } = release;
         let Some(script) = scripts_of(keys).release_alone else { return Err(before) };
         let terms = self.terms();
         let fill = |cmd: &mut Cmd, _: u64| {
@@ -263,7 +265,7 @@ impl Connection<'_> {
                 let channels = first.channel_prefix();
                 cmd.arg(format!("{floor} {ttl} {from} {channels}"));
             }
-            for Release { keys, id } in releases() {
+            for Release { keys, id, .. } in releases() {
                 cmd.arg(id.of(&terms.client));
                 if !has_line {
                     cmd.arg(&*keys.channel);

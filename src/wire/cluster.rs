@@ -46,6 +46,7 @@ pub(crate) struct Crew {
 pub(crate) struct Cluster {
     addresses: Addresses,
     layout: Layout,
+    plain_channels: bool,
     quorum: Option<Quorum>,
     crew: Crew,
     generations: Generations,
@@ -70,6 +71,7 @@ impl Cluster {
         Self {
             addresses,
             layout: config.layout,
+            plain_channels: config.plain_channels && config.layout == Layout::Redisson,
             quorum: Quorum::of(config),
             crew,
             generations: Generations::default(),
@@ -96,6 +98,11 @@ impl Cluster {
 
     pub(crate) fn address(&self, node: &Node) -> Result<Address, Fault> {
         self.addresses.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
+    }
+
+    /// What each of its nodes is taken for.
+    pub(crate) fn expected(&self) -> Expected {
+        Expected::Node { plain_channels: self.plain_channels }
     }
 
     /// Has a task run. It ends by itself when this token is cancelled, which it is when the client ends.
@@ -130,7 +137,7 @@ impl Cluster {
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (newest, lost) = (Arc::clone(&self.newest), Arc::clone(&self.stale));
-        let duty = CommandDuty::new(self.layout, clock, Expected::Node, newest, lost);
+        let duty = CommandDuty::new(self.layout, clock, self.expected(), newest, lost);
         let place = Place::Fixed(Arc::new(self.address(node)?));
         let at = (Some(node.clone()), place);
         let (shard, keeper) = Shard::new(at, duty, &self.generations, self.quorum);

@@ -21,6 +21,7 @@ pub(crate) struct Dialled {
 
 /// The source of streams.
 #[cfg(not(parklock_sim))]
+#[derive(Clone)]
 pub(crate) struct Dialler;
 
 #[cfg(not(parklock_sim))]
@@ -51,7 +52,7 @@ mod simulated {
 
     use futures_util::future::BoxFuture;
     use redis::aio::MultiplexedConnection;
-    use redis::{AsyncConnectionConfig, Client};
+    use redis::{AsyncConnectionConfig, Client, ConnectionAddr};
     use tokio::io::{AsyncRead, AsyncWrite};
     use tokio_util::task::AbortOnDropHandle;
 
@@ -63,10 +64,12 @@ mod simulated {
 
     impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-    /// Makes one stream to the server.
-    pub type Dial = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
+    /// Makes one stream to the server of this host and port.
+    pub type Dial =
+        Arc<dyn Fn(&str, u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
     /// The source of streams. By default there is none, since the simulation has no network.
+    #[derive(Clone)]
     pub(crate) struct Dialler(pub(crate) Option<Dial>);
 
     impl Dialler {
@@ -80,7 +83,11 @@ mod simulated {
             config: AsyncConnectionConfig,
         ) -> Result<Dialled, Fault> {
             let dial = self.0.as_ref().ok_or_else(unreachable)?;
-            let stream = dial().await.map_err(|error| Fault::connecting(error.into()))?;
+            let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr() else {
+                return Err(unreachable());
+            };
+            let stream =
+                dial(host, *port).await.map_err(|error| Fault::connecting(error.into()))?;
             let settings = client.get_connection_info().redis_settings();
             let (conn, driver) = MultiplexedConnection::new_with_config(settings, stream, config)
                 .await

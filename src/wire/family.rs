@@ -23,6 +23,7 @@ pub(crate) struct Scripts {
     pub(crate) force_unlock: Option<&'static Script>,
     pub(crate) resize: Option<&'static Script>,
     pub(crate) latch: Option<LatchScripts>,
+    pub(crate) condition: Option<ConditionScripts>,
 }
 
 /// The further scripts of a latch.
@@ -32,12 +33,20 @@ pub(crate) struct LatchScripts {
     pub(crate) delete: &'static Script,
 }
 
+/// The further scripts of a condition.
+pub(crate) struct ConditionScripts {
+    pub(crate) notify: &'static Script,
+    /// Uses a notification up.
+    pub(crate) taken: &'static Script,
+}
+
 /// The scripts that serve a name.
 pub(crate) fn scripts_of(keys: &Keys) -> &'static Scripts {
     match keys.row.family {
         Family::Lock => &LOCK,
         Family::Line => &LINE,
         Family::Latch => &LATCH,
+        Family::Condition => &CONDITION,
         Family::RedissonLock => &REDISSON_LOCK,
         Family::RedissonFenced => &REDISSON_FENCED,
         Family::RedissonFair => &REDISSON_FAIR,
@@ -72,6 +81,7 @@ static LINE: Scripts = Scripts {
     force_unlock: Some(&scripts::LINE_FORCE_UNLOCK),
     resize: Some(&scripts::LINE_RESIZE),
     latch: None,
+    condition: None,
 };
 
 /// Plain locks. One request takes, renews or gives back several of them.
@@ -87,6 +97,7 @@ static LOCK: Scripts = Scripts {
     force_unlock: Some(&scripts::LOCK_FORCE_UNLOCK),
     resize: None,
     latch: None,
+    condition: None,
 };
 
 static LATCH: Scripts = Scripts {
@@ -105,6 +116,26 @@ static LATCH: Scripts = Scripts {
         count_down: &scripts::LATCH_COUNT_DOWN,
         delete: &scripts::LATCH_DELETE,
     }),
+    condition: None,
+};
+
+static CONDITION: Scripts = Scripts {
+    acquire: &scripts::CONDITION_ACQUIRE,
+    acquire_each: None,
+    acquire_all: None,
+    release: &scripts::CONDITION_RELEASE,
+    // Who gives a notification back with one key alone cannot pass it on.
+    release_alone: None,
+    renew: Some(&scripts::LINE_RENEW),
+    renew_alone: None,
+    status: &scripts::CONDITION_STATUS,
+    force_unlock: Some(&scripts::CONDITION_FORCE_UNLOCK),
+    resize: None,
+    latch: None,
+    condition: Some(ConditionScripts {
+        notify: &scripts::CONDITION_NOTIFY,
+        taken: &scripts::CONDITION_TAKEN,
+    }),
 };
 
 static REDISSON_LOCK: Scripts = Scripts {
@@ -119,6 +150,7 @@ static REDISSON_LOCK: Scripts = Scripts {
     force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
     resize: None,
     latch: None,
+    condition: None,
 };
 
 static REDISSON_FENCED: Scripts = Scripts {
@@ -133,6 +165,7 @@ static REDISSON_FENCED: Scripts = Scripts {
     force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
     resize: None,
     latch: None,
+    condition: None,
 };
 
 static REDISSON_FAIR: Scripts = Scripts {
@@ -147,6 +180,7 @@ static REDISSON_FAIR: Scripts = Scripts {
     force_unlock: Some(&scripts::REDISSON_FAIR_FORCE_UNLOCK),
     resize: None,
     latch: None,
+    condition: None,
 };
 
 static REDISSON_READ: Scripts = Scripts {
@@ -161,6 +195,7 @@ static REDISSON_READ: Scripts = Scripts {
     force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
     resize: None,
     latch: None,
+    condition: None,
 };
 
 static REDISSON_WRITE: Scripts = Scripts {
@@ -175,6 +210,7 @@ static REDISSON_WRITE: Scripts = Scripts {
     force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
     resize: None,
     latch: None,
+    condition: None,
 };
 
 static REDISSON_SEMAPHORE: Scripts = Scripts {
@@ -189,6 +225,7 @@ static REDISSON_SEMAPHORE: Scripts = Scripts {
     force_unlock: Some(&scripts::REDISSON_SEMAPHORE_FORCE_UNLOCK),
     resize: Some(&scripts::REDISSON_SEMAPHORE_RESIZE),
     latch: None,
+    condition: None,
 };
 
 static REDISSON_LATCH: Scripts = Scripts {
@@ -207,6 +244,7 @@ static REDISSON_LATCH: Scripts = Scripts {
         count_down: &scripts::REDISSON_LATCH_COUNT_DOWN,
         delete: &scripts::REDISSON_LATCH_DELETE,
     }),
+    condition: None,
 };
 
 #[cfg(test)]
@@ -227,6 +265,7 @@ mod tests {
             Kind::Semaphore { permits },
             Kind::Expirable { permits },
             Kind::Latch,
+            Kind::Condition,
         ];
         for (layout, kind) in
             [Layout::Native, Layout::Redisson].into_iter().flat_map(|l| kinds.map(|kind| (l, kind)))
@@ -236,7 +275,14 @@ mod tests {
             let what = format!("{kind:?} in {layout:?}");
             let always = [scripts.acquire, scripts.release, scripts.status].map(Some);
             let called = always.into_iter().chain([scripts.renew, scripts.force_unlock]);
-            assert!(called.flatten().all(|script| !script.is_in(layout.never_calls())), "{what}");
+            // There is no condition in Redisson's layout.
+            let is_there = layout == Layout::Native || !row.is_notice;
+            let mut called = called.flatten();
+            assert!(
+                !is_there || called.all(|script| !script.is_in(layout.never_calls())),
+                "{what}"
+            );
+            assert_eq!(scripts.condition.is_some(), row.is_notice, "{what}");
             assert_eq!(scripts.renew.is_some(), !row.is_passed, "{what}");
             assert_eq!(scripts.force_unlock.is_some(), !row.is_passed, "{what}");
             assert_eq!(scripts.latch.is_some(), row.is_passed, "{what}");

@@ -13,8 +13,8 @@ pub(crate) enum Expected {
     Alone { cluster: String, sentinel: String },
     /// The primary that sentinels name.
     Watched,
-    /// A node of a cluster.
-    Node,
+    /// A node of a cluster. See [`Config::plain_channels`](crate::Config::plain_channels).
+    Node { plain_channels: bool },
 }
 
 /// The version from which a server has channels that belong to a slot.
@@ -85,6 +85,10 @@ mod tests {
         Hello::read(Some(&Value::Map(fields.collect()))).unwrap()
     }
 
+    fn node_of_cluster() -> Expected {
+        Expected::Node { plain_channels: false }
+    }
+
     fn alone() -> Expected {
         let [cluster, sentinel] = ["redis-cluster://h:1", "redis-sentinel://h:1/<service>"];
         Expected::Alone { cluster: cluster.to_owned(), sentinel: sentinel.to_owned() }
@@ -95,7 +99,7 @@ mod tests {
         let primary = hello(&[("role", "master"), ("mode", "standalone"), ("version", "6.2.14")]);
         assert!(primary.accepted(&alone()).is_ok() && !primary.is_sharded());
         for other in [hello(&[("role", "replica"), ("mode", "cluster")]), hello(&[])] {
-            assert!(matches!(other.accepted(&Expected::Node), Err(Fault::Distrusted(_))));
+            assert!(matches!(other.accepted(&node_of_cluster()), Err(Fault::Distrusted(_))));
         }
         assert!(Hello::read(Some(&Value::Nil)).is_err() && Hello::read(None).is_err());
     }
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn a_node_of_a_cluster_is_no_server_of_its_own() {
         let node = hello(&[("role", "master"), ("mode", "cluster"), ("version", "7.0.15")]);
-        assert!(node.accepted(&Expected::Node).is_ok() && node.is_sharded());
+        assert!(node.accepted(&node_of_cluster()).is_ok() && node.is_sharded());
         let refused = node.accepted(&alone());
         assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("redis-cluster://h:1")));
         let sentinel = hello(&[("mode", "sentinel"), ("version", "9.1.2")]);

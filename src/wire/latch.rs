@@ -1,4 +1,5 @@
-//! Changes of a count-down latch. The server carries each out once, however often the client sends it.
+//! Changes of a count-down latch, and notifications of a condition. The server carries each out once, however often the
+//! client sends it.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use redis::Cmd;
 use crate::keys::Keys;
 use crate::wire::calls::millis;
 use crate::wire::commands::Connection;
-use crate::wire::family::{LatchScripts, scripts_of};
+use crate::wire::family::{Scripts, existing, scripts_of};
 use crate::wire::fault::Fault;
 use crate::wire::replies::number;
 use crate::wire::scripts::Script;
@@ -15,24 +16,33 @@ use crate::wire::scripts::Script;
 /// A change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
-    Set { count: u64, ttl: Duration },
+    Set {
+        count: u64,
+        ttl: Duration,
+    },
     CountDown,
     Delete,
+    /// Notifies the waiter at the front.
+    NotifyOne,
+    /// Notifies all waiters.
+    NotifyAll,
 }
 
 impl Order {
-    fn script(self, scripts: &LatchScripts) -> &'static Script {
+    fn script(self, scripts: &Scripts) -> Option<&'static Script> {
+        let (latch, condition) = (scripts.latch.as_ref(), scripts.condition.as_ref());
         match self {
-            Self::Set { .. } => scripts.set,
-            Self::CountDown => scripts.count_down,
-            Self::Delete => scripts.delete,
+            Self::Set { .. } => latch.map(|latch| latch.set),
+            Self::CountDown => latch.map(|latch| latch.count_down),
+            Self::Delete => latch.map(|latch| latch.delete),
+            Self::NotifyOne | Self::NotifyAll => condition.map(|condition| condition.notify),
         }
     }
 }
 
 impl Connection<'_> {
-    /// Changes the latch. Returns 1 or 0 (done or not), or the count that is left. The server remembers this request
-    /// for as long as `request` says.
+    /// Carries this out. Returns 1 or 0 (done or not), the count that is left, or how many waiters were notified. The
+    /// server remembers this request for as long as `request` says.
     pub(crate) async fn order(
         &mut self,
         keys: &Keys,
@@ -41,11 +51,18 @@ impl Connection<'_> {
     ) -> Result<i64, Fault> {
         let fill = |cmd: &mut Cmd, client: &str| {
             cmd.arg(format!("{client}:{request}")).arg(millis(memory));
-            if let Order::Set { count, ttl } = order {
-                cmd.arg(count).arg(millis(ttl));
+            match order {
+                Order::Set { count, ttl } => _ = cmd.arg(count).arg(millis(ttl)),
+                Order::NotifyOne => _ = cmd.arg("one"),
+                Order::NotifyAll => _ = cmd.arg("all"),
+                Order::CountDown | Order::Delete => {}
             }
         };
-        let script = scripts_of(keys).latch.as_ref().map(|scripts| order.script(scripts));
-        number(self.ask_if(script, keys, fill).await?)
+        let script = existing(order.script(scripts_of(keys)), keys)?;
+        number(if keys.row.is_notice {
+            self.ask_with_requests(script, keys, fill).await?
+        } else {
+            self.ask(script, keys, fill).await?
+        })
     }
 }

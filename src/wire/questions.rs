@@ -30,7 +30,18 @@ impl Connection<'_> {
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
         let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes()];
-        self.ask_of(script, keys, all, fill).await
+        self.ask_of(script, keys, &all, fill).await
+    }
+
+    /// As [`ask`](Self::ask), with the key of the requests that were carried out.
+    pub(crate) async fn ask_with_requests(
+        &mut self,
+        script: &'static Script,
+        keys: &Keys,
+        fill: impl Fn(&mut Cmd, &str),
+    ) -> Result<Value, Fault> {
+        let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
+        self.ask_of(script, keys, &all, fill).await
     }
 
     /// As [`ask`](Self::ask), of the holders alone. While a slot of a cluster moves, the other keys may be elsewhere, and only
@@ -43,7 +54,7 @@ impl Connection<'_> {
     ) -> Result<Value, Fault> {
         match keys.slot {
             Some(_) if keys.row.is_renewed_alone => {
-                self.ask_of(script, keys, [keys.lock(); 4], fill).await
+                self.ask_of(script, keys, &[keys.lock(); 4], fill).await
             }
             _ => self.ask(script, keys, fill).await,
         }
@@ -53,7 +64,7 @@ impl Connection<'_> {
         &mut self,
         script: &'static Script,
         keys: &Keys,
-        all: [Key<'_>; 4],
+        all: &[Key<'_>],
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
         let terms = self.terms();
@@ -104,9 +115,12 @@ impl Connection<'_> {
         let is_plain = |release: &Release| release.keys.row.lies_as_plain;
         let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
         let others = releases.iter().filter(|release| !is_plain(release));
-        let leave = others.map(async |Release { keys, id }| {
+        let leave = others.map(async |Release { keys, id, is_taken }| {
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client));
-            found(self.again().ask(scripts_of(keys).release, keys, fill).await)
+            let scripts = scripts_of(keys);
+            let taken = scripts.condition.as_ref().filter(|_| *is_taken);
+            let script = taken.map_or(scripts.release, |condition| condition.taken);
+            found(self.again().ask(script, keys, fill).await)
         });
         let (plain, others) = join(self.leave_plain(&plain), join_all(leave)).await;
         in_order(releases.iter().map(is_plain), plain, others)

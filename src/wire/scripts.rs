@@ -13,6 +13,8 @@ pub(crate) struct Script {
     hash: LazyLock<String>,
     /// The same script where channels belong to slots, and its hash.
     sharded: LazyLock<(String, String)>,
+    /// The same script that tells everybody, and its hash.
+    both: LazyLock<(String, String)>,
 }
 
 /// How scripts tell others, which is all in which they differ from server to server.
@@ -22,11 +24,19 @@ pub(crate) enum Dialect {
     Plain,
     /// On channels that belong to a slot of a cluster.
     Sharded,
+    /// On both. The client listens on channels of the whole cluster.
+    Both,
 }
 
-/// How every script publishes: the one spelling that [`sharded`] looks for.
+/// How every script publishes: the one spelling that [`respelled`] looks for.
 const PUBLISH: &str = "redis.pcall('publish'";
 const PUBLISH_SHARDED: &str = "redis.pcall('spublish'";
+const PUBLISH_BOTH: &str = "publish_both('publish'";
+const BOTH: &str = "local function publish_both(_, channel, message)
+  redis.pcall('spublish', channel, message)
+  return redis.pcall('publish', channel, message)
+end
+";
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+,)*) => {
@@ -34,7 +44,8 @@ macro_rules! scripts {
             files: &[$($file),+],
             text: concat!($(include_str!(concat!("../../lua/", $file)),)+),
             hash: LazyLock::new(|| hash(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
-            sharded: LazyLock::new(|| sharded(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
+            sharded: LazyLock::new(|| respelled("", PUBLISH_SHARDED, concat!($(include_str!(concat!("../../lua/", $file)),)+))),
+            both: LazyLock::new(|| respelled(BOTH, PUBLISH_BOTH, concat!($(include_str!(concat!("../../lua/", $file)),)+))),
         };)*
 
         /// Every script.
@@ -63,6 +74,12 @@ scripts! {
     LINE_STATUS = "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/status.lua",
     LINE_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
     LINE_RESIZE = "lock/grant.lua" "line/clock.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/resize.lua",
+    CONDITION_ACQUIRE = "lock/grant.lua" "line/clock.lua" "line/asked.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "condition/missed.lua" "line/acquire.lua",
+    CONDITION_RELEASE = "lock/grant.lua" "line/clock.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "line/release.lua",
+    CONDITION_TAKEN = "lock/grant.lua" "line/clock.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "condition/taken.lua",
+    CONDITION_STATUS = "lock/grant.lua" "line/clock.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "line/status.lua",
+    CONDITION_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
+    CONDITION_NOTIFY = "lock/grant.lua" "line/clock.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "latch/requests.lua" "condition/notify.lua",
     REDISSON_LOCK_ACQUIRE = "lock/grant.lua" "redisson/lock/acquire.lua",
     REDISSON_FENCED_ACQUIRE = "lock/grant.lua" "redisson/count_up.lua" "redisson/lock/acquire.lua",
     REDISSON_LOCK_ACQUIRE_ALL = "lock/grant.lua" "redisson/lock/all_or_none.lua",
@@ -90,22 +107,22 @@ scripts! {
     LATCH_ACQUIRE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/acquire.lua",
     LATCH_RELEASE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/release.lua",
     LATCH_STATUS = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/status.lua",
-    LATCH_SET = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/set.lua",
-    LATCH_COUNT_DOWN = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/count_down.lua",
-    LATCH_DELETE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/delete.lua",
+    LATCH_SET = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
+    LATCH_COUNT_DOWN = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
+    LATCH_DELETE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
     REDISSON_LATCH_ACQUIRE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/acquire.lua",
     REDISSON_LATCH_STATUS = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/status.lua",
-    REDISSON_LATCH_SET = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/set.lua",
-    REDISSON_LATCH_COUNT_DOWN = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/count_down.lua",
-    REDISSON_LATCH_DELETE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/delete.lua",
+    REDISSON_LATCH_SET = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
+    REDISSON_LATCH_COUNT_DOWN = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
+    REDISSON_LATCH_DELETE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
 }
 
 fn hash(text: &str) -> String {
     redis::Script::new(text).get_hash().to_owned()
 }
 
-fn sharded(text: &str) -> (String, String) {
-    let text = text.replace(PUBLISH, PUBLISH_SHARDED);
+fn respelled(before: &str, publish: &str, text: &str) -> (String, String) {
+    let text = before.to_owned() + &text.replace(PUBLISH, publish);
     let hash = hash(&text);
     (text, hash)
 }
@@ -115,6 +132,7 @@ impl Script {
         match dialect {
             Dialect::Plain => self.text,
             Dialect::Sharded => &self.sharded.0,
+            Dialect::Both => &self.both.0,
         }
     }
 
@@ -133,6 +151,7 @@ impl Script {
         let hash = match dialect {
             Dialect::Plain => &*self.hash,
             Dialect::Sharded => &self.sharded.1,
+            Dialect::Both => &self.both.1,
         };
         head("EVALSHA", hash)
     }
@@ -178,6 +197,9 @@ mod tests {
             let sharded = code(script.text(Dialect::Sharded));
             assert_eq!(sharded.matches("'publish'").count(), 0);
             assert_eq!(sharded.matches(PUBLISH_SHARDED).count(), published);
+            let both = code(script.text(Dialect::Both).strip_prefix(BOTH).expect("it begins so"));
+            assert_eq!(both.matches(PUBLISH_BOTH).count(), published);
+            assert_eq!(both.matches("redis.pcall('publish'").count(), 0);
         }
         let publishing = ALL.iter().filter(|script| script.text.contains(PUBLISH)).count();
         assert!(publishing > 10, "{publishing} scripts publish");

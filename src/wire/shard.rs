@@ -108,17 +108,23 @@ impl ShardKeeper {
 #[derive(Default)]
 pub(crate) struct Facts {
     is_sharded: AtomicBool,
+    tells_both: AtomicBool,
 }
 
 impl Facts {
     pub(crate) fn dialect(&self) -> Dialect {
-        if self.is_sharded.load(Ordering::Relaxed) { Dialect::Sharded } else { Dialect::Plain }
+        match self.is_sharded.load(Ordering::Relaxed) {
+            false => Dialect::Plain,
+            true if self.tells_both.load(Ordering::Relaxed) => Dialect::Both,
+            true => Dialect::Sharded,
+        }
     }
 
     /// Takes note of what a server says of itself. On one that is no node of a cluster, all channels are plain.
     pub(crate) fn learn(&self, hello: &Hello, expected: &Expected) {
-        let is_sharded = matches!(expected, Expected::Node) && hello.is_sharded();
-        self.is_sharded.store(is_sharded, Ordering::Relaxed);
+        let Expected::Node { plain_channels } = *expected else { return };
+        self.tells_both.store(plain_channels, Ordering::Relaxed);
+        self.is_sharded.store(hello.is_sharded(), Ordering::Relaxed);
     }
 }
 
@@ -227,7 +233,7 @@ impl Duty for CommandDuty {
                 }
                 self.clock.forget();
             }
-            Expected::Node => {
+            Expected::Node { .. } => {
                 let hello = conn.send_packed_command(&cmd("HELLO")).await;
                 self.accept(Some(&hello.map_err(Fault::connecting)?))?;
                 let mut pipe = pipe();

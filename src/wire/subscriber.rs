@@ -192,7 +192,7 @@ impl Homes {
         for (node, home) in &mut self.all {
             let stays = |channel: &str| map.owner(Slot::of(channel)) == node.as_ref();
             // Where channels belong to slots, the server ends what has moved. A plain one stays, and has to be left.
-            let is_left = home.link.facts.dialect() == Dialect::Plain;
+            let is_left = home.link.facts.dialect() != Dialect::Sharded;
             let leaving = home.table.leave_behind(stays, is_left);
             if !leaving.is_empty() {
                 changed.push(Arc::clone(&home.link));
@@ -391,7 +391,7 @@ impl Channels {
             home.stop = Some(stop.clone());
             drop(homes);
             let Ok(address) = cluster.address(&node) else { continue };
-            let (home, expected) = (Some(node), Expected::Node);
+            let (home, expected) = (Some(node), cluster.expected());
             let ears = Ears { channels: Arc::clone(self), home, expected, link };
             let place = Place::Fixed(Arc::new(address));
             let (keeper, _) = Keeper::new(place, Arc::new(ears), self.generations.clone());

@@ -14,7 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Where the user of a layout stands, and the scripts that it calls.
-const NATIVE: (&str, &[&str]) = ("docs/operations.md", &["lock", "line", "latch", "marks"]);
+const NATIVE: (&str, &[&str]) =
+    ("docs/operations.md", &["lock", "line", "latch", "marks", "condition"]);
 const REDISSON: (&str, &[&str]) =
     ("docs/from-redisson.md", &["lock", "latch", "marks", "redisson"]);
 
@@ -206,6 +207,29 @@ async fn everything_counted_down(url: &str, layout: Layout, admin: &Admin) {
     nobody_listens(admin).await;
 }
 
+/// Everything there is to do with a condition.
+async fn everything_notified(url: &str, admin: &Admin) {
+    let (ours, theirs) =
+        (client_of(url, Layout::Native).await, client_of(url, Layout::Native).await);
+    let condition = ours.condition("n");
+    for all in [false, true] {
+        let (lock, awaited_for) = (theirs.fair_lock("c"), theirs.condition("n"));
+        let waiter = tokio::spawn(async move { lock.lock().await?.wait(&awaited_for).await });
+        awaited(admin, "n").await;
+        let held = ours.fair_lock("c").lock().await.expect("it is free");
+        if all {
+            condition.notify_all().await.expect("an answer");
+        } else {
+            condition.notify_one().await.expect("an answer");
+        }
+        sleep(Duration::from_millis(1_500)).await; // a renewal of the notification
+        held.unlock().await.expect("it is ours");
+        granted(waiter).await.unlock().await.expect("it is ours");
+    }
+    nobody_listens(admin).await;
+    admin.cmd::<usize>(&["DEL", "lock_notes:{n}:requests"]).await;
+}
+
 /// Everything there is to do with an election, and with a job that runs now and then.
 async fn everything_agreed(url: &str, layout: Layout, admin: &Admin) {
     let ours = client_of(url, layout).await;
@@ -226,6 +250,7 @@ async fn everything(url: &str, layout: Layout, admin: &Admin) {
     everything_together(url, layout, admin).await;
     everything_queued(url, layout, admin).await;
     if layout == Layout::Native {
+        everything_notified(url, admin).await;
         eventually(SOON, "nothing is left", async || lock_keys(admin).await == [key("b")]).await;
     }
     everything_counted_down(url, layout, admin).await;

@@ -145,9 +145,14 @@ impl Admin {
         channels
     }
 
+    /// How many listen on a channel. Where channels belong to slots, some may listen on that of the whole cluster instead.
     pub async fn subscribers(&self, channel: &str) -> usize {
-        let counts: Vec<(String, usize)> = self.cmd(&["PUBSUB", "NUMSUB", channel]).await;
-        counts.iter().map(|(_, count)| count).sum()
+        let listening = async |admin: &Self| {
+            let counts: Vec<(String, usize)> = admin.cmd(&["PUBSUB", "NUMSUB", channel]).await;
+            counts.iter().map(|(_, count)| count).sum::<usize>()
+        };
+        let of_slots = if self.is_sharded { listening(self).await } else { 0 };
+        of_slots + listening(&Self { is_sharded: false, ..self.clone() }).await
     }
 
     /// How often a command has run since the start or the last [`reset_stats`](Self::reset_stats), inside scripts too.

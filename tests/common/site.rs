@@ -87,8 +87,20 @@ impl Site {
         match topology() {
             Topology::Single => Self::One(Server::start().await),
             Topology::Cluster => Self::cluster().await,
-            Topology::Sentinel => Self::Watched(watched().await),
+            Topology::Sentinel => Self::watched().await,
         }
+    }
+
+    /// A primary with a replica, behind sentinels, wherever other tests run. Nobody takes over.
+    pub async fn watched() -> Self {
+        Self::Watched(watched().await)
+    }
+
+    /// The same for this test alone: the replica takes over when the primary is dead.
+    pub async fn fails_over() -> Self {
+        let alone = Self::Watched(Lent::new(Watched::start().await, &WATCHED));
+        alone.damage();
+        alone
     }
 
     /// A cluster, wherever other tests run: three primaries with a replica each.

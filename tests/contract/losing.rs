@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parklock::{Client, Ended, Error, Guard};
 
-use crate::common::fixture::quick;
+use crate::common::fixture::{SOON, quick};
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_held_as, soon};
 
@@ -50,7 +50,7 @@ async fn forced_out(scene: &Scene, name: &str, by: &Client) {
 }
 
 pub(crate) async fn a_holder_that_is_forced_out_is_told_and_the_waiter_comes_in(pair: Pair) {
-    let scene = Scene::with(pair, quick()).await;
+    let scene = Scene::with(pair, quick().ride_out(SOON)).await;
     assert!(!scene.ours().force_unlock().await.unwrap(), "nobody holds it");
     tokio::join!(
         forced_out(&scene, "by another", &scene.theirs),

@@ -25,6 +25,7 @@ mod scene;
 mod server;
 mod silence;
 mod trying;
+mod waiting;
 
 /// A module for each pair, in which each behaviour is a test.
 macro_rules! tested {
@@ -81,6 +82,13 @@ macro_rules! contract {
             keeping {
                 a_fixed_lease_ends
                 an_extension_keeps_it
+            }
+            waiting {
+                who_waits_gives_it_back_and_has_it_again
+                nobody_comes_in_before_the_waiter_stands_in_line
+                a_wait_that_nobody_ends_is_over_in_time
+                a_wait_that_is_dropped_leaves_nothing
+                who_has_lost_it_does_not_wait
             }
             server {
                 a_server_that_forgets_its_scripts_is_taught_again

@@ -49,6 +49,10 @@ impl Scene {
         }
         let ours = pair.client(&proxy.url(), config.clone()).await;
         let theirs = pair.client(&server.url(), config).await;
+        if matches!(server, Site::Cluster(_)) {
+            knows_the_way(&pair.of(&ours, "a")).await;
+            knows_the_way(&pair.of(&theirs, "a")).await;
+        }
         let eternal = Arc::default();
         let looking = tokio::spawn(look(server.admin().await, pair.stays(), Arc::clone(&eternal)))
             .abort_handle();
@@ -92,6 +96,13 @@ impl Drop for Scene {
     fn drop(&mut self) {
         self.looking.abort();
     }
+}
+
+/// A client of one server is connected before a test begins. That of a cluster connects to a node when it first needs it, which
+/// on a busy machine takes longer than some calls have time.
+async fn knows_the_way(mutex: &Mutex) {
+    let answered = async || mutex.is_held().await.is_ok();
+    eventually(SOON, "the node of this lock answers", answered).await;
 }
 
 /// Looks at all keys, again and again, for as long as the server is there.

@@ -31,7 +31,8 @@ pub(crate) async fn a_server_that_forgets_its_scripts_is_taught_again(pair: Pair
 pub(crate) async fn a_server_that_lost_its_data_tells_the_holder_and_lets_the_waiter_in(
     pair: Pair,
 ) {
-    let scene = Scene::with(pair, quick()).await;
+    // The nodes of a cluster take no writes for two seconds after their start.
+    let scene = Scene::with(pair, quick().ride_out(SOON)).await;
     let guard = scene.ours().lock().await.unwrap();
     let (first, second) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
     let token = guard.token();

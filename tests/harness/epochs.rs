@@ -69,13 +69,13 @@ fn a_grant_behind_a_failover_has_a_greater_token() {
 /// A takeover: for a time two servers grant the lock.
 #[test]
 fn while_two_servers_grant_a_lock_neither_is_held_against_the_other() {
-    let taken_over = || vec![Break::replaced("a", 10, 22)];
+    let taken_over = || vec![Break::taken_over("a", 10, 22)];
     // The old holder was let in by the old server, and the new one by the new server at about the same time.
     let old = claim(OLD.0, OLD.1, 5, 5, 50);
     let new = claim(NEW.0, NEW.1, 20, 20, 30);
     assert_eq!(judged(&[old.clone(), new.clone()], taken_over()), []);
     assert_eq!(judged(&[old.clone(), new.clone()], vec![]).len(), 1);
-    assert_eq!(judged(&[old.clone(), new], vec![Break::replaced("b", 10, 22)]).len(), 1);
+    assert_eq!(judged(&[old.clone(), new], vec![Break::taken_over("b", 10, 22)]).len(), 1);
     // Both are confirmed when only one server grants any more.
     let [old, new] = [claim(OLD.0, OLD.1, 5, 23, 50), claim(NEW.0, NEW.1, 20, 24, 30)];
     assert_eq!(judged(&[old, new], taken_over()).len(), 1);
@@ -83,7 +83,7 @@ fn while_two_servers_grant_a_lock_neither_is_held_against_the_other() {
 
 #[test]
 fn before_and_after_a_takeover_the_rules_are_what_they_always_are() {
-    let taken_over = || vec![Break::replaced("a", 100, 110)];
+    let taken_over = || vec![Break::taken_over("a", 100, 110)];
     assert_eq!(with_another_inside_until(30, taken_over()).len(), 1);
     let late = [claim(OLD.0, OLD.1, 120, 130, 150), claim(NEW.0, NEW.1, 125, 126, 140)];
     assert_eq!(judged(&late, taken_over()).len(), 1);

@@ -29,8 +29,14 @@ impl Break {
     }
 
     /// Another server took over this lock, and for a time between these two moments both may have granted it.
-    pub fn replaced(lock: &str, from: u64, to: u64) -> Self {
+    pub fn taken_over(lock: &str, from: u64, to: u64) -> Self {
         Self { lock: Some(lock.to_owned()), from, to, sharp: false, replaced: true }
+    }
+
+    /// Another server took over at the first of these moments, and the old one went on until the second. What it granted
+    /// meanwhile is judged by later confirmations only.
+    pub fn replaced(lock: Option<&str>, from: u64, to: u64) -> Self {
+        Self { lock: lock.map(str::to_owned), from, to, sharp: true, replaced: true }
     }
 
     /// The server went on: it happened between these two moments.
@@ -49,7 +55,7 @@ impl Break {
 
     /// Whether it may have come before a request with this sending and answer.
     fn may_be_before(&self, sent: u64, answered: u64) -> bool {
-        if self.sharp { self.to < sent } else { self.from <= answered }
+        if self.sharp { self.from < sent } else { self.from <= answered }
     }
 }
 
@@ -98,6 +104,14 @@ impl Epochs {
             self.sure(claim).into_iter().map(hold).collect::<Vec<_>>()
         };
         alone().flat_map(in_epochs).collect()
+    }
+
+    /// Whether a server may have granted it that had been replaced, and did not know it yet. Its tokens are smaller than those
+    /// of its successor: that is what keeps its holders out.
+    pub fn may_be_late(&self, claim: &Claim) -> bool {
+        let sent = claim.called.min(claim.last_confirmed);
+        let meets = |one: &Break| one.from < one.to && sent <= one.to && claim.acquired >= one.from;
+        self.of(&claim.lock).any(|one| one.sharp && meets(one))
     }
 
     /// The epoch of its lock in which Redis first confirmed it, if that is certain, or the next.

@@ -1196,21 +1196,25 @@ impl JavaHolds {
 }
 
 /// C3: however many stand in the queue. Each search in it and each look at all of it would take longer the more there are.
+/// On a machine that does not run us for a second, the waiters lose their places and search. Then it looks again.
 #[tokio::test]
 async fn in_redissons_layout_a_sign_of_life_costs_the_same_however_many_wait() {
     let scene = JavaHolds::begin().await;
     let waiting = scene.ours_come(100).await;
-    sleep(CLAIM).await;
-    scene.admin.reset_stats().await;
-    sleep(CLAIM).await;
-    let calls = async |command| scene.admin.command_calls(command).await as f64;
-    let signs = calls("evalsha").await;
-    assert!(signs > 100.0, "{signs}: three of each in that time");
-    for command in ["lpos", "lrange", "lrem", "pexpire"] {
-        assert_eq!(calls(command).await, 0.0, "{command}");
-    }
-    let looks = calls("lindex").await + calls("zscore").await;
-    assert!(looks / signs < 6.5, "{} a sign of life", looks / signs);
+    let costs_little = async || {
+        sleep(CLAIM).await;
+        scene.admin.reset_stats().await;
+        sleep(CLAIM).await;
+        let calls = async |command| scene.admin.command_calls(command).await as f64;
+        let (signs, mut searches) = (calls("evalsha").await, 0.0);
+        for command in ["lpos", "lrange", "lrem", "pexpire"] {
+            searches += calls(command).await;
+        }
+        let looks = (calls("lindex").await + calls("zscore").await) / signs;
+        println!("{signs} signs of life, {looks} looks for each, {searches} searches");
+        signs > 100.0 && searches == 0.0 && looks < 6.5
+    };
+    eventually(3 * SOON, "a sign of life costs little", costs_little).await;
     waiting.iter().for_each(JoinHandle::abort);
 }
 

@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod condition;
 mod election;
 mod every;
 mod fair_clients;

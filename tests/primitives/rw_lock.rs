@@ -404,7 +404,8 @@ async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
                 break (asked, writer);
             }
             // The dead one's lease may be over already, and says nothing of this.
-            granted(writer).await.unlock().await.unwrap();
+            let write = timeout(SOON, writer).await.expect("its lease is over");
+            write.unwrap().unwrap().unlock().await.unwrap();
             scene.awaited_by(0).await;
         };
 

@@ -6,8 +6,20 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::scene::{AT_ONCE, Scene, USUAL, granted};
+use crate::version::{FENCED_LOCKS, NOT_THERE};
 
 const COUNTER: &str = "redisson_lock_token:{a}";
+
+impl Scene {
+    /// Whether Redisson is too old to have them. Then it says so.
+    pub(crate) async fn has_no_fenced_locks(&self) -> bool {
+        let has = self.has(FENCED_LOCKS);
+        if !has {
+            assert_eq!(self.thread("old").refusal("fencedlock a").await, NOT_THERE);
+        }
+        !has
+    }
+}
 
 /// Asserts that no key stays for ever but the counter, which is Redisson's.
 async fn only_the_counter_is_eternal(scene: &Scene) {
@@ -19,6 +31,9 @@ async fn only_the_counter_is_eternal(scene: &Scene) {
 #[tokio::test]
 async fn tokens_are_counted_together_from_one() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
+    if scene.has_no_fenced_locks().await {
+        return;
+    }
     let (lock, mut java) = (scene.client().await.redisson().fenced_lock("a"), scene.thread("java"));
     let mut tokens = Vec::new();
     for _ in 0..2 {
@@ -37,12 +52,15 @@ async fn tokens_are_counted_together_from_one() {
     }
     assert_eq!(tokens, (1..=12).collect::<Vec<u64>>());
     assert_eq!(scene.admin.cmd::<u64>(&["GET", COUNTER]).await, 12);
-    assert_eq!(scene.admin.keys().await, [COUNTER]);
+    assert_eq!(scene.keys().await, [COUNTER]);
 }
 
 #[tokio::test]
 async fn each_side_keeps_the_other_out_and_wakes_it() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
+    if scene.has_no_fenced_locks().await {
+        return;
+    }
     let (lock, mut java) = (scene.client().await.redisson().fenced_lock("a"), scene.thread("java"));
     for round in 0..10 {
         let guard = lock.lock().await.unwrap();
@@ -76,6 +94,9 @@ async fn each_side_keeps_the_other_out_and_wakes_it() {
 #[tokio::test]
 async fn tokens_grow_in_the_order_of_holding() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
+    if scene.has_no_fenced_locks().await {
+        return;
+    }
     let tokens = Arc::<Mutex<Vec<u64>>>::default();
     let mut crowd = JoinSet::new();
     for _ in 0..2 {

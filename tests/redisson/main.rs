@@ -28,4 +28,6 @@ mod rw;
 mod rw_crash;
 mod scene;
 mod semaphore;
+mod sentinel;
+mod version;
 mod waiting;

@@ -18,11 +18,12 @@ use tokio::time::timeout;
 
 use crate::common::child::{self, Child};
 use crate::common::fixture::A_WHILE;
+use crate::version::Version;
 
 /// Longer than any answer takes, a start of the JVM on a busy machine among them.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Another version of Redisson than that of `java/pom.xml`, such as `3.52.0`.
+/// Another version of Redisson than that of `java/pom.xml`, such as `3.52.0`: see `./scripts/test-matrix --redisson`.
 static VERSION: LazyLock<Option<String>> = LazyLock::new(|| env::var("REDISSON_VERSION").ok());
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redisson/java");
@@ -140,6 +141,7 @@ pub(crate) struct Jvm {
     process: Child,
     orders: Arc<tokio::sync::Mutex<ChildStdin>>,
     inboxes: Inboxes,
+    version: Version,
     watch: tokio::sync::Mutex<Thread>,
 }
 
@@ -191,12 +193,19 @@ impl Jvm {
         let lines = ChildStdout::from_std(lines).expect("a pipe");
         let mut lines = BufReader::new(lines).lines();
         let first = timeout(PATIENCE, lines.next_line()).await.expect("the JVM says something");
-        assert_eq!(first.expect("a readable pipe").as_deref(), Some("ready"));
+        let first = first.expect("a readable pipe").expect("the JVM has not ended");
+        let version = first.strip_prefix("ready ").expect("it is ready");
+        let version = Version::parse(version).expect("a version of Redisson");
         let inboxes = Inboxes::default();
         tokio::spawn(inboxes.clone().fill(lines));
         let orders = Arc::new(tokio::sync::Mutex::new(orders));
         let watch = tokio::sync::Mutex::new(inboxes.thread("watch", &orders));
-        Some(Self { process, orders, inboxes, watch })
+        Some(Self { process, orders, inboxes, version, watch })
+    }
+
+    /// Of Redisson there.
+    pub(crate) fn version(&self) -> Version {
+        self.version
     }
 
     /// A new thread there: to Redisson, an owner.

@@ -10,6 +10,7 @@ use crate::common::fixture::A_WHILE;
 use crate::common::site::left_out_in_a_cluster;
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, QUICK, Scene, USUAL};
+use crate::version::{GONE_IS_REFUSED, READS_WITHIN_A_WRITE};
 
 /// Long enough that a watchdog has had to renew three times.
 const WORK: Duration = QUICK.saturating_mul(2);
@@ -207,6 +208,8 @@ async fn a_writer_of_rust_that_goes_on_reading_lets_in_the_readers_of_both_sides
     for reader in &readers {
         reader.order("readlock a").await;
     }
+    // Redisson wakes its threads one after the other. One that must go on waiting can take the wake-up of one behind it.
+    scene.java_parks(readers.len()).await;
     writer.order("writelock a").await;
     let ours = reading(scene.somebody().await);
     scene.rw_awaited_by(2).await;
@@ -300,7 +303,8 @@ async fn java_does_not_touch_the_holds_of_rust() {
     let (lock, mut java) = (scene.owner().await, scene.thread("java"));
     let (write, read) = (lock.write().await.unwrap(), lock.read().await.unwrap());
     assert_eq!(java.result("writeislocked a").await, "true");
-    assert_eq!(java.result("readislocked a").await, "true");
+    let reads = scene.has(READS_WITHIN_A_WRITE);
+    assert_eq!(java.result("readislocked a").await, reads.to_string());
     for order in ["readunlock a", "writeunlock a"] {
         assert_eq!(java.refusal(order).await, "IllegalMonitorStateException");
     }
@@ -338,7 +342,11 @@ async fn a_holder_learns_that_the_other_side_has_used_force() {
     woken(&mut writer, taken).await;
     assert_eq!(java.refusal("readunlock a").await, "IllegalMonitorStateException");
     assert!(lock.force_unlock().await.unwrap());
-    assert_eq!(writer.refusal("writeunlock a").await, "IllegalMonitorStateException");
+    if scene.has(GONE_IS_REFUSED) {
+        assert_eq!(writer.refusal("writeunlock a").await, "IllegalMonitorStateException");
+    } else {
+        writer.ask("writeunlock a").await; // without complaint
+    }
     assert!(!lock.force_unlock().await.unwrap());
 
     let read = lock.read().await.unwrap();

@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 use crate::common::fixture::{A_WHILE, SOON, comes_in};
 use crate::common::{Admin, Site, eventually};
 use crate::peer::{Jvm, Thread};
+use crate::version::{CLEARS_AWAY, Version};
 
 /// The default of both sides.
 pub(crate) const USUAL: Duration = Duration::from_secs(30);
@@ -55,6 +56,16 @@ impl Scene {
         Some(Self { jvm, admin, server, watchdog })
     }
 
+    /// Whether Redisson is of this version or a later one.
+    pub(crate) fn has(&self, since: Version) -> bool {
+        self.jvm.version() >= since
+    }
+
+    /// Whether Redisson is of this version alone.
+    pub(crate) fn is(&self, version: Version) -> bool {
+        self.jvm.version() == version
+    }
+
     pub(crate) fn thread(&self, name: &str) -> Thread {
         self.jvm.thread(name)
     }
@@ -84,6 +95,15 @@ impl Scene {
     pub(crate) async fn holds(&self, name: &str) -> Vec<u32> {
         let fields = self.admin.hgetall(name).await;
         fields.values().map(|count| count.parse().expect("a count")).collect()
+    }
+
+    /// Every key, but for the notes of its releases that a Redisson of version 3 leaves for some seconds.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let mut keys = self.admin.keys().await;
+        if !self.has(CLEARS_AWAY) {
+            keys.retain(|key| !key.starts_with("redisson_unlock_latch:"));
+        }
+        keys
     }
 
     /// Asserts that no key of a lock is left, except for those that Redisson leaves for some seconds: the notes of

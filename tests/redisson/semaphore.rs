@@ -10,6 +10,7 @@ use crate::common::fixture::{SOON, comes_in};
 use crate::common::{Worker, WorkerSide, eventually};
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
+use crate::version::{LEASES_OF_PERMITS, MANY_PERMITS, NOT_THERE, RELEASE_IF_EXISTS};
 
 const CHANNEL: &str = "redisson_sc:{a}";
 
@@ -46,6 +47,30 @@ async fn awaited_by(scene: &Scene, clients: usize) {
 async fn take(java: &mut Thread, kind: &str) -> String {
     let id = java.result(&format!("{kind}acquire a")).await;
     format!("{kind}release a {id}").trim_end().to_owned()
+}
+
+/// Takes two expirable permits, with so many milliseconds of lease if any are said. Returns their ids.
+async fn take_two(scene: &Scene, java: &mut Thread, lease: &str) -> [String; 2] {
+    if scene.has(MANY_PERMITS) {
+        let ids = java.result(format!("permitmany a 2 {lease}").trim_end()).await;
+        let (one, other) = ids.split_once(',').expect("two ids");
+        return [one.to_owned(), other.to_owned()];
+    }
+    assert_eq!(java.refusal("permitmany a 2").await, NOT_THERE);
+    let one = format!("permitacquire a {lease}");
+    [java.result(one.trim_end()).await, java.result(one.trim_end()).await]
+}
+
+/// Asserts how many permits there are, how many of them are held, and how many are not.
+async fn counts(scene: &Scene, java: &mut Thread, [total, acquired, available]: [&str; 3]) {
+    assert_eq!(java.result("permitavailable a").await, available);
+    for (word, number) in [("acquired", acquired), ("total", total)] {
+        let order = format!("permit{word} a");
+        match scene.has(MANY_PERMITS) {
+            true => assert_eq!(java.result(&order).await, number, "{word}"),
+            false => assert_eq!(java.refusal(&order).await, NOT_THERE),
+        }
+    }
 }
 
 /// Redisson's own keys have no TTL, as in Redisson. All keys of ours have one.
@@ -194,22 +219,31 @@ async fn javas_arithmetic_is_right_with_ours_among_its_permits() {
     let two = five.acquire_many(2).await.unwrap();
     let id = java.result("permitacquire a 60000").await;
     assert_eq!(id.len(), 32);
-    let more = java.result("permitmany a 2 60000").await;
-    for (word, number) in [("available", "0"), ("acquired", "5"), ("total", "5")] {
-        assert_eq!(java.result(&format!("permit{word} a")).await, number, "{word}");
-    }
+    let more = take_two(&scene, &mut java, "60000").await;
+    counts(&scene, &mut java, ["5", "5", "0"]).await;
     assert_eq!(java.result(&format!("permitlease a {id} 30000")).await, "true");
-    let left: u64 = java.result(&format!("permitlease a {id}")).await.parse().unwrap();
-    assert!((1..=30_000).contains(&left), "{left}");
-    assert_eq!(java.result(&format!("permitreleasemany a {more}")).await, "2");
+    let lease = format!("permitlease a {id}");
+    if scene.has(LEASES_OF_PERMITS) {
+        let left: u64 = java.result(&lease).await.parse().unwrap();
+        assert!((1..=30_000).contains(&left), "{left}");
+    } else {
+        assert_eq!(java.refusal(&lease).await, NOT_THERE);
+    }
+    let both = format!("permitreleasemany a {}", more.join(","));
+    if scene.has(MANY_PERMITS) {
+        assert_eq!(java.result(&both).await, "2");
+    } else {
+        assert_eq!(java.refusal(&both).await, NOT_THERE);
+        for id in more {
+            assert_eq!(java.result(&format!("permitrelease a {id}")).await, "true");
+        }
+    }
     assert_eq!(java.result(&format!("permitrelease a {id}")).await, "true");
     assert_eq!(java.result(&format!("permitrelease a {id}")).await, "false");
     assert_eq!(java.result("permitavailable a").await, "3");
     assert!(two.is_valid());
     two.unlock().await.unwrap();
-    for (word, number) in [("available", "5"), ("acquired", "0"), ("total", "5")] {
-        assert_eq!(java.result(&format!("permit{word} a")).await, number, "{word}");
-    }
+    counts(&scene, &mut java, ["5", "0", "5"]).await;
 }
 
 /// Java clears up, while no client of ours is there.
@@ -223,10 +257,9 @@ async fn java_reaps_permits_that_rust_held_for_too_long() {
     assert_eq!(worker.hear().await, "granted");
     worker.kill9();
     assert_eq!(java.result("permitavailable a").await, "0");
-    let both = java.result("permitmany a 2").await;
-    assert_eq!(both.len(), 32 + 1 + 32);
-    assert_eq!(java.result("permitavailable a").await, "0");
-    assert_eq!(java.result("permitacquired a").await, "2");
+    let both = take_two(&scene, &mut java, "").await;
+    assert!(both.iter().all(|id| id.len() == 32), "{both:?}");
+    counts(&scene, &mut java, ["2", "2", "0"]).await;
 }
 
 #[tokio::test]
@@ -248,7 +281,7 @@ async fn the_end_of_a_lease_of_either_side_frees_its_permit() {
     assert_eq!(id.len(), 32);
     assert!(since.elapsed() < lease + AT_ONCE);
     assert!(matches!(held.unlock().await, Err(Error::Lost)), "it is Java's");
-    assert_eq!(java.result("permitacquired a").await, "1");
+    counts(&scene, &mut java, ["1", "1", "0"]).await;
 }
 
 /// As its own tests say: more than are free, fewer than none, and back.
@@ -261,14 +294,18 @@ async fn either_side_changes_the_number_while_it_is_held() {
     let one = waiter(&two, 1);
     awaited_by(&scene, 1).await;
 
-    java.ask("permitresize a 3").await;
+    if scene.has(MANY_PERMITS) {
+        java.ask("permitresize a 3").await;
+    } else {
+        assert_eq!(java.refusal("permitresize a 3").await, NOT_THERE);
+        client.redisson().expirable_semaphore("a", 2).set_permits(3).await.map(drop).unwrap();
+    }
 
     let third = told(one).await;
-    assert_eq!(java.result("permittotal a").await, "3");
+    counts(&scene, &mut java, ["3", "3", "0"]).await;
     assert!(two.try_acquire().await.unwrap().is_none(), "all three are held");
     let fewer = client.redisson().expirable_semaphore("a", 3).set_permits(1).await.unwrap();
-    assert_eq!(java.result("permitavailable a").await, "-2");
-    assert_eq!(java.result("permittotal a").await, "1");
+    counts(&scene, &mut java, ["1", "3", "-2"]).await;
     both.unlock().await.unwrap();
     assert_eq!(java.result("permitavailable a").await, "0");
     assert!(fewer.try_acquire().await.unwrap().is_none());
@@ -301,11 +338,18 @@ async fn a_plain_semaphore_follows_what_java_does_with_it() {
     assert!(two.try_acquire().await.unwrap().is_none());
     let waiting = waiter(&two, 1);
     awaited_by(&scene, 1).await;
-    assert_eq!(java.result("semreleaseifexists a").await, "true");
+    if scene.has(RELEASE_IF_EXISTS) {
+        assert_eq!(java.result("semreleaseifexists a").await, "true");
+    } else {
+        assert_eq!(java.refusal("semreleaseifexists a").await, NOT_THERE);
+        java.ask("semrelease a").await;
+    }
     told(waiting).await.unlock().await.unwrap();
     // A release makes one that is not there.
     scene.admin.cmd::<()>(&["DEL", "a"]).await;
-    assert_eq!(java.result("semreleaseifexists a").await, "false");
+    if scene.has(RELEASE_IF_EXISTS) {
+        assert_eq!(java.result("semreleaseifexists a").await, "false");
+    }
     java.ask("semrelease a").await;
     let one = two.acquire().await.unwrap();
     assert!(two.try_acquire().await.unwrap().is_none());
@@ -334,7 +378,14 @@ async fn rust_follows_the_number_that_java_has_set() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (some, mut java) =
         (forgetful(&scene).await.semaphore("a", 1_000_000), scene.thread("java"));
-    assert_eq!(java.result("semset a 2147483647 60000").await, "true");
+    if scene.has(LEASES_OF_PERMITS) {
+        assert_eq!(java.result("semset a 2147483647 60000").await, "true");
+    } else {
+        assert_eq!(java.refusal("semset a 2147483647 60000").await, NOT_THERE);
+        assert_eq!(java.result("semset a 2147483647").await, "true");
+        // As its `expire` does.
+        scene.admin.cmd::<()>(&["PEXPIRE", "a", "60000"]).await;
+    }
     let million = some.acquire_many(1_000_000).await.unwrap();
     assert_eq!(java.result("semavailable a").await, "2146483647");
     million.unlock().await.unwrap();
@@ -348,6 +399,10 @@ async fn both_sides_take_all_permits_in_turn() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (two, mut java) =
         (forgetful(&scene).await.redisson().expirable_semaphore("a", 2), scene.thread("java"));
+    if !scene.has(MANY_PERMITS) {
+        assert_eq!(java.refusal("permitmany a 2").await, NOT_THERE);
+        return;
+    }
     for _ in 0..3 {
         let both = two.acquire_many(2).await.unwrap();
         java.order("permitmany a 2").await;

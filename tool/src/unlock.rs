@@ -33,7 +33,7 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
     let taken = take_away(asked, lock).await?;
     output::put(&if taken {
         format!(
-            "{name} was taken away. Its holder learns of that at its next renewal, and may still be at work\n"
+            "{name} was taken away. Its holder is told at once, or at its next renewal at the latest, and may still be at work\n"
         )
     } else {
         format!("{name}: nobody holds it any more\n")

@@ -1,5 +1,6 @@
 //! A worker process: a client or two, a few tasks, and a record of what they held.
 
+mod buffer;
 mod desk;
 mod events;
 mod handle;
@@ -55,6 +56,7 @@ fn may_dawdle() -> bool {
 pub fn run(orders: &Orders) {
     let _ = STARTED.set(orders.started);
     record::open(&orders.record);
+    buffer::open(&orders.record);
     events::count();
     if orders.topology.is_cluster() {
         pulse::watch_ourselves(|from, to| record::line(&format!("l\t{from}\t{to}")));

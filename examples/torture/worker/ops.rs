@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use parklock::{Ended, Error, Hold, Owner, RedLock};
+use parklock::{Ended, Error, Hold, Owner, RedLock, Woken};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
 use crate::settings::{HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, Topology};
+use crate::worker::buffer::Buffer;
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
 use crate::worker::hold::{Held, critical_section, stay};
@@ -66,7 +67,8 @@ impl Step {
             14..19 => self.several().await,
             19..21 => self.majority().await,
             21..23 => self.latch().await,
-            23..47 => self.simple().await,
+            23..27 => self.buffer().await,
+            27..47 => self.simple().await,
             47..55 => self.burst().await,
             55..72 => self.nested().await,
             72..80 => self.run().await,
@@ -188,6 +190,77 @@ impl Step {
         }
         told(open.map(|open| if open { "latch: open" } else { "latch: not open in time" }));
         tasks.join_all().await;
+    }
+
+    /// Puts an item into a buffer, or takes one out, and waits for others if that cannot be done.
+    async fn buffer(mut self) {
+        match self.buffer_in_turn().await {
+            Ok(path) => record::reached(path),
+            Err(error) => heard(&error),
+        }
+    }
+
+    async fn buffer_in_turn(&mut self) -> Result<&'static str, Error> {
+        const OUTDATED: Result<&str, Error> = Ok("buffer: somebody else came between");
+        let look = |token, fills| {
+            let waits =
+                |buffer: &mut Buffer| if fills { buffer.is_full() } else { buffer.is_empty() };
+            Buffer::with(token, waits).expect("a file")
+        };
+        let client = &self.seat.client;
+        let (full, empty) = (client.condition("not full"), client.condition("not empty"));
+        let mut call = self.unhandled("buffer", (1, 1));
+        let mut guard = client.lock("buffer").lock().await?;
+        let mut claim = Claim::begin(&call, &guard);
+        let items = Buffer::with(guard.token().get(), |buffer| buffer.len()).expect("a file");
+        // Mostly what can be done: others wait for the rest.
+        let fills = self.rng.u32(..10) < if items.unwrap_or(0) < 2 { 7 } else { 3 };
+        loop {
+            match look(guard.token().get(), fills) {
+                None => {
+                    claim.end(&guard, self.seat.closed());
+                    return OUTDATED;
+                }
+                Some(false) => break,
+                Some(true) => {}
+            }
+            claim.end(&guard, self.seat.closed());
+            let condition = if fills { &full } else { &empty };
+            call = self.unhandled("buffer", (1, 1));
+            let (again, woken) = guard.wait_for(condition, STUCK / 3).await?;
+            record::reached(match woken {
+                Woken::Notified => "buffer: notified",
+                Woken::TimedOut => "buffer: not notified in time",
+            });
+            guard = again;
+            claim = Claim::begin(&call, &guard);
+            if woken == Woken::TimedOut {
+                claim.end(&guard, self.seat.closed());
+                return Ok("buffer: given up");
+            }
+        }
+        // First tell, and then change: if this process is killed in between, nobody sleeps beside an item.
+        let told = (if fills { &empty } else { &full }).notify_one().await;
+        let done = match told {
+            Ok(()) => {
+                let change = |buffer: &mut Buffer| if fills { buffer.put() } else { buffer.take() };
+                Buffer::with(guard.token().get(), change).expect("a file")
+            }
+            Err(_) => None,
+        };
+        claim.end(&guard, self.seat.closed());
+        told?;
+        match done {
+            None => OUTDATED,
+            Some(false) => {
+                record::violation("two were at the buffer with one token");
+                OUTDATED
+            }
+            Some(true) => {
+                unlocked(&guard.unlock().await);
+                Ok(if fills { "buffer: put" } else { "buffer: taken" })
+            }
+        }
     }
 
     /// A call without a handle; its answer tells nothing of when it was granted.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::buffer::Buffer;
 use crate::clock;
 use crate::held::Held;
 use crate::judge::{Break, Claim};
@@ -145,6 +146,9 @@ pub struct Board {
     disordered: u64,
     /// When the server gave no answers, and until when a first one may have been late for that.
     silences: Vec<(u64, u64)>,
+    /// By how much more than [`EARLIER`] a call has to come before others, to stand before them: in a cluster, it may first
+    /// have to make the connection that it needs.
+    pub connects_for: u64,
     /// When a name was last asked for, held, or given back by each process.
     active: BTreeMap<(usize, usize), u64>,
     progress: BTreeMap<usize, u64>,
@@ -164,6 +168,7 @@ pub struct Board {
     /// For how long each process has been paused.
     pub paused: BTreeMap<usize, u64>,
     pub done: BTreeSet<(usize, u64)>,
+    pub buffer: Buffer,
 }
 
 thread_local! {
@@ -226,7 +231,9 @@ impl Board {
     /// Whether a call has been told its place. Only then does it keep it: see `Client::fair_lock`. One that comes while
     /// the server is silent may give its first request up, and its next one comes behind those of others.
     fn has_place(&self, call: &Call) -> bool {
-        let silent = |(from, to): &(u64, u64)| call.since + EARLIER > *from && call.since < *to;
+        let silent = |(from, to): &(u64, u64)| {
+            call.since + EARLIER + self.connects_for > *from && call.since < *to
+        };
         !self.silences.iter().any(silent)
     }
 
@@ -426,7 +433,7 @@ impl Board {
                 && other.patience != Patience::None
                 && !other.lapsed
                 && self.has_place(other)
-                && other.since + EARLIER <= call.since
+                && other.since + EARLIER + self.connects_for <= call.since
                 && self.ordered_since(other.process, other.since)
         };
         let Some(other) = self.calls.values().find(earlier) else { return };

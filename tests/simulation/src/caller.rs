@@ -315,7 +315,11 @@ impl Home {
             let what = format!("{} of {:?}: {error:?}", call.caller, call.names);
             board::wrong("an error without a cause", what);
         }
-        if passing && let Error::Unavailable { .. } = error {
+        // What too few replicas have was granted, and is given back in the background.
+        if passing
+            && self.plan.acks == 0
+            && let Error::Unavailable { .. } = error
+        {
             let (seat, caller) = (call.seat, call.caller.clone());
             let ask =
                 |name: &usize| Question::Unchanged { seat, name: *name, caller: caller.clone() };
@@ -327,6 +331,10 @@ impl Home {
     /// Whether the limit of this call may have left the server no time to answer its own request.
     fn is_hasty(&self, call: &Call) -> bool {
         let answer = 8 * self.setup().way.1 + 10 * MILLI;
+        // It may have to make a connection first, or to wait for the requests of others and their replicas.
+        let connecting = board::with(|board| board.connects_for);
+        let acks = if self.plan.acks > 0 { answer } else { 0 };
+        let answer = answer + connecting + acks;
         let Patience::For(limit) = call.patience else { return false };
         nanos(limit) < answer || board::with(|board| board.is_behind_silence(call))
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use parklock_simulated_server::Version;
+
 use crate::board;
 use crate::clock::{self, MILLI, SECOND};
 use crate::judge::Break;
@@ -14,6 +16,8 @@ use crate::world::{Event, World};
 /// Begins a fault, and says how long it may show.
 pub fn begin(world: &mut World, at: usize) {
     let what = world.plan.faults[at].what.clone();
+    // One shard after the other.
+    world.fleet.aim = at;
     trace::line(|| format!("FAULT     {what:?}"));
     board::with(|board| board.count(&what.word(), 1));
     let until = clock::now() + what.long();
@@ -96,7 +100,16 @@ fn settles(world: &World, what: &What) -> u64 {
         What::Swallow { .. } | What::Deny { .. } | What::Delete { .. } | What::DeleteAll => {
             noticed + plan.longest(|client| client.max_park.max(client.watchdog))
         }
-        What::Clock { .. } | What::Failover { .. } | What::Restart { .. } => {
+        What::Clock { .. }
+        | What::Failover { .. }
+        | What::Restart { .. }
+        | What::TakeOver { .. }
+        | What::Behind { .. }
+        | What::Down { .. }
+        | What::Lie { .. }
+        | What::Deaf { .. }
+        | What::SentinelDown { .. }
+        | What::Move { .. } => {
             noticed + plan.longest(|client| client.max_park.max(client.watchdog))
         }
         _ => noticed,
@@ -146,6 +159,13 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
             mislead(world, client, until)
         }
         What::Failover { lag, .. } => fail_over(world, at, lag),
+        What::TakeOver { shard, how, .. } => world.take_over(at, shard, how, until),
+        What::Move { name, by, pace, rest } => world.open(at, name, by, pace, rest),
+        What::Behind { .. }
+        | What::Lie { .. }
+        | What::Down { .. }
+        | What::Deaf { .. }
+        | What::SentinelDown { .. } => among_servers(world, what, until),
         _ => strike(world, what, until),
     }
     for (at, link, arrival) in world.net.take() {
@@ -155,6 +175,41 @@ fn act(world: &mut World, at: usize, what: &What, until: u64) {
 
 fn picked(world: &World, client: usize, link: Which) -> Option<u64> {
     (client < world.berths.len()).then(|| world.net.pick(client, link)).flatten()
+}
+
+/// What happens to one of several servers.
+fn among_servers(world: &mut World, what: &What, until: u64) {
+    let primary =
+        |world: &World, shard: usize| world.fleet.shards[shard % world.fleet.shards.len()].primary;
+    let sentinel = |world: &World, at: usize| world.fleet.sentinels.get(at).copied();
+    match *what {
+        What::Behind { shard, .. } => {
+            let from = primary(world, shard);
+            for line in world.lines.values_mut().filter(|line| line.from == from) {
+                line.held_until = until.max(line.held_until);
+            }
+        }
+        What::Lie { node, .. } => {
+            if let Some(station) = world.fleet.stations.get_mut(node) {
+                station.server.set_turned(1);
+            }
+        }
+        What::Down { shard, .. } => {
+            let at = primary(world, shard);
+            world.fleet.stations[at].server.set_up(false);
+        }
+        What::Deaf { sentinel: at, .. } => {
+            if let Some(at) = sentinel(world, at) {
+                world.fleet.stations[at].deaf_until = until;
+            }
+        }
+        What::SentinelDown { sentinel: at, .. } => {
+            if let Some(at) = sentinel(world, at) {
+                world.fall(at, until);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// What happens to the server itself.
@@ -168,7 +223,8 @@ fn strike(world: &mut World, what: &What, until: u64) {
         What::Slow { by, .. } => world.station().slow = (until, by),
         What::Restart { keeps, .. } => restart(world, keeps, until),
         What::Clock { by } => {
-            world.station().set_clock(by);
+            // They have one clock, or tokens would fall and leases end early over a failover.
+            world.fleet.stations.iter_mut().for_each(|station| station.set_clock(by));
             broken(Break::loose(None, now, now));
         }
         What::MemoryFull { .. } => world.station().server.set_memory_full(true),
@@ -179,7 +235,10 @@ fn strike(world: &mut World, what: &What, until: u64) {
         What::Delete { name } if name < world.plan.names.len() => {
             let name = world.plan.names[name].clone();
             let key = keyspace::key(world.plan.layout, &name);
-            world.station().execute(&["DEL", &key]);
+            for at in world.fleet.homes(world.plan.layout, &name) {
+                world.fleet.stations[at].execute(&["DEL", &key]);
+                world.send(at);
+            }
             broken(Break::loose(Some(&name.text), now, now));
         }
         What::Squat { name } if name < world.plan.names.len() => {
@@ -187,7 +246,11 @@ fn strike(world: &mut World, what: &What, until: u64) {
             world.station().execute(&["SET", &key, "7"]);
         }
         What::DeleteAll => {
-            world.station().execute(&["FLUSHALL"]);
+            for shard in 0..world.fleet.shards.len() {
+                let at = world.fleet.shards[shard].primary;
+                world.fleet.stations[at].execute(&["FLUSHALL"]);
+                world.send(at);
+            }
             broken(Break::loose(None, now, now));
         }
         What::Forge { name, form, beat } if name < world.plan.names.len() => {
@@ -202,14 +265,19 @@ pub fn end(world: &mut World, at: usize) {
     let what = world.plan.faults[at].what.clone();
     trace::line(|| format!("MENDED    {what:?}"));
     // It may have begun on a server that is not the primary any more.
-    for server in world.stations.iter_mut().map(|station| &mut station.server) {
+    for server in world.fleet.stations.iter_mut().map(|station| &mut station.server) {
         match what {
             What::MemoryFull { .. } => server.set_memory_full(false),
             What::Loading { .. } => server.set_loading(false),
             What::Busy { .. } => server.set_busy(false),
             What::Deny { .. } => server.set_denied(&[], false),
+            What::Lie { .. } => server.set_turned(0),
+            What::Down { .. } => server.set_up(true),
             _ => {}
         }
+    }
+    if let What::TakeOver { .. } = what {
+        world.rejoin(at);
     }
 }
 
@@ -219,6 +287,8 @@ fn broken(one: Break) {
 
 fn restart(world: &mut World, keeps: bool, until: u64) {
     let now = clock::now();
+    let at = world.fleet.primary();
+    world.reattach(at, until);
     let links = world.station().restart(keeps);
     world.station().down_until = until;
     links.into_iter().for_each(|link| world.net.hung_up(link));
@@ -246,9 +316,9 @@ fn fail_over(world: &mut World, at: usize, lag: u64) {
         next.server.load(snapshot);
     }
     world.station().server.become_replica();
-    world.before = world.primary;
-    world.stations.push(next);
-    world.primary = world.stations.len() - 1;
+    world.before = world.fleet.primary();
+    world.fleet.stations.push(next);
+    world.fleet.shards[0].primary = world.fleet.stations.len() - 1;
     world.lag_until = clock::now() + lag;
     broken(Break::sharp(clock::now()));
 }
@@ -258,15 +328,17 @@ fn mislead(world: &mut World, client: usize, until: u64) {
     let version = world.version;
     let mut replica = world.station().sibling(version);
     replica.server.become_replica();
-    world.stations.push(replica);
-    world.misled = Some((client, world.stations.len() - 1, until));
+    world.fleet.stations.push(replica);
+    world.misled = Some((client, world.fleet.stations.len() - 1, until));
 }
 
 /// Publishes what no script of ours has published: nonsense, what Redisson says, or the grant of something.
 fn forge(world: &mut World, name: usize, form: u64, beat: u64) {
     let (layout, name) = (world.plan.layout, world.plan.names[name].clone());
     let channel = keyspace::channel(layout, &name);
-    let waiting = world.station().list(&["ZRANGE", &keyspace::queue(&name), "0", "-1"]);
+    let home = world.fleet.homes(layout, &name)[0];
+    let station = &mut world.fleet.stations[home];
+    let waiting = station.list(&["ZRANGE", &keyspace::queue(&name), "0", "-1"]);
     let stranger = "00000000-0000-8000-8000-00000000ffff";
     let message = match (form, waiting.first()) {
         (0, _) => String::new(),
@@ -274,13 +346,14 @@ fn forge(world: &mut World, name: usize, form: u64, beat: u64) {
         (2, _) => stranger.to_owned(),
         (3, _) => format!("{stranger} {stranger}"),
         (4..8, Some(field)) => {
-            let number = world.station().time() % (1 << 53);
+            let number = station.time() % (1 << 53);
             format!("{stranger} {field}={number}@{beat}")
         }
         _ => format!("{stranger} a=b@c :=@ {stranger}:1=99999999999999999999@0"),
     };
     trace::line(|| format!("FORGED    {channel}: {message}"));
-    world.station().execute(&["PUBLISH", &channel, &message]);
-    let primary = world.primary;
-    world.send(primary);
+    let is_sharded = world.fleet.is_cluster() && world.version != Version::Redis6_2;
+    let publish = if is_sharded { "SPUBLISH" } else { "PUBLISH" };
+    world.fleet.stations[home].execute(&[publish, &channel, &message]);
+    world.send(home);
 }

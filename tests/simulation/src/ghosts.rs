@@ -6,9 +6,8 @@ use std::sync::Arc;
 use crate::board;
 use crate::clock::{self, MILLI};
 use crate::desk::client_id;
-use crate::keyspace;
+use crate::fleet::Fleet;
 use crate::plan::{Kind, Plan, What};
-use crate::station::Station;
 
 /// How often the judge looks for them.
 pub const LOOK: u64 = 100 * MILLI;
@@ -33,7 +32,7 @@ impl Ghosts {
     }
 
     /// When nothing is broken, what nobody needs is given back at once, and not left to its lease.
-    pub fn look(&mut self, station: &mut Station) {
+    pub fn look(&mut self, fleet: &mut Fleet) {
         if self.silent {
             return;
         }
@@ -46,7 +45,7 @@ impl Ghosts {
             {
                 continue;
             }
-            for field in keyspace::holders(station, plan.layout, name) {
+            for field in fleet.holders(plan.layout, name) {
                 if !self.is_ghost(at, &field) {
                     continue;
                 }

@@ -4,12 +4,14 @@
 //! faults that a seed stands for. One seed is one history, byte for byte. `./scripts/simulate --help` says how.
 
 mod board;
+mod buffer;
 mod caller;
 mod campaign;
 mod chaos;
 mod clock;
 mod desk;
 mod events;
+mod fleet;
 mod frames;
 mod ghosts;
 mod held;
@@ -21,9 +23,11 @@ mod options;
 mod plan;
 mod plays;
 mod process;
+mod replicas;
 mod report;
 mod scene;
 mod shrink;
+mod slots;
 mod station;
 mod trace;
 mod verdict;

@@ -14,7 +14,8 @@ The whole library under simulation: clients, network, server and time are made u
   simulate --speed                  how fast it is: virtual minutes per minute of one core
 
   --clients N --callers M --names K --length SECONDS --faults 0,3,5|none   instead of what the seed says
-  --scene NAME                      plays this scene in every seed: see src/scene.rs
+  --scene NAME                      plays this scene in every seed: see src/scene.rs; Cluster, Sentinel and Replicas are
+                                    random work on several servers
   --first                           ends a campaign with its first violation
   --every                           prints every violation of a campaign, not the first of each rule
   --no-shrink                       does not cut a failure down";

@@ -6,6 +6,8 @@ use fastrand::Rng;
 use parklock::{Config, HandOff, Layout};
 
 use crate::clock::{MICRO, MILLI, SECOND};
+use crate::fleet;
+use crate::replicas;
 use crate::scene::Scene;
 
 /// What a name is the name of.
@@ -44,6 +46,71 @@ pub struct ClientPlan {
     pub max_hold: bool,
     /// The shortest way of a message to or from the server, and the longest.
     pub way: (u64, u64),
+}
+
+/// What the servers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// One server, which a replica may replace.
+    One,
+    /// A primary under one address, and replicas that follow it.
+    Replicas { replicas: usize },
+    /// A primary that three sentinels watch, and its replicas.
+    Sentinel { replicas: usize },
+    /// Three primaries with so many replicas each.
+    Cluster { replicas: usize },
+}
+
+/// The primaries of a cluster.
+const SHARDS: usize = 3;
+
+const SENTINELS: usize = 3;
+
+impl Topology {
+    pub fn shards(self) -> usize {
+        if let Self::Cluster { .. } = self { SHARDS } else { 1 }
+    }
+
+    /// Of each primary.
+    pub fn replicas(self) -> usize {
+        match self {
+            Self::One => 0,
+            Self::Replicas { replicas }
+            | Self::Sentinel { replicas }
+            | Self::Cluster { replicas } => replicas,
+        }
+    }
+
+    pub fn sentinels(self) -> usize {
+        if let Self::Sentinel { .. } = self { SENTINELS } else { 0 }
+    }
+
+    /// By which clients reach it.
+    pub fn url(self) -> String {
+        let hosts = |range: std::ops::Range<usize>| {
+            let hosts = range.map(|at| format!("{}:{}", fleet::host(at), fleet::PORT));
+            hosts.collect::<Vec<_>>().join(",")
+        };
+        match self {
+            Self::One | Self::Replicas { .. } => "redis://simulated".to_owned(),
+            Self::Cluster { .. } => format!("redis-cluster://{}", hosts(0..SHARDS)),
+            Self::Sentinel { replicas } => {
+                let sentinels = hosts(replicas + 1..replicas + 1 + SENTINELS);
+                format!("redis-sentinel://{sentinels}/{}", replicas::SERVICE)
+            }
+        }
+    }
+}
+
+/// How a replica comes to take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// The primary hands over all that it has, as at CLUSTER FAILOVER.
+    Asked,
+    /// It takes over without a word, and the primary goes on for as long as the fault lasts.
+    Forced,
+    /// The primary dies, and comes back as a replica when the fault is over.
+    Killed,
 }
 
 /// One thing that goes wrong.
@@ -172,6 +239,44 @@ pub enum What {
         client: usize,
         long: u64,
     },
+    /// A replica takes over from the primary of a shard.
+    TakeOver {
+        shard: usize,
+        how: How,
+        long: u64,
+    },
+    /// What a primary writes does not get to its replicas.
+    Behind {
+        shard: usize,
+        long: u64,
+    },
+    /// The slot of a name moves so many shards further on, key by key, and stands open for as long as it rests.
+    Move {
+        name: usize,
+        by: usize,
+        pace: u64,
+        rest: u64,
+    },
+    /// A node tells everybody a wrong map.
+    Lie {
+        node: usize,
+        long: u64,
+    },
+    /// The primary of a shard believes that the cluster is down.
+    Down {
+        shard: usize,
+        long: u64,
+    },
+    /// A sentinel hears nothing of what happens.
+    Deaf {
+        sentinel: usize,
+        long: u64,
+    },
+    /// A sentinel is dead.
+    SentinelDown {
+        sentinel: usize,
+        long: u64,
+    },
     /// Nobody may subscribe.
     Deny {
         long: u64,
@@ -189,6 +294,9 @@ pub struct Plan {
     pub length: u64,
     pub faults: Vec<Fault>,
     pub scene: Option<Scene>,
+    pub topology: Topology,
+    /// How many replicas have to acknowledge what a client is granted.
+    pub acks: u32,
     /// Only the given number of callers and names, no faults: to measure how fast the simulation is.
     pub bare: bool,
 }
@@ -243,6 +351,8 @@ impl Plan {
             length: drawn_length,
             faults,
             scene,
+            topology: Topology::One,
+            acks: 0,
             bare: set.bare,
         };
         if let Some(scene) = scene {
@@ -265,6 +375,11 @@ impl Plan {
         self.faults.iter().map(|fault| fault.at + fault.what.long()).max().unwrap_or(0)
     }
 
+    /// Whether no replica can take over that lacks something that a client was granted.
+    pub fn is_acknowledged_by_all(&self) -> bool {
+        self.acks > 0 && self.acks as usize == self.topology.replicas()
+    }
+
     /// The longest of a setting over all clients, in the world's time.
     pub fn longest(&self, of: impl Fn(&ClientPlan) -> Duration) -> u64 {
         self.clients.iter().map(|client| nanos(of(client))).max().unwrap_or(0)
@@ -272,7 +387,7 @@ impl Plan {
 }
 
 impl Name {
-    fn any(at: usize, layout: Layout, bare: bool, rng: &mut Rng) -> Self {
+    pub fn any(at: usize, layout: Layout, bare: bool, rng: &mut Rng) -> Self {
         let kind = match rng.u32(..100) {
             _ if bare => Kind::Lock,
             0..38 => Kind::Lock,
@@ -386,7 +501,6 @@ impl ClientPlan {
     }
 }
 
-/// Bouts of faults, with calm times between them in which all that was broken must mend.
 /// How many clients want one name, if the seed stands for a crowd. Few do: a crowd takes long to live through.
 fn crowd(seed: u64) -> Option<usize> {
     match seed % 5000 {
@@ -397,6 +511,7 @@ fn crowd(seed: u64) -> Option<usize> {
     }
 }
 
+/// Bouts of faults, with calm times between them in which all that was broken must mend.
 fn faults(length: u64, clients: usize, names: usize, rng: &mut Rng) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut bout = SECOND;
@@ -412,7 +527,88 @@ fn faults(length: u64, clients: usize, names: usize, rng: &mut Rng) -> Vec<Fault
     faults
 }
 
+/// As `faults`, fewer of a kind that one server has too, and others that several have.
+pub fn faults_among_servers(plan: &Plan, rng: &mut Rng) -> Vec<Fault> {
+    let (mut faults, mut bout) = (Vec::new(), SECOND);
+    while bout + 2 * SECOND < plan.length {
+        let long = rng.u64(SECOND..6 * SECOND).min(plan.length - bout);
+        for _ in 0..rng.usize(..4) {
+            let at = bout + rng.u64(..long);
+            faults.push(Fault { at, what: What::among_servers(plan, rng) });
+        }
+        for _ in 0..rng.usize(..3) {
+            let at = bout + rng.u64(..long);
+            let what = match What::any(plan.clients.len(), plan.names.len(), rng) {
+                // What is lost like this, replicas lose too.
+                What::Restart { long, .. } => What::Restart { keeps: true, long },
+                What::Failover { .. } => What::among_servers(plan, rng),
+                what => what,
+            };
+            faults.push(Fault { at, what });
+        }
+        bout += long + rng.u64(4 * SECOND..14 * SECOND);
+    }
+    // A replica that takes over has often been behind for a while.
+    let behind = faults.iter().filter_map(|fault| match fault.what {
+        What::TakeOver { shard, .. } if rng.bool() => {
+            let by = rng.u64(MILLI..2 * SECOND);
+            let what = What::Behind { shard, long: by + MILLI };
+            Some(Fault { at: fault.at.saturating_sub(by), what })
+        }
+        _ => None,
+    });
+    let behind: Vec<Fault> = behind.collect();
+    faults.extend(behind);
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}
+
 impl What {
+    fn among_servers(plan: &Plan, rng: &mut Rng) -> Self {
+        let shard = rng.usize(..plan.topology.shards());
+        let long = match rng.u32(..4) {
+            0 => rng.u64(MILLI..50 * MILLI),
+            1 => rng.u64(50 * MILLI..400 * MILLI),
+            2 => rng.u64(400 * MILLI..3 * SECOND),
+            _ => rng.u64(3 * SECOND..11 * SECOND),
+        };
+        let how = [How::Asked, How::Forced, How::Killed][rng.usize(..3)];
+        let how = match (plan.topology, how) {
+            // Only the nodes of a cluster can hand over.
+            (Topology::Replicas { .. } | Topology::Sentinel { .. }, How::Asked) => How::Forced,
+            (_, how) => how,
+        };
+        let take_over = Self::TakeOver {
+            shard,
+            how,
+            long: match how {
+                How::Asked => 0,
+                How::Forced => long,
+                How::Killed => long.max(600 * MILLI),
+            },
+        };
+        let short = long.min(3 * SECOND);
+        match (plan.topology, rng.u32(..100)) {
+            (Topology::Sentinel { .. }, 0..25) => Self::Deaf { sentinel: rng.usize(..3), long },
+            (Topology::Sentinel { .. }, 25..45) => {
+                Self::SentinelDown { sentinel: rng.usize(..3), long }
+            }
+            (Topology::Cluster { .. }, 0..50) => Self::Move {
+                name: rng.usize(..plan.names.len()),
+                by: rng.usize(1..plan.topology.shards()),
+                pace: rng.u64(100 * MICRO..30 * MILLI),
+                rest: if rng.bool() { 0 } else { long },
+            },
+            (Topology::Cluster { .. }, 50..60) => {
+                let nodes = plan.topology.shards() * (1 + plan.topology.replicas());
+                Self::Lie { node: rng.usize(..nodes), long }
+            }
+            (Topology::Cluster { .. }, 60..66) => Self::Down { shard, long: short },
+            (_, 66..78) => Self::Behind { shard, long: short },
+            _ => take_over,
+        }
+    }
+
     fn any(clients: usize, names: usize, rng: &mut Rng) -> Self {
         let (client, name, link) = (rng.usize(..clients), rng.usize(..names), rng.usize(..4));
         let long = match rng.u32(..4) {
@@ -464,6 +660,13 @@ impl What {
             | Self::Busy { long }
             | Self::Swallow { long, .. }
             | Self::Mislead { long, .. }
+            | Self::TakeOver { long, .. }
+            | Self::Behind { long, .. }
+            | Self::Lie { long, .. }
+            | Self::Down { long, .. }
+            | Self::Deaf { long, .. }
+            | Self::SentinelDown { long, .. }
+            | Self::Move { rest: long, .. }
             | Self::Deny { long } => *long,
             _ => 0,
         }
@@ -476,13 +679,15 @@ impl What {
         match self {
             Self::Cut { moment, .. } => format!("fault: {name} {moment:?}"),
             Self::Restart { keeps, .. } => format!("fault: {name} keeps={keeps}"),
+            Self::TakeOver { how, .. } => format!("fault: {name} {how:?}"),
+            Self::Move { rest: 1.., .. } => format!("fault: {name} that rests"),
             _ => format!("fault: {name}"),
         }
     }
 }
 
 impl Moment {
-    fn any(rng: &mut Rng) -> Self {
+    pub fn any(rng: &mut Rng) -> Self {
         use Moment::{AfterAnswer, AfterRequest, BeforeAnswer, BeforeRequest, Now, Silent};
         [Now, BeforeRequest, AfterRequest, BeforeAnswer, AfterAnswer, Silent][rng.usize(..6)]
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join_all;
-use parklock::{Owner, RedLock};
+use parklock::{Owner, RedLock, Result};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::board::{self, Question};
-use crate::caller::{Holding, Home, Manner, Wanted};
+use crate::caller::{Holding, Home, Manner, Wanted, heard};
 use crate::clock::{self, MILLI, SECOND};
 use crate::desk::{Desk, Seat};
 use crate::held::Handle;
 use crate::plan::{Kind, millis};
-use crate::scene::Scene;
+use crate::scene::{BUFFER_ENDS, BUFFER_FILLS, Scene};
 use crate::work::ALL;
 
 /// A life of a process in a scene.
@@ -77,8 +77,14 @@ impl Player {
             Scene::LostReleases => self.gives_back().await,
             Scene::TakenAway => self.takes_away().await,
             Scene::HandedToNobody => self.hands_to_nobody().await,
+            Scene::BoundedBuffer | Scene::ShakenBuffer => self.fills_or_empties().await,
             Scene::KilledLinks => self.takes_turns().await,
-            Scene::Braces | Scene::LockTurn | Scene::Crowd => {}
+            Scene::Braces
+            | Scene::LockTurn
+            | Scene::Crowd
+            | Scene::Replicas
+            | Scene::Sentinel
+            | Scene::Cluster => {}
         }
     }
 
@@ -104,6 +110,62 @@ impl Player {
 
     async fn ask(&self, name: usize, manner: Manner) -> Option<Holding> {
         self.home.ask(&self.seat, &self.wanted(name), manner).await
+    }
+
+    /// Two of the processes put items into a buffer, and two take them out. Whatever happens to them, nobody sleeps for ever
+    /// though there is an item for it.
+    async fn fills_or_empties(mut self) {
+        let fills = self.home.process.is_multiple_of(2);
+        let end = if fills { BUFFER_FILLS } else { BUFFER_ENDS };
+        while clock::now() < end {
+            let pause = millis(self.rng.u64(..60));
+            let left = Duration::from_nanos(end - clock::now());
+            match timeout(left, self.fills_or_empties_once(fills, pause)).await {
+                Ok(Ok(path)) => board::reached(path),
+                Ok(Err(error)) => heard(&error),
+                Err(_) => board::reached("buffer: waited to the end"),
+            }
+            sleep(pause).await;
+        }
+        let (left, taken) = board::with(|board| board.buffer.counts());
+        if !fills && left > 0 {
+            let what = format!("{left} are left, {taken} were taken");
+            board::wrong("an item in the buffer, and nobody was woken", what);
+        }
+    }
+
+    async fn fills_or_empties_once(&self, fills: bool, pause: Duration) -> Result<&'static str> {
+        let client = &self.seat.client;
+        let (full, empty) = (client.condition("not full"), client.condition("not empty"));
+        let mut guard = client.lock("buffer").lock().await?;
+        loop {
+            let token = guard.token().get();
+            let waits = board::with(|board| {
+                if fills { board.buffer.is_full(token) } else { board.buffer.is_empty(token) }
+            });
+            match waits {
+                Ok(false) => break,
+                Ok(true) => guard = guard.wait(if fills { &full } else { &empty }).await?,
+                Err(_) => return Ok("buffer: outdated"),
+            }
+        }
+        // First tell, and then change: nobody looks before the lock is free.
+        (if fills { &empty } else { &full }).notify_one().await?;
+        sleep(pause / 10).await;
+        let token = guard.token().get();
+        let done =
+            board::with(
+                |board| {
+                    if fills { board.buffer.put(token) } else { board.buffer.take(token) }
+                },
+            );
+        match done {
+            Ok(true) => {}
+            Ok(false) => board::wrong("two are at the buffer", format!("with token {token}")),
+            Err(_) => return Ok("buffer: outdated"),
+        }
+        guard.unlock().await?;
+        Ok(if fills { "buffer: put" } else { "buffer: taken" })
     }
 
     /// Holds the first so many names, asked for at once.

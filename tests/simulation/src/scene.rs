@@ -6,7 +6,14 @@ use fastrand::Rng;
 use parklock::{HandOff, Layout};
 
 use crate::clock::{MILLI, SECOND};
-use crate::plan::{ClientPlan, Fault, Kind, Moment, Name, Plan, What, Which, millis};
+use crate::plan::{
+    ClientPlan, Fault, Kind, Moment, Name, Plan, Topology, What, Which, faults_among_servers,
+    millis,
+};
+
+/// Until when items are put into the buffer, and by when all of them must have been taken.
+pub const BUFFER_FILLS: u64 = 9 * SECOND;
+pub const BUFFER_ENDS: u64 = 24 * SECOND;
 
 /// One of the plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,19 +90,29 @@ pub enum Scene {
     TakenAway,
     /// A lock is handed to a caller that is not polled any more and then goes.
     HandedToNobody,
+    /// Producers and consumers wait for conditions, and die.
+    BoundedBuffer,
+    /// As before, and nothing dies: connections and the server are in trouble.
+    ShakenBuffer,
+    /// Random work on a primary whose replicas take over from it. All, some or none of them acknowledge.
+    Replicas,
+    /// Random work behind sentinels, likewise.
+    Sentinel,
+    /// Random work in a cluster, likewise, whose slots move.
+    Cluster,
 }
 
 use Scene::{
-    Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
-    CloseBesideUnlocks, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
+    BoundedBuffer, Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
+    CloseBesideUnlocks, Cluster, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
     ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff, LatePart, LockTurn,
     LongReader, LostCounts, LostReleases, MisledHolder, NestedCounts, NestedDrops, NestedMaxHold,
-    PartOfMany, Restart, SetPermits, ShortVisitor, ShorterNested, SilentDelete, SquattedName,
-    Stall, TakenAway, TryLoop, WriterBehindReaders,
+    PartOfMany, Replicas, Restart, Sentinel, SetPermits, ShakenBuffer, ShortVisitor, ShorterNested,
+    SilentDelete, SquattedName, Stall, TakenAway, TryLoop, WriterBehindReaders,
 };
 
 impl Scene {
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 46] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -132,6 +149,16 @@ impl Scene {
         LostReleases,
         TakenAway,
         HandedToNobody,
+        BoundedBuffer,
+        ShakenBuffer,
+        Cluster,
+        Cluster,
+        Cluster,
+        Cluster,
+        Replicas,
+        Replicas,
+        Sentinel,
+        Sentinel,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -140,23 +167,65 @@ impl Scene {
         Self::ALL.iter().find(named).copied().ok_or_else(all)
     }
 
-    /// The scene that a seed plays, if it plays any: of a hundred seeds in a row, one plays each scene.
+    /// The scene that a seed plays, if it plays any: of a hundred seeds in a row, one plays each scene. Those of several
+    /// servers are random work, and have more of them.
     pub fn of(seed: u64) -> Option<Self> {
         Self::ALL.get(((seed + 46) % 100) as usize).copied()
     }
 
     /// Whether its processes do random work, as they do without a scene.
     pub fn is_work(self) -> bool {
-        matches!(self, Braces | LockTurn | Crowd)
+        matches!(self, Braces | LockTurn | Crowd) || self.is_of_servers()
     }
 
     /// Whether its processes do not tell the board of all that they hold.
     pub fn is_discreet(self) -> bool {
-        matches!(self, NestedDrops | NestedMaxHold | SetPermits | LatePart | NestedCounts)
+        matches!(
+            self,
+            NestedDrops
+                | NestedMaxHold
+                | SetPermits
+                | LatePart
+                | NestedCounts
+                | BoundedBuffer
+                | ShakenBuffer
+        )
+    }
+
+    /// Whether it is about several servers.
+    fn is_of_servers(self) -> bool {
+        matches!(self, Replicas | Sentinel | Cluster)
+    }
+
+    /// Random work on several servers.
+    fn stage_servers(self, plan: &mut Plan, rng: &mut Rng) {
+        let replicas = rng.usize(1..=2);
+        plan.topology = match self {
+            Cluster => Topology::Cluster { replicas },
+            Sentinel => Topology::Sentinel { replicas },
+            _ => Topology::Replicas { replicas },
+        };
+        let most = u32::try_from(replicas).unwrap_or(0);
+        plan.acks = match rng.u32(..10) {
+            0..4 => 0,
+            4..8 => most,
+            _ => rng.u32(1..=most),
+        };
+        for client in &mut plan.clients {
+            client.config = client.config.clone().replicas(plan.acks);
+        }
+        for name in plan.names.iter_mut().filter(|name| name.kind == Kind::Latch) {
+            // Redisson puts a latch's name into braces in its channel, whatever braces it has.
+            name.text = name.text.replace(['{', '}'], "");
+        }
+        plan.faults = faults_among_servers(plan, rng);
     }
 
     /// Sets the plan up for it.
     pub fn stage(self, plan: &mut Plan, rng: &mut Rng) {
+        if self.is_of_servers() {
+            return self.stage_servers(plan, rng);
+        }
         let redisson = matches!(self, Braces | LockTurn | LongReader);
         plan.layout = if redisson { Layout::Redisson } else { Layout::Native };
         (plan.length, plan.callers) = (12 * SECOND, 4);
@@ -167,9 +236,12 @@ impl Scene {
             | NestedCounts | LostReleases | SquattedName | MisledHolder | LateHandOff => 1,
             NestedDrops | ForgedGrant | SetPermits | LatePart | ShorterNested | BusyNeighbour
             | ForgottenScripts | TakenAway | HandedToNobody => 2,
-            KilledLinks | Stall | Restart | SilentDelete => 4,
+            KilledLinks | Stall | Restart | SilentDelete | BoundedBuffer | ShakenBuffer => 4,
             _ => 3,
         };
+        if matches!(self, BoundedBuffer | ShakenBuffer) {
+            plan.length = BUFFER_ENDS;
+        }
         plan.clients = (0..clients).map(|at| self.client(at, plan.layout, rng)).collect();
         plan.faults = self.faults(rng);
     }
@@ -220,6 +292,8 @@ impl Scene {
                 ClientPlan { config, ..client }
             }
             (Crowd, _) => usual().max_waiters(3),
+            // So that whoever looks for itself does so in time.
+            (BoundedBuffer | ShakenBuffer, _) => usual().max_park(Duration::from_secs(2)),
             (ForgedGrant, _) => {
                 ClientPlan::usual(layout, Duration::from_secs(8)).claim(Duration::from_secs(4))
             }
@@ -257,6 +331,32 @@ impl Scene {
             LostReleases => (1..10).for_each(|at| {
                 let moment = Moment::BeforeRequest;
                 add(at * SECOND, What::Cut { client: 0, link: Which::Command, moment });
+            }),
+            BoundedBuffer => (0..10).for_each(|_| {
+                let (client, long) = (rng.usize(..4), rng.u64(50 * MILLI..2 * SECOND));
+                let what = match rng.u32(..4) {
+                    0 => What::Pause { client, long },
+                    _ => What::Crash { client, back: long },
+                };
+                add(rng.u64(200 * MILLI..8 * SECOND), what);
+            }),
+            ShakenBuffer => (0..10).for_each(|_| {
+                let (client, long) = (rng.usize(..4), rng.u64(50 * MILLI..SECOND));
+                let what = match rng.u32(..12) {
+                    0 => What::Stall { long },
+                    1 => What::Restart { keeps: rng.bool(), long },
+                    2 => What::ForgetScripts,
+                    3 => What::Swallow { client, long },
+                    4 => What::Failover { stale: long, lag: long },
+                    5 => What::Delay { client, by: 200 * MILLI, long },
+                    6 => What::Hole { client, link: rng.usize(..2), long, arrives: rng.bool() },
+                    _ => What::Cut {
+                        client,
+                        link: Which::Any(rng.usize(..2)),
+                        moment: Moment::any(rng),
+                    },
+                };
+                add(rng.u64(200 * MILLI..8 * SECOND), what);
             }),
             TakenAway => add(2_400 * MILLI, What::Delete { name: 0 }),
             SquattedName => add(500 * MILLI, What::Squat { name: 0 }),

@@ -19,6 +19,10 @@ pub struct Station {
     offset: i64,
     pub stalled_until: u64,
     pub down_until: u64,
+    /// A sentinel hears nothing until then.
+    pub deaf_until: u64,
+    /// When somebody looks next whether a WAIT is over.
+    pub looks_at: u64,
     /// Until when each request takes it so long.
     pub slow: (u64, u64),
     free_at: u64,
@@ -34,6 +38,8 @@ impl Station {
             offset: 0,
             stalled_until: 0,
             down_until: 0,
+            deaf_until: 0,
+            looks_at: 0,
             slow: (0, 0),
             free_at: 0,
             backlog: VecDeque::new(),

@@ -32,6 +32,8 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
     let counted: Vec<Claim> =
         claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
+    let counted: Vec<Claim> =
+        counted.into_iter().filter(|claim| !epochs.may_be_late(claim)).collect();
     let fell = between(&counters_lost, &counted).flat_map(|claims| rules::tokens(&claims));
     wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
     wrongs.sort_by_key(|wrong| wrong.at);

@@ -7,6 +7,7 @@ use parklock_simulated_server::Content;
 
 use crate::board;
 use crate::clock::{self, MILLI};
+use crate::fleet::Fleet;
 use crate::keyspace;
 use crate::plan::{Plan, nanos};
 use crate::station::Station;
@@ -38,11 +39,11 @@ impl Watch {
     }
 
     /// While there are no faults, nobody waits long for a lock that is free in the key space.
-    pub fn look(&mut self, station: &mut Station) {
+    pub fn look(&mut self, fleet: &mut Fleet) {
         let plan = Arc::clone(&self.plan);
         for (at, name) in plan.names.iter().enumerate() {
             let waits = board::with(|board| board.waiting(at).next().is_some());
-            if !waits || !keyspace::holders(station, plan.layout, name).is_empty() {
+            if !waits || !fleet.holders(plan.layout, name).is_empty() {
                 self.free.remove(&at);
                 continue;
             }
@@ -98,14 +99,29 @@ impl Watch {
     }
 
     /// All clients have gone and every lease is over: only keys that are meant to stay may be left.
-    pub fn nothing_left(&self, station: &mut Station, berths: &[Berth]) {
+    pub fn nothing_left(&self, fleet: &mut Fleet, berths: &[Berth]) {
+        let primaries: Vec<usize> = fleet.shards.iter().map(|shard| shard.primary).collect();
+        primaries.into_iter().for_each(|at| Self::no_key_left(&mut fleet.stations[at]));
+        for station in &fleet.stations {
+            for channel in station.server.channels() {
+                let channel = String::from_utf8_lossy(&channel).into_owned();
+                board::wrong("a subscription is left", channel);
+            }
+        }
+        for (at, berth) in berths.iter().enumerate().filter(|(_, berth)| berth.process.tasks() > 0)
+        {
+            board::wrong("a task is left", format!("p{at}: {} tasks", berth.process.tasks()));
+        }
+    }
+
+    fn no_key_left(station: &mut Station) {
         let time = station.time();
         let all = station.server.dump(time);
         let dead = keyspace::dead_places(&all, time);
         for entry in all {
             let key = String::from_utf8_lossy(&entry.key).into_owned();
             // The next client that asks clears Redisson's leases of permits.
-            let counts = key == keyspace::COUNTER
+            let counts = keyspace::is_counter(&key)
                 || key.starts_with("redisson_lock_token:")
                 || key.ends_with(":timeout");
             if entry.pttl < 0 && !counts && !is_permits(&entry.content) {
@@ -121,13 +137,6 @@ impl Watch {
                     format!("{key}, for {} ms: {:?}", entry.pttl, entry.content),
                 );
             }
-        }
-        for channel in station.server.channels() {
-            board::wrong("a subscription is left", String::from_utf8_lossy(&channel).into_owned());
-        }
-        for (at, berth) in berths.iter().enumerate().filter(|(_, berth)| berth.process.tasks() > 0)
-        {
-            board::wrong("a task is left", format!("p{at}: {} tasks", berth.process.tasks()));
         }
     }
 }

@@ -130,6 +130,8 @@ impl Drop for Stream {
 /// A connection that a client has asked for.
 pub struct Dialled {
     pub near: Near,
+    /// To which server.
+    pub host: String,
     answer: oneshot::Sender<io::Result<()>>,
 }
 
@@ -156,9 +158,9 @@ impl Dialling {
     /// What the library is given to connect with.
     pub fn dial(&self) -> Dial {
         let dialling = self.clone();
-        Arc::new(move || {
+        Arc::new(move |host, _| {
             let (near, (answer, answered)) = (Near::default(), oneshot::channel());
-            let dialled = Dialled { near: near.clone(), answer };
+            let dialled = Dialled { near: near.clone(), host: host.to_owned(), answer };
             dialling.0.lock().unwrap_or_else(PoisonError::into_inner).push(dialled);
             async move {
                 let stream = Stream(near);

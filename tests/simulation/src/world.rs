@@ -12,13 +12,16 @@ use crate::caller::Home;
 use crate::chaos;
 use crate::clock::{self, MILLI, SECOND};
 use crate::desk::{Desk, client_id};
+use crate::fleet::Fleet;
 use crate::frames;
 use crate::ghosts::{self, Ghosts};
 use crate::keyspace;
 use crate::net::{Arrival, Net};
-use crate::plan::{Plan, What};
+use crate::plan::{Plan, Topology, What};
 use crate::plays;
 use crate::process::Process;
+use crate::replicas::{Line, Replaced};
+use crate::slots::Move;
 use crate::station::Station;
 use crate::trace;
 use crate::watch::Watch;
@@ -30,6 +33,9 @@ const LOOK: u64 = 10 * MILLI;
 
 /// So long after a client was closed, what it had sent has arrived.
 const ARRIVED: u64 = 60 * MILLI;
+
+/// How many ways of a message it takes at most to connect to a node, and to ask it something.
+const CONNECTING: u64 = 20;
 
 /// Something that happens at a time.
 pub enum Event {
@@ -43,6 +49,33 @@ pub enum Event {
     Resume(usize),
     /// A server is ready for its backlog.
     Serve(usize),
+    /// Something that a primary has written is at a replica.
+    Replicated(u64),
+    /// A primary hears how much a replica has.
+    Acknowledged(u64, u64),
+    /// At a station, somebody has waited long enough for replicas.
+    WaitOver(usize),
+    /// The others have noticed that their primary is dead: this one takes over.
+    Promoted(usize, usize),
+    /// A station of a cluster hears who is the primary of a shard.
+    Hears {
+        station: usize,
+        shard: usize,
+    },
+    /// A replica follows the primary of its shard.
+    Follows {
+        station: usize,
+        shard: usize,
+    },
+    SentinelHears(usize),
+    /// The next key of a slot that moves.
+    Carried(usize),
+    /// What one node has published is at another.
+    Told {
+        station: usize,
+        channel: Vec<u8>,
+        message: Vec<u8>,
+    },
     /// A client has been closed for some time.
     Closed {
         process: usize,
@@ -67,8 +100,16 @@ pub struct World {
     scheduled: u64,
     pub berths: Vec<Berth>,
     pub net: Net,
-    pub stations: Vec<Station>,
-    pub primary: usize,
+    pub fleet: Fleet,
+    /// The dice of what happens among the servers: one server alone throws none.
+    pub fleet_rng: Rng,
+    pub lines: BTreeMap<u64, Line>,
+    pub lines_made: u64,
+    /// By fault.
+    pub replaced: BTreeMap<usize, Replaced>,
+    pub moves: BTreeMap<usize, Move>,
+    /// How many failovers there have been.
+    pub epoch: u64,
     /// The station that was the primary before, and until when new connections still reach it.
     pub before: usize,
     pub lag_until: u64,
@@ -96,8 +137,13 @@ impl World {
             events: BTreeMap::new(),
             scheduled: 0,
             berths: Vec::new(),
-            stations: vec![Station::new(version)],
-            primary: 0,
+            fleet: Fleet::planned(&plan, || Station::new(version)),
+            fleet_rng: Rng::with_seed(plan.seed ^ 0xf1ee7),
+            lines: BTreeMap::new(),
+            lines_made: 0,
+            replaced: BTreeMap::new(),
+            moves: BTreeMap::new(),
+            epoch: 0,
             before: 0,
             lag_until: 0,
             misled: None,
@@ -109,6 +155,11 @@ impl World {
             drawn: 0,
             plan,
         };
+        if world.fleet.is_cluster() {
+            let way = world.plan.clients.iter().map(|client| client.way.1).max().unwrap_or(0);
+            board::with(|board| board.connects_for = CONNECTING * way);
+        }
+        world.found();
         world.set_up();
         world
     }
@@ -143,7 +194,7 @@ impl World {
     }
 
     pub fn station(&mut self) -> &mut Station {
-        &mut self.stations[self.primary]
+        self.fleet.station()
     }
 
     /// Lives through the whole plan, and says how long that took in its own time.
@@ -154,7 +205,7 @@ impl World {
         self.watch.all_ended(&self.berths, &self.plan);
         let rest = clock::now() + self.leftover();
         self.until(rest, |_| false);
-        self.watch.nothing_left(&mut self.stations[self.primary], &self.berths);
+        self.watch.nothing_left(&mut self.fleet, &self.berths);
         clock::now()
     }
 
@@ -219,14 +270,42 @@ impl World {
             Event::Resume(process) => drop(self.dirty.insert(process)),
             Event::Serve(at) => self.serve_backlog(at),
             Event::Closed { process, seat } => self.watch_closed(process, seat),
+            Event::Tick | Event::Look => self.pass(event),
+            other => self.among_servers(other),
+        }
+    }
+
+    /// What happens among the servers.
+    fn among_servers(&mut self, event: Event) {
+        match event {
+            Event::Replicated(line) => self.arrive_at_replica(line),
+            Event::Acknowledged(line, offset) => self.acknowledge(line, offset),
+            Event::WaitOver(at) => self.end_waits(at),
+            Event::Promoted(fault, next) => self.crown(fault, next, clock::now()),
+            Event::Hears { station, shard } => self.hears(station, shard),
+            Event::Follows { station, shard } => self.follows(station, shard),
+            Event::SentinelHears(at) => self.sentinel_hears(at),
+            Event::Carried(fault) => self.carry(fault),
+            Event::Told { station, channel, message } => {
+                self.fleet.stations[station].server.tell(&channel, &message);
+                self.send(station);
+            }
+            _ => unreachable!("it happens elsewhere"),
+        }
+    }
+
+    /// Time passes.
+    fn pass(&mut self, event: Event) {
+        match event {
             Event::Tick => self.tick(),
             Event::Look => {
-                self.watch.look(&mut self.stations[self.primary]);
+                self.watch.look(&mut self.fleet);
                 if clock::now().is_multiple_of(ghosts::LOOK) {
-                    self.ghosts.look(&mut self.stations[self.primary]);
+                    self.ghosts.look(&mut self.fleet);
                 }
                 self.at(clock::now() + LOOK, Event::Look);
             }
+            _ => {}
         }
     }
 
@@ -294,7 +373,8 @@ impl World {
             }
             berth.process.step(|| board::with(|board| board.look(process)));
             for dialled in berth.dialling.take() {
-                let station = self.reached_by(process);
+                let station = self.fleet.at(&dialled.host);
+                let station = station.unwrap_or_else(|| self.reached_by(process));
                 self.net.dial(process, station, dialled);
             }
             self.net.collect(process);
@@ -309,7 +389,7 @@ impl World {
         match self.misled {
             Some((client, station, until)) if client == process && now < until => station,
             _ if now < self.lag_until => self.before,
-            _ => self.primary,
+            _ => self.fleet.primary(),
         }
     }
 
@@ -344,7 +424,7 @@ impl World {
     /// What reaches a server that is not ready waits there, in its order.
     fn arrive_up(&mut self, id: u64, arrival: Arrival) {
         let Some(at) = self.net.links.get(&id).map(|link| link.station) else { return };
-        let station = &mut self.stations[at];
+        let station = &mut self.fleet.stations[at];
         let (ready, is_first) = (station.ready_at(), station.backlog.is_empty());
         if is_first && ready <= clock::now() {
             return self.serve(id, arrival);
@@ -358,7 +438,7 @@ impl World {
     /// Works off the backlog, as far as the server is ready.
     fn serve_backlog(&mut self, at: usize) {
         loop {
-            let station = &mut self.stations[at];
+            let station = &mut self.fleet.stations[at];
             let ready = station.ready_at();
             if ready > clock::now() {
                 return self.at(ready, Event::Serve(at));
@@ -371,7 +451,7 @@ impl World {
     fn serve(&mut self, id: u64, arrival: Arrival) {
         let Some(link) = self.net.links.get(&id) else { return };
         let (process, at, conn) = (link.process, link.station, link.conn);
-        let station = &mut self.stations[at];
+        let station = &mut self.fleet.stations[at];
         match (arrival, conn) {
             (Arrival::Client, _) if clock::now() < station.down_until => {
                 self.net.refuse(id);
@@ -400,13 +480,28 @@ impl World {
 
     /// Puts on its way what a station sends.
     pub fn send(&mut self, at: usize) {
-        for (link, bytes) in self.stations[at].output() {
+        for (link, bytes) in self.fleet.stations[at].output() {
             self.net.answer(link, bytes);
         }
-        for link in self.stations[at].hang_ups() {
+        for link in self.fleet.stations[at].hang_ups() {
             self.net.hung_up(link);
         }
+        if !matches!(self.plan.topology, Topology::One) {
+            self.replicate(at);
+            self.spread(at);
+        }
         self.schedule();
+    }
+
+    /// Puts on its way to the other nodes what one has published.
+    fn spread(&mut self, at: usize) {
+        for (channel, message) in self.fleet.stations[at].server.bus() {
+            for station in (0..self.fleet.stations.len()).filter(|station| *station != at) {
+                let arrives = clock::now() + self.fleet_rng.u64(100_000..3 * MILLI);
+                let (channel, message) = (channel.clone(), message.clone());
+                self.at(arrives, Event::Told { station, channel, message });
+            }
+        }
     }
 
     // --- What only the world can look up ---
@@ -435,7 +530,7 @@ impl World {
     fn fields_of(&mut self, seat: u64, name: usize) -> Vec<String> {
         let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
         let client = client_id(seat);
-        let holders = keyspace::holders(self.station(), layout, &name);
+        let holders = self.fleet.holders(layout, &name);
         holders.into_iter().filter(|field| field.contains(&client)).collect()
     }
 
@@ -443,14 +538,15 @@ impl World {
     fn places_of(&mut self, seat: u64, name: usize) -> Vec<String> {
         let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
         let client = client_id(seat);
-        let waiters = keyspace::waiters(self.station(), layout, &name);
+        let waiters = self.fleet.waiters(layout, &name);
         waiters.into_iter().filter(|field| field.contains(&client)).collect()
     }
 
     fn watch_counted(&mut self, seat: u64, name: usize, holds: u64) {
         let key = keyspace::key(self.plan.layout, &self.plan.names[name]);
         for field in self.fields_of(seat, name) {
-            let counted = self.station().number(&["HGET", &key, &field]);
+            let (layout, of) = (self.plan.layout, self.plan.names[name].clone());
+            let counted = self.fleet.number(layout, &of, &["HGET", &key, &field]);
             if counted != holds {
                 let what = format!("{counted} of {holds} in name {name}");
                 board::wrong("Redis counts other holds than there are", what);

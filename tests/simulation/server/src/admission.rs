@@ -1,5 +1,6 @@
 //! Which commands may be called: by a client, and by a script.
 
+use crate::cluster::{Asked, Elsewhere};
 use crate::commands::subcommand::{self, Subcommand};
 use crate::commands::{self, Command};
 use crate::denial::Denial;
@@ -65,7 +66,9 @@ impl State {
     }
 
     fn find(&self, words: &[&[u8]]) -> Result<Found, Missing> {
-        let command = commands::find(words[0]).ok_or(Missing::Command)?;
+        let (version, is_sentinel) = (self.version, self.sentinel.is_some());
+        let command = commands::find(words[0]).filter(|it| it.is_there(version, is_sentinel));
+        let command = command.ok_or(Missing::Command)?;
         if !command.takes(words.len(), self.version) {
             return Err(Missing::Words(command.name));
         }
@@ -98,6 +101,9 @@ impl State {
         if let Some(denial) = self.denial(caller, found, words) {
             return Err(Reply::error(denial.to_client(self.version)));
         }
+        if let (Some(cluster), Some(_)) = (&self.cluster, caller.conn) {
+            self.is_at_home(caller, command, words).map_err(|other| cluster.to_client(other))?;
+        }
         if self.memory_full && command.is(commands::GROWS) {
             return Err(Reply::error(OUT_OF_MEMORY));
         }
@@ -123,6 +129,18 @@ impl State {
             )));
         }
         Ok(())
+    }
+
+    /// Whether this node has the keys of a command.
+    fn is_at_home(
+        &self,
+        caller: Caller,
+        command: &Command,
+        words: &[&[u8]],
+    ) -> Result<(), Elsewhere> {
+        let (keys, are_channels) = (command.keys(words), command.is_about_channels());
+        let is_asking = self.connection(caller).is_some_and(|connection| connection.asking);
+        self.is_here(&Asked { keys, are_channels, is_asking })
     }
 
     /// A command within a script.
@@ -157,7 +175,9 @@ impl State {
             }
         };
         let command = found.command;
-        if command.is(commands::NO_SCRIPT) {
+        // Within a script it does not wait.
+        let waits_not = command.name == "wait" && self.version.is_valkey();
+        if command.is(commands::NO_SCRIPT) && !waits_not {
             return barred(match self.version {
                 Version::Redis6_2 => "This Redis command is not allowed from scripts",
                 Version::Redis7_0 => "This Redis command is not allowed from script",
@@ -173,6 +193,10 @@ impl State {
         if self.memory_full && command.is(commands::GROWS) && !run.wrote {
             return barred(&self.shared(OUT_OF_MEMORY));
         }
+        if run.caller.conn.is_some() {
+            let elsewhere = self.is_at_home(run.caller, command, words);
+            elsewhere.map_err(|other| Barred(other.to_script(self.version)))?;
+        }
         Ok(command)
     }
 
@@ -187,8 +211,8 @@ impl State {
             return Some(Denial::Command(found.name));
         }
         let channels = match found.command.name {
-            "publish" => &words[1..2],
-            "subscribe" => &words[1..],
+            "publish" | "spublish" => &words[1..2],
+            "subscribe" | "ssubscribe" => &words[1..],
             _ => return None,
         };
         let channel = self.denies_channels.then(|| channels.first()).flatten()?;

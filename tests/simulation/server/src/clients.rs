@@ -53,9 +53,7 @@ impl State {
     }
 
     pub(crate) fn reset(&mut self, caller: Caller) {
-        for channel in self.subscribed(caller) {
-            self.leave(caller, &channel);
-        }
+        self.leave_all(caller);
         let logged_in = self.password.is_none();
         if let Some(connection) = self.connection_mut(caller) {
             let parser = std::mem::take(&mut connection.parser);
@@ -73,9 +71,7 @@ impl State {
 
     /// Forgets a connection.
     pub(crate) fn drop_connection(&mut self, conn: Conn) {
-        for channel in self.subscribed(Caller { conn: Some(conn) }) {
-            self.leave(Caller { conn: Some(conn) }, &channel);
-        }
+        self.leave_all(Caller { conn: Some(conn) });
         self.connections.remove(&conn);
     }
 

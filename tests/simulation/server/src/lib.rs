@@ -9,7 +9,10 @@
 //! - The memory itself: `INFO memory` says a constant.
 //! - Large hashes: fields keep the order in which they came, as in a small one, whatever their number.
 //! - Expired keys that still lie in memory: `DBSIZE` does not count them, and `SCAN` gives everything at once.
-//! - MULTI, patterns of channels (`PSUBSCRIBE`), shards, Cluster, blocking commands: the library uses none.
+//! - MULTI, patterns of channels (`PSUBSCRIBE`), blocking commands but for WAIT: the library uses none.
+//! - Scripts that touch keys of two slots of which one stands open, on Valkey.
+//! - How the nodes of a cluster, replicas and sentinels talk among themselves: whoever owns the servers carries what they
+//!   have to say. Replicas answer no reader, and no script is held while its slot is handed over.
 //! - `ZRANGE ... BYLEX`, and types other than strings, hashes, lists and sorted sets.
 //! - Tables that Lua may not change: setting a global that exists, or a field of `string`, is not refused.
 //! - Libraries of scripts that ours do not use: `cjson`, `bit`, `struct`, `cmsgpack`, `os`, `math.random`.
@@ -23,6 +26,7 @@
 mod admission;
 mod channels;
 mod clients;
+mod cluster;
 mod commands;
 mod connection;
 mod denial;
@@ -32,15 +36,22 @@ mod lua;
 mod number;
 mod outbox;
 mod refusal;
+mod replication;
 mod reply;
 mod resp;
+mod sentinel;
 mod server;
 mod snapshot;
+
 mod state;
 mod version;
 
+pub use cluster::{NodeInfo, SLOTS, slot_of};
 pub use connection::Conn;
+pub use keys::Parcel;
+pub use replication::Batch;
 pub use reply::Reply;
+pub use sentinel::Watched;
 pub use server::Server;
 pub use snapshot::{Content, Entry, Snapshot};
 pub use version::Version;

@@ -3,12 +3,15 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::cluster::{Cluster, NodeInfo};
 use crate::connection::{Conn, Connection};
-use crate::keys::{DATABASES, Database};
+use crate::keys::{DATABASES, Database, Parcel};
 use crate::lua::Scripts;
 use crate::number;
+use crate::replication::Batch;
 use crate::reply::{Answer, Reply, flatten, refusal};
 use crate::resp::{Malformed, Rules};
+use crate::sentinel::{Sentinel, Watched};
 use crate::snapshot::{Entry, Snapshot};
 use crate::state::{Caller, State};
 use crate::version::Version;
@@ -48,11 +51,21 @@ impl Server {
         if let Some(connection) = self.state.borrow_mut().connections.get_mut(&conn) {
             connection.parser.feed(bytes);
         }
+        self.work_off(conn);
+    }
+
+    /// Carries out what a connection has sent, up to a WAIT that has no answer.
+    fn work_off(&mut self, conn: Conn) {
         while let Some(request) = self.next_request(conn) {
             let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
             self.state.borrow_mut().serve(conn);
             let reply = self.carry_out(Caller { conn: Some(conn) }, &words);
-            self.state.borrow_mut().served(conn, &reply);
+            let mut state = self.state.borrow_mut();
+            state.served(conn, &reply);
+            let is_asking = words[0].eq_ignore_ascii_case(b"asking");
+            if let Some(connection) = state.connections.get_mut(&conn).filter(|_| !is_asking) {
+                connection.asking = false;
+            }
         }
     }
 
@@ -63,6 +76,9 @@ impl Server {
         }
         let version = state.version;
         let connection = state.connections.get_mut(&conn)?;
+        if connection.waits.is_some() {
+            return None;
+        }
         let rules = Rules { version, logged_in: connection.logged_in };
         match connection.parser.next(rules) {
             Ok(request) => request,
@@ -107,12 +123,14 @@ impl Server {
             Ok(command) => command,
             Err(refusal) => return refusal,
         };
-        flatten(match command.name {
+        let answer = match command.name {
             "eval" => self.eval(caller, words),
             "evalsha" => self.evalsha(caller, words),
             "script" => self.script(words),
             _ => (command.work)(&mut self.state.borrow_mut(), caller, words),
-        })
+        };
+        self.state.borrow_mut().propagate(caller);
+        flatten(answer)
     }
 
     fn eval(&mut self, caller: Caller, words: &[&[u8]]) -> Answer {
@@ -177,7 +195,8 @@ impl Server {
 
     /// The channels that somebody listens to.
     pub fn channels(&self) -> Vec<Vec<u8>> {
-        self.state.borrow().channels.keys().cloned().collect()
+        let state = self.state.borrow();
+        state.channels.keys().chain(state.shard_channels.keys()).cloned().collect()
     }
 
     /// Memory is full: commands that may need some are refused, in scripts unless they have written before.
@@ -219,6 +238,8 @@ impl Server {
             state.drop_connection(conn);
         }
         state.outbox.clear();
+        let replicas: Vec<_> = state.replication.replicas.keys().copied().collect();
+        replicas.into_iter().for_each(|replica| state.unfollow(replica));
         if !keep_data {
             state.keys = vec![Database::default(); DATABASES];
         }
@@ -226,9 +247,15 @@ impl Server {
         self.scripts.flush();
     }
 
-    /// From now on, clients cannot write. Connections stay.
+    /// From now on, clients cannot write. Connections stay, but for those that wait for replicas.
     pub fn become_replica(&mut self) {
-        self.state.borrow_mut().replica = true;
+        let mut state = self.state.borrow_mut();
+        state.replica = true;
+        state.refuse_waits();
+        let replicas: Vec<_> = state.replication.replicas.keys().copied().collect();
+        replicas.into_iter().for_each(|replica| state.unfollow(replica));
+        // A replica of a node has none of its own slots.
+        state.end_shard_channels(|_| true);
     }
 
     /// From now on, clients can write. Connections stay.
@@ -236,9 +263,136 @@ impl Server {
         self.state.borrow_mut().replica = false;
     }
 
+    // --- Replicas ---
+
+    /// Somebody follows it under this number, who has nothing yet. [`snapshot`](Self::snapshot) is what there was before.
+    pub fn follow(&mut self, replica: u64) {
+        self.state.borrow_mut().follow(replica);
+    }
+
+    /// Somebody follows it no more.
+    pub fn unfollow(&mut self, replica: u64) {
+        self.state.borrow_mut().unfollow(replica);
+    }
+
+    /// What was written since the last call, for all who follow.
+    pub fn stream(&mut self) -> Vec<Rc<Batch>> {
+        std::mem::take(&mut self.state.borrow_mut().replication.stream)
+    }
+
+    /// How much has been written.
+    pub fn offset(&self) -> u64 {
+        self.state.borrow().replication.offset
+    }
+
+    /// What its primary has written.
+    pub fn apply(&mut self, batch: &Batch) {
+        self.state.borrow_mut().apply(batch);
+    }
+
+    /// One that follows has all that was written up to this offset.
+    pub fn acknowledge(&mut self, replica: u64, offset: u64, now: u64) {
+        if let Some(has) = self.state.borrow_mut().replication.replicas.get_mut(&replica) {
+            *has = offset.max(*has);
+        }
+        self.pass(now);
+    }
+
+    /// When the next WAIT is over, if nothing happens until then.
+    pub fn next_end(&self) -> Option<u64> {
+        self.state.borrow().next_end()
+    }
+
+    /// Answers the WAITs that are over, and carries out what was sent behind them.
+    pub fn pass(&mut self, now: u64) {
+        self.state.borrow_mut().now = now;
+        let ended = self.state.borrow_mut().end_waits();
+        ended.into_iter().for_each(|conn| self.work_off(conn));
+    }
+
+    // --- Nodes of a cluster, and sentinels ---
+
+    /// It is this one of the nodes of a cluster. No slot has an owner yet.
+    pub fn join(&mut self, me: usize, nodes: Vec<NodeInfo>) {
+        self.state.borrow_mut().cluster = Some(Cluster::new(me, nodes));
+    }
+
+    /// It has heard that this node has the slot.
+    pub fn assign(&mut self, slot: u16, node: usize) {
+        self.state.borrow_mut().assign(slot, node);
+    }
+
+    /// Which node has the slot, as far as it knows.
+    pub fn owner(&self, slot: u16) -> Option<usize> {
+        self.state.borrow().cluster.as_ref()?.owner(slot)
+    }
+
+    /// It has heard that this node follows that one, or nobody.
+    pub fn set_primary_of(&mut self, replica: usize, primary: Option<usize>) {
+        if let Some(cluster) = &mut self.state.borrow_mut().cluster {
+            match primary {
+                Some(primary) => drop(cluster.primaries.insert(replica, primary)),
+                None => drop(cluster.primaries.remove(&replica)),
+            }
+        }
+    }
+
+    /// Whether it serves anything: a node without a majority does not.
+    pub fn set_up(&mut self, up: bool) {
+        if let Some(cluster) = &mut self.state.borrow_mut().cluster {
+            cluster.is_up = up;
+        }
+    }
+
+    /// It tells everybody another map than the one that it goes by: each slot is that of the node so many further on.
+    pub fn set_turned(&mut self, by: usize) {
+        if let Some(cluster) = &mut self.state.borrow_mut().cluster {
+            cluster.turned = by;
+        }
+    }
+
+    /// What was published for the other nodes since the last call.
+    pub fn bus(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut state = self.state.borrow_mut();
+        state.cluster.as_mut().map_or(Vec::new(), |cluster| std::mem::take(&mut cluster.bus))
+    }
+
+    /// Another node has published this.
+    pub fn tell(&mut self, channel: &[u8], message: &[u8]) {
+        self.state.borrow_mut().tell(channel, message, false);
+    }
+
+    /// Takes a key away, to be put on another node.
+    pub fn take(&mut self, key: &[u8]) -> Option<Parcel> {
+        let parcel = self.state.borrow_mut().keys[0].take(key);
+        self.state.borrow_mut().propagate(Caller { conn: None });
+        parcel
+    }
+
+    /// Puts down what another node had.
+    pub fn put(&mut self, parcel: Parcel) {
+        self.state.borrow_mut().keys[0].give(parcel);
+        self.state.borrow_mut().propagate(Caller { conn: None });
+    }
+
+    /// It is a sentinel, and knows this of the primary, and these other sentinels. It tells those who listen of a new primary.
+    pub fn watch(&mut self, watched: Watched, others: Vec<(String, u16)>) {
+        let mut state = self.state.borrow_mut();
+        let before = state.sentinel.replace(Sentinel { watched: watched.clone(), others });
+        let Some(Sentinel { watched: before, .. }) = before else { return };
+        let Watched { service, host, port, .. } = watched;
+        if (&before.host, before.port) != (&host, port) {
+            let message = format!("{service} {} {} {host} {port}", before.host, before.port);
+            state.tell(b"+switch-master", message.as_bytes(), false);
+        }
+    }
+
     /// A copy of all keys.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot(self.state.borrow().keys.clone())
+        let state = self.state.borrow();
+        let mut keys = state.keys.clone();
+        keys.iter_mut().for_each(|keys| keys.record(false));
+        Snapshot { keys, offset: state.replication.offset }
     }
 
     /// Puts these in place of all keys.
@@ -255,7 +409,9 @@ impl Server {
 
     /// Puts a copy in place of all keys.
     pub fn load(&mut self, snapshot: Snapshot) {
-        self.state.borrow_mut().keys = snapshot.0;
+        let mut state = self.state.borrow_mut();
+        state.keys = snapshot.keys;
+        state.replication.offset = snapshot.offset;
     }
 }
 

@@ -4,7 +4,17 @@ use crate::keys::{Database, Hash, Value, Zset};
 
 /// A copy of all keys at one moment.
 #[derive(Clone, Debug)]
-pub struct Snapshot(pub(crate) Vec<Database>);
+pub struct Snapshot {
+    pub(crate) keys: Vec<Database>,
+    pub(crate) offset: u64,
+}
+
+impl Snapshot {
+    /// How much had been written by then.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
 
 /// A key, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::admission::Run;
+use crate::cluster::Cluster;
 use crate::connection::{Conn, Connection};
 use crate::keys::{DATABASES, Database};
+use crate::replication::Replication;
+use crate::sentinel::Sentinel;
 use crate::version::Version;
 
 /// On whose behalf a command runs: a connection's, or the operator's.
@@ -22,6 +25,8 @@ pub(crate) struct State {
     pub(crate) connections: BTreeMap<Conn, Connection>,
     /// The listeners of each channel, in the order in which they came.
     pub(crate) channels: BTreeMap<Vec<u8>, Vec<Conn>>,
+    /// As `channels`, of those that belong to a slot.
+    pub(crate) shard_channels: BTreeMap<Vec<u8>, Vec<Conn>>,
     pub(crate) outbox: Vec<(Conn, Vec<u8>)>,
     pub(crate) hang_ups: Vec<Conn>,
     pub(crate) password: Option<Vec<u8>>,
@@ -35,6 +40,11 @@ pub(crate) struct State {
     pub(crate) serving: Option<Conn>,
     pub(crate) behind_the_reply: Vec<Vec<u8>>,
     pub(crate) run: Option<Run>,
+    pub(crate) replication: Replication,
+    /// What it knows as a node of a cluster, if it is one.
+    pub(crate) cluster: Option<Cluster>,
+    /// What it knows as a sentinel, if it is one.
+    pub(crate) sentinel: Option<Sentinel>,
 }
 
 impl State {
@@ -45,6 +55,7 @@ impl State {
             keys: vec![Database::default(); DATABASES],
             connections: BTreeMap::new(),
             channels: BTreeMap::new(),
+            shard_channels: BTreeMap::new(),
             outbox: Vec::new(),
             hang_ups: Vec::new(),
             password: None,
@@ -57,6 +68,18 @@ impl State {
             serving: None,
             behind_the_reply: Vec::new(),
             run: None,
+            replication: Replication::default(),
+            cluster: None,
+            sentinel: None,
+        }
+    }
+
+    /// What kind of server it is.
+    pub(crate) fn mode(&self) -> &'static str {
+        match (&self.cluster, &self.sentinel) {
+            (Some(_), _) => "cluster",
+            (_, Some(_)) => "sentinel",
+            _ => "standalone",
         }
     }
 

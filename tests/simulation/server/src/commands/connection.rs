@@ -32,6 +32,13 @@ pub(super) fn select(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
     }
     let database = usize::try_from(number).ok().filter(|database| *database < DATABASES);
     let database = database.ok_or_else(|| Reply::error("ERR DB index is out of range"))?;
+    if state.cluster.is_some() && database > 0 {
+        // Valkey's nodes may have several databases, and have one.
+        let none = "ERR DB index is out of range";
+        let valkey = state.version.is_valkey();
+        let text = if valkey { none } else { "ERR SELECT is not allowed in cluster mode" };
+        return Err(Reply::error(text));
+    }
     state.select(caller, database);
     Ok(Reply::ok())
 }
@@ -117,8 +124,10 @@ fn greeting(state: &State, caller: Caller) -> Reply {
     say("version", Reply::bulk(version.number()));
     say("proto", Reply::Integer(if state.protocol(caller) == Protocol::Resp3 { 3 } else { 2 }));
     say("id", Reply::Integer(caller.conn.map_or(0, |conn| conn.0 as i64)));
-    say("mode", Reply::bulk("standalone"));
-    say("role", Reply::bulk(if state.replica { "replica" } else { "master" }));
+    say("mode", Reply::bulk(state.mode()));
+    if state.sentinel.is_none() {
+        say("role", Reply::bulk(if state.replica { "replica" } else { "master" }));
+    }
     say("modules", Reply::Array(Vec::new()));
     Reply::Map(items)
 }

@@ -11,6 +11,8 @@ pub(super) fn hset(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
         return Err(Reply::error("ERR wrong number of arguments for 'hset' command"));
     }
     let (keys, now) = there(state, caller);
+    keys.get::<Hash>(words[1], now)?;
+    keys.wrote();
     let hash = keys.get_or_create::<Hash>(words[1], now)?;
     Ok(Reply::count(words[2..].chunks(2).filter(|pair| hash.set(pair[0], pair[1])).count()))
 }

@@ -1,17 +1,21 @@
 //! The commands: a table of what each is called, how many words it has and what it may, and their work by family.
 
+mod cluster;
 mod connection;
 mod hash;
 mod keyspace;
 mod list;
 mod operator;
 mod pubsub;
+mod replication;
+pub(crate) mod sentinel;
 mod set_options;
 mod string;
 pub(crate) mod subcommand;
 mod zset;
 
 use crate::keys::Database;
+use crate::number;
 use crate::reply::Answer;
 use crate::state::{Caller, State};
 use crate::version::Version;
@@ -28,6 +32,10 @@ pub(crate) const LOADING: u8 = 8;
 pub(crate) const BUSY: u8 = 16;
 /// Answered on a RESP2 connection that has subscribed to something.
 pub(crate) const SUBSCRIBED: u8 = 32;
+/// Its first word is a key, or a channel that belongs to a slot.
+pub(crate) const KEY: u8 = 64;
+/// All of its words are.
+pub(crate) const KEYS: u8 = 128;
 
 type Work = fn(&mut State, Caller, &[&[u8]]) -> Answer;
 
@@ -44,6 +52,29 @@ pub(crate) struct Command {
 impl Command {
     pub(crate) fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether this server has it: some are not there on older servers, and a sentinel has few.
+    pub(crate) fn is_there(&self, version: Version, is_sentinel: bool) -> bool {
+        let newer = matches!(self.name, "spublish" | "ssubscribe" | "sunsubscribe");
+        !(newer && version.is_6()) && sentinel::has(is_sentinel, self.name)
+    }
+
+    /// The keys that a request with these words names, or the channels.
+    pub(crate) fn keys<'a>(&self, words: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        if self.is(KEYS) {
+            return words[1..].to_vec();
+        }
+        if matches!(self.name, "eval" | "evalsha") {
+            let many = number::integer(words[2]).and_then(|many| usize::try_from(many).ok());
+            return words[3..].iter().copied().take(many.unwrap_or(0)).collect();
+        }
+        if self.is(KEY) { vec![words[1]] } else { Vec::new() }
+    }
+
+    /// Whether it is about channels that belong to a slot.
+    pub(crate) fn is_about_channels(&self) -> bool {
+        matches!(self.name, "spublish" | "ssubscribe" | "sunsubscribe")
     }
 
     /// Whether it is carried out while the data is being loaded.
@@ -82,69 +113,76 @@ macro_rules! commands {
 
 /// By name.
 static COMMANDS: &[Command] = commands! {
+    "asking" 1 0, cluster::asking;
     "auth" -2 NO_SCRIPT | LOADING | BUSY, connection::auth;
     "client" -2 NO_SCRIPT | LOADING, connection::client;
+    "cluster" -2 0, cluster::cluster;
     "dbsize" 1 0, keyspace::dbsize;
-    "decr" 2 WRITE | GROWS, string::decr;
-    "decrby" 3 WRITE | GROWS, string::decrby;
-    "del" -2 WRITE, keyspace::del;
+    "decr" 2 WRITE | GROWS | KEY, string::decr;
+    "decrby" 3 WRITE | GROWS | KEY, string::decrby;
+    "del" -2 WRITE | KEYS, keyspace::del;
     "echo" 2 LOADING, connection::echo;
     "eval" -3 NO_SCRIPT, operator::script_in_script;
     "evalsha" -3 NO_SCRIPT, operator::script_in_script;
-    "exists" -2 0, keyspace::exists;
-    "expire" -3 WRITE, keyspace::expire;
+    "exists" -2 KEYS, keyspace::exists;
+    "expire" -3 WRITE | KEY, keyspace::expire;
     "flushall" -1 WRITE, keyspace::flushall;
     "flushdb" -1 WRITE, keyspace::flushdb;
-    "get" 2 0, string::get;
-    "hdel" -3 WRITE, hash::hdel;
+    "get" 2 KEY, string::get;
+    "hdel" -3 WRITE | KEY, hash::hdel;
     "hello" -1 NO_SCRIPT | LOADING | BUSY, connection::hello;
-    "hexists" 3 0, hash::hexists;
-    "hget" 3 0, hash::hget;
-    "hgetall" 2 0, hash::hgetall;
-    "hincrby" 4 WRITE | GROWS, hash::hincrby;
-    "hkeys" 2 0, hash::hkeys;
-    "hlen" 2 0, hash::hlen;
-    "hmget" -3 0, hash::hmget;
-    "hset" -4 WRITE | GROWS, hash::hset;
-    "hvals" 2 0, hash::hvals;
-    "incr" 2 WRITE | GROWS, string::incr;
-    "incrby" 3 WRITE | GROWS, string::incrby;
+    "hexists" 3 KEY, hash::hexists;
+    "hget" 3 KEY, hash::hget;
+    "hgetall" 2 KEY, hash::hgetall;
+    "hincrby" 4 WRITE | GROWS | KEY, hash::hincrby;
+    "hkeys" 2 KEY, hash::hkeys;
+    "hlen" 2 KEY, hash::hlen;
+    "hmget" -3 KEY, hash::hmget;
+    "hset" -4 WRITE | GROWS | KEY, hash::hset;
+    "hvals" 2 KEY, hash::hvals;
+    "incr" 2 WRITE | GROWS | KEY, string::incr;
+    "incrby" 3 WRITE | GROWS | KEY, string::incrby;
     "info" -1 LOADING, operator::info;
     "keys" 2 0, keyspace::keys;
-    "lindex" 3 0, list::lindex;
-    "llen" 2 0, list::llen;
-    "lpop" -2 WRITE, list::lpop;
-    "lpos" -3 0, list::lpos;
-    "lpush" -3 WRITE | GROWS, list::lpush;
-    "lrange" 4 0, list::lrange;
-    "lrem" 4 WRITE, list::lrem;
-    "persist" 2 WRITE, keyspace::persist;
-    "pexpire" -3 WRITE, keyspace::pexpire;
+    "lindex" 3 KEY, list::lindex;
+    "llen" 2 KEY, list::llen;
+    "lpop" -2 WRITE | KEY, list::lpop;
+    "lpos" -3 KEY, list::lpos;
+    "lpush" -3 WRITE | GROWS | KEY, list::lpush;
+    "lrange" 4 KEY, list::lrange;
+    "lrem" 4 WRITE | KEY, list::lrem;
+    "persist" 2 WRITE | KEY, keyspace::persist;
+    "pexpire" -3 WRITE | KEY, keyspace::pexpire;
     "ping" -1 SUBSCRIBED, connection::ping;
-    "pttl" 2 0, keyspace::pttl;
+    "pttl" 2 KEY, keyspace::pttl;
     "publish" 3 LOADING, pubsub::publish;
     "pubsub" -2 LOADING, pubsub::pubsub;
     "quit" -1 NO_SCRIPT | LOADING | BUSY | SUBSCRIBED, connection::quit;
     "reset" 1 NO_SCRIPT | LOADING | BUSY | SUBSCRIBED, connection::reset;
-    "rpop" -2 WRITE, list::rpop;
-    "rpush" -3 WRITE | GROWS, list::rpush;
+    "rpop" -2 WRITE | KEY, list::rpop;
+    "rpush" -3 WRITE | GROWS | KEY, list::rpush;
     "scan" -2 0, keyspace::scan;
     "script" -2 NO_SCRIPT, operator::script_in_script;
     "select" 2 LOADING, connection::select;
-    "set" -3 WRITE | GROWS, string::set;
+    "sentinel" -2 NO_SCRIPT, sentinel::sentinel;
+    "set" -3 WRITE | GROWS | KEY, string::set;
+    "spublish" 3 LOADING | KEY, pubsub::spublish;
+    "ssubscribe" -2 NO_SCRIPT | LOADING | SUBSCRIBED | KEYS, pubsub::ssubscribe;
     "subscribe" -2 NO_SCRIPT | LOADING | SUBSCRIBED, pubsub::subscribe;
+    "sunsubscribe" -1 NO_SCRIPT | LOADING | SUBSCRIBED | KEYS, pubsub::sunsubscribe;
     "time" 1 LOADING, operator::time;
-    "ttl" 2 0, keyspace::ttl;
-    "type" 2 0, keyspace::kind;
+    "ttl" 2 KEY, keyspace::ttl;
+    "type" 2 KEY, keyspace::kind;
     "unsubscribe" -1 NO_SCRIPT | LOADING | SUBSCRIBED, pubsub::unsubscribe;
-    "zadd" -4 WRITE | GROWS, zset::zadd;
-    "zcard" 2 0, zset::zcard;
-    "zcount" 4 0, zset::zcount;
-    "zmscore" -3 0, zset::zmscore;
-    "zrange" -4 0, zset::zrange;
-    "zrem" -3 WRITE, zset::zrem;
-    "zremrangebyscore" 4 WRITE, zset::zremrangebyscore;
-    "zscore" 3 0, zset::zscore;
+    "wait" 3 NO_SCRIPT, replication::wait;
+    "zadd" -4 WRITE | GROWS | KEY, zset::zadd;
+    "zcard" 2 KEY, zset::zcard;
+    "zcount" 4 KEY, zset::zcount;
+    "zmscore" -3 KEY, zset::zmscore;
+    "zrange" -4 KEY, zset::zrange;
+    "zrem" -3 WRITE | KEY, zset::zrem;
+    "zremrangebyscore" 4 WRITE | KEY, zset::zremrangebyscore;
+    "zscore" 3 KEY, zset::zscore;
 };
 
 /// The caller's database and the time in ms.

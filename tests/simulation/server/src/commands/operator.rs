@@ -38,10 +38,11 @@ fn server(state: &State) -> String {
     let version = state.version;
     match version.is_valkey() {
         true => format!(
-            "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:{}\r\nserver_mode:standalone\r\n",
-            version.number()
+            "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:{}\r\nserver_mode:{}\r\n",
+            version.number(),
+            state.mode()
         ),
-        false => format!("redis_version:{}\r\nredis_mode:standalone\r\n", version.number()),
+        false => format!("redis_version:{}\r\nredis_mode:{}\r\n", version.number(), state.mode()),
     }
 }
 

@@ -6,30 +6,40 @@ use crate::refusal::c_text;
 use crate::reply::{Answer, Reply};
 use crate::state::{Caller, State};
 
-pub(super) fn publish(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
-    Ok(Reply::count(state.publish(caller, words[1], words[2])))
+pub(super) fn publish(state: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
+    Ok(Reply::count(state.publish(words[1], words[2], false)))
+}
+
+pub(super) fn spublish(state: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
+    Ok(Reply::count(state.publish(words[1], words[2], true)))
 }
 
 pub(super) fn subscribe(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
-    for channel in &words[1..] {
-        state.subscribe(caller, channel);
-    }
+    words[1..].iter().for_each(|channel| state.subscribe(caller, channel, false));
+    Ok(Reply::Push(Vec::new()))
+}
+
+pub(super) fn ssubscribe(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    words[1..].iter().for_each(|channel| state.subscribe(caller, channel, true));
     Ok(Reply::Push(Vec::new()))
 }
 
 pub(super) fn unsubscribe(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
-    if words.len() > 1 {
-        for channel in &words[1..] {
-            state.unsubscribe(caller, Some(channel));
-        }
-        return Ok(Reply::Push(Vec::new()));
-    }
-    let all = state.subscribed(caller);
+    leave(state, caller, words, false)
+}
+
+pub(super) fn sunsubscribe(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
+    leave(state, caller, words, true)
+}
+
+fn leave(state: &mut State, caller: Caller, words: &[&[u8]], sharded: bool) -> Answer {
+    let named: Vec<_> = words[1..].iter().map(|channel| owned(channel)).collect();
+    let all = if named.is_empty() { state.subscribed(caller, sharded) } else { named };
     if all.is_empty() {
-        state.unsubscribe(caller, None);
+        state.unsubscribe(caller, None, sharded);
     }
     for channel in all {
-        state.unsubscribe(caller, Some(&channel));
+        state.unsubscribe(caller, Some(&channel), sharded);
     }
     Ok(Reply::Push(Vec::new()))
 }

@@ -21,6 +21,14 @@ const CLIENT: [Subcommand; 5] = [
     sub("client|kill", -3),
     sub("client|setinfo", 4),
 ];
+const CLUSTER: [Subcommand; 6] = [
+    sub("cluster|slots", 2),
+    sub("cluster|myid", 2),
+    sub("cluster|keyslot", 3),
+    sub("cluster|countkeysinslot", 3),
+    sub("cluster|getkeysinslot", 4),
+    sub("cluster|setslot", -4),
+];
 const PUBSUB: [Subcommand; 3] =
     [sub("pubsub|channels", -2), sub("pubsub|numsub", -2), sub("pubsub|numpat", 2)];
 const SCRIPT: [Subcommand; 4] = [
@@ -34,6 +42,7 @@ const SCRIPT: [Subcommand; 4] = [
 pub(crate) fn of(command: &str) -> &'static [Subcommand] {
     match command {
         "client" => &CLIENT,
+        "cluster" => &CLUSTER,
         "pubsub" => &PUBSUB,
         "script" => &SCRIPT,
         _ => &[],

@@ -11,9 +11,11 @@ mod compare;
 mod dialogues;
 mod frame;
 mod mode;
+mod nodes;
 mod pair;
 mod plain;
 mod real;
+mod replicas;
 #[path = "../../../../../src/wire/scripts.rs"]
 #[allow(dead_code, reason = "the library needs more of it")]
 mod scripts;
@@ -21,14 +23,20 @@ mod shapes;
 mod stage;
 mod words;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use nodes::Nodes;
 use pair::Pair;
 use parklock_simulated_server::Version;
 
 const USUAL: Duration = Duration::from_secs(12);
+
+/// The steps of one run in a cluster.
+const MOVING: usize = 2_000;
+const MOST_CLUSTERS: u64 = 3;
 
 #[test]
 fn it_answers_as_redis_6_2_does() {
@@ -58,6 +66,66 @@ fn it_speaks_as_redis_7_0_does() {
 #[test]
 fn it_speaks_as_valkey_9_1_does() {
     speak_with(Version::Valkey9_1);
+}
+
+#[test]
+fn it_moves_slots_as_redis_6_2_does() {
+    move_slots_with(Version::Redis6_2);
+}
+
+#[test]
+fn it_moves_slots_as_redis_7_0_does() {
+    move_slots_with(Version::Redis7_0);
+}
+
+#[test]
+fn it_moves_slots_as_valkey_9_1_does() {
+    move_slots_with(Version::Valkey9_1);
+}
+
+#[test]
+fn it_waits_for_replicas_as_redis_6_2_does() {
+    wait_with(Version::Redis6_2);
+}
+
+#[test]
+fn it_waits_for_replicas_as_redis_7_0_does() {
+    wait_with(Version::Redis7_0);
+}
+
+#[test]
+fn it_waits_for_replicas_as_valkey_9_1_does() {
+    wait_with(Version::Valkey9_1);
+}
+
+fn wait_with(version: Version) {
+    let Some(program) = installed(version) else { return };
+    let differences = replicas::hold(version, &program);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+fn move_slots_with(version: Version) {
+    let Some(program) = installed(version) else { return };
+    let seed = env::var("PARKLOCK_SEED")
+        .map_or_else(|_| fastrand::u64(..), |text| text.parse().expect("a number"));
+    println!("{version:?}: PARKLOCK_SEED={seed}");
+    let (mut steps, mut words) = (0, BTreeSet::new());
+    // Late gossip ends a comparison early.
+    for more in 0..MOST_CLUSTERS {
+        let mut nodes = Nodes::start(version, &program, seed.wrapping_add(more));
+        (0..MOVING - steps).for_each(|_| nodes.step());
+        let differences = nodes.differences.join("\n");
+        assert!(differences.is_empty(), "PARKLOCK_SEED={seed}\n{differences}");
+        steps += nodes.steps;
+        words.extend(nodes.words.into_keys());
+        if steps >= MOVING {
+            break;
+        }
+    }
+    println!("{version:?}: {steps} steps");
+    let wanted = ["MOVED", "ASK", "CROSSSLOT", "TRYAGAIN"];
+    let missed = wanted.iter().filter(|word| !words.contains(**word)).count();
+    assert_eq!(missed, 0, "PARKLOCK_SEED={seed}: {words:?}");
 }
 
 fn installed(version: Version) -> Option<PathBuf> {

@@ -62,6 +62,47 @@ pub struct Real {
 
 impl Real {
     pub fn start(version: Version, program: &Path) -> Self {
+        let begun = Instant::now();
+        loop {
+            if let Some(real) = Self::try_to_start(version, program, &[]) {
+                return real;
+            }
+            assert!(begun.elapsed() < START, "the server does not start");
+        }
+    }
+
+    /// As `start`, on a port too.
+    pub fn start_with_port(version: Version, program: &Path) -> (Self, u16) {
+        Self::start_on_a_port(version, program, Vec::new)
+    }
+
+    /// As `start`, a node of a cluster.
+    pub fn start_node(version: Version, program: &Path) -> (Self, u16) {
+        Self::start_on_a_port(version, program, || {
+            let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "30000"];
+            settings.map(str::to_owned).to_vec()
+        })
+    }
+
+    fn start_on_a_port(
+        version: Version,
+        program: &Path,
+        settings: impl Fn() -> Vec<String>,
+    ) -> (Self, u16) {
+        let begun = Instant::now();
+        loop {
+            // Below those that the kernel hands out, as is the one of the bus.
+            let port = fastrand::u16(11_000..22_000);
+            let own = [vec!["--port".to_owned(), port.to_string()], settings()].concat();
+            if let Some(real) = Self::try_to_start(version, program, &own) {
+                return (real, port);
+            }
+            assert!(begun.elapsed() < START, "the server does not start on any port");
+        }
+    }
+
+    /// Nothing, if it ends at once: somebody has its port.
+    fn try_to_start(version: Version, program: &Path, own: &[String]) -> Option<Self> {
         let dir = Dir(env::temp_dir().join(format!(
             "parklock-{}-{:x}",
             process::id(),
@@ -73,6 +114,7 @@ impl Real {
         let settings = if version == Version::Redis6_2 { &SETTINGS[..12] } else { &SETTINGS[..] };
         command
             .args(settings)
+            .args(own)
             .current_dir(&dir.0)
             .stdin(Stdio::null())
             .stdout(log)
@@ -81,10 +123,13 @@ impl Real {
         let begun = Instant::now();
         while UnixStream::connect(real.socket()).is_err() {
             let log = || fs::read_to_string(real.dir.0.join("log")).unwrap_or_default();
+            if log().contains("Failed listening on port") || log().contains("in use") {
+                return None;
+            }
             assert!(begun.elapsed() < START, "the server does not start:\n{}", log());
             thread::sleep(Duration::from_millis(2));
         }
-        real
+        Some(real)
     }
 
     fn socket(&self) -> PathBuf {

@@ -13,6 +13,8 @@ const FAIR: &str = "tokens fair fair_queue deadlines | floor kind 1 channel mess
 const RW: &str = "tokens rw unused readers | floor rw 1000000 channel client patience";
 const SEMAPHORE: &str =
     "tokens free leases permits | floor skind capacity channel message patience";
+const CONDITION: &str =
+    "tokens notified waiters waiter_notes | floor condition 1073741824 channel client patience";
 const LATCH: &str = "tokens latch requests | floor latch 1 channel message patience";
 
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
@@ -24,6 +26,11 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
         (&s::LINE_STATUS, LINE, ""),
         (&s::LINE_FORCE_UNLOCK, LINE, ""),
         (&s::LINE_RESIZE, LINE, "capacity"),
+        (&s::CONDITION_ACQUIRE, CONDITION, "field 1 lease manner beneath place secret old ttl"),
+        (&s::CONDITION_RELEASE, CONDITION, "field"),
+        (&s::CONDITION_TAKEN, CONDITION, "field"),
+        (&s::CONDITION_STATUS, CONDITION, ""),
+        (&s::CONDITION_FORCE_UNLOCK, CONDITION, ""),
         (&s::LOCK_ACQUIRE, LOCK, "field 1 lease manner beneath place secret old ttl"),
         (&s::LOCK_FORCE_UNLOCK, LOCK, ""),
         (&s::REDISSON_FAIR_ACQUIRE, FAIR, "field 1 lease manner beneath place secret"),
@@ -69,6 +76,11 @@ fn locks() -> Vec<Shape> {
         (&s::LOCK_RELEASE, "tokens (lock line line_notes)+ | terms (field)+"),
         (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
+        (
+            &s::CONDITION_NOTIFY,
+            "tokens notified waiters waiter_notes requests \
+             | floor condition 1073741824 channel client patience request keep whom",
+        ),
         (&s::COUNT, "lock | field count lease"),
         (&s::RENEW, "(lock)+ | (field lease)+"),
         (&s::STATUS, "lock |"),

@@ -68,7 +68,7 @@ pub const CHANNELS: [&str; 5] = [
 ];
 
 /// The roles of keys. Each has two names, one a family: what belongs together has the same number.
-pub const KEYS: [&str; 23] = [
+pub const KEYS: [&str; 26] = [
     "tokens",
     "fenced",
     "lock",
@@ -88,6 +88,9 @@ pub const KEYS: [&str; 23] = [
     "free",
     "leases",
     "permits",
+    "notified",
+    "waiters",
+    "waiter_notes",
     "latch",
     "requests",
     "text",
@@ -146,6 +149,7 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "secret" => pick(rng, &["7", "12345", "18446744073709551615"]).into(),
         "count" => pick(rng, &["1", "2", "3", "0"]).into(),
         "request" => format!("request:{}", rng.u8(1..=6)),
+        "whom" => pick(rng, &["one", "one", "all"]).into(),
         "keep" => pick(rng, &["5", "100", "10000"]).into(),
         "value" => pick(rng, &["x", "7", "42", "-3", "read", "write", "1700000000000000"]).into(),
         "int" => pick(rng, &["0", "1", "2", "3", "-1", "-2", "5", "10"]).into(),

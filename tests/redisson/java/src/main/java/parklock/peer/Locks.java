@@ -3,8 +3,8 @@ package parklock.peer;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
 import org.redisson.api.RBucket;
-import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
@@ -19,15 +19,19 @@ final class Locks {
     private static final String[] KINDS = {"fair", "fenced", "multi", "read", "write", "spin"};
 
     private final RedissonClient redisson;
+    private final FairLocks fair;
 
-    Locks(RedissonClient redisson) {
+    Locks(RedissonClient redisson, FairLocks fair) {
         this.redisson = redisson;
+        this.fair = fair;
     }
 
-    Object carryOut(String order, Args args) throws InterruptedException {
+    Object carryOut(String order, Args args) throws Exception {
         for (String kind : KINDS) {
             if (order.startsWith(kind)) {
-                return carryOut(lock(kind, args.name()), order.substring(kind.length()), args);
+                String verb = order.substring(kind.length());
+                RLock lock = lock(kind, args.name());
+                return kind.equals("fenced") ? fenced(lock, verb, args) : carryOut(lock, verb, args);
             }
         }
         return carryOut(redisson.getLock(args.name()), order, args);
@@ -48,10 +52,11 @@ final class Locks {
         return null;
     }
 
-    private RLock lock(String kind, String name) {
+    private RLock lock(String kind, String name) throws Exception {
         return switch (kind) {
-            case "fair" -> redisson.getFairLock(name);
-            case "fenced" -> redisson.getFencedLock(name);
+            case "fair" -> fair.lock(redisson, name);
+            case "fenced" -> (RLock) Since.call(
+                    RedissonClient.class, redisson, "getFencedLock", Since.types(String.class), name);
             case "multi" -> redisson.getMultiLock(
                     Arrays.stream(name.split(",")).map(redisson::getLock).toArray(RLock[]::new));
             case "read" -> redisson.getReadWriteLock(name).readLock();
@@ -86,23 +91,32 @@ final class Locks {
         }
     }
 
-    /** A lease of -1 is none. The answer is the token, where there is one. */
+    /** A lease of -1 is none. */
     private static Object acquire(RLock lock, Args args) {
-        long lease = args.has(0) ? args.number(0) : -1;
-        if (lock instanceof RFencedLock fenced) {
-            return fenced.lockAndGetToken(lease, MILLISECONDS);
-        }
-        lock.lock(lease, MILLISECONDS);
+        lock.lock(args.has(0) ? args.number(0) : -1, MILLISECONDS);
         return null;
     }
 
-    /** Whether it was granted; of a fenced lock the token, or null in words. */
+    /** Whether it was granted. */
     private static Object tryAcquire(RLock lock, Args args) throws InterruptedException {
-        long wait = args.has(0) ? args.number(0) : 0;
         long lease = args.has(1) ? args.number(1) : -1;
-        if (lock instanceof RFencedLock fenced) {
-            return String.valueOf(fenced.tryLockAndGetToken(wait, lease, MILLISECONDS));
+        return args.has(0) ? lock.tryLock(args.number(0), lease, MILLISECONDS) : lock.tryLock();
+    }
+
+    /** The answer is the token, or null in words. Redisson has it from version 3.19 on. */
+    private Object fenced(RLock lock, String verb, Args args) throws Exception {
+        Class<?> type = Class.forName("org.redisson.api.RFencedLock");
+        if (verb.equals("lock")) {
+            long lease = args.has(0) ? args.number(0) : -1;
+            Class<?>[] types = Since.types(long.class, TimeUnit.class);
+            return Since.call(type, lock, "lockAndGetToken", types, lease, MILLISECONDS);
         }
-        return args.has(0) ? lock.tryLock(wait, lease, MILLISECONDS) : lock.tryLock();
+        if (verb.equals("trylock")) {
+            long wait = args.has(0) ? args.number(0) : 0;
+            long lease = args.has(1) ? args.number(1) : -1;
+            Class<?>[] types = Since.types(long.class, long.class, TimeUnit.class);
+            return String.valueOf(Since.call(type, lock, "tryLockAndGetToken", types, wait, lease, MILLISECONDS));
+        }
+        return carryOut(lock, verb, args);
     }
 }

@@ -17,7 +17,7 @@ import org.redisson.config.ReadMode;
 
 /**
  * Plays Redisson at the word of a test: {@code Main <url, as parklock takes it> <lockWatchdogTimeout in ms>
- * <fairLockWaitTimeout in ms>}.
+ * <fairLockWaitTimeout in ms>}. It first says {@code ready} and the version of Redisson.
  *
  * <p>One order a line on stdin, one answer a line on stdout. An order may begin with the thread that is to carry it
  * out, and its answer then does too: {@code @t1 lock orders} is answered by {@code @t1 ok 12}. Threads are made when
@@ -36,13 +36,13 @@ public final class Main {
         this.orders = orders;
     }
 
-    public static void main(String[] args) throws IOException {
+    public static void main(String[] args) throws Exception {
         Config config = new Config();
         config.setLockWatchdogTimeout(Long.parseLong(args[1]));
-        config.setFairLockWaitTimeout(Long.parseLong(args[2]));
+        FairLocks fair = new FairLocks(config, Long.parseLong(args[2]));
         connectTo(config, args[0]);
-        Main main = new Main(new Orders(Redisson.create(config)));
-        main.say("ready");
+        Main main = new Main(new Orders(Redisson.create(config), fair));
+        main.say("ready " + Redisson.class.getPackage().getImplementationVersion());
         main.obey(new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)));
         System.exit(0);
     }

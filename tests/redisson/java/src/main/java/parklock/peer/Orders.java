@@ -12,9 +12,9 @@ final class Orders {
     private final Permits permits;
     private final Latches latches;
 
-    Orders(RedissonClient redisson) {
+    Orders(RedissonClient redisson, FairLocks fair) {
         this.redisson = redisson;
-        locks = new Locks(redisson);
+        locks = new Locks(redisson, fair);
         semaphores = new Semaphores(redisson);
         permits = new Permits(redisson);
         latches = new Latches(redisson);

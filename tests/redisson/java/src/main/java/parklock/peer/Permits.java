@@ -4,6 +4,8 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.redisson.api.RBucket;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
@@ -23,7 +25,7 @@ final class Permits {
         this.redisson = redisson;
     }
 
-    Object carryOut(String verb, Args args) throws InterruptedException {
+    Object carryOut(String verb, Args args) throws Exception {
         RPermitExpirableSemaphore permits = redisson.getPermitExpirableSemaphore(args.name());
         switch (verb) {
             case "set":
@@ -39,20 +41,19 @@ final class Permits {
             case "lease":
                 return args.has(1)
                         ? permits.updateLeaseTime(args.text(0), args.number(1), MILLISECONDS)
-                        : permits.getLeaseTime(args.text(0));
+                        : since("getLeaseTime", permits, Since.types(String.class), args.text(0));
             case "available":
                 return permits.availablePermits();
             case "acquired":
-                return permits.acquiredPermits();
+                return since("acquiredPermits", permits, Since.types());
             case "total":
-                return permits.getPermits();
+                return since("getPermits", permits, Since.types());
             case "resize":
-                permits.setPermits(args.small(0));
-                return null;
+                return since("setPermits", permits, Since.types(int.class), args.small(0));
             case "many":
-                return String.join(",", many(permits, args));
+                return many(permits, args);
             case "releasemany":
-                return permits.tryRelease(Arrays.asList(args.text(0).split(",")));
+                return since("tryRelease", permits, Since.types(List.class), Arrays.asList(args.text(0).split(",")));
             case "increment":
                 increment(permits, args);
                 return null;
@@ -61,10 +62,17 @@ final class Permits {
         }
     }
 
-    private static List<String> many(RPermitExpirableSemaphore permits, Args args) throws InterruptedException {
-        return args.has(1)
-                ? permits.acquire(args.small(0), args.number(1), MILLISECONDS)
-                : permits.acquire(args.small(0));
+    private static String many(RPermitExpirableSemaphore permits, Args args) throws Exception {
+        Object ids = args.has(1)
+                ? since("acquire", permits, Since.types(int.class, long.class, TimeUnit.class), args.small(0),
+                        args.number(1), MILLISECONDS)
+                : since("acquire", permits, Since.types(int.class), args.small(0));
+        return ((List<?>) ids).stream().map(String::valueOf).collect(Collectors.joining(","));
+    }
+
+    private static Object since(String method, RPermitExpirableSemaphore permits, Class<?>[] types, Object... args)
+            throws Exception {
+        return Since.call(RPermitExpirableSemaphore.class, permits, method, types, args);
     }
 
     /** As with a semaphore that has one permit. */

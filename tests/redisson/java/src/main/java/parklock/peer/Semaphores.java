@@ -25,7 +25,8 @@ final class Semaphores {
         switch (verb) {
             case "set":
                 return args.has(1)
-                        ? semaphore.trySetPermits(args.small(0), Duration.ofMillis(args.number(1)))
+                        ? since("trySetPermits", semaphore, Since.types(int.class, Duration.class), args.small(0),
+                                Duration.ofMillis(args.number(1)))
                         : semaphore.trySetPermits(args.small(0));
             case "acquire":
                 semaphore.acquire(args.count());
@@ -38,8 +39,7 @@ final class Semaphores {
                 semaphore.release(args.count());
                 return null;
             case "releaseifexists":
-                // Redisson 3 does not have it.
-                return RSemaphore.class.getMethod("releaseIfExists", int.class).invoke(semaphore, args.count());
+                return since("releaseIfExists", semaphore, Since.types(int.class), args.count());
             case "available":
                 return semaphore.availablePermits();
             case "drain":
@@ -53,6 +53,10 @@ final class Semaphores {
             default:
                 throw new IllegalArgumentException("not known here: sem" + verb);
         }
+    }
+
+    private static Object since(String method, RSemaphore semaphore, Class<?>[] types, Object... args) throws Exception {
+        return Since.call(RSemaphore.class, semaphore, method, types, args);
     }
 
     /** Reads and writes as two commands, so that only a semaphore of one permit keeps others from coming between. */

@@ -1,0 +1,122 @@
+-- The notified waiters of a condition: a sorted set of owner fields. The score is until when its client keeps the
+-- notification, in ms of the server's clock. It has the functions of lua/line/zset.lua, which has the holders of locks.
+--
+-- A condition is a line whose waiters are let in by notifications. A notification that no waiter has yet is room in the line:
+-- how much of the capacity is free. A waiter that is let in holds its notification until it has had the lock again and gives it
+-- back, and then uses it up (taken.lua). If it gives the notification back or dies, the notification goes to the next waiter.
+--
+-- Beside them, with scores below any time:
+--   #condition <capacity>   the notifications that no waiter has yet, below zero by UNUSED
+--   =<owner field>          this waiter was woken without a notification, so it has none to pass on
+
+local UNUSED = 4503599627370496 -- 2^52
+local IDLE = 3600000 -- no lease of a notified waiter ends before somebody is notified: an hour, in ms
+
+local lock, line, notes, channel
+local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
+local requests = KEYS[5] -- see lua/latch/requests.lua; only notify.lua has this key
+local used -- the capacity without the notifications that no waiter has yet
+local said -- the member with the kind and the capacity, if there is one
+
+-- See zset.lua.
+local function check_writable(is_newcomer)
+  if is_newcomer then
+    redis.call('zadd', lock, 'XX', 0, 'parklock:nobody')
+  else
+    redis.call('zrem', lock, 'parklock:nobody')
+  end
+end
+
+local function open_holders(noted)
+  local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
+  local known = first[1] and first[1]:match('^#(%a+ %d+)$')
+  said, used = nil, capacity
+  if known then
+    said, used = first[1], first[2] + UNUSED
+  end
+  local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
+  return known_kind, tonumber(known_capacity)
+end
+
+local function holds(field)
+  local until_when = tonumber(redis.call('zscore', lock, field) or 0)
+  return until_when > now and until_when - now
+end
+
+local function note_of(field)
+  return '=' .. field
+end
+
+-- Lets these waiters in: each has a notification from now on.
+local function put_in(entries, number)
+  local added = {}
+  for _, entry in ipairs(entries) do
+    added[#added + 1] = string.format('%.0f', now + entry.ms)
+    added[#added + 1] = entry.field
+  end
+  redis.call('zadd', lock, unpack(added))
+  used = used + #entries
+  return number
+end
+
+local function prolong(field, ms)
+  redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
+end
+
+-- So many notifications are for other waiters again. If none waits, they are over: a condition remembers nothing.
+local function pass_on(count)
+  if redis.call('exists', line) == 1 then used = used - count end
+end
+
+-- Removes a notified waiter. Returns whether it was there, and whether it had a notification.
+local function remove(field)
+  if redis.call('zrem', lock, field) == 0 then return false, false end
+  return true, redis.call('zrem', lock, note_of(field)) == 0
+end
+
+local function put_out(field)
+  local was_there, had_one = remove(field)
+  if had_one then pass_on(1) end
+  return was_there
+end
+
+-- Takes their notifications from the waiters whose clients are silent, at most from BOUND of them.
+local function let_go()
+  local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
+  for _, field in ipairs(over) do
+    put_out(field)
+  end
+end
+
+local function put_all_out()
+  local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
+  local gone = redis.call('zcount', lock, '(' .. now, '+inf')
+  redis.call('del', lock)
+  used, said = capacity, nil
+  return gone, named
+end
+
+local function shortest_lease()
+  local first = redis.call('zrange', lock, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  return first[2] and math.max(1, first[2] - now) or IDLE
+end
+
+-- Writes down how many notifications no waiter has yet: never more than there are waiters.
+local function settle_holders(is_waited_for)
+  local left = capacity - used
+  if left > 0 then left = is_waited_for and math.min(left, redis.call('zcard', line)) or 0 end
+  used = capacity - left
+  local last = tonumber(redis.call('zrange', lock, -1, -1, 'WITHSCORES')[2] or -1)
+  if left == 0 and last < 0 then
+    redis.call('del', lock)
+    return
+  end
+  -- The key has to outlive the leases: whoever comes by after one is over finds the notification here, and passes it on.
+  local ms = math.max(1, last - now) + math.max(5 * rhythm, redis.call('pttl', line))
+  local says = '#' .. kind .. ' ' .. capacity
+  if said and said ~= says then redis.call('zrem', lock, said) end
+  redis.call('zadd', lock, string.format('%.0f', used - UNUSED), says)
+  said = says
+  redis.call('pexpire', lock, string.format('%.0f', ms))
+end
+

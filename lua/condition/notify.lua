@@ -1,0 +1,34 @@
+-- Notify the waiter at the front of the line, or all waiters.
+--
+-- KEYS   see head.lua; then the requests that were carried out
+-- ARGV   ..., the request, for how long it is remembered in ms, 'one' or 'all'
+-- Reply  how many waiters this request notifies; 0 too if it was carried out before
+--
+-- The front gets its notification in this call if its client lives. A silent one is told to show a sign of life, and the
+-- notification waits for it, and goes to the next waiter if the sign does not come.
+--
+-- All waiters are told on the channel of all clients. They leave the line here, and each of them finds that out when it asks
+-- (missed.lua). So this call costs the same, whoever waits.
+
+local request, keep, whom = ARGV[7], tonumber(ARGV[8]), ARGV[9]
+if not (request or ''):match(':%d+$') or not keep or keep < 1 then return redis.error_reply('ERR request out of range') end
+redis.call('zcard', requests) -- a key of another type is refused here, before the first write
+
+check_writable()
+if is_done(request) then return { 0 } end
+done(request, keep)
+let_go()
+local notified = redis.call('zcard', line)
+if whom == 'all' then
+  used = capacity
+  -- An expiry of zero deletes the key: see settle().
+  redis.call('pexpire', line, 0)
+  if notified > 0 then redis.pcall('publish', channel, 'notify_all') end
+else
+  -- A condition remembers nothing: a notification counts only if a waiter is there that has none yet.
+  notified = math.min(1, math.max(0, notified - (capacity - used)))
+  used = used - notified
+  admit()
+end
+settle()
+return { notified }

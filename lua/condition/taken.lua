@@ -1,0 +1,11 @@
+-- Use a notification up: its waiter has had the lock again.
+--
+-- KEYS   see head.lua
+-- ARGV   ..., owner field
+-- Reply  1 it was there | 0 it was not there (any more): it may have gone to the next waiter
+
+check_writable()
+local was_there = remove(ARGV[7])
+admit()
+settle()
+return { was_there and 1 or 0 }

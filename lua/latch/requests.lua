@@ -1,0 +1,35 @@
+-- The requests that were carried out, so that each counts once, however often a client sends it. It needs two names from the
+-- files before it: `requests`, the key, and `now`, the server's clock in ms.
+--
+-- Which requests were carried out. A client numbers its requests, and twenty of them share one member,
+-- `<client>#<number of the twenty>`: so a request is remembered in a few bytes. The upper bits of the score say
+-- until when a request of the twenty may come again, in seconds of the server's clock. The lower bits are one for
+-- each request. So members that are over are found by their scores. They stay until then, even if the latch is
+-- deleted or set anew.
+
+local TOGETHER = 20
+local ALL_DONE = 2 ^ TOGETHER -- with 32 bits of seconds above it, a score is exact until the year 2106
+
+-- The member of this request, its bit, and the score of that member.
+local function record_of(request)
+  local client, number = request:match('^(.*):(%d+)$')
+  local member = string.format('%s#%.0f', client, math.floor(number / TOGETHER))
+  return member, 2 ^ (number % TOGETHER), tonumber(redis.call('zscore', requests, member) or 0)
+end
+
+local function is_done(request)
+  local _, bit, score = record_of(request)
+  return math.floor(score / bit) % 2 == 1
+end
+
+-- Remembers a request that was not done before. Its first write needs no memory, and after it Redis allows the others.
+local function done(request, keep)
+  redis.call('zremrangebyscore', requests, '-inf',
+    string.format('%.0f', math.floor(now / 1000) * ALL_DONE))
+  local member, bit, score = record_of(request)
+  local seconds = math.max(math.floor(score / ALL_DONE), math.ceil((now + keep) / 1000))
+  redis.call('zadd', requests,
+    string.format('%.0f', seconds * ALL_DONE + score % ALL_DONE + bit), member)
+  if redis.call('pttl', requests) < keep then redis.call('pexpire', requests, keep) end
+end
+

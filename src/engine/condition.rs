@@ -1,0 +1,222 @@
+//! How a holder waits for a condition: it gives its lock back, waits to be notified, and takes the lock again.
+//!
+//! 1. The waiter stands in the line of the condition before it gives the lock back. Whoever takes the lock after it finds it
+//!    there, so no notification is lost in between. If the request to line up gets no answer, the lock is still held.
+//! 2. A notification is a hold of the condition. The waiter keeps it until it has had the lock again and given it back, and
+//!    then uses it up. If the waiter gives up, loses the lock, or dies before that, the notification goes to the next waiter.
+//! 3. A waiter that is no longer in line, and was not notified, returns as if it had been. It may have missed a notification
+//!    (`lua/condition/missed.lua`).
+//! 4. All holds of an owner end and begin again together (`joint.rs`).
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::try_join;
+use tokio::time::{Instant, timeout_at};
+
+use crate::engine::core::Engine;
+use crate::engine::grant::Holder;
+use crate::engine::hold::Hold;
+use crate::engine::job::Job;
+use crate::engine::options::{AcquireOptions, Patience};
+use crate::engine::tenure::Left;
+use crate::engine::wait::{LinedUp, acquire, stand_by};
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+
+/// Why a guard has its lock again: see [`Guard::wait_for`](crate::Guard::wait_for).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// It was notified, or it may have been: a wait can also end without a reason.
+    Notified,
+    /// The limit is over, and it was not notified.
+    TimedOut,
+}
+
+/// Gives the lock of this hold back, waits for the condition, and takes the lock again.
+///
+/// # Cancel safety
+/// If the future is dropped, the lock is given back, or stays so. A notification goes to the next waiter.
+pub(crate) async fn wait_at(
+    engine: &Arc<Engine>,
+    hold: Hold,
+    former: Option<Notice>,
+    condition: &Arc<Keys>,
+    limit: Option<Duration>,
+) -> Result<(Hold, Woken, Option<Notice>)> {
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut waiter = Waiter { engine: Arc::clone(engine), hold, state: State::Holds, former };
+    waiter.check()?;
+    let (keys, holder) = (Arc::clone(&waiter.hold.tenure.keys), waiter.hold.tenure.holder());
+    let asked = condition.meters.asks(false);
+    let notice = waiter.wait(condition, until).await;
+    asked.came_to(notice.as_ref().map(Option::is_some));
+    let notice = notice?;
+    let woken = if notice.is_some() { Woken::Notified } else { Woken::TimedOut };
+    let hold = returns(engine, &keys, holder).await?;
+    Ok((waiter.has_again(hold), woken, notice))
+}
+
+/// Takes the lock again, however long that takes.
+async fn returns(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Result<Hold> {
+    let Holder { owner, lease, permits, .. } = holder;
+    let options = AcquireOptions {
+        owner,
+        lease,
+        patience: Patience::Endless,
+        permits,
+        within: None,
+        known_taken: false,
+        returns: true,
+    };
+    let asked = keys.meters.asks(false);
+    let acquired = Box::pin(acquire(engine, keys, options)).await;
+    asked.came_to(acquired.as_ref().map(Option::is_some));
+    acquired?.ok_or(Error::Closed)
+}
+
+/// A holder that waits.
+struct Waiter {
+    engine: Arc<Engine>,
+    hold: Hold,
+    state: State,
+    /// The notification that brought it here. It is used up when the lock is given back.
+    former: Option<Notice>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It has the lock.
+    Holds,
+    /// It has given the lock back.
+    Away,
+    /// It has the lock again.
+    Back,
+}
+
+impl Waiter {
+    fn check(&self) -> Result<()> {
+        let tenure = &self.hold.tenure;
+        if !tenure.keys.row.has_conditions {
+            let reason = "only the guard of a lock, or of a lock that is held to write, can wait for a condition";
+            return Err(Error::Unsupported { reason });
+        }
+        if !tenure.can_wait() {
+            let reason = "its owner has taken another hold within this one, which would stay";
+            return Err(Error::Unsupported { reason });
+        }
+        Ok(())
+    }
+
+    /// Waits until it is notified. Returns `None` if the time is over first.
+    async fn wait(
+        &mut self,
+        condition: &Arc<Keys>,
+        until: Option<Instant>,
+    ) -> Result<Option<Notice>> {
+        let lined_up = Arc::new(LinedUp::default());
+        let engine = Arc::clone(&self.engine);
+        let mut standing = Box::pin(stand_by(&engine, condition, &lined_up));
+        let ended = self.hold.ended();
+        let early = tokio::select! {
+            biased;
+            _ = ended => return Err(Error::Lost),
+            notified = &mut standing => Some(notified?),
+            () = lined_up.wait() => None,
+        };
+        let notice = |hold| Notice { engine: Arc::clone(&engine), hold };
+        let notified = async {
+            let standing = match early {
+                Some(notified) => return Ok(Some(notice(notified))),
+                None => standing,
+            };
+            let standing = standing.map(|notified| notified.map(|hold| Some(notice(hold))));
+            match until {
+                Some(until) => timeout_at(until, standing).await.unwrap_or(Ok(None)),
+                None => standing.await,
+            }
+        };
+        // The future of the standing is polled while the release is on its way: a waiter shows signs of life.
+        let ((), notice) = try_join(pin!(self.give_back()), pin!(notified)).await?;
+        Ok(notice)
+    }
+
+    /// Gives the lock back, whatever its hold count. If Redis does not confirm that, the client goes on in the background,
+    /// and the waiter may wait meanwhile.
+    async fn give_back(&mut self) -> Result<()> {
+        let hold = &self.hold;
+        if hold.joint.as_ref().is_some_and(|joint| !joint.go_away()) {
+            return Err(Error::Lost);
+        }
+        self.state = State::Away;
+        let (holds, left) = hold.tenure.leave_wholly(hold.hand_over, self.engine.budget);
+        if matches!(left, Left::Lost) {
+            return Err(Error::Lost);
+        }
+        if let Some(joint) = &hold.joint {
+            joint.others(holds - 1);
+        }
+        if let Some(former) = self.former.take() {
+            former.taken();
+        }
+        match self.engine.left(hold, left).await {
+            Err(Error::Indeterminate { .. } | Error::Unavailable { .. }) => Ok(()),
+            given_back => given_back,
+        }
+    }
+
+    /// It has the lock again, and with it all other holds of its owner that have not ended meanwhile.
+    fn has_again(mut self, hold: Hold) -> Hold {
+        self.state = State::Back;
+        let Some(joint) = &self.hold.joint else { return hold };
+        let tenure = &hold.tenure;
+        let mut others = 0;
+        joint.come_back(|there| {
+            others = there;
+            (Arc::clone(tenure), tenure.take_in(joint, there))
+        });
+        if others > 0 {
+            self.engine.later(Job::count(tenure));
+        }
+        Hold::of_joint(Arc::clone(tenure), hold.hand_over, Some(Arc::clone(joint)))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        match self.state {
+            State::Holds => self.engine.abandon(&self.hold),
+            State::Away => self.hold.joint.iter().for_each(|joint| joint.stay_away()),
+            State::Back => {}
+        }
+    }
+}
+
+/// A notification that was not used up yet. If it is dropped, it goes to the next waiter.
+pub(crate) struct Notice {
+    engine: Arc<Engine>,
+    /// `None`: it is none, and the waiter was woken all the same.
+    hold: Option<Hold>,
+}
+
+impl Notice {
+    /// The waiter has had the lock, and gives it back. If the client cannot tell the server so, another waiter is woken without a
+    /// reason.
+    pub(crate) fn taken(mut self) {
+        let Some(hold) = self.hold.take() else { return };
+        if let Left::Last(stay, slot) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
+            self.engine.timetable.leave(slot);
+            self.engine.later(Job::taken(&hold.tenure, stay));
+        }
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        if let Some(hold) = &self.hold {
+            self.engine.abandon(hold);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The holds of one owner, which move together from one tenure to the next.
+//!
+//! An owner that has locked a lock several times has a guard for each hold. When one of them waits for a condition, the
+//! tenure ends for all of them, and another tenure begins when the wait is over. So the guards of an owner share a
+//! value that says in which tenure they are now.
+
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+/// What the holds of one owner share. `T`: a tenure, and the number of the hold in it.
+pub(crate) struct Joint<T> {
+    state: Mutex<At<T>>,
+    changed: Notify,
+}
+
+/// Where the holds are.
+#[derive(Debug, Clone)]
+pub(crate) enum At<T> {
+    /// In the tenure in which they began.
+    First,
+    /// In no tenure: one of them waits for a condition. This many others are still there. It is below zero while a
+    /// guard that is dropped at the same moment has been counted, and the others have not.
+    Away(i64),
+    /// In this tenure, since the last wait.
+    Moved(T),
+    /// The wait came to nothing, and they have lost the lock.
+    Lost,
+}
+
+impl<T> Default for Joint<T> {
+    fn default() -> Self {
+        Self { state: Mutex::new(At::First), changed: Notify::new() }
+    }
+}
+
+impl<T: Clone> Joint<T> {
+    fn state(&self) -> MutexGuard<'_, At<T>> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    pub(crate) fn at(&self) -> At<T> {
+        self.state().clone()
+    }
+
+    /// One of them is about to wait. From now on a hold that ends is counted here, if its tenure has ended. Returns
+    /// `false` if another one waits already, or has waited in vain.
+    pub(crate) fn go_away(&self) -> bool {
+        let mut state = self.state();
+        let is_there = matches!(*state, At::First | At::Moved(_));
+        if is_there {
+            *state = At::Away(0);
+        }
+        is_there
+    }
+
+    /// The tenure has ended, and had this many other holds.
+    pub(crate) fn others(&self, holds: u32) {
+        if let At::Away(others) = &mut *self.state() {
+            *others += i64::from(holds);
+        }
+    }
+
+    /// One of the others has ended while one waits. Returns `false` if none waits.
+    pub(crate) fn leave_away(&self) -> bool {
+        match &mut *self.state() {
+            At::Away(others) => {
+                *others -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The wait is over. `there` is told how many other holds there are, and says where all of them are from now on.
+    /// Nobody sees them in between.
+    pub(crate) fn come_back(&self, there: impl FnOnce(u32) -> T) {
+        let mut state = self.state();
+        if let At::Away(others) = *state {
+            *state = At::Moved(there(u32::try_from(others).unwrap_or(0)));
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// The wait came to nothing.
+    pub(crate) fn stay_away(&self) {
+        let mut state = self.state();
+        if matches!(*state, At::Away(_)) {
+            *state = At::Lost;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until none of them waits for a condition.
+    pub(crate) async fn is_back(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Listen first, look second.
+            changed.as_mut().enable();
+            if !matches!(*self.state(), At::Away(_)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_others_come_back_unless_they_have_ended_meanwhile() {
+        let joint = Joint::default();
+        assert!(!joint.leave_away());
+        assert!(joint.go_away() && !joint.go_away());
+        // A guard is dropped before the holds of the tenure were counted.
+        assert!(joint.leave_away());
+        joint.others(3);
+        assert!(joint.leave_away());
+        joint.come_back(|others| {
+            assert_eq!(others, 1);
+            "there"
+        });
+        assert!(matches!(joint.at(), At::Moved("there")) && !joint.leave_away());
+        assert!(joint.go_away());
+    }
+
+    #[test]
+    fn after_a_wait_in_vain_they_are_lost() {
+        let joint = Joint::<()>::default();
+        assert!(joint.go_away());
+        joint.stay_away();
+        joint.come_back(|_| ());
+        assert!(matches!(joint.at(), At::Lost) && !joint.go_away());
+    }
+
+    #[tokio::test]
+    async fn a_hold_waits_until_the_others_are_back() {
+        let joint = std::sync::Arc::new(Joint::default());
+        assert!(joint.go_away());
+        let seen = std::sync::Arc::clone(&joint);
+        let waits = tokio::spawn(async move { seen.is_back().await });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        joint.come_back(|_| ());
+        waits.await.unwrap();
+    }
+}

@@ -1,0 +1,416 @@
+//! A condition: who waits is notified, in order, though others die, give up, or hear no answer.
+
+use crate::common;
+
+use std::future::Future;
+use std::time::Duration;
+
+use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, quick};
+use common::{Admin, Proxy, Site, eventually};
+use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, Result, Woken};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const LINE: &str = "lock_queue:{c}";
+
+/// No lease, place or park ends by itself while a test runs: what happens was told.
+fn patient() -> Config {
+    let config = Config::default().watchdog_timeout(LONG * 4).waiter_ttl(LONG).max_park(LONG);
+    config.response_timeout(Duration::from_secs(2))
+}
+
+/// Leases of minutes, so that what a dead process had goes on only by the rules of a line.
+fn mortal() -> Config {
+    Config::default().watchdog_timeout(LONG).response_timeout(Duration::from_secs(2))
+}
+
+async fn lined_up(admin: &Admin, waiters: usize) {
+    let all = async || admin.cmd::<usize>(&["ZCARD", LINE]).await == waiters;
+    eventually(SOON, &format!("{waiters} wait for the condition"), all).await;
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(SOON, future).await.expect("it comes soon")
+}
+
+/// A waiter that stands in line behind those that stand there already, has given the lock back, and listens.
+async fn next_in_line(client: &Client, admin: &Admin) -> JoinHandle<Result<Guard>> {
+    let before: usize = admin.cmd(&["ZCARD", LINE]).await;
+    let (lock, condition) = (client.lock("a"), client.condition("c"));
+    let waiter = tokio::spawn(async move { lock.lock().await?.wait(&condition).await });
+    lined_up(admin, before + 1).await;
+    let between = soon(client.lock("a").lock()).await.expect("the lock");
+    between.unlock().await.expect("it is ours");
+    sleep(A_WHILE).await; // it looks once more when its channel is live
+    waiter
+}
+
+async fn comes_back(waiter: JoinHandle<Result<Guard>>) -> Guard {
+    soon(waiter).await.expect("no panic").expect("the lock")
+}
+
+async fn all_come_back(waiters: Vec<JoinHandle<Result<Guard>>>) {
+    let each = waiters.into_iter().map(async |waiter| {
+        let guard = comes_back(waiter).await;
+        assert!(guard.is_valid());
+        guard.unlock().await.expect("it is ours");
+    });
+    futures_util::future::join_all(each).await;
+}
+
+#[tokio::test]
+async fn each_notification_wakes_the_waiter_that_came_first() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    let (a, b) = (client_with(&server, patient()).await, client_with(&server, patient()).await);
+    let mut waiters = Vec::new();
+    for client in [&a, &b, &b, &a] {
+        waiters.push(next_in_line(client, &admin).await);
+    }
+    for left in (0..4).rev() {
+        a.condition("c").notify_one().await.unwrap();
+        let waiter = waiters.remove(0);
+        comes_back(waiter).await.unlock().await.unwrap();
+        sleep(A_WHILE).await;
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "one each");
+        lined_up(&admin, left).await;
+    }
+}
+
+#[tokio::test]
+async fn all_that_wait_are_woken_together_and_get_the_lock_one_after_the_other() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    let (a, b) = (client_with(&server, patient()).await, client_with(&server, patient()).await);
+    let mut waiters = Vec::new();
+    for _ in 0..10 {
+        waiters.push(next_in_line(&a, &admin).await);
+        waiters.push(next_in_line(&b, &admin).await);
+    }
+    let held = a.lock("a").lock().await.unwrap();
+    b.condition("c").notify_all().await.unwrap();
+    sleep(A_WHILE).await;
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "the lock is held");
+    held.unlock().await.unwrap();
+    all_come_back(waiters).await;
+    lined_up(&admin, 0).await;
+}
+
+#[tokio::test]
+async fn a_notification_that_nobody_waits_for_is_forgotten() {
+    let server = Site::start().await;
+    let client = client(&server).await;
+    let condition = client.condition("c");
+    condition.notify_one().await.unwrap();
+    condition.notify_all().await.unwrap();
+    let guard = client.lock("a").lock().await.unwrap();
+    let limit = Duration::from_millis(50);
+    let (guard, woken) = soon(guard.wait_for(&condition, limit)).await.unwrap();
+    assert_eq!(woken, Woken::TimedOut);
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_notification_whose_answer_is_lost_wakes_one() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    proxy.name_script("notify", include_str!("../../lua/condition/notify.lua"));
+    let waits = client_with(&server, patient()).await;
+    let notifies = comes_in(proxy.url(), patient()).await;
+    let first = next_in_line(&waits, &admin).await;
+    let second = next_in_line(&waits, &admin).await;
+    let (asked, lost) = (proxy.script("notify").count(), proxy.script("notify").nth(1).cut_after());
+    soon(notifies.condition("c").notify_one()).await.unwrap();
+    assert_eq!((asked.fired(), lost.fired()), (2, 1), "it was asked again");
+    comes_back(first).await.unlock().await.unwrap();
+    sleep(A_WHILE).await;
+    assert!(!second.is_finished());
+    lined_up(&admin, 1).await;
+    second.abort();
+}
+
+#[tokio::test]
+async fn a_notification_for_a_dead_waiter_goes_to_the_next_one() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    let (dies, lives) =
+        (comes_in(proxy.url(), mortal()).await, client_with(&server, mortal()).await);
+    let dead = next_in_line(&dies, &admin).await;
+    let next = next_in_line(&lives, &admin).await;
+    // Nothing of it reaches the server any more, and nobody tells the server so.
+    let _silent = proxy.blackhole(None);
+    lives.condition("c").notify_one().await.unwrap();
+    comes_back(next).await.unlock().await.unwrap();
+    assert!(!dead.is_finished());
+    dead.abort();
+}
+
+/// It dies while it waits for the lock, which the notifier still has.
+#[tokio::test]
+async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the_next_one() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    let (dies, lives) =
+        (comes_in(proxy.url(), mortal()).await, client_with(&server, mortal()).await);
+    let dead = next_in_line(&dies, &admin).await;
+    let next = next_in_line(&lives, &admin).await;
+    let held = lives.lock("a").lock().await.unwrap();
+    lives.condition("c").notify_one().await.unwrap();
+    lined_up(&admin, 1).await;
+    // Longer than a sign of life lasts: it keeps its notification alive by itself.
+    sleep(Duration::from_millis(1500)).await;
+    assert!(!next.is_finished());
+    lined_up(&admin, 1).await;
+    let _silent = proxy.blackhole(None);
+    held.unlock().await.unwrap();
+    comes_back(next).await.unlock().await.unwrap();
+    dead.abort();
+}
+
+#[tokio::test]
+async fn who_gives_the_lock_back_has_used_its_notification_up() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let first = next_in_line(&client, &admin).await;
+    let second = next_in_line(&client, &admin).await;
+    client.condition("c").notify_one().await.unwrap();
+    let guard = comes_back(first).await;
+    guard.unlock().await.unwrap();
+    let gone = async || admin.cmd::<i64>(&["EXISTS", "lock:{c}"]).await == 0;
+    eventually(SOON, "the notification is used up", gone).await;
+    sleep(A_WHILE).await;
+    assert!(!second.is_finished(), "it went to nobody else");
+    second.abort();
+}
+
+/// It has the lock again, and dies with it. Whatever it was to do is left to the next one.
+#[tokio::test]
+async fn a_notification_of_a_holder_that_dies_goes_to_the_next_one() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    let (dies, lives) = (comes_in(proxy.url(), quick()).await, client_with(&server, quick()).await);
+    let dead = next_in_line(&dies, &admin).await;
+    let next = next_in_line(&lives, &admin).await;
+    lives.condition("c").notify_one().await.unwrap();
+    let guard = comes_back(dead).await;
+    sleep(Duration::from_millis(1500)).await;
+    lined_up(&admin, 1).await;
+    let _silent = proxy.blackhole(None);
+    comes_back(next).await.unlock().await.unwrap();
+    drop(guard);
+}
+
+/// As after a failover that has lost it: whoever may have missed a notification looks for itself.
+#[tokio::test]
+async fn who_is_no_longer_in_line_looks_for_itself() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    let client = client_with(&server, patient()).await;
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(next_in_line(&client, &admin).await);
+    }
+    admin.cmd::<()>(&["DEL", LINE]).await;
+    admin.cmd::<()>(&["DEL", "lock_notes:{c}"]).await;
+    // They ask when they listen again.
+    admin.client_kill("pubsub").await;
+    // In any order: each of them keeps the lock until the test asks for it.
+    all_come_back(waiters).await;
+    lined_up(&admin, 0).await;
+}
+
+#[tokio::test]
+async fn a_re_entrant_owner_has_as_many_holds_after_the_wait() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let (owner, condition) = (Owner::new(), client.condition("c"));
+    let lock = client.reentrant_lock("a").owned_by(&owner);
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let third = lock.lock().await.unwrap();
+    let (ended, token) = (tokio::spawn(outer.ended()), outer.token());
+    let waiter = {
+        let condition = condition.clone();
+        tokio::spawn(async move { inner.wait(&condition).await })
+    };
+    lined_up(&admin, 1).await;
+    let between = soon(client.lock("a").lock()).await.unwrap();
+    assert!(!outer.is_valid() && !third.is_valid());
+    // One of the three ends meanwhile, and is not taken again.
+    soon(third.unlock()).await.unwrap();
+    condition.notify_one().await.unwrap();
+    let token_between = between.token();
+    between.unlock().await.unwrap();
+    let inner = comes_back(waiter).await;
+    assert!(outer.is_valid() && inner.is_valid() && !ended.is_finished());
+    assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
+    assert_eq!(outer.token(), inner.token());
+    assert!(token < token_between && token_between < outer.token());
+    let told = async || admin.hgetall("lock:{a}").await.values().eq(["2"]);
+    eventually(SOON, "redis knows of both holds", told).await;
+
+    // Another hold within, and another wait, of the outer guard this time.
+    let again = soon(lock.lock()).await.unwrap();
+    assert_eq!(again.hold_count(), 3);
+    let waiter = {
+        let condition = condition.clone();
+        tokio::spawn(async move { outer.wait(&condition).await })
+    };
+    lined_up(&admin, 1).await;
+    condition.notify_all().await.unwrap();
+    let outer = comes_back(waiter).await;
+    assert_eq!([&outer, &inner, &again].map(Guard::hold_count), [3; 3]);
+    drop(inner);
+    again.unlock().await.unwrap();
+    assert!(client.lock("a").try_lock().await.unwrap().is_none() && !ended.is_finished());
+    outer.unlock().await.unwrap();
+    assert_eq!(soon(ended).await.unwrap(), Ended::Released);
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let condition = client.condition("c");
+    let waiter = tokio::spawn(async move { inner.wait(&condition).await });
+    lined_up(&admin, 1).await;
+    waiter.abort();
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+    soon(outer.ended()).await;
+    assert!(!outer.is_valid());
+    assert!(matches!(soon(outer.unlock()).await, Err(Error::Lost)));
+    lined_up(&admin, 0).await;
+}
+
+#[tokio::test]
+async fn work_that_waits_within_a_run_goes_on() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let condition = client.condition("c");
+    let work = {
+        let (lock, condition) = (lock.clone(), condition.clone());
+        tokio::spawn(async move {
+            let nested = lock.clone();
+            let work = async move |hold: parklock::Hold| {
+                let token = hold.token();
+                nested.lock().await?.wait(&condition).await?.unlock().await?;
+                Ok::<_, Error>(hold.is_valid() && hold.token() > token)
+            };
+            lock.run(work).await
+        })
+    };
+    lined_up(&admin, 1).await;
+    condition.notify_one().await.unwrap();
+    assert!(soon(work).await.unwrap().unwrap().unwrap());
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_writer_waits_and_writes_again() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let (rw, condition) = (client.rw_lock("a"), client.condition("c"));
+    let writing = rw.write().await.unwrap();
+    let waiter = {
+        let condition = condition.clone();
+        tokio::spawn(async move { writing.wait(&condition).await })
+    };
+    lined_up(&admin, 1).await;
+    let reading = soon(rw.read()).await.unwrap();
+    condition.notify_one().await.unwrap();
+    sleep(A_WHILE).await;
+    assert!(!waiter.is_finished(), "somebody reads");
+    reading.unlock().await.unwrap();
+    let writing = soon(waiter).await.unwrap().unwrap();
+    assert!(rw.try_read().await.unwrap().is_none());
+    writing.downgrade().await.unwrap().unlock().await.unwrap();
+    // Who reads is not alone, and has nothing to wait for.
+    let reading = rw.read().await.unwrap();
+    assert!(matches!(reading.wait(&condition).await, Err(Error::Unsupported { .. })));
+    drop(soon(rw.write()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_name_is_a_condition_or_something_else() {
+    let server = Site::start().await;
+    let client = client(&server).await;
+    let guard = client.lock("c").lock().await.unwrap();
+    assert!(matches!(client.condition("c").notify_one().await, Err(Error::Conflict { .. })));
+    assert!(matches!(guard.wait(&client.condition("c")).await, Err(Error::Conflict { .. })));
+    let waiter = next_in_line(&client, &server.admin().await).await;
+    assert!(matches!(client.lock("c").try_lock().await, Err(Error::Conflict { .. })));
+    assert!(matches!(client.fair_lock("c").try_lock().await, Err(Error::Conflict { .. })));
+    assert!(matches!(client.semaphore("c", 3).try_acquire().await, Err(Error::Conflict { .. })));
+    assert!(!waiter.is_finished());
+    client.condition("c").notify_one().await.unwrap();
+    comes_back(waiter).await.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn redisson_has_no_conditions() {
+    let server = Site::start().await;
+    let client = client_with(&server, Config::default().layout(Layout::Redisson)).await;
+    let condition = client.condition("c");
+    assert!(matches!(condition.notify_one().await, Err(Error::Unsupported { .. })));
+    assert!(matches!(condition.notify_all().await, Err(Error::Unsupported { .. })));
+    let guard = client.lock("a").lock().await.unwrap();
+    assert!(matches!(guard.wait(&condition).await, Err(Error::Unsupported { .. })));
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+    let locks = lock_keys(&server.admin().await).await;
+    assert!(locks.is_empty(), "{locks:?}");
+}
+
+/// Producers and consumers of several clients take turns, and each item is taken once.
+#[tokio::test]
+async fn a_bounded_buffer_loses_nothing() {
+    const ROOM: usize = 2;
+    const ITEMS: usize = 40;
+    let server = Site::start().await;
+    let store = common::connect(&server.store_of("buffer")).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for worker in 0..4 {
+        let (client, mut store) = (client(&server).await, store.clone());
+        let lock = client.lock("a");
+        let (not_full, not_empty) = (client.condition("not-full"), client.condition("not-empty"));
+        tasks.spawn(async move {
+            let mut taken = Vec::new();
+            for item in 0..ITEMS / 2 {
+                let mut guard = lock.lock().await.unwrap();
+                loop {
+                    let len: usize = ask(&mut store, &["LLEN", "buffer"]).await;
+                    let waits = if worker < 2 { len >= ROOM } else { len == 0 };
+                    if !waits {
+                        break;
+                    }
+                    let condition = if worker < 2 { &not_full } else { &not_empty };
+                    guard = guard.wait(condition).await.unwrap();
+                }
+                if worker < 2 {
+                    let item = format!("{worker}-{item}");
+                    let _: usize = ask(&mut store, &["RPUSH", "buffer", &item]).await;
+                    not_empty.notify_one().await.unwrap();
+                } else {
+                    taken.push(ask::<String>(&mut store, &["LPOP", "buffer"]).await);
+                    not_full.notify_one().await.unwrap();
+                }
+                guard.unlock().await.unwrap();
+            }
+            taken
+        });
+    }
+    let mut taken = soon(async { tasks.join_all().await.concat() }).await;
+    taken.sort();
+    taken.dedup();
+    assert_eq!(taken.len(), ITEMS);
+}
+
+async fn ask<T: redis::FromRedisValue>(
+    store: &mut redis::aio::MultiplexedConnection,
+    words: &[&str],
+) -> T {
+    let (command, rest) = words.split_first().expect("a command");
+    redis::cmd(command).arg(rest).query_async(store).await.expect("the store answers")
+}
