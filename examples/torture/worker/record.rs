@@ -161,7 +161,9 @@ impl Claim {
         };
         // A message may have granted it, for less than a lease and longer after its request than an answer comes. So the
         // deadline tells only when Redis confirmed it at the earliest.
-        let last = deadline.saturating_sub(nanos(validity(call.lease)));
+        // A nested hold of a short lease has the deadline of its outer one.
+        let lease = if call.confirmed.is_some() { LEASE } else { call.lease };
+        let last = deadline.saturating_sub(nanos(validity(lease)));
         let (confirmed, token) = (call.confirmed.unwrap_or(acquired), view.token());
         let Call { lock, owner, called, seat, share: (part, of), .. } = call;
         line(&format!(
