@@ -13,7 +13,7 @@ use crate::board::{self, Call, Patience, Question, Terms};
 use crate::clock::{self, MILLI, SECOND};
 use crate::desk::Seat;
 use crate::held::{Handle, Held};
-use crate::plan::{ClientPlan, Kind, Plan, millis, nanos};
+use crate::plan::{ClientPlan, Kind, Plan, Topology, millis, nanos};
 
 /// What all callers of one life of a process share.
 pub struct Home {
@@ -340,9 +340,14 @@ impl Home {
     }
 
     /// Whether so many callers wait in this client, and this one has only come. A `MultiLock` comes anew for each lock
-    /// that it waits for, and a caller that was left unpolled comes when it is polled again.
+    /// that it waits for, and a caller that was left unpolled comes when it is polled again. Where there are several servers,
+    /// the first call for one of them makes the connection that it needs, and comes only then.
     fn is_crowded(&self, call: &Call, manner: Manner, limit: usize) -> bool {
-        let come = call.since + 4 * self.setup().way.1 + 20 * MILLI;
+        let (ways, slack) = match self.plan.topology {
+            Topology::One => (4, 20 * MILLI),
+            _ => (24, 300 * MILLI),
+        };
+        let come = call.since + ways * self.setup().way.1 + slack;
         let comes_once = call.names.len() == 1 && !matches!(manner, Manner::Unpolled(..));
         if comes_once && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;

@@ -36,6 +36,10 @@ pub fn tool_at(url: &str, dir: &Path, words: &[&str]) -> Call {
     Call { words, url: url.to_owned(), files }
 }
 
+/// A shell in the background begins programs with INT and QUIT ignored, and the tool leaves ignored signals so. Its tests
+/// have to go the same way wherever they run.
+const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal=INT,QUIT"];
+
 /// The path of the tool.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_parklock");
 
@@ -46,9 +50,9 @@ impl Call {
 
     /// Another program runs the tool: these words come first.
     pub fn start_by(self, before: &[&str]) -> Tool {
-        let all: Vec<&str> = before
-            .iter()
-            .copied()
+        let all: Vec<&str> = AS_IN_THE_FOREGROUND
+            .into_iter()
+            .chain(before.iter().copied())
             .chain([PROGRAM])
             .chain(self.words.iter().map(String::as_str))
             .collect();

@@ -83,9 +83,14 @@ async fn the_command_inherits_no_connection() {
 }
 
 /// At a terminal that script(1) makes. What it prints has the ends of lines of a terminal.
-async fn at_terminal(server: &Server, keys: &str, line: &str) -> String {
-    let line = format!("({keys}) | script -qec \"{line}; echo code \\$?\" /dev/null");
-    shell(server, &line).await.1.replace('\r', "")
+async fn at_terminal(server: &Server, keys: &str, command: &str) -> String {
+    let ready = server.dir().join(format!("ready-{:x}", fastrand::u64(..)));
+    let ready = ready.display();
+    // Nothing is typed before the command runs. What follows keeps the terminal open until it has ended.
+    let keys = format!("until [ -e {ready} ]; do sleep 0.05; done; {keys}; sleep 3");
+    let line = format!("$parklock run a -- sh -c 'touch {ready}; {command}'; echo code \\$?");
+    let script = format!("env --default-signal=INT,QUIT script -qec \"{line}\" /dev/null");
+    shell(server, &format!("({keys}) | {script}")).await.1.replace('\r', "")
 }
 
 #[tokio::test]
@@ -95,13 +100,10 @@ async fn at_a_terminal_the_command_has_the_keys() {
         return;
     }
     let server = Server::start().await;
-    let keys = "sleep 2; printf 'typed\\n'; sleep 1; printf '\\004'; sleep 3";
-    let read = at_terminal(&server, keys, "$parklock run a -- sh -c 'cat; exit 5'").await;
+    let read = at_terminal(&server, "printf 'typed\\n\\004'", "cat; exit 5").await;
     assert_eq!(read.matches("typed").count(), 2, "once by the terminal, once by cat: {read}");
     assert!(read.contains("code 5"), "{read}");
-    let cut =
-        at_terminal(&server, "sleep 2; printf '\\003'; sleep 3", "$parklock run a -- sleep 60")
-            .await;
+    let cut = at_terminal(&server, "printf '\\003'", "exec sleep 60").await;
     assert!(cut.contains("code 130"), "{cut}");
     freed(&server.admin().await, "a").await;
 }
