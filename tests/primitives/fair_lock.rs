@@ -991,6 +991,10 @@ async fn a_script_that_takes_long_does_not_change_the_order() {
             "local function ms() local t = redis.call('time') return t[1] * 1000 + t[2] / 1000 end
             local start = ms() while ms() < start + tonumber(ARGV[1]) do end return 1";
         let mut called = TcpStream::connect(server.address()).await.expect("it is there");
+        // The server has to know this connection. It might run the release before it accepts a new one.
+        let mut answer = [0; 7];
+        called.write_all(b"PING\r\n").await.expect("it takes it");
+        called.read_exact(&mut answer).await.expect("it answers");
         let ms = stall.as_millis().to_string();
         let words = ["EVAL", text, "0", &ms].map(|word| format!("${}\r\n{word}\r\n", word.len()));
         let call = format!("*4\r\n{}", words.concat());
