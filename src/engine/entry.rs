@@ -455,6 +455,12 @@ impl Entry {
         self.held_back.lock().expect("no panic under this lock").push(ghost);
     }
 
+    /// Whether a ghost of this owner field is kept.
+    pub(crate) fn holds_back(&self, id: TenureId) -> bool {
+        let ghosts = self.held_back.lock().expect("no panic under this lock");
+        ghosts.iter().any(|ghost| ghost.id == id)
+    }
+
     pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
         std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
     }

@@ -99,6 +99,12 @@ impl Listener {
     /// Gives back the grant to a waiter that this client does not have.
     fn give_up(&self, channel: &str, id: TenureId) {
         let entries = self.table.all_of(channel);
+        // A contender here had this place under a former owner field, and has heard no answer. If the grant were given back
+        // before the contender has asked under its new one, the waiters behind it would be let in. It asks at once, and
+        // gives the former one back after the answer.
+        if let Some(entry) = entries.iter().find(|entry| entry.holds_back(id)) {
+            return entry.step(Event::Roused, self.rules);
+        }
         // The waiters of one line are of one kind.
         let Some(entry) = entries.iter().find(|entry| entry.keys.row.has_line) else { return };
         self.outbox.put(Job::leave_line(&entry.keys, id, self.debts.tidying()));
