@@ -212,17 +212,23 @@ async fn a_close_race_between_lock_and_timeout_leaves_nothing() {
     let stage = Stage::set().await;
     let (mut won, mut lost) = (0, 0);
     let lock = stage.client.lock("a");
+    // About as long as a lock takes here: whoever wins makes it harder for itself, on a quick machine and on a busy one.
+    let mut longest = 8_000;
     while won < 20 || lost < 20 {
         assert!(won + lost < 5_000, "{won} won, {lost} lost: no race");
-        let limit = Duration::from_micros(fastrand::u64(0..8_000));
+        let limit = Duration::from_micros(fastrand::u64(0..longest));
         tokio::select! {
             guard = lock.lock() => {
                 won += 1;
+                longest = (longest * 9 / 10).max(100);
                 // Half of them are dropped.
                 let guard = guard.unwrap();
                 if won % 2 == 0 { guard.unlock().await.unwrap() } else { drop(guard) }
             }
-            () = sleep(limit) => lost += 1,
+            () = sleep(limit) => {
+                lost += 1;
+                longest = (longest * 11 / 10).min(2_000_000);
+            }
         }
     }
     is_clean(&stage.admin, A_RESPONSE, "all is given back").await;
