@@ -221,6 +221,12 @@ struct Rearranged;
 /// The load goes on for so long before anything happens.
 const BEFORE: Duration = Duration::from_secs(1);
 
+/// Steady work on these names of a cluster, one task for each, while [`HELD`] others are held.
+fn job(stage: &Stage, variant: Variant, cluster: &Cluster, names: Vec<String>) -> Steady {
+    let setup = Setup { url: cluster.url(), ..stage.setup(variant) };
+    Steady { setup, names, held: held(), tick_ms: TICK.as_millis() as u64 }
+}
+
 impl Workload for Rearranged {
     fn card(&self) -> Card {
         Card {
@@ -253,13 +259,8 @@ impl Rearranged {
         let here = (0..).map(|number| format!("here:{number}"));
         let here: Vec<String> = here.filter(|name| Cluster::home(name) == 0).take(16).collect();
         let moving = here[0].clone();
-        let job = Steady {
-            setup: Setup { url: cluster.url(), ..stage.setup(variant) },
-            names: here.into_iter().chain((0..16).map(|task| format!("bench:{task}"))).collect(),
-            held: held(),
-            tick_ms: TICK.as_millis() as u64,
-        };
-        let mut crew = prepared(stage, variant, vec![job]).await?;
+        let names = here.into_iter().chain((0..16).map(|task| format!("bench:{task}"))).collect();
+        let mut crew = prepared(stage, variant, vec![job(stage, variant, &cluster, names)]).await?;
         crew[0].tell(&Order::Go).await?;
         sleep(BEFORE).await;
         let moved = now_ns();
@@ -332,13 +333,8 @@ impl Upgrade {
     async fn upgrade(&self, stage: &mut Stage, variant: Variant) -> Result<Sample> {
         let mut cluster = Cluster::start(SILENCE).await?;
         let own = (0..24).map(|task| format!("bench:{task}"));
-        let job = Steady {
-            setup: Setup { url: cluster.url(), ..stage.setup(variant) },
-            names: own.chain((0..8).map(|_| ONE.to_owned())).collect(),
-            held: held(),
-            tick_ms: TICK.as_millis() as u64,
-        };
-        let mut crew = prepared(stage, variant, vec![job]).await?;
+        let names = own.chain((0..8).map(|_| ONE.to_owned())).collect();
+        let mut crew = prepared(stage, variant, vec![job(stage, variant, &cluster, names)]).await?;
         crew[0].tell(&Order::Go).await?;
         let (begun, mut marks, mut replaced) = (Instant::now(), Vec::new(), 0_u32);
         // The replica of a shard first, as operators do it.
