@@ -1,5 +1,5 @@
 -- The notified waiters of a condition: a sorted set of owner fields. The score is until when its client keeps the
--- notification, in ms of the server's clock. It has the functions of lua/line/zset.lua, which has the holders of locks.
+-- notification (see lua/line/scored.lua). It has the functions of lua/line/zset.lua, which has the holders of locks.
 --
 -- A condition is a line whose waiters are let in by notifications. A notification that no waiter has yet is room in the line:
 -- how much of the capacity is free. A waiter that is let in holds its notification until it has had the lock again and gives it
@@ -9,23 +9,9 @@
 --   #condition <capacity>   the notifications that no waiter has yet, below zero by UNUSED
 --   =<owner field>          this waiter was woken without a notification, so it has none to pass on
 
-local UNUSED = 4503599627370496 -- 2^52
 local IDLE = 3600000 -- no lease of a notified waiter ends before somebody is notified: an hour, in ms
 
-local lock, line, notes, channel
-local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
 local requests = KEYS[5] -- see lua/latch/requests.lua; only notify.lua has this key
-local used -- the capacity without the notifications that no waiter has yet
-local said -- the member with the kind and the capacity, if there is one
-
--- See zset.lua.
-local function check_writable(is_newcomer)
-  if is_newcomer then
-    redis.call('zadd', lock, 'XX', 0, 'parklock:nobody')
-  else
-    redis.call('zrem', lock, 'parklock:nobody')
-  end
-end
 
 local function open_holders(noted)
   local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
@@ -38,15 +24,6 @@ local function open_holders(noted)
   return known_kind, tonumber(known_capacity)
 end
 
-local function holds(field)
-  local until_when = tonumber(redis.call('zscore', lock, field) or 0)
-  return until_when > now and until_when - now
-end
-
-local function note_of(field)
-  return '=' .. field
-end
-
 -- Lets these waiters in: each has a notification from now on.
 local function put_in(entries, number)
   local added = {}
@@ -57,10 +34,6 @@ local function put_in(entries, number)
   redis.call('zadd', lock, unpack(added))
   used = used + #entries
   return number
-end
-
-local function prolong(field, ms)
-  redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
 end
 
 -- So many notifications are for other waiters again. If none waits, they are over: a condition remembers nothing.

@@ -107,12 +107,10 @@ end
 local function try_once()
   if own.place then leave(own) end
   admit()
-  local is_free = part <= capacity - used
-  if is_free then write_notes() end -- so that front() reads which waiters were asked just now
-  for _, entry in ipairs(is_free and front(0, WINDOW) or {}) do
-    is_free = is_free and not may_come(entry)
+  if part <= capacity - used then
+    write_notes() -- so that the next line reads which waiters were asked just now
+    if not somebody_may_come(field) then return take(lease) end
   end
-  if is_free then return take(lease) end
   settle()
   return { HELD, shortest_lease() or waiter_ttl }
 end

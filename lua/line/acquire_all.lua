@@ -39,10 +39,8 @@ local function obstacle(i)
   if ttl ~= -2 then
     if redis.call('hexists', lock, field) == 0 then return HELD, ttl end
     found[i] = ttl
-  elseif redis.call('exists', line) == 1 then
-    for _, entry in ipairs(front(0, WINDOW)) do
-      if may_come(entry) and entry.field ~= field then return CONTENDED, 0 end
-    end
+  elseif redis.call('exists', line) == 1 and somebody_may_come(field) then
+    return CONTENDED, 0
   end
 end
 

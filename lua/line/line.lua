@@ -149,6 +149,15 @@ local function may_come(entry)
   return lives_on(entry) or was_asked(entry) and entry.heard and not is_dead(entry)
 end
 
+-- Whether any waiter but the caller may come for what is free. More than the window is read: the whole window may be of one
+-- client that has died, and the next waiter lives.
+local function somebody_may_come(caller)
+  for _, entry in ipairs(front(0, BOUND)) do
+    if entry.field ~= caller and may_come(entry) then return true end
+  end
+  return false
+end
+
 local function stands(field)
   return redis.call('zscore', line, field)
 end

@@ -1,5 +1,5 @@
 -- The holders of a fair lock, a read-write lock or a semaphore: a sorted set of owner fields. The score is the end of the
--- holder's lease, in ms of the server's clock, which alone decides what is over.
+-- holder's lease. See also scored.lua.
 --
 -- Beside the holders, with scores below any time:
 --   #<kind> <capacity>   how much of it is in use, below zero by UNUSED: always the first member
@@ -7,23 +7,7 @@
 --   =<owner field>       the part that it holds, negative; missing if the part is one
 -- All of this is one key: so it ends together, and an uncontended call needs no other key.
 
-local UNUSED = 4503599627370496 -- 2^52
 local WAITED_FOR = '-2251799813685248' -- -2^51
-
-local lock, line, notes, channel
-local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
-local used -- how much is in use
-local said -- the member with the kind and the capacity, if there is one
-
--- Two writes that change nothing; a replica refuses both. The first needs memory: so a newcomer is refused if the memory is
--- full. The second needs none, and after it Redis allows every write: so holders and waiters can go on.
-local function check_writable(is_newcomer)
-  if is_newcomer then
-    redis.call('zadd', lock, 'XX', 0, 'parklock:nobody')
-  else
-    redis.call('zrem', lock, 'parklock:nobody')
-  end
-end
 
 -- The kind and the capacity that are in use: the holders' key says so, or else the notes of the waiters, or of a capacity that
 -- was set.
@@ -38,16 +22,6 @@ local function open_holders(noted)
   end
   local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
-end
-
-local function holds(field)
-  local until_when = tonumber(redis.call('zscore', lock, field) or 0)
-  return until_when > now and until_when - now
-end
-
--- The member that keeps the part of a holder, if that is more than one.
-local function note_of(field)
-  return '=' .. field
 end
 
 -- Lets these entries in: they get the grants from this number on.
@@ -65,11 +39,6 @@ local function put_in(entries, number)
   end
   redis.call('zadd', lock, unpack(added))
   return number
-end
-
--- Lets a holder hold for this long from now. The caller passes no less than it had.
-local function prolong(field, ms)
-  redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
 end
 
 local function put_out(field)

@@ -136,6 +136,8 @@ pub struct Board {
     unlocks: BTreeMap<u64, Unlock>,
     pub questions: Vec<Question>,
     pub breaks: Vec<Break>,
+    /// Until when a server that has been replaced may have taken writes that its successor does not have.
+    pub forgotten_until: Option<u64>,
     pub restarts: Vec<u64>,
     /// When the counter of the tokens and the server's clock were both behind: it may come back lower.
     pub counters_lost: Vec<u64>,
@@ -445,7 +447,8 @@ impl Board {
 
     /// Whether the server has kept what it had since then.
     pub fn is_kept(&self, since: u64) -> bool {
-        self.breaks.iter().all(|one| one.to < since)
+        self.forgotten_until.is_none_or(|until| until < since)
+            && self.breaks.iter().all(|one| one.to < since)
     }
 
     /// Looks at every hold of a process, at that process' own time.

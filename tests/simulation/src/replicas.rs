@@ -325,6 +325,8 @@ impl World {
         if how == How::Asked {
             return;
         }
+        // Breaks are of the plan's names. A caller gives a latch a name of its own, and its counts are not acknowledged.
+        board::with(|board| board.forgotten_until = board.forgotten_until.max(Some(ends)));
         if self.plan.is_acknowledged_by_all() {
             return board::reached("failover: every grant was acknowledged");
         }

@@ -300,6 +300,33 @@ fn a_try_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
 }
 
 #[test]
+fn a_try_does_not_overtake_a_living_waiter_behind_a_window_of_dead_ones() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let now = Ask { part: name.capacity, ..once() };
+            let _listener = name.listener("c");
+            name.lock("a:1");
+            for field in ["b:1", "b:2", "b:3", "b:4", "b:5", "c:1"] {
+                name.lock(field);
+            }
+            for _ in 0..3 {
+                name.pass(THIRD);
+                name.lock("c:1");
+            }
+            name.release("a:1"); // b is silent, and is asked now: it keeps its place for a while
+            let answer = name.acquire("d:1", &now);
+            assert!(!answer.is_granted(), "{kind:?}: c lives, and came before: {answer:?}");
+            name.pass(THIRD);
+            name.lock("c:1");
+            name.pass(THIRD);
+            name.lock("c:1");
+            name.pass(THIRD);
+            assert!(name.lock("c:1").is_granted(), "{kind:?}: b has kept its place long enough");
+        });
+    }
+}
+
+#[test]
 fn a_sign_of_life_of_a_client_counts_for_all_its_entries() {
     in_virtual_time(FAIR, |name| {
         let listener = name.listener("abc");
