@@ -1,4 +1,4 @@
--- All releases that neither release_one.lua nor hand_over.lua has answered: of locks that clients wait for, or that are gone.
+-- All releases that neither release_one.lua nor usual_turn.lua has answered: of locks that clients wait for, or that are gone.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end

@@ -12,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::config::{Config, HandOff};
+use crate::config::Config;
 use crate::engine::core::{Engine, Outbox, rules};
 use crate::engine::debts::Debts;
 use crate::engine::describe::describe;
 use crate::engine::entry::Table;
-use crate::engine::ghost::Ghost;
-use crate::engine::grant::{Budget, Loss};
+use crate::engine::grant::Loss;
+use crate::engine::hand_off::Budget;
 use crate::engine::job::Job;
 use crate::engine::listener::Listener;
 use crate::engine::looking::look_out;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
-use crate::engine::sign::Signs;
+use crate::engine::secrets::Secrets;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
@@ -106,7 +106,7 @@ struct Memory {
     started: Instant,
     outbox: Outbox,
     table: Arc<Table>,
-    signs: Arc<Signs>,
+    secrets: Arc<Secrets>,
     debts: Debts,
     tasks: TaskTracker,
 }
@@ -121,7 +121,7 @@ impl Memory {
             started,
             outbox,
             table: Arc::new(Table::new(move |tenure| give_back.give_back(tenure))),
-            signs: Arc::new(Signs::new(started)),
+            secrets: Arc::new(Secrets::new(started)),
             debts: Debts::default(),
             tasks: TaskTracker::new(),
         }
@@ -143,7 +143,7 @@ impl Memory {
             timetable: Arc::clone(&self.outbox.timetable),
             outbox: self.outbox.clone(),
             debts: self.debts.clone(),
-            signs: Arc::clone(&self.signs),
+            secrets: Arc::clone(&self.secrets),
             client: client.to_owned(),
             rules: rules(config, config.life()),
             believes: config.replicas == 0,
@@ -157,20 +157,20 @@ impl Memory {
         config: Config,
         (commands, subscriber, space): (Commands, Subscriber, Space),
     ) -> Arc<Engine> {
-        let Self { started, outbox, table, signs, debts, tasks } = self;
+        let Self { started, outbox, table, secrets, debts, tasks } = self;
         Arc::new(Engine {
             rhythm: rhythm(&config),
-            budget: budget(&config),
+            budget: Budget::new(&config),
             config,
             space,
-            requests: Requests::new(&commands, orphanage(outbox.releaser.clone())),
+            requests: Requests::new(&commands, orphans(outbox.releaser.clone())),
             commands,
             client,
             subscriber,
             table,
             timetable: Arc::clone(&outbox.timetable),
             owned: Owned::default(),
-            signs,
+            secrets,
             started,
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
@@ -285,18 +285,12 @@ fn client_id() -> String {
     uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
 }
 
-/// Undoes a request whose caller has gone: gives back the lock, or the place in line.
-fn orphanage(releaser: UnboundedSender<Job>) -> impl Fn(&Acquire, Answer<Acquired>) + Send + Sync {
+/// Undoes requests whose callers have gone.
+fn orphans(releaser: UnboundedSender<Job>) -> impl Fn(&Acquire, Answer<Acquired>) + Send + Sync {
     move |question, answer| {
-        let granted = matches!(answer.result, Ok(Acquired::Granted { .. }));
-        let waits = matches!(answer.result, Ok(Acquired::Waits { .. }));
-        let open = answer.result.is_err_and(|fault| fault.may_hold());
-        // A failure means that the client is closed. Then the TTL frees the lock.
-        if granted || open {
-            let _ = releaser.send(Job::ghost(Ghost::new(question, answer.sent_on)));
-        } else if waits {
-            let debt = question.debt.clone();
-            let _ = releaser.send(Job::leave_line(&question.keys, question.id, debt));
+        if let Some(job) = Job::for_orphan(question, answer) {
+            // A failure means that the client is closed. Then the TTL frees the lock.
+            let _ = releaser.send(job);
         }
     }
 }
@@ -305,21 +299,15 @@ async fn gather(requests: Requests, stop: CancellationToken) {
     stop.run_until_cancelled(requests.run()).await;
 }
 
-/// How long a line is kept in which no client shows a sign of life: one contender of each client looks more often.
+/// How long a line is kept in which no client shows a sign of life. One contender of each client looks at least once in
+/// `max_park`. A server that stalls hears no signs, so the line also outlasts a stall in which no client dies.
 fn line_ttl(config: &Config) -> Duration {
-    config.max_park * 2
+    config.max_park.max(config.life()) * 2
 }
 
 fn rhythm(config: &Config) -> Rhythm {
     let Config { watchdog_timeout: timeout, max_hold, .. } = *config;
     Rhythm { timeout, max_hold, pickup: config.pickup() }
-}
-
-fn budget(config: &Config) -> Budget {
-    let HandOff { max_consecutive: hand_overs, max_time: time } = config.hand_off;
-    // A renewal is late when less than this is left of the lease.
-    let lease = config.watchdog_timeout;
-    Budget { hand_overs, time, reserve: lease / 3, lease }
 }
 
 /// Closes the client when a task ends, since the client cannot go on without it. Waiters are sent away and tenures

@@ -12,13 +12,14 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Tenure, Visit};
-use crate::engine::grant::{Budget, Grant, Holder, Lease};
+use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::hand_off::Budget;
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::line::Rules;
 use crate::engine::owned::Owned;
 use crate::engine::returns::Returns;
-use crate::engine::sign::Signs;
+use crate::engine::secrets::Secrets;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
@@ -45,7 +46,7 @@ pub(crate) struct Engine {
     pub(crate) table: Arc<Table>,
     pub(crate) timetable: Arc<Timetable>,
     pub(crate) owned: Owned,
-    pub(crate) signs: Arc<Signs>,
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) rhythm: Rhythm,
     pub(crate) budget: Budget,
     pub(crate) started: Instant,
@@ -182,7 +183,7 @@ impl Engine {
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
         // If no node has the slot, a connection would not help.
         if let Err(fault) = self.commands.acknowledged(keys).map(drop)
-            && !matches!(fault, Fault::Turned(..))
+            && !matches!(fault, Fault::Redirected(..))
         {
             let _ = tokio::time::timeout(self.config.response(), self.commands.up(keys)).await;
         }
@@ -272,7 +273,7 @@ impl Engine {
     /// A sign of life for a contender, and when it was made. A kind without a line needs none.
     pub(crate) fn sign(&self, keys: &Keys) -> (u64, Instant) {
         let now = Instant::now();
-        if keys.row.has_line { self.signs.make(now, &keys.channel) } else { (0, now) }
+        if keys.row.has_line { self.secrets.make(now, &keys.channel) } else { (0, now) }
     }
 
     /// Counts a waiter. `again`: it has been counted before.

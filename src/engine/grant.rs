@@ -93,15 +93,3 @@ pub(crate) struct Holder {
     /// How many permits it takes.
     pub(crate) permits: u32,
 }
-
-/// How far a tenure may be handed on before Redis is asked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
-    pub(crate) hand_overs: u32,
-    pub(crate) time: Duration,
-    /// A tenure that has less than this left before its deadline is not handed on.
-    pub(crate) reserve: Duration,
-    /// A tenure that has more than this left is not handed on either: a holder has extended it, and the next holder
-    /// may die.
-    pub(crate) lease: Duration,
-}

@@ -11,7 +11,7 @@ use crate::engine::entry::{Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
 use crate::engine::returns::{Returning, Returns};
 use crate::keys::{Keys, TenureId};
-use crate::wire::{Fault, Release};
+use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -122,6 +122,19 @@ impl Job {
     pub(crate) fn leave_line(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
         let until = Instant::now() + LONGEST_PAUSE * 10;
         Self::new(keys, id, What::Release, until, Some(debt))
+    }
+
+    /// Undoes a request whose caller has gone: gives back the lock, or the place in line.
+    pub(crate) fn for_orphan(question: &Acquire, answer: Answer<Acquired>) -> Option<Self> {
+        let sent_on = answer.sent_on;
+        match answer.result {
+            Ok(Acquired::Granted { .. }) => Some(Self::ghost(Ghost::new(question, sent_on))),
+            Err(fault) if fault.may_hold() => Some(Self::ghost(Ghost::new(question, sent_on))),
+            Ok(Acquired::Waits { .. }) => {
+                Some(Self::leave_line(&question.keys, question.id, question.debt.clone()))
+            }
+            _ => None,
+        }
     }
 
     /// Writes the hold count to Redis.

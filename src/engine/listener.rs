@@ -9,7 +9,7 @@ use crate::engine::debts::Debts;
 use crate::engine::entry::Table;
 use crate::engine::job::Job;
 use crate::engine::line::{Event, PushedGrant, Rules};
-use crate::engine::sign::Signs;
+use crate::engine::secrets::Secrets;
 use crate::engine::timetable::Timetable;
 use crate::keys::TenureId;
 use crate::meters;
@@ -21,7 +21,7 @@ pub(crate) struct Listener {
     pub(crate) timetable: Arc<Timetable>,
     pub(crate) outbox: Outbox,
     pub(crate) debts: Debts,
-    pub(crate) signs: Arc<Signs>,
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) client: String,
     pub(crate) rules: Rules,
     /// Grants by message count. If replicas have to acknowledge, only the answer to a request can count.
@@ -63,7 +63,7 @@ impl Listener {
             match word.what {
                 What::Granted { number, secret } => {
                     // A grant without a sign of ours may come from any client: it only makes the contender ask.
-                    let event = match self.signs.time_of(secret, now, channel) {
+                    let event = match self.secrets.time_of(secret, now, channel) {
                         Some(signed) if self.believes => {
                             Event::Told(PushedGrant { id: word.id, number, signed })
                         }
@@ -86,7 +86,9 @@ impl Listener {
         match word.what {
             // The sign proves that the server has made this grant. A message that any client could publish gives
             // nothing back.
-            What::Granted { secret, .. } if self.signs.time_of(secret, now, channel).is_some() => {
+            What::Granted { secret, .. }
+                if self.secrets.time_of(secret, now, channel).is_some() =>
+            {
                 self.give_up(channel, word.id);
             }
             What::Near { at_once: true } => {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
-use crate::engine::grant::{Budget, Grant, deadline};
+use crate::engine::grant::{Grant, deadline};
+use crate::engine::hand_off::Budget;
 
 /// How long a tenure lasts.
 pub(crate) struct Term {

@@ -10,7 +10,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::keys::{Keys, TenureId};
 use crate::wire::commands::Connection;
 use crate::wire::family::{existing, scripts_of};
-use crate::wire::fault::{Fault, Turn};
+use crate::wire::fault::Fault;
+use crate::wire::redirect::Redirect;
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{COUNT, RENEW};
 
@@ -214,7 +215,7 @@ impl Connection<'_> {
         let [release] = releases else { return answers };
         let answer = answers.and_then(|mut only| only.pop().unwrap_or(Err(strange(&"nothing"))));
         Ok(vec![match answer {
-            Err(fault @ Fault::Turned(Turn::TryAgain, _)) => {
+            Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
                 self.release_alone(release, fault).await
             }
             // It gave back, and then could not let the next one in. To give back comes first in all of the scripts.

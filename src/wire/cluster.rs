@@ -23,12 +23,13 @@ use crate::slot::Slot;
 use crate::wire::acks::Quorum;
 use crate::wire::address::{Address, Addresses};
 use crate::wire::clock::ServerClock;
-use crate::wire::fault::{self, Fault, Turn};
+use crate::wire::fault::{self, Fault};
 use crate::wire::hello::Expected;
 use crate::wire::link::Generations;
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::place::Place;
+use crate::wire::redirect::Redirect;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Shard};
 
@@ -121,8 +122,8 @@ impl Cluster {
             None => {
                 self.stale.notify_one();
                 let number = slot.number();
-                Err(Fault::Turned(
-                    Turn::Down,
+                Err(Fault::Redirected(
+                    Redirect::Down,
                     said(format!("CLUSTERDOWN no node has the slot {number}")),
                 ))
             }

@@ -16,10 +16,11 @@ use crate::slot::Slot;
 use crate::wire::acks::{Acks, Quorum};
 use crate::wire::clock::ServerClock;
 use crate::wire::cluster::Cluster;
-use crate::wire::fault::{self, Fault, Turn};
+use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Generations, Live};
 use crate::wire::node::Node;
 use crate::wire::place::Place;
+use crate::wire::redirect::Redirect;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{CommandDuty, Shard, ShardKeeper};
 
@@ -293,14 +294,14 @@ impl Connection<'_> {
         loop {
             let answer = self.call_here(script, &fill, is_asking).await;
             let fault = match answer {
-                Err(fault @ Fault::Turned(..)) => fault,
+                Err(fault @ Fault::Redirected(..)) => fault,
                 answer => return answer,
             };
             hops += 1;
             if hops > MOST_HOPS {
                 return Err(fault);
             }
-            is_asking = self.turn(fault).await?;
+            is_asking = self.follow(fault).await?;
         }
     }
 
@@ -322,9 +323,10 @@ impl Connection<'_> {
         answer
     }
 
-    /// Turns to the node that the answer names; whether it is only for this one request.
-    async fn turn(&mut self, fault: Fault) -> Result<bool, Fault> {
-        let (Servers::Cluster(cluster), Fault::Turned(turn, _)) = (&self.commands.servers, &fault)
+    /// Follows a redirection: turns to the node that the answer names. Returns whether that is only for this one request.
+    async fn follow(&mut self, fault: Fault) -> Result<bool, Fault> {
+        let (Servers::Cluster(cluster), Fault::Redirected(redirect, _)) =
+            (&self.commands.servers, &fault)
         else {
             return Err(fault);
         };
@@ -332,18 +334,18 @@ impl Connection<'_> {
             let answering = self.shard.node.as_ref();
             answering.and_then(|node| Node::redirected(to, node)).ok_or_else(|| fault.clone())
         };
-        let (next, is_asking) = match turn {
-            Turn::Moved { slot, to } => {
+        let (next, is_asking) = match redirect {
+            Redirect::Moved { slot, to } => {
                 let next = node(to)?;
                 cluster.moved(*slot, next.clone());
                 (next, false)
             }
-            Turn::Ask { to } => (node(to)?, true),
-            Turn::Down => {
+            Redirect::Ask { to } => (node(to)?, true),
+            Redirect::Down => {
                 cluster.stale.notify_one();
                 return Err(fault);
             }
-            Turn::TryAgain | Turn::CrossSlot => return Err(fault),
+            Redirect::TryAgain | Redirect::CrossSlot => return Err(fault),
         };
         let shard = cluster.shard(&next)?;
         // The request did not run, so it may wait a little before it is sent again.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::error::{Error, Source, said};
-use crate::slot::Slot;
+use crate::wire::redirect::Redirect;
 
 /// Why a request failed, sorted by what may have happened to it.
 #[derive(Debug, Clone)]
@@ -34,47 +34,13 @@ pub(crate) enum Fault {
     /// It ran, but too few replicas have it in time. What it granted must not be believed, and has to be given back.
     Unacknowledged(Source),
     /// A cluster wants it asked elsewhere, or later: it did not run.
-    Turned(Turn, Source),
+    Redirected(Redirect, Source),
     /// A part of the script ran: it emptied a key of a slot that stands open, and could not touch it again.
     HalfRun(Source),
     /// The server is not what the URL says.
     Config(String),
     /// The client was closed.
     Closed,
-}
-
-/// What a node of a cluster answers to a request that it does not run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// This node has the slot now.
-    Moved { slot: Slot, to: String },
-    /// The slot is on its way to this node, and all keys of the request are there by now, or nowhere. Only this
-    /// one request is to be asked there.
-    Ask { to: String },
-    /// The slot is on its way to another node, and the keys of the request are at both.
-    TryAgain,
-    /// The slot is no node's, or the cluster has no majority.
-    Down,
-    /// The keys lie in several slots: no node would ever run it.
-    CrossSlot,
-}
-
-impl Turn {
-    /// What the whole answer of a node says, if it begins as one of these.
-    fn of(text: &str) -> Option<Self> {
-        let mut words = text.split_ascii_whitespace();
-        let slot = |word: Option<&str>| word?.parse().ok().and_then(Slot::new);
-        match words.next()? {
-            "MOVED" => {
-                Some(Self::Moved { slot: slot(words.next())?, to: words.next()?.to_owned() })
-            }
-            "ASK" => slot(words.next()).and(words.next()).map(|to| Self::Ask { to: to.to_owned() }),
-            "TRYAGAIN" => Some(Self::TryAgain),
-            "CLUSTERDOWN" => Some(Self::Down),
-            "CROSSSLOT" => Some(Self::CrossSlot),
-            _ => None,
-        }
-    }
 }
 
 /// Makes a fault of its source.
@@ -108,8 +74,8 @@ impl Fault {
         if text.contains("non local key") {
             return Self::HalfRun(source);
         }
-        if let Some(turn) = Turn::of(text) {
-            return Self::Turned(turn, source);
+        if let Some(redirect) = Redirect::of(text) {
+            return Self::Redirected(redirect, source);
         }
         match CODES.iter().find(|(code, _)| text.contains(code)) {
             Some((_, fault)) => fault(source),
@@ -163,7 +129,7 @@ impl Fault {
             | Self::Distrusted(_)
             | Self::Unacknowledged(_)
             | Self::NoScript => true,
-            Self::Turned(turn, _) => *turn != Turn::CrossSlot,
+            Self::Redirected(redirect, _) => *redirect != Redirect::CrossSlot,
             _ => false,
         }
     }
@@ -176,8 +142,8 @@ impl Fault {
             | Self::Refused(source)
             | Self::Distrusted(source)
             | Self::Unacknowledged(source) => Error::Unavailable { source },
-            Self::Turned(Turn::CrossSlot, source) => Error::config(source.to_string()),
-            Self::Turned(_, source) => Error::Unavailable { source },
+            Self::Redirected(Redirect::CrossSlot, source) => Error::config(source.to_string()),
+            Self::Redirected(_, source) => Error::Unavailable { source },
             Self::Config(reason) => Error::config(reason),
             Self::NoScript => Error::Unavailable { source: said("the server forgot a script") },
             Self::Permission(source) => Error::Permission { source },
@@ -208,7 +174,7 @@ impl Fault {
             | Self::Refused(source)
             | Self::Distrusted(source)
             | Self::Unacknowledged(source)
-            | Self::Turned(_, source) => Error::Indeterminate { source },
+            | Self::Redirected(_, source) => Error::Indeterminate { source },
             Self::Closed => {
                 let source = said("the client was closed before redis confirmed the release");
                 Error::Indeterminate { source }
@@ -251,6 +217,7 @@ fn permits(said: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slot::Slot;
 
     #[test]
     fn an_error_code_is_found_anywhere_in_its_text() {
@@ -268,21 +235,27 @@ mod tests {
 
     #[test]
     fn a_node_of_a_cluster_says_where_to_ask() {
-        let turn = |text: &str| match Fault::from_text(text) {
-            Fault::Turned(turn, _) => Some(turn),
+        let redirect = |text: &str| match Fault::from_text(text) {
+            Fault::Redirected(redirect, _) => Some(redirect),
             _ => None,
         };
         let (slot, to) = (Slot::new(3999).unwrap(), "127.0.0.1:6381".to_owned());
-        assert_eq!(turn("MOVED 3999 127.0.0.1:6381"), Some(Turn::Moved { slot, to: to.clone() }));
-        assert_eq!(turn("ASK 3999 127.0.0.1:6381"), Some(Turn::Ask { to }));
-        assert_eq!(turn("TRYAGAIN Multiple keys request during rehashing"), Some(Turn::TryAgain));
-        assert_eq!(turn("CLUSTERDOWN Hash slot not served"), Some(Turn::Down));
         assert_eq!(
-            turn("CROSSSLOT Keys in request don't hash to the same slot"),
-            Some(Turn::CrossSlot)
+            redirect("MOVED 3999 127.0.0.1:6381"),
+            Some(Redirect::Moved { slot, to: to.clone() })
+        );
+        assert_eq!(redirect("ASK 3999 127.0.0.1:6381"), Some(Redirect::Ask { to }));
+        assert_eq!(
+            redirect("TRYAGAIN Multiple keys request during rehashing"),
+            Some(Redirect::TryAgain)
+        );
+        assert_eq!(redirect("CLUSTERDOWN Hash slot not served"), Some(Redirect::Down));
+        assert_eq!(
+            redirect("CROSSSLOT Keys in request don't hash to the same slot"),
+            Some(Redirect::CrossSlot)
         );
         for text in ["MOVED", "MOVED 99999 h:1", "MOVED 1", "ERR MOVED 1 h:1", "ASK x h:1"] {
-            assert_eq!(turn(text), None, "{text}");
+            assert_eq!(redirect(text), None, "{text}");
         }
         assert!(Fault::from_text("TRYAGAIN x").is_passing());
         assert!(!Fault::from_text("TRYAGAIN x").is_open(), "it did not run");

@@ -22,6 +22,7 @@ mod message;
 mod node;
 mod place;
 mod questions;
+mod redirect;
 mod replies;
 mod requests;
 mod scripts;

@@ -7,7 +7,8 @@ use crate::keys::{Key, Keys, TenureId};
 use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
 use crate::wire::commands::Connection;
 use crate::wire::family::{existing, scripts_of};
-use crate::wire::fault::{Fault, Turn};
+use crate::wire::fault::Fault;
+use crate::wire::redirect::Redirect;
 use crate::wire::replies::{number, numbers, strange};
 use crate::wire::scripts::Script;
 
@@ -151,7 +152,7 @@ impl Connection<'_> {
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
             let (mut connection, script) = (self.again(), existing(scripts_of(keys).renew, keys)?);
             match found(connection.ask_holders(script, keys, fill).await) {
-                Err(fault @ Fault::Turned(Turn::TryAgain, _)) => {
+                Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
                     connection.renew_alone(Renewal { keys, id: *id, ttl: *ttl }, fault).await
                 }
                 is_ours => connection.kept(is_ours?),

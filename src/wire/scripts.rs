@@ -57,7 +57,7 @@ scripts! {
     TAKE = "line/take_one.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/take.lua",
     LOCK_ACQUIRE = "line/lock_straight.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/line_up.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
     LOCK_ACQUIRE_ALL = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
-    LOCK_RELEASE = "line/release_one.lua" "lock/grant.lua" "line/clock.lua" "line/hand_over.lua" "line/hash.lua" "line/line.lua" "line/release_all.lua",
+    LOCK_RELEASE = "line/release_one.lua" "lock/grant.lua" "line/clock.lua" "line/usual_turn.lua" "line/hash.lua" "line/line.lua" "line/release_all.lua",
     LOCK_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
     LOCK_RELEASE_ALONE = "lock/release_alone.lua",
     COUNT = "lock/count.lua",

@@ -22,12 +22,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::slot::Slot;
 use crate::wire::cluster::Cluster;
-use crate::wire::fault::{self, Fault, Turn};
+use crate::wire::fault::{self, Fault};
 use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::{Duty, Generations, Keeper};
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::place::Place;
+use crate::wire::redirect::Redirect;
 use crate::wire::scripts::Dialect;
 use crate::wire::shard::Facts;
 
@@ -512,9 +513,9 @@ impl Ears {
         for answer in &answers {
             let Value::ServerError(error) = answer else { continue };
             match fault::entry(error) {
-                Fault::Turned(Turn::Moved { slot, to }, _) => self.moved(slot, &to),
+                Fault::Redirected(Redirect::Moved { slot, to }, _) => self.moved(slot, &to),
                 fault @ Fault::Permission(_) => denied = Some(fault),
-                fault @ (Fault::Turned(..) | Fault::Refused(_)) => {
+                fault @ (Fault::Redirected(..) | Fault::Refused(_)) => {
                     tracing::debug!(?fault, "a channel is not subscribed yet");
                     self.map_is_stale();
                 }

@@ -1,43 +1,42 @@
-//! Signs of life, which only this client can make, and which say when it made them.
+//! The secrets of signs of life: only this client can make them, and they say when it made them.
 //!
-//! When the server grants a lock by message, it repeats the sign of life for which it does so. A user that may
-//! publish on the channel can write such a message too. So a sign carries a part that only this client can compute: a
-//! keyed hash ([`SipHash`](https://www.aumasson.jp/siphash/)) of the rest, of 40 bits. The rest is the time. The
-//! client counts the lease of the grant from before it sent the sign, and needs no table of signs to know when that
-//! was.
+//! When the server grants a lock by message, it repeats the secret of the sign of life for which it does so. A user that
+//! may publish on the channel can write such a message too. So a secret is the time of its sign, and 40 bits of a keyed hash
+//! ([`SipHash`](https://www.aumasson.jp/siphash/)) of that time. The client counts the lease of the grant from that time, and
+//! needs no table of secrets to know when that was.
 
 use std::hash::{Hash, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The bits of a sign that are its time, in milliseconds. They wrap around after four and a half hours.
+/// The bits of a secret that are its time, in milliseconds. They wrap around after four and a half hours.
 const TIME_BITS: u32 = 24;
 const TIME: u64 = (1 << TIME_BITS) - 1;
 
-/// Makes the signs of one client, and recognises them.
-pub(crate) struct Signs {
+/// Makes the secrets of one client, and recognises them.
+pub(crate) struct Secrets {
     key: RandomState,
     started: Instant,
 }
 
-impl Signs {
+impl Secrets {
     pub(crate) fn new(started: Instant) -> Self {
         Self { key: RandomState::new(), started }
     }
 
-    /// A new sign for this channel, and the time that it carries, which is no later than now.
+    /// A new secret for this channel, and the time that it carries, which is no later than now.
     pub(crate) fn make(&self, now: Instant, channel: &str) -> (u64, Instant) {
         let millis = self.millis(now);
         (self.sealed(millis, channel), self.started + Duration::from_millis(millis))
     }
 
-    /// When this sign was made, if we made it for this channel.
-    pub(crate) fn time_of(&self, sign: u64, now: Instant, channel: &str) -> Option<Instant> {
+    /// When this secret was made, if we made it for this channel.
+    pub(crate) fn time_of(&self, secret: u64, now: Instant, channel: &str) -> Option<Instant> {
         let latest = self.millis(now);
-        let ago = latest.wrapping_sub(sign) & TIME;
+        let ago = latest.wrapping_sub(secret) & TIME;
         let millis = latest.checked_sub(ago)?;
-        let is_ours = self.sealed(millis, channel) == sign;
+        let is_ours = self.sealed(millis, channel) == secret;
         is_ours.then(|| self.started + Duration::from_millis(millis))
     }
 
@@ -73,7 +72,7 @@ mod tests {
     #[test]
     fn a_sign_is_known_again_with_its_time() {
         let started = Instant::now();
-        let (ours, others) = (Signs::new(started), Signs::new(started));
+        let (ours, others) = (Secrets::new(started), Secrets::new(started));
         for millis in [0, 1, 1_500, TIME, TIME + 1, TIME * 3 + 7] {
             let now = started + Duration::from_micros(millis * 1_000 + 900);
             let (sign, time) = ours.make(now, "a");
@@ -90,11 +89,11 @@ mod tests {
     #[test]
     fn a_sign_with_another_time_is_no_sign() {
         let started = Instant::now();
-        let signs = Signs::new(started);
+        let secrets = Secrets::new(started);
         let now = started + Duration::from_secs(5);
-        let (sign, _) = signs.make(now, "a");
+        let (sign, _) = secrets.make(now, "a");
         for other in [0, 1, u64::MAX, sign + 1, sign - 1, sign ^ (1 << 40)] {
-            assert_eq!(signs.time_of(other, now, "a"), None, "{other}");
+            assert_eq!(secrets.time_of(other, now, "a"), None, "{other}");
         }
     }
 }

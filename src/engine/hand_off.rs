@@ -1,0 +1,26 @@
+//! Hand-off: how far a client may pass a lock on among its own callers before other clients get it.
+
+use std::time::Duration;
+
+use crate::config::{Config, HandOff};
+
+/// How far a tenure may be handed on before Redis is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    pub(crate) hand_overs: u32,
+    pub(crate) time: Duration,
+    /// A tenure that has less than this left before its deadline is not handed on.
+    pub(crate) reserve: Duration,
+    /// A tenure that has more than this left is not handed on either: a holder has extended it, and the next holder
+    /// may die.
+    pub(crate) lease: Duration,
+}
+
+impl Budget {
+    pub(crate) fn new(config: &Config) -> Self {
+        let HandOff { max_consecutive: hand_overs, max_time: time } = config.hand_off;
+        // A renewal is late when less than this is left of the lease.
+        let lease = config.watchdog_timeout;
+        Self { hand_overs, time, reserve: lease / 3, lease }
+    }
+}
