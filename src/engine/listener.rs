@@ -140,3 +140,74 @@ fn shared_channel<'a>(channel: &'a str, client: &str) -> (&'a str, bool) {
     let shared = channel.strip_suffix(client).and_then(|channel| channel.strip_suffix(':'));
     (shared.unwrap_or(channel), shared.is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+    use crate::config::Layout;
+    use crate::engine::ghost::Ghost;
+    use crate::keys::Keys;
+    use crate::kinds::Kind;
+
+    const TTL: Duration = Duration::from_secs(1);
+    const FORMER: TenureId = TenureId(7);
+
+    /// A listener of the client `us`, and the jobs that it leaves to the releaser.
+    fn listener() -> (Listener, UnboundedReceiver<Job>) {
+        let (now, (releaser, jobs)) = (Instant::now(), unbounded_channel());
+        let timetable = Arc::new(Timetable::new(now));
+        let outbox =
+            Outbox { releaser, returns: Arc::default(), timetable: Arc::clone(&timetable) };
+        let rules = Rules { waiter_ttl: TTL, pushed_lease: TTL, max_park: TTL, rests: true };
+        let listener = Listener {
+            table: Arc::new(Table::default()),
+            timetable,
+            outbox,
+            debts: Debts::default(),
+            secrets: Arc::new(Secrets::new(now)),
+            client: "us".to_owned(),
+            rules,
+            believes: true,
+        };
+        (listener, jobs)
+    }
+
+    /// The server grants a fair lock to the owner field [`FORMER`], under which no caller waits any more.
+    fn hear_of_a_grant(listener: &Listener, keys: &Keys) {
+        let (secret, _) = listener.secrets.make(Instant::now(), &keys.channel);
+        let message = format!("other us:{}=5@{secret}", FORMER.0);
+        listener.hear(&format!("{}:us", keys.channel), Heard::Message(message.as_bytes()));
+    }
+
+    fn fair() -> Arc<Keys> {
+        Arc::new(Keys::new(Layout::Native, Kind::Fair, "a".to_owned()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_grant_to_a_caller_that_has_gone_is_given_back() {
+        let ((listener, mut jobs), keys) = (listener(), fair());
+        let _visit = listener.table.visit(&keys, 1).unwrap();
+        hear_of_a_grant(&listener, &keys);
+        assert_eq!(jobs.try_recv().unwrap().id, FORMER);
+    }
+
+    /// If it were given back, the waiters behind this contender would be let in before it asks again.
+    #[tokio::test]
+    async fn a_grant_to_a_former_owner_field_waits_until_the_contender_has_asked_again() {
+        let ((listener, mut jobs), keys) = (listener(), fair());
+        let visit = listener.table.visit(&keys, 1).unwrap();
+        visit.entry.hold_back(Ghost {
+            keys: Arc::clone(&keys),
+            id: FORMER,
+            sent_on: 1,
+            until: Instant::now() + TTL,
+            debt: listener.debts.tidying(),
+        });
+        hear_of_a_grant(&listener, &keys);
+        assert!(jobs.try_recv().is_err(), "the contender gives it back after its answer");
+    }
+}
