@@ -225,7 +225,7 @@ impl Engine {
             return;
         }
         if !entry.is_awaited() {
-            if let Some(id) = entry.leave_line() {
+            if let Some(id) = visit.leave_line() {
                 self.leave_line(&entry.keys, id);
             }
             self.give_back_former(entry);

@@ -244,6 +244,15 @@ impl Table {
         }
         *siblings.watcher.get_or_insert(listed.key) == listed.key
     }
+
+    /// The contender of this entry waits no longer. The entry may stay in the table for as long as somebody holds the lock, so
+    /// another contender has to watch in its place: a far contender that nobody watches for sleeps until a message comes.
+    fn stop_watching(&self, entry: &Entry) {
+        let Some(listed) = &entry.listed else { return };
+        if let Some(mut siblings) = self.others.get_mut(&*listed.channel) {
+            siblings.stop_watching(listed.key);
+        }
+    }
 }
 
 /// The key of an entry within its channel.
@@ -484,12 +493,9 @@ impl Entry {
 
     /// The contender has been let in: the server has taken it out of the line. Its tenure is shown before that: so this
     /// client knows the owner field at any time. Otherwise a message about it would have its grant given back.
-    fn forget_line(&self, id: TenureId) {
-        let mut line = self.line();
+    fn forget_line(&self, id: TenureId) -> Option<Box<Line>> {
         // A tenure of a latch has given up its permit, and the line may be that of the next contender.
-        if line.as_ref().is_some_and(|line| line.id() == id) {
-            *line = None;
-        }
+        self.line().take_if(|line| line.id() == id)
     }
 
     /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
@@ -661,6 +667,21 @@ impl Visit {
         self.table.lookout.watch(&self.entry.watched, &self.entry);
     }
 
+    /// The contender has been let in. See [`Entry::forget_line`].
+    fn forget_line(&self, id: TenureId) {
+        let line = self.entry.forget_line(id);
+        if line.is_some_and(|line| line.was_told_to_wait()) {
+            self.table.stop_watching(&self.entry);
+        }
+    }
+
+    /// As [`Entry::leave_line`], while other entries stay.
+    pub(crate) fn leave_line(&self) -> Option<TenureId> {
+        let left = self.entry.leave_line();
+        self.table.stop_watching(&self.entry);
+        left
+    }
+
     /// The contender was cancelled.
     pub(crate) fn forget_contender(&self) {
         self.table.lookout.end(&self.entry.age);
@@ -760,7 +781,7 @@ impl EntryPermit {
             // The next caller of this client may ask at once, or join this tenure. So the permit goes on only when
             // the tenure can be found.
             let tenure = self.visit().begin_beside(grant, holder, renew_at);
-            self.entry().forget_line(tenure.id);
+            self.visit().forget_line(tenure.id);
             return tenure;
         }
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
@@ -774,7 +795,7 @@ impl EntryPermit {
             shared.passed(sent);
         }
         entry.show(&tenure);
-        entry.forget_line(tenure.id);
+        visit.forget_line(tenure.id);
         tenure
     }
 
