@@ -69,11 +69,12 @@ struct Siblings {
 }
 
 impl Siblings {
-    /// Wakes the next far contender to be the watcher, if this one was.
+    /// Makes the next far contender the watcher, and wakes it, if this one was the watcher. That one may be asking just now,
+    /// and hear that it is near. As it is the watcher by then, it passes the watch on.
     fn stop_watching(&mut self, key: EntryKey) {
         if self.watcher == Some(key) {
-            self.watcher = None;
             let next = self.entries.iter().find(|(other, entry)| **other != key && entry.is_far());
+            self.watcher = next.map(|(next, _)| *next);
             if let Some((_, entry)) = next {
                 entry.gate.open();
             }
@@ -1005,6 +1006,64 @@ mod tests {
         assert!(first.leave().is_none());
         assert!(second.leave().is_some());
         assert_eq!(table.len(), 0);
+    }
+
+    const RULES: Rules = Rules {
+        waiter_ttl: Duration::from_secs(1),
+        pushed_lease: Duration::from_secs(1),
+        max_park: Duration::from_secs(10),
+        rests: true,
+    };
+
+    fn waits(near: bool) -> Event {
+        Event::Waits { place: 1, near, sent: Instant::now(), again: None }
+    }
+
+    /// Contenders for a fair lock, each of which the server has told that it is far from the front.
+    fn far_contenders<const N: usize>() -> [Visit; N] {
+        let table = Arc::new(Table::default());
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Fair, "a".to_owned()).unwrap());
+        std::array::from_fn(|number| {
+            let id = TenureId(u64::try_from(number).unwrap());
+            let visit = table.enter_alone(&keys, keys.channel.clone(), id).unwrap();
+            *visit.entry.line() = Some(Box::new(Line::new(id, Instant::now())));
+            visit.entry.step(Event::Asked, RULES);
+            visit.entry.step(waits(false), RULES);
+            visit.entry.gate.was_opened();
+            visit
+        })
+    }
+
+    /// Whether it asks by itself when no message comes.
+    fn watches(visit: &Visit) -> bool {
+        match visit.next(true, RULES) {
+            Next::Park(until) => until <= Instant::now() + RULES.max_park,
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn when_the_wait_of_the_watcher_is_over_another_far_contender_watches() {
+        let [first, second] = far_contenders();
+        assert!(watches(&first));
+        assert!(!watches(&second));
+        // It has the lock. So its entry stays in the table, for as long as its guard lives.
+        first.forget_line(TenureId(0));
+        assert!(second.entry.gate.was_opened(), "it is woken");
+        assert!(watches(&second));
+    }
+
+    #[test]
+    fn a_watcher_that_hears_that_it_is_near_passes_the_watch_on() {
+        let [first, second, third] = far_contenders();
+        assert!(watches(&first));
+        assert!(!watches(&third));
+        second.entry.step(Event::Asked, RULES);
+        first.forget_line(TenureId(0));
+        second.entry.step(waits(true), RULES);
+        assert!(watches(&second), "it is near, and asks for itself");
+        assert!(third.entry.gate.was_opened(), "it is woken");
+        assert!(watches(&third));
     }
 
     #[tokio::test]

@@ -37,6 +37,11 @@ impl Gate {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn was_opened(&self) -> bool {
+        self.permits.try_acquire().map(tokio::sync::SemaphorePermit::forget).is_ok()
+    }
+
     pub(crate) fn close(&self) {
         self.permits.close();
     }
