@@ -34,9 +34,13 @@ pub fn begin(world: &mut World, at: usize) {
     if what.long() > 0 {
         world.at(until, Event::Mended(at));
     }
-    world.drawn = world.station().counter().max(world.drawn);
+    let counters = world.station().counters();
+    for (key, count) in &counters {
+        let drawn = world.drawn.entry(key.clone()).or_default();
+        *drawn = *count.max(drawn);
+    }
     act(world, at, &what, until);
-    look_at_counter(world);
+    look_at_counters(world, counters.into_keys());
 }
 
 /// Whose client it is about.
@@ -299,11 +303,13 @@ fn restart(world: &mut World, keeps: bool, until: u64) {
     }
 }
 
-/// The counter of the tokens may be lost, or be an old one: it catches up with the server's clock, but not if that is
+/// A counter of the tokens may be lost, or be an old one: it catches up with the server's clock, but not if that is
 /// behind too.
-fn look_at_counter(world: &mut World) {
-    let (counter, time) = (world.station().counter(), world.station().time());
-    if counter.max(time) < world.drawn {
+fn look_at_counters(world: &mut World, keys: impl Iterator<Item = String>) {
+    let (counters, time) = (world.station().counters(), world.station().time());
+    let is_behind =
+        |key: String| counters.get(&key).copied().unwrap_or(0).max(time) < world.drawn[&key];
+    if keys.into_iter().any(is_behind) {
         board::with(|board| board.counters_lost.push(clock::now()));
     }
 }

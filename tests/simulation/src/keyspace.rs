@@ -8,12 +8,9 @@ use parklock_simulated_server::{Content, Entry};
 use crate::plan::{Kind, Name};
 use crate::station::Station;
 
-/// The counter of the tokens.
-pub const COUNTER: &str = "lock:grants";
-
 /// Whether a key counts tokens: all of them, or in a cluster those of a slot.
 pub fn is_counter(key: &str) -> bool {
-    key == COUNTER || key.starts_with("lock:grants:{")
+    key == "lock:grants" || key.starts_with("lock:grants:{")
 }
 
 /// A name as it stands in the keys of the native layout.

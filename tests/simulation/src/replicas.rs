@@ -251,7 +251,7 @@ impl World {
 
     /// One that has all that it was sent.
     fn successor(&self, shard: usize) -> Option<usize> {
-        let Some(shard) = self.fleet.shards.get(shard) else { return None };
+        let shard = self.fleet.shards.get(shard)?;
         let follows = |line: &&Line| line.from == shard.primary && line.is_whole;
         let whole: Vec<usize> = self.lines.values().filter(follows).map(|line| line.to).collect();
         let place = usize::try_from(clock::now() / MILLI).unwrap_or(0);

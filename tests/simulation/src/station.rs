@@ -108,9 +108,14 @@ impl Station {
         self.server.execute(self.time(), &words)
     }
 
-    /// The counter of the tokens: a time of its clock in microseconds, or a little more.
-    pub fn counter(&mut self) -> u64 {
-        self.number(&["GET", keyspace::COUNTER])
+    /// The counters of the tokens, by key: a time of its clock in microseconds, or a little more.
+    pub fn counters(&mut self) -> BTreeMap<String, u64> {
+        let keys = self
+            .list(&["KEYS", "lock:grants*"])
+            .into_iter()
+            .filter(|key| keyspace::is_counter(key));
+        let keys: Vec<String> = keys.collect();
+        keys.into_iter().map(|key| (key.clone(), self.number(&["GET", &key]))).collect()
     }
 
     /// The number that a reply is, and 0 if it is none.

@@ -120,8 +120,8 @@ pub struct World {
     dirty: BTreeSet<usize>,
     watch: Watch,
     ghosts: Ghosts,
-    /// How far the counter of the tokens has ever been.
-    pub drawn: u64,
+    /// How far each counter of the tokens has ever been. In a cluster, each slot has one.
+    pub drawn: BTreeMap<String, u64>,
 }
 
 impl World {
@@ -152,7 +152,7 @@ impl World {
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
             ghosts: Ghosts::new(Arc::clone(&plan)),
-            drawn: 0,
+            drawn: BTreeMap::new(),
             plan,
         };
         if world.fleet.is_cluster() {
