@@ -494,9 +494,9 @@ impl Entry {
 
     /// The contender has been let in: the server has taken it out of the line. Its tenure is shown before that: so this
     /// client knows the owner field at any time. Otherwise a message about it would have its grant given back.
-    fn forget_line(&self, id: TenureId) -> Option<Box<Line>> {
+    fn forget_line(&self, id: TenureId) -> bool {
         // A tenure of a latch has given up its permit, and the line may be that of the next contender.
-        self.line().take_if(|line| line.id() == id)
+        self.line().take_if(|line| line.id() == id).is_some()
     }
 
     /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
@@ -670,8 +670,7 @@ impl Visit {
 
     /// The contender has been let in. See [`Entry::forget_line`].
     fn forget_line(&self, id: TenureId) {
-        let line = self.entry.forget_line(id);
-        if line.is_some_and(|line| line.was_told_to_wait()) {
+        if self.entry.forget_line(id) {
             self.table.stop_watching(&self.entry);
         }
     }
