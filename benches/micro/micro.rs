@@ -38,6 +38,7 @@ mod wheel;
 )]
 mod wire {
     pub(crate) mod fault;
+    pub(crate) mod redirect;
     pub(crate) mod replies;
 }
 
