@@ -17,6 +17,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
@@ -73,7 +74,11 @@ impl Siblings {
     /// and hear that it is near. As it is the watcher by then, it passes the watch on.
     fn stop_watching(&mut self, key: EntryKey) {
         if self.watcher == Some(key) {
-            let next = self.entries.iter().find(|(other, entry)| **other != key && entry.is_far());
+            // In turn, or two entries with many callers would pass the watch to and fro, and a third would never have it.
+            let behind = self.entries.range((Bound::Excluded(key), Bound::Unbounded));
+            let mut in_turn = behind.chain(self.entries.range(..key));
+            // Whoever has been told something and has not come may not be polled. If it is, it looks by itself.
+            let next = in_turn.find(|(_, entry)| entry.is_far() && !entry.contest.is_late());
             self.watcher = next.map(|(next, _)| *next);
             if let Some((_, entry)) = next {
                 entry.gate.open();
@@ -547,9 +552,9 @@ impl Entry {
     /// returns its work, for the caller to drop.
     pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
         match self.contest.look() {
-            // No other caller of this client waits. A grant by message to this silent contender ends with its sign of
+            // No other caller of this entry waits. A grant by message to this silent contender ends with its sign of
             // life. So let it keep its place.
-            Look::Silent if !self.is_awaited() && self.is_parked() => (Look::Well, None),
+            Look::Silent if !self.is_awaited() && self.is_parked() => (Look::Silent, None),
             Look::Silent => (Look::Silent, self.contest.take_silent()),
             look => (look, None),
         }
@@ -680,6 +685,11 @@ impl Visit {
         let left = self.entry.leave_line();
         self.table.stop_watching(&self.entry);
         left
+    }
+
+    /// The contender is not polled: another one asks for those that are far from the front.
+    pub(crate) fn stop_watching(&self) {
+        self.table.stop_watching(&self.entry);
     }
 
     /// The contender was cancelled.
@@ -1063,6 +1073,18 @@ mod tests {
         assert!(watches(&second), "it is near, and asks for itself");
         assert!(third.entry.gate.was_opened(), "it is woken");
         assert!(watches(&third));
+    }
+
+    #[test]
+    fn each_far_contender_has_the_watch_in_turn() {
+        let [first, second, third] = far_contenders();
+        assert!(watches(&first));
+        first.stop_watching();
+        assert!(watches(&second));
+        second.stop_watching();
+        assert!(watches(&third), "not the first one again");
+        third.stop_watching();
+        assert!(watches(&first));
     }
 
     #[tokio::test]

@@ -25,7 +25,8 @@ const DEAF: Duration = Duration::from_millis(250);
 /// How many signs of life a contender near the front shows before it rests: those of one `waiter_ttl`.
 const SIGNS: u32 = 3;
 
-/// The longest park of a contender for which others ask. It is woken if they cannot do so any longer.
+/// The longest park of a contender for which another one asks. It is woken when that one does so no longer. After this time
+/// it asks all the same: so no sleep depends on anybody else for ever.
 const ENDLESS: Duration = Duration::from_secs(60 * 60);
 
 /// The rules by which a contender waits.
@@ -264,6 +265,7 @@ impl Line {
             self.look_at.filter(|_| watching),
             self.signed.filter(|_| watching).map(|signed| signed + rules.max_park),
             self.signed.filter(|_| !listening).map(|signed| signed + DEAF),
+            self.signed.map(|signed| signed + ENDLESS),
         ];
         match ask_at.into_iter().flatten().min() {
             Some(at) if at <= now => Next::Ask,

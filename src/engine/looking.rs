@@ -50,12 +50,17 @@ impl Engine {
             self.look_after(&visit);
         }
         let (contender, work) = entry.look_for_contender();
-        if work.is_some() {
-            tracing::debug!(name = ?entry.keys.name(), "cancelled: it was told something, and is not polled");
-            visit.forget_contender();
-            // This is as if the caller had dropped its future. The drop passes the permit on.
-            drop(work);
+        match (contender, work) {
+            (Look::Silent, None) => visit.stop_watching(),
+            (Look::Silent, work) => {
+                tracing::debug!(name = ?entry.keys.name(), "cancelled: it was told something, and is not polled");
+                visit.forget_contender();
+                // This is as if the caller had dropped its future. The drop passes the permit on.
+                drop(work);
+                return true;
+            }
+            _ => {}
         }
-        (called, contender) != (Look::Well, Look::Well)
+        called != Look::Well || contender == Look::Late
     }
 }

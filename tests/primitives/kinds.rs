@@ -494,3 +494,31 @@ async fn an_unlock_that_is_not_polled_stops_nobody() {
     })
     .await;
 }
+
+/// P9: one caller of a client asks for all that are far from the front. It is not polled, and all before it die together.
+#[tokio::test]
+async fn a_caller_that_asks_for_others_and_is_not_polled_stops_nobody() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    let config = || Config::default().watchdog_timeout(SHORT * 4).waiter_ttl(SHORT / 2);
+    let dies = comes_in(proxy.url(), config()).await;
+    let _held = taken(Fair, &dies).await;
+    let in_line = async |waiters: usize| {
+        let all = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == waiters;
+        eventually(SOON, &format!("{waiters} wait"), all).await;
+    };
+    let near = [(); 4].map(|()| {
+        let dies = dies.clone();
+        tokio::spawn(async move { Fair.lock(&dies).await })
+    });
+    in_line(near.len()).await;
+
+    let (crowd, ours) = (Crowd::of(Fair), client_with(&server, config()).await);
+    let asleep = Asleep::asks(Fair, &ours).parked().await;
+    let caller = crowd.caller(&ours);
+    in_line(near.len() + 2).await;
+    let _silent = proxy.blackhole(None);
+    all_come("it asks for all", vec![caller]).await;
+    drop(asleep);
+    near.iter().for_each(JoinHandle::abort);
+}
