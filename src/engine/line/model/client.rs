@@ -402,15 +402,12 @@ impl Driver<'_> {
             self.go_on(spot, old);
             return;
         }
-        if self.client.watcher == Some(number(spot)) {
-            self.client.watcher = None;
-        }
         let left = self.client.spots[spot].line.take();
         let stands = left.filter(|line| line.stands && !line.open);
         if let Some(line) = stands.filter(|_| !self.is(Mutation::TheLineIsNotLeft)) {
             self.job(line.id, None, LONG, true);
         }
-        self.wake_watcher();
+        self.stop_watching(spot);
     }
 
     /// The contender does what its line says, until it has to wait for something.
@@ -446,24 +443,24 @@ impl Driver<'_> {
         if self.client.spots.len() == 1 {
             return true;
         }
-        let me = number(spot);
         if !self.client.spots[spot].is_far() {
-            if self.client.watcher == Some(me) {
-                self.client.watcher = None;
-                self.wake_watcher();
-            }
+            self.stop_watching(spot);
             return true;
         }
-        *self.client.watcher.get_or_insert(me) == me
+        *self.client.watcher.get_or_insert(number(spot)) == number(spot)
     }
 
-    fn wake_watcher(&mut self) {
-        if self.client.watcher.is_some() || self.client.spots.len() == 1 {
+    /// The next far contender watches, if this one did.
+    fn stop_watching(&mut self, spot: usize) {
+        if self.client.watcher != Some(number(spot)) {
             return;
         }
-        let next = self.client.spots.iter().position(Spot::is_far);
-        if let Some(spot) = next {
-            self.look(spot);
+        let spots = self.client.spots.len();
+        let mut in_turn = (1..spots).map(|by| (spot + by) % spots);
+        let next = in_turn.find(|&next| self.client.spots[next].is_far());
+        self.client.watcher = next.map(number);
+        if let Some(next) = next {
+            self.look(next);
         }
     }
 
@@ -505,10 +502,7 @@ impl Driver<'_> {
         let tenure = Tenure { id, ends, renew_at, renewing: false, rest };
         self.client.spots[spot].line = None;
         self.client.spots[spot].stage = Stage::Holding(tenure);
-        if self.client.watcher == Some(number(spot)) {
-            self.client.watcher = None;
-        }
-        self.wake_watcher();
+        self.stop_watching(spot);
         self.renew_if_due(spot);
     }
 
