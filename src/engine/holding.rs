@@ -68,6 +68,7 @@ impl Engine {
         };
         let (length, max_hold) = (self.lease(lease), self.rhythm.max_hold);
         let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
+        let tellings = tenure.tellings();
         // The request may run although its answer never arrives.
         let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
         let mut connection = self.commands.acknowledged(&tenure.keys)?;
@@ -88,7 +89,9 @@ impl Engine {
             self.timetable.hasten(tenure);
         }
         let entered = tenure.enter(hold.hand_over);
-        if entered == Some(holds) {
+        // The background may still repeat an attempt that failed. It read the count before this hold began, and its request may
+        // have arrived behind ours. Then it writes once more.
+        if entered == Some(holds) && tellings.is_some() && tellings == tenure.tellings() {
             unconfirmed.confirmed();
         }
         // The last hold may have ended while we asked.

@@ -98,6 +98,8 @@ struct State<S> {
     debt: Option<Debt>,
     /// Whether the background is writing the hold count.
     telling: Telling,
+    /// How often it has ended doing so. It wraps around.
+    tellings: u8,
     warned_of_deadlock: bool,
     /// For the metrics.
     counted: Holds,
@@ -195,6 +197,7 @@ impl<S: Stay> Tenure<S> {
             look_at: now.into(),
             debt: held.then_some(grant.debt),
             telling: Telling::No,
+            tellings: 0,
             warned_of_deadlock: false,
             counted: Holds::default(),
             late: Lateness::default(),
@@ -341,13 +344,24 @@ impl<S: Stay> Tenure<S> {
         // Decide under one mutex: a hold that ends after this has a write of its own.
         let mut state = self.state();
         let done = state.holds.max(1) == holds && state.telling != Telling::Again;
-        state.telling = if done { Telling::No } else { Telling::Once };
+        if done {
+            state.stop_telling();
+        } else {
+            state.telling = Telling::Once;
+        }
         done
     }
 
     /// The background no longer writes the hold count.
     pub(crate) fn stop_telling(&self) {
-        self.state().telling = Telling::No;
+        self.state().stop_telling();
+    }
+
+    /// How often the background has ended writing the hold count; `None`: it is writing it. If this is the same before a hold is
+    /// written and after it has begun, the background cannot have written an older count behind it.
+    pub(crate) fn tellings(&self) -> Option<u8> {
+        let state = self.state();
+        (state.telling == Telling::No).then_some(state.tellings)
     }
 
     /// One more count of its debt, while it has one.
@@ -722,6 +736,10 @@ impl<S: Stay> Tenure<S> {
 }
 
 impl<S: Stay> State<S> {
+    fn stop_telling(&mut self) {
+        (self.telling, self.tellings) = (Telling::No, self.tellings.wrapping_add(1));
+    }
+
     fn ended(&self, hand_over: u16) -> Option<Ended> {
         // A holder that has left has given its hold back, even if the tenure is lost later.
         let left = match &self.company {
@@ -917,6 +935,17 @@ pub(crate) mod tests {
         assert_eq!(table.len(), 0, "the permit keeps the entry");
         assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
         assert_eq!(hold.outcome(), Some(Ended::Lost));
+    }
+
+    #[tokio::test]
+    async fn a_count_that_the_background_may_have_written_behind_ours_is_noticed() {
+        let (_, hold) = begun();
+        let before = hold.tenure.tellings();
+        assert_eq!(hold.tenure.tellings(), before);
+        assert!(hold.tenure.will_tell());
+        assert_eq!(hold.tenure.tellings(), None, "it is writing");
+        assert!(hold.tenure.told(1));
+        assert_ne!(hold.tenure.tellings(), before, "it has written");
     }
 
     #[test]
