@@ -232,7 +232,8 @@ async fn a_request_that_is_repeated_over_new_connections_counts_once() {
     is_held_once(&scene.admin, "a").await;
 
     let inner = timeout(LONG, lock.lock()).await.expect("it ends").unwrap();
-    assert_eq!(counts.fired(), 3);
+    // The background repeats the request too. If both are on one connection, one cut loses two of them.
+    assert!(counts.fired() >= 2, "{} were cut", counts.fired());
     assert_eq!((inner.hold_count(), inner.token()), (2, outer.token()));
     let counted = async || scene.admin.hgetall(&key("a")).await.values().eq(["2"]);
     eventually(LONG, "the server counts two holds", counted).await;
