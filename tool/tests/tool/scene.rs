@@ -36,9 +36,9 @@ pub fn tool_at(url: &str, dir: &Path, words: &[&str]) -> Call {
     Call { words, url: url.to_owned(), files }
 }
 
-/// A shell in the background begins programs with INT and QUIT ignored, and the tool leaves ignored signals so. Its tests
+/// A shell in the background begins programs with INT and QUIT ignored, and nohup with HUP. The tool leaves ignored signals so. Its tests
 /// have to go the same way wherever they run.
-const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal=INT,QUIT"];
+const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal=INT,QUIT,HUP"];
 
 /// The path of the tool.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_parklock");

@@ -89,7 +89,7 @@ async fn at_terminal(server: &Server, keys: &str, command: &str) -> String {
     // Nothing is typed before the command runs. What follows keeps the terminal open until it has ended.
     let keys = format!("until [ -e {ready} ]; do sleep 0.05; done; {keys}; sleep 3");
     let line = format!("$parklock run a -- sh -c 'touch {ready}; {command}'; echo code \\$?");
-    let script = format!("env --default-signal=INT,QUIT script -qec \"{line}\" /dev/null");
+    let script = format!("env --default-signal=INT,QUIT,HUP script -qec \"{line}\" /dev/null");
     shell(server, &format!("({keys}) | {script}")).await.1.replace('\r', "")
 }
 
