@@ -76,7 +76,7 @@ pub(crate) async fn a_renewal_whose_reply_is_lost_is_repeated(pair: Pair) {
 
 /// A waiter that a message let in holds no longer than its sign of life lasts, until it confirms the grant.
 pub(crate) async fn a_fixed_lease_is_confirmed_though_the_first_word_is_lost(pair: Pair) {
-    let place = Duration::from_secs(4);
+    let place = Duration::from_secs(6);
     let scene = Scene::with(pair, attentive().waiter_ttl(place)).await;
     let held = scene.theirs().lock().await.unwrap();
     let _lost = scene.proxy.script("renew").nth(1).cut_before();
@@ -104,7 +104,7 @@ pub(crate) async fn a_wait_that_was_answered_again_knows_that_it_is_held(pair: P
     let scene = Scene::with(pair, attentive()).await;
     let held = scene.theirs().lock().await.unwrap();
     let lost = scene.proxy.script("acquire").nth(1).cut_after();
-    let tried = scene.ours().try_lock_for(Duration::from_secs(2)).await;
+    let tried = scene.ours().try_lock_for(Duration::from_secs(5)).await;
     assert_eq!(lost.fired(), 1);
     assert!(tried.unwrap().is_none());
     held.unlock().await.unwrap();
