@@ -34,13 +34,12 @@ pub fn begin(world: &mut World, at: usize) {
     if what.long() > 0 {
         world.at(until, Event::Mended(at));
     }
-    let counters = world.station().counters();
-    for (key, count) in &counters {
-        let drawn = world.drawn.entry(key.clone()).or_default();
-        *drawn = *count.max(drawn);
+    for (key, count) in world.station().counters() {
+        let drawn = world.drawn.entry(key).or_default();
+        *drawn = count.max(*drawn);
     }
     act(world, at, &what, until);
-    look_at_counters(world, counters.into_keys());
+    look_at_counters(world);
 }
 
 /// Whose client it is about.
@@ -305,11 +304,12 @@ fn restart(world: &mut World, keeps: bool, until: u64) {
 
 /// A counter of the tokens may be lost, or be an old one: it catches up with the server's clock, but not if that is
 /// behind too.
-fn look_at_counters(world: &mut World, keys: impl Iterator<Item = String>) {
+fn look_at_counters(world: &mut World) {
     let (counters, time) = (world.station().counters(), world.station().time());
+    // One that was lost long ago counts too: the clock may have been set back only now.
     let is_behind =
-        |key: String| counters.get(&key).copied().unwrap_or(0).max(time) < world.drawn[&key];
-    if keys.into_iter().any(is_behind) {
+        |(key, drawn): (&String, &u64)| counters.get(key).copied().unwrap_or(0).max(time) < *drawn;
+    if world.drawn.iter().any(is_behind) {
         board::with(|board| board.counters_lost.push(clock::now()));
     }
 }
