@@ -35,6 +35,12 @@ async fn thousands_of_channels_come_back_in_a_few_requests() {
     let subscribed = async || scene.admin.channels().await.len() == CHANNELS;
     eventually(LONG, "everybody listens", subscribed).await;
     looked(&scene, 2 * NAMES).await;
+    let asleep = async || {
+        let before = looks(&scene).await;
+        tokio::time::sleep(A_WHILE * 5).await;
+        looks(&scene).await == before
+    };
+    eventually(LONG, "everybody sleeps", asleep).await;
 
     scene.admin.reset_stats().await;
     let subscribes = scene.proxy.command("SUBSCRIBE").count();
@@ -47,8 +53,8 @@ async fn thousands_of_channels_come_back_in_a_few_requests() {
 
     assert_eq!(subscribes.fired(), CHANNELS / 1000, "SUBSCRIBEs");
     let looks = looks(&scene).await;
-    // One if the subscriber stays away for long, which it does on a busy machine; one when it is back.
-    assert!(looks <= 2 * NAMES, "{looks} looks for {NAMES} locks");
+    // One if the subscriber stays away for long, which it does on a busy machine, and one for each channel that is back.
+    assert!(looks <= 3 * NAMES, "{looks} looks for {NAMES} locks");
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     for waiter in waiters {
         waiter.abort();
