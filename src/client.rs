@@ -1,4 +1,4 @@
-//! Connect, hand out handles, close.
+//! The client: connects, makes handles, closes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::locks::{
 
 /// A client of one Redis server, of a primary behind Sentinel, or of a Redis Cluster: the source of all locks.
 ///
-/// It has two connections to each server in use (three with [`Config::replicas`]; behind Sentinel, one more to a
-/// sentinel), whatever the number of locks and waiters, and a few background tasks on the runtime on which it connected. Clones are cheap and share everything. Connect once per
-/// process and clone.
+/// The client keeps two connections to each server in use (three with [`Config::replicas`], and one more to a sentinel
+/// behind Sentinel), however many locks and waiters there are. It also runs a few background tasks on the runtime on
+/// which it connected. Clones are cheap and share everything: connect once per process and clone.
 ///
-/// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the
-/// last of them is dropped, the client finishes the releases that are on their way, and its tasks end.
+/// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the last of them is
+/// dropped, the client finishes the releases in flight and ends its tasks.
 #[derive(Clone)]
 pub struct Client {
     engine: Arc<Engine>,
@@ -30,19 +30,21 @@ impl Client {
     /// Connects to `redis://[user:password@]host[:port][/database]`, `rediss://...` (feature `tls`)
     /// or `redis+unix:///path?db=0&user=...&pass=...`.
     ///
-    /// A Redis Cluster is `redis-cluster://[user:password@]host1[:port],host2[:port]`, or `rediss-cluster://...`: some of its
-    /// nodes, of which one has to answer. The client finds the others, and connects to a node when it first needs a
-    /// lock there. A cluster has no databases.
+    /// A Redis Cluster is `redis-cluster://[user:password@]host1[:port],host2[:port]`, or `rediss-cluster://...`. The
+    /// hosts are some of its nodes; at least one must answer. The client discovers the others, and connects to a node
+    /// when it first needs a lock there. A cluster has no databases.
     ///
     /// A primary behind Sentinel is `redis-sentinel://[user:password@]host1[:port],host2[:port]/service[/database]`, or
-    /// `rediss-sentinel://...`, also written `redis+sentinel://...`: the hosts are those of the sentinels, by default at port
-    /// 26379, and the service is what they call the primary. User and password are those of the primary. Those of the
-    /// sentinels are the options `sentinelUsername` and `sentinelPassword`, percent-encoded;
-    /// `sentinelMasterId` is another way to name the service. The client asks all sentinels for each connection, listens to one of
-    /// them, and leaves a primary that was replaced. Until it hears of that, about a second after the failover, the
-    /// old primary may grant locks that the new one does not know: see [`Config::replicas`].
-    /// If no sentinel answers any more, the client goes on with the primary that it knows. Name all sentinels in the URL:
-    /// one that was cut off may name an old primary, and is believed if no other answers.
+    /// `rediss-sentinel://...`, also written `redis+sentinel://...`. The hosts are the sentinels, by default at port
+    /// 26379. The service is the sentinels' name for the primary; the option `sentinelMasterId` can also name it. User
+    /// and password are for the primary. The options `sentinelUsername` and `sentinelPassword`, percent-encoded, are
+    /// for the sentinels.
+    ///
+    /// The client asks all sentinels for the primary's address before each connection, and subscribes to one sentinel.
+    /// When a primary is replaced, the client leaves it. Until the client learns of that, about a second after the
+    /// failover, the old primary may grant locks that the new one does not know: see [`Config::replicas`]. If no
+    /// sentinel answers any more, the client stays with the primary that it knows. Name all sentinels in the URL: a
+    /// sentinel that was cut off may name an old primary, and the client believes it if no other sentinel answers.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -58,29 +60,29 @@ impl Client {
     /// A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) if the URL cannot be understood or does not fit the server (the error names
-    /// the URL that does), or if the sentinels that answer do not know the service,
-    /// [`Error::Permission`](crate::Error::Permission) if the server refuses the password, and
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if the server is not there, or is not a primary,
-    /// or no sentinel answers, within [`Config::connect_timeout`].
+    /// [`Error::Config`](crate::Error::Config) if the URL cannot be parsed or does not fit the server (the error names
+    /// the URL that does), or if the sentinels that answer do not know the service.
+    /// [`Error::Permission`](crate::Error::Permission) if the server refuses the password.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if, within [`Config::connect_timeout`], the server cannot be
+    /// reached, is not a primary, or no sentinel answers.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time and I/O enabled.
+    /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::connect_with(url, Config::default()).await
     }
 
-    /// Connects with settings of your own.
+    /// Connects with your own settings.
     ///
     /// # Cancel safety
     /// A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect). [`Error::Config`](crate::Error::Config) also if two settings contradict each
-    /// other; it names them.
+    /// Same as [`connect`](Self::connect). [`Error::Config`](crate::Error::Config) also if two settings contradict each
+    /// other; the error names them.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time and I/O enabled.
+    /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn connect_with(url: impl AsRef<str>, config: Config) -> Result<Self> {
         let engine = Engine::connect(url.as_ref(), config).await?;
         Ok(Self { engine })
@@ -97,105 +99,104 @@ impl Client {
         Ok(Self { engine })
     }
 
-    /// A lock that one guard holds at a time. Making the handle does no I/O.
+    /// An exclusive lock: one guard holds it at a time. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn lock(&self, name: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.engine), Kind::Lock, name.into())
     }
 
     /// A lock that is granted first come, first served, across all clients and tasks.
     ///
-    /// [`lock`](Self::lock) is fair enough for most programs: it serves the callers of a client in their order,
-    /// and the clients in turn. For a fair lock, the server keeps one order of all callers of all clients. No client
-    /// hands a fair lock from task to task by itself: each hold costs requests, where a plain lock often needs none.
+    /// [`lock`](Self::lock) is fair enough for most programs: a client serves its callers in order, and clients take
+    /// turns. For a fair lock, the server keeps one order of all callers of all clients. A client never passes a fair
+    /// lock from task to task on its own: each hold costs requests, where a plain lock often needs none.
     ///
     /// A waiter near the front of the line renews its place three times per
-    /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). A waiter that stops is skipped, and gets
-    /// its place back when it asks again. A release grants the lock to the head of the line in the same step, and
-    /// tells that waiter.
+    /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). A waiter that stops is skipped, and gets its place back when
+    /// it asks again. A release grants the lock to the head of the line in the same step, and notifies that waiter.
     ///
-    /// While the server stands still, no waiter can renew its place, and no place expires: a pause, a long script or a
-    /// restart that keeps the data does not change the order. A waiter whose request goes unanswered keeps the place
-    /// that the server told it before. While it is silent for longer than a place lasts, the server serves others.
-    /// After a restart a client may need more than a second to connect again: choose a longer `waiter_ttl` if the
-    /// order has to survive that.
+    /// While the server stalls, no waiter can renew its place, and no place expires: a pause, a long script or a
+    /// restart that keeps the data does not change the order. A waiter whose request goes unanswered keeps the last
+    /// place that the server reported to it. While a waiter is silent for longer than a place lasts, the server serves
+    /// others. After a restart, a client may need more than a second to reconnect: choose a longer `waiter_ttl` if the
+    /// order must survive that.
     ///
-    /// In [`Layout::Redisson`](crate::Layout::Redisson) the line is Redisson's, with its rules: a dead waiter
-    /// of Java holds up the others for minutes, a dead waiter of parklock for seconds.
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) the line is Redisson's, with its rules: a dead Java waiter
+    /// delays the others for minutes, a dead parklock waiter for seconds.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one. One name
-    /// is one kind: a lock and a fair lock of the same name are an
-    /// [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout, they exclude each other).
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. A name belongs to one kind: using
+    /// a name for both a lock and a fair lock is an [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout,
+    /// the two exclude each other).
     pub fn fair_lock(&self, name: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.engine), Kind::Fair, name.into())
     }
 
-    /// A lock that many may hold to read, or one to write. Making the handle does no I/O.
+    /// A read-write lock: many readers or one writer. Making the handle does no I/O.
     ///
-    /// Each guard is its own owner, as with [`lock`](Self::lock). [`RwLock::reentrant`] and
-    /// [`RwLock::owned_by`] make a handle whose owner may lock again.
+    /// Each guard is its own owner, as with [`lock`](Self::lock). [`RwLock::reentrant`] and [`RwLock::owned_by`] make a
+    /// handle whose owner may lock again.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn rw_lock(&self, name: impl Into<String>) -> RwLock {
         RwLock::new(Arc::clone(&self.engine), name.into())
     }
 
-    /// A semaphore of this many permits, shared by all processes. Making the handle does no I/O.
+    /// A semaphore with this many permits, shared by all processes. Making the handle does no I/O.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8. The first call reports an invalid name or number.
     pub fn semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
         Semaphore::new(Arc::clone(&self.engine), name.into(), permits)
     }
 
-    /// Handles that exist only so that programs in Java and in Rust can share them. They matter in
-    /// [`Layout::Redisson`](crate::Layout::Redisson) alone.
+    /// Handles that exist only to share locks between Java and Rust programs. They differ from the usual handles only
+    /// in [`Layout::Redisson`](crate::Layout::Redisson).
     #[must_use = "it makes handles, and does nothing else"]
     pub fn redisson(&self) -> Redisson {
         Redisson::new(Arc::clone(&self.engine))
     }
 
-    /// A number that is counted down to zero, and that others wait for. Making the handle does no I/O.
+    /// A count that callers count down to zero while others wait for zero. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn count_down_latch(&self, name: impl Into<String>) -> CountDownLatch {
         CountDownLatch::new(Arc::clone(&self.engine), name.into())
     }
 
-    /// A condition, for which the holders of a lock wait until another process notifies them: see
+    /// A condition variable: the holder of a lock waits until another process notifies it. See
     /// [`Guard::wait`](crate::Guard::wait). Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8, and not that of the lock; the first call reports an invalid one.
+    /// The name is 1 byte to 1 KiB of UTF-8, and not that of the lock; the first call reports an invalid name.
     pub fn condition(&self, name: impl Into<String>) -> Condition {
         Condition::new(Arc::clone(&self.engine), name.into())
     }
 
-    /// A lock that its owner may take again. Making the handle does no I/O.
+    /// A re-entrant lock: its owner may take it again. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one.
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn reentrant_lock(&self, name: impl Into<String>) -> ReentrantLock {
         ReentrantLock::new(Arc::clone(&self.engine), name.into())
     }
 
     /// Several locks at once: all of them or none. Making the handle does no I/O.
     ///
-    /// Each name is that of a [`lock`](Self::lock); the order does not matter, and a name that comes twice
-    /// counts once.
+    /// Each name is the name of a [`lock`](Self::lock). The order does not matter, and a repeated name counts once.
     pub fn multi_lock<N: Into<String>>(&self, names: impl IntoIterator<Item = N>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }
 
-    /// A candidate in the election of a leader, of which a fleet has at most one at a time. Making the handle does no I/O.
+    /// A candidate in the election of a leader. A fleet has at most one leader at a time. Making the handle does no
+    /// I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one. The leader holds the
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. The leader holds the
     /// [`lock`](Self::lock) of that name.
     pub fn election(&self, name: impl Into<String>) -> Election {
         Election::new(Arc::clone(&self.engine), name.into())
     }
 
-    /// A job that one process of a fleet does in each period, of 10 ms to 366 days. Making the handle does no I/O.
+    /// A job that one process of a fleet does in each period of 10 ms to 366 days. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid one. A run holds the
+    /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. A run holds the
     /// [`lock`](Self::lock) of that name.
     pub fn every(&self, name: impl Into<String>, period: Duration) -> Every {
         Every::new(Arc::clone(&self.engine), name.into(), period)
@@ -203,19 +204,18 @@ impl Client {
 
     /// Closes the client, for all of its clones.
     ///
-    /// Waiters end with [`Error::Closed`](crate::Error::Closed). The client gives back all that it holds. Its guards
-    /// report a loss: no guard calls itself valid after this. Then `close` waits for every request that may have
-    /// taken a lock, and for every release: unlocks on their way (they end as always), dropped guards, and calls that
-    /// were cancelled before Redis answered them. So when `close` returns, this client holds nothing, and its
-    /// background tasks have ended.
+    /// Waiters get [`Error::Closed`](crate::Error::Closed). The client releases everything that it holds. Its guards
+    /// report a loss: no guard is valid after this. Then `close` waits for every request that may have taken a lock,
+    /// and for every release: unlocks in flight (they end as always), dropped guards, and calls that were cancelled
+    /// before Redis answered. So when `close` returns, this client holds nothing, and its background tasks have ended.
     ///
-    /// It takes one response timeout at the most ([`Config::response_timeout`]). A lock whose
-    /// release the server has not confirmed by then is left to its lease.
+    /// `close` takes at most one response timeout ([`Config::response_timeout`]). A lock whose release the server has
+    /// not confirmed by then stays held until its lease expires.
     ///
     /// [`Config::response_timeout`]: crate::Config::response_timeout
     ///
     /// # Cancel safety
-    /// The first poll of the future closes the client. If the future is dropped, the rest goes on in the background.
+    /// The first poll closes the client. If the future is dropped after that, closing continues in the background.
     pub async fn close(&self) {
         self.engine.close().await;
     }

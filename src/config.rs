@@ -1,4 +1,4 @@
-//! Every setting with its default, its reason and its price, and the one check of all settings.
+//! All settings, each with its default, reason and cost, and the one check of them.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,25 +10,24 @@ use crate::meters::Labels;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// The range of a lease, and of an extension.
+/// The allowed range of a lease or an extension.
 pub(crate) const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
-/// The longest lease.
 pub(crate) fn longest_lease() -> Duration {
     *LEASE.end()
 }
 
-/// For a shorter timeout, the watchdog's steps of some milliseconds would be too coarse.
+/// With a shorter timeout, the watchdog's steps of a few milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 
-/// A waiter gives three signs of life in this time. Each of them is a round trip, and waiters keep some
-/// milliseconds apart. If it were shorter, waiters would do nothing but ask.
+/// A waiter gives three signs of life in this time, each a round trip, and waiters keep a few milliseconds apart. With
+/// a shorter time, waiters would do nothing but ask.
 const SHORTEST_LIFE: Duration = Duration::from_millis(50);
 
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
 
-/// Hand-overs within one grant: a fencing token has ten bits for them.
+/// The most hand-overs within one grant: a fencing token has ten bits for them.
 const MOST_HAND_OVERS: u32 = 1023;
 
 /// # Errors
@@ -39,7 +38,7 @@ pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {
 
 /// How a [`Client`](crate::Client) behaves. The defaults suit most services.
 ///
-/// With the feature `serde`, it can be read from a file, as a part of `Settings`.
+/// With the feature `serde`, it can be read from a file as part of `Settings`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -102,10 +101,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long a lock outlives a holder that falls silent. Default 30 s, as Redisson.
+    /// How long a lock stays held after its holder falls silent. Default 30 s, as in Redisson.
     ///
-    /// The watchdog renews a lock each third of this time, so that two renewals in a row may fail. A shorter time
-    /// frees the locks of a crashed process sooner; a longer one survives longer pauses and outages.
+    /// The watchdog renews a lock every third of this time, so two renewals in a row may fail. A shorter time frees the
+    /// locks of a crashed process sooner; a longer one survives longer pauses and outages.
     ///
     /// Allowed: 100 ms to 24 h.
     #[must_use]
@@ -121,18 +120,18 @@ impl Config {
         self
     }
 
-    /// How long a client may hand a lock from one of its callers to the next before it offers it
-    /// to the other clients. Default: see [`HandOff`].
+    /// How long a client may hand a lock from caller to caller before it offers the lock to other clients. Default: see
+    /// [`HandOff`].
     #[must_use]
     pub fn hand_off(mut self, hand_off: HandOff) -> Self {
         self.hand_off = hand_off;
         self
     }
 
-    /// How long it may take to make a connection, with all that makes it usable.
-    /// Default 2 s.
+    /// How long it may take to open a connection and make it usable. Default 2 s.
     ///
-    /// Behind Sentinel, each connection asks the sentinels first, which may take as long again, but not more than 1 s.
+    /// Behind Sentinel, the client asks the sentinels before each connection. That may take the same time again, but at
+    /// most 1 s.
     ///
     /// Allowed: more than zero, up to 24 h.
     #[must_use]
@@ -144,30 +143,27 @@ impl Config {
     /// How long to wait for one answer of the server. Default 2 s, or a quarter of
     /// [`watchdog_timeout`](Self::watchdog_timeout) if that is less.
     ///
-    /// A shorter time notices a stopped server sooner; one that is too short takes a slow server for dead.
+    /// A shorter time detects a stopped server sooner; a time that is too short mistakes a slow server for a dead one.
     ///
-    /// Allowed: 1 ms to a quarter of the watchdog timeout, so that a renewal which gets no answer can be repeated in
-    /// time.
+    /// Allowed: 1 ms to a quarter of the watchdog timeout, so that an unanswered renewal can be repeated in time.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout);
         self
     }
 
-    /// How long a call outlives a server that is gone, before it answers
-    /// [`Error::Unavailable`]. Default: the watchdog timeout. A caller's own limit comes first.
+    /// How long a call keeps trying while the server is unreachable, before it returns [`Error::Unavailable`]. Default:
+    /// the watchdog timeout. The caller's own time limit takes precedence.
     #[must_use]
     pub fn ride_out(mut self, time: Duration) -> Self {
         self.ride_out = Some(time);
         self
     }
 
-    /// The longest that a waiter parks before it asks again, even if the holder's TTL is longer.
-    /// Default 10 s.
+    /// The longest time that a waiter parks before it asks again, even if the holder's TTL is longer. Default 10 s.
     ///
-    /// It bounds the delay if a message is lost. The price is one request per client and
-    /// awaited lock in this time; a shorter lease of the holder adds a few. Clients with different values keep their
-    /// places in the line.
+    /// It bounds the delay if a message is lost. The cost is one request per client and awaited lock in this time; a
+    /// shorter lease of the holder adds a few. Clients with different values keep their places in the line.
     ///
     /// Allowed: more than zero, up to 24 h.
     #[must_use]
@@ -176,12 +172,12 @@ impl Config {
         self
     }
 
-    /// How long a waiter near the front of a line counts as alive without a sign of life. Default 1 s, or a
-    /// quarter of the watchdog timeout if that is less.
+    /// How long a waiter near the front of a line counts as alive without a sign of life. Default 1 s, or a quarter of
+    /// the watchdog timeout if that is less.
     ///
     /// A waiter near the front gives three signs of life in this time, and each is one request: at 50 ms, 60 requests a
-    /// second. So it has to be longer than three round trips, or waiters lose their places. A shorter time skips
-    /// the dead sooner, and costs more requests. The time in which the server stands still does not count: see
+    /// second. So this time must be longer than three round trips, or waiters lose their places. A shorter time skips
+    /// dead waiters sooner, and costs more requests. Time in which the server stalls does not count: see
     /// [`Client::fair_lock`](crate::Client::fair_lock).
     ///
     /// Allowed: 50 ms to half of the watchdog timeout.
@@ -191,9 +187,9 @@ impl Config {
         self
     }
 
-    /// How long a caller may leave its future unpolled after it was handed a lock, was granted one, or was told that its
-    /// turn has come. Then others go on without it, and it waits again when it is polled again. Default: as
-    /// [`waiter_ttl`](Self::waiter_ttl).
+    /// How long a caller may leave its future unpolled after it was handed a lock, was granted one, or was notified
+    /// that its turn has come. After that, the client serves other callers, and the caller waits again once it is
+    /// polled. Default: the same as [`waiter_ttl`](Self::waiter_ttl).
     ///
     /// Allowed: 1 ms to half of the watchdog timeout.
     #[must_use]
@@ -204,8 +200,8 @@ impl Config {
 
     /// How long a subscription outlives its last waiter. Default 5 s.
     ///
-    /// It saves a busy lock the SUBSCRIBE and UNSUBSCRIBE of every wait, for about 200 bytes of the
-    /// server's memory.
+    /// It saves a busy lock a SUBSCRIBE and UNSUBSCRIBE for every wait, and costs about 200 bytes of the server's
+    /// memory.
     ///
     /// Allowed: zero to 24 h.
     #[must_use]
@@ -214,33 +210,33 @@ impl Config {
         self
     }
 
-    /// For a cluster that is shared with a Redisson that does not use the channels of slots: its versions before 3.29, and
+    /// Set this for a cluster shared with a Redisson that does not use sharded channels: versions before 3.29, or with
     /// `shardedSubscriptionMode: OFF`. Default `false`.
     ///
-    /// Redis and Valkey have such channels from version 7 on, and both sides use them. With `true`, this client listens on
-    /// channels of the whole cluster, and publishes on both. So it wakes every Redisson, and is woken by those that this is
-    /// for. Without it, the two do not hear each other: a lock is then seen to be free when its TTL is over, and
-    /// Redisson waits for a semaphore or a latch for ever. The price is that each release is told to all nodes. Without
-    /// effect on other servers, and with [`Layout::Native`].
+    /// Redis and Valkey have sharded channels from version 7 on, and by default both libraries use them. With `true`,
+    /// this client subscribes to cluster-wide channels, and publishes on both. So it wakes every Redisson, and is woken
+    /// by the ones named above. Without this setting, the two sides do not hear each other: a waiter notices a free
+    /// lock only when the lock's TTL is over, and Redisson waits for a semaphore or a latch forever. The cost: each
+    /// release goes to all nodes. The setting has no effect on other servers, or with [`Layout::Native`].
     #[must_use]
     pub fn plain_channels(mut self, plain: bool) -> Self {
         self.plain_channels = plain;
         self
     }
 
-    /// How many callers may wait in this client at once, for all locks. Default 100,000. One more
-    /// gets [`Error::TooManyWaiters`]. Allowed: at least 1.
+    /// How many callers may wait in this client at once, for all locks together. Default 100,000. A caller beyond this
+    /// limit gets [`Error::TooManyWaiters`]. Allowed: at least 1.
     #[must_use]
     pub fn max_waiters(mut self, waiters: usize) -> Self {
         self.max_waiters = waiters;
         self
     }
 
-    /// How long the watchdog renews one lock at the most. Default: as long as it is held.
+    /// The longest time for which the watchdog renews one lock. Default: as long as the lock is held.
     ///
-    /// Past this time the lock is no longer renewed and is lost with its running lease, also if its holder
-    /// takes it again and again. It ends a guard that was forgotten; it also ends work that merely takes longer. A
-    /// caller that asks for more time itself, by [`Guard::extend`](crate::Guard::extend) or by a fixed lease, still
+    /// After this time the watchdog stops renewing, and the lock is lost when its current lease expires, even if its
+    /// holder takes it again and again. This ends a forgotten guard; it also ends work that merely takes longer. A
+    /// caller that explicitly asks for more time, with [`Guard::extend`](crate::Guard::extend) or a fixed lease, still
     /// gets it.
     ///
     /// Allowed: at least the watchdog timeout.
@@ -250,36 +246,38 @@ impl Config {
         self
     }
 
-    /// How many replicas have to acknowledge a grant before it counts. Default 0: the word of the primary is enough.
+    /// How many replicas must acknowledge a grant before it counts. Default 0: the primary alone decides.
     ///
-    /// With `n` replicas, each grant, each renewal, [`Guard::extend`](crate::Guard::extend) and each nested hold is followed
-    /// by `WAIT n` on a connection of its own. If fewer than `n` acknowledge within [`ack_timeout`](Self::ack_timeout),
-    /// the grant is given back and the call tries again until [`ride_out`](Self::ride_out) is over. Then it ends with
-    /// [`Error::Unavailable`], which says how many replicas there were; `try_lock` says so at once. A
-    /// renewal that was not acknowledged moves no deadline: a guard that cannot be acknowledged ends
-    /// ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease is over.
+    /// With `n` replicas, each grant, each renewal, each [`Guard::extend`](crate::Guard::extend) and each nested hold
+    /// is followed by `WAIT n` on a separate connection. If fewer than `n` acknowledge within
+    /// [`ack_timeout`](Self::ack_timeout), the client releases the grant, and the call tries again until
+    /// [`ride_out`](Self::ride_out) is over. Then the call returns [`Error::Unavailable`], which says how many replicas
+    /// acknowledged; `try_lock` returns it at once. A renewal that was not acknowledged does not move the deadline: the
+    /// guard ends ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease expires.
     ///
-    /// What that keeps out depends on `n`, which is yours to choose: the client never counts replicas.
-    /// * `n` is the number of *all* replicas: a replica that does not have the grant cannot be promoted, and a primary that was
-    ///   replaced, and does not know it yet, can grant nothing once a replica has left it. The price: while one replica
-    ///   is away, nothing is granted.
-    /// * `n` is less: grants go on while a replica is away. Both gaps get narrower, and stay: a failover may promote
-    ///   a replica that was not among the `n`, since Sentinel prefers a replica's `replica-priority` to how much it has.
+    /// What this prevents depends on `n`. You choose `n`; the client never counts replicas.
     ///
-    /// It does not replace the [`FencingToken`](crate::FencingToken): Redis may lose what replicas have acknowledged, if they
-    /// are restarted without their data, and a process that sleeps through its lease is not kept out. A latch holds nothing, and
-    /// is not acknowledged. A release is not either: one that a failover forgets blocks the lock for a lease.
+    /// - `n` is the number of *all* replicas: a replica without the grant cannot be promoted. A replaced primary that
+    ///   does not know it yet can grant nothing once a replica has left it. The cost: while one replica is down,
+    ///   nothing is granted.
+    /// - `n` is less: grants continue while a replica is down. Both gaps get narrower, but remain: a failover may
+    ///   promote a replica that was not among the `n`, since Sentinel ranks `replica-priority` above how much data a
+    ///   replica has.
     ///
-    /// The price is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
-    /// lock held. While a replica is away, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
-    /// that come at the same time share one `WAIT`. Locks that go from caller to caller within this client are not
-    /// slower, but a grant that a message brings is asked about once more. The user needs the permission `+wait`.
+    /// It does not replace the [`FencingToken`](crate::FencingToken). Redis may lose acknowledged data if replicas
+    /// restart without it, and nothing stops a process that sleeps through its lease. A latch is never acknowledged,
+    /// since nobody holds it. Nor is a release: if a failover forgets a release, the lock stays blocked for one lease.
+    ///
+    /// The cost is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
+    /// lock held. While a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
+    /// that arrive at the same time share one `WAIT`. Passing a lock from caller to caller within this client is not
+    /// slower, but a grant that arrives by message costs one more request. The Redis user needs the permission `+wait`.
     ///
     /// ```no_run
     /// # async fn connected() -> Result<(), parklock::Error> {
     /// use parklock::{Client, Config};
     ///
-    /// // A primary with two replicas: both have each grant before anybody works under it.
+    /// // A primary with two replicas: both have a grant before anybody works under it.
     /// let config = Config::default().replicas(2);
     /// let client = Client::connect_with("redis-sentinel://s1,s2,s3/orders", config).await?;
     /// # drop(client);
@@ -291,33 +289,34 @@ impl Config {
         self
     }
 
-    /// How long replicas have to acknowledge a grant, if [`replicas`](Self::replicas) is not 0. Default 500 ms, or half of
-    /// [`response_timeout`](Self::response_timeout) if that is less. At least 1 ms, and less than the response timeout.
+    /// How long replicas have to acknowledge a grant, if [`replicas`](Self::replicas) is not 0. Default 500 ms, or half
+    /// of [`response_timeout`](Self::response_timeout) if that is less. Allowed: at least 1 ms, and less than the
+    /// response timeout.
     ///
-    /// The server may take about 100 ms longer. Shorter gives up sooner while a replica is away; too short
-    /// gives back what a slow replica was about to acknowledge.
+    /// The server may take about 100 ms longer. A shorter time gives up sooner while a replica is down; a time that is
+    /// too short gives up grants that a slow replica was about to acknowledge.
     #[must_use]
     pub fn ack_timeout(mut self, timeout: Duration) -> Self {
         self.ack_timeout = Some(timeout);
         self
     }
 
-    /// Asks for name and password at each connection, instead of taking those of the URL. Default: those of the URL.
+    /// Provides the user name and password for each connection, instead of those in the URL. Default: those in the URL.
     ///
-    /// For tokens that live for minutes, such as those of AWS IAM, and for passwords that are changed while services run.
-    /// The client asks for each connection that it makes, and again when three quarters of
-    /// [`Credentials::valid_for`] are over. Then it sends `AUTH` on the living connection, which loses nothing. If that is
-    /// refused, or there is no answer, the connection goes on as it is, and the client asks again soon.
+    /// Use it for tokens that live for minutes, such as those of AWS IAM, and for passwords that change while services
+    /// run. The client calls the provider for each connection that it opens, and again when three quarters of
+    /// [`Credentials::valid_for`] are over. Then it sends `AUTH` on the live connection, which interrupts nothing. If
+    /// the server refuses or does not answer, the connection continues as it is, and the client asks again soon.
     ///
-    /// The provider is asked within [`connect_timeout`](Self::connect_timeout), on the runtime of the client. It is asked
-    /// several times at once, by each connection for itself: have it remember its answer if that is dear. Its
-    /// errors end up in the [`Error::Unavailable`] of calls and in the log, so they must not quote a secret. The credentials
-    /// are for the servers that have the locks; sentinels have theirs in the URL.
+    /// A call of the provider counts toward [`connect_timeout`](Self::connect_timeout), and runs on the client's
+    /// runtime. Several connections may call it at once: if a call is expensive, let the provider cache its answer. The
+    /// provider's errors appear in [`Error::Unavailable`] and in the log, so they must not contain a secret. The
+    /// credentials are for the servers that store the locks; the URL has those for the sentinels.
     ///
     /// # Errors
-    /// [`Client::connect_with`](crate::Client::connect_with) is an [`Error::Config`] if the URL has a user or
-    /// a password too, [`Error::Unavailable`] if the provider fails or takes too long, and
-    /// [`Error::Permission`] if the server refuses what it says.
+    /// [`Client::connect_with`](crate::Client::connect_with) returns [`Error::Config`] if the URL also has a user or a
+    /// password, [`Error::Unavailable`] if the provider fails or takes too long, and [`Error::Permission`] if the
+    /// server refuses the credentials.
     ///
     /// ```
     /// use std::time::Duration;
@@ -344,16 +343,17 @@ impl Config {
         self
     }
 
-    /// Says in Redis who this client is, so that an operator can tell who holds a lock. Default: nothing is said.
+    /// Writes to Redis who this client is, so that an operator can tell who holds a lock. Default: the client writes
+    /// nothing.
     ///
-    /// `app` is the name of the program: at most 64 letters, digits and `.`, `_`, `-`, `:`, `/`, `@`. The client writes it
-    /// to `lock_client:{<id>}` with the name of this machine, the number of this process and when it connected. The key
-    /// lives for 15 s, and the client writes it again each 5 s. Each connection has the name `parklock:<app>` in `CLIENT LIST`.
-    /// The command line tool shows all that beside the locks that the client holds or waits for.
+    /// `app` is the name of the program: at most 64 letters, digits and `.`, `_`, `-`, `:`, `/`, `@`. The client writes
+    /// it to `lock_client:{<id>}`, with the host name, the process id and the time of connecting. The key expires after
+    /// 15 s, and the client rewrites it every 5 s. Each connection has the name `parklock:<app>` in `CLIENT LIST`. The
+    /// command line tool shows all this next to the locks that the client holds or waits for.
     ///
-    /// It is for eyes only: nothing else depends on it, and a client that may not write it goes on without. The user
-    /// needs the permissions `+set +client|setname ~lock_client:*`. In a cluster the key may cost the client a
-    /// connection to one more node.
+    /// This is informational only: nothing depends on it, and a client without the permission to write it works as
+    /// usual. The Redis user needs the permissions `+set +client|setname ~lock_client:*`. In a cluster, the key may
+    /// cost the client a connection to one more node.
     ///
     /// ```
     /// let config = parklock::Config::default().describe("billing");
@@ -365,10 +365,10 @@ impl Config {
         self
     }
 
-    /// What the metrics of a lock have as the label `lock` (feature `metrics`). Default: they have none.
+    /// Derives the metrics label `lock` from a lock's name (feature `metrics`). Default: no such label.
     ///
-    /// The function is given the name of a lock, each time that a handle is made. Map the names to a few labels: each
-    /// label is a time series of its own in about a dozen metrics, and is never forgotten. `None`: this name has none.
+    /// The client calls the function with the name of the lock each time a handle is made. Map names to a few labels:
+    /// each label is a separate time series in about a dozen metrics, and is never forgotten. `None` means no label.
     ///
     /// ```
     /// let config = parklock::Config::default().label(|name| Some(name.split(':').next()?.to_owned()));
@@ -381,7 +381,7 @@ impl Config {
         self
     }
 
-    /// The certificates for a `rediss://` URL. Default: the web's roots and no client certificate.
+    /// The certificates for a `rediss://` URL. Default: public root certificates, and no client certificate.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -389,7 +389,7 @@ impl Config {
         self
     }
 
-    /// The times that were set, or that have a default of their own, by the names of their setters.
+    /// The durations that were set, or that have a default of their own, by the names of their setters.
     #[cfg(feature = "serde")]
     pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 10] {
         [
@@ -426,7 +426,7 @@ impl Config {
     }
 
     pub(crate) fn riding_out(&self) -> Duration {
-        // A year is as good as for ever, and adding it to a time does not overflow.
+        // A year is as good as forever, and adding it to a time does not overflow.
         self.ride_out.unwrap_or(self.watchdog_timeout).min(Duration::from_secs(365 * 24 * 60 * 60))
     }
 
@@ -526,36 +526,36 @@ impl Config {
 /// The longest name of a program.
 const LONGEST_APP: usize = 64;
 
-/// Such a name needs no quotes, in whatever it is written into.
+/// Such a name needs no quotes wherever it is written.
 fn is_plain_word(word: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/@".contains(&byte);
     (1..=LONGEST_APP).contains(&word.len()) && word.bytes().all(is_plain)
 }
 
-/// Whether something holds between settings, and what the error says if it does not.
+/// Whether a relation between settings holds, and the error message if it does not.
 type Relation = (bool, &'static str);
 
 /// Which keys and channels a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Layout {
-    /// Our own: `lock:{name}` and `lock_channel:{name}`, for every name. In a database other than 0, the channel has
-    /// its number: `lock_channel:3:{name}`.
+    /// parklock's own: `lock:{name}` and `lock_channel:{name}`, for every name. In a database other than 0, the channel
+    /// has the database number: `lock_channel:3:{name}`.
     #[default]
     Native,
-    /// Redisson's (Java), so that both fleets share locks: `name` and `redisson_lock__channel:{name}`. In a cluster, a name
-    /// that Redisson itself would spread over several slots is an [`Error::InvalidName`].
+    /// Redisson's (Java), so that Java and Rust programs share locks: `name` and `redisson_lock__channel:{name}`. In a
+    /// cluster, a name whose keys Redisson would spread over several slots is an [`Error::InvalidName`].
     Redisson,
 }
 
 /// How often and for how long a client may pass a lock on among its own callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// How many hand-overs in a row, at most 1,023. With 0, every holder gives the lock back to Redis. Default 256.
+    /// The most hand-overs in a row, at most 1,023. With 0, every holder releases the lock to Redis. Default 256.
     ///
-    /// A greater number is faster, and makes the other clients wait longer.
+    /// A greater number is faster, but other clients wait longer.
     pub max_consecutive: u32,
-    /// For how long in a row. Default 2 ms.
+    /// The longest time of consecutive hand-overs. Default 2 ms.
     pub max_time: Duration,
 }
 

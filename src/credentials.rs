@@ -1,4 +1,4 @@
-//! Credentials that change while a client lives.
+//! Credentials that change during the life of a client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::error::Source;
 
-/// A name and a password for the server, and how long they are good for. See
+/// A user name and a password for the server, and how long they are valid. See
 /// [`Config::credentials`](crate::Config::credentials).
 ///
 /// ```
@@ -25,21 +25,21 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The password of the default user, for as long as the connection lives.
+    /// The password of the default user, with no time limit.
     #[must_use]
     pub fn new(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into(), valid_for: None }
     }
 
-    /// The password is this user's.
+    /// Sets the user that the password belongs to.
     #[must_use]
     pub fn user(mut self, name: impl Into<String>) -> Self {
         self.user = Some(name.into());
         self
     }
 
-    /// They are good for so long from now. Default: for ever. When three quarters of that time are over, the client asks for
-    /// others, and sends them on the connections that live.
+    /// How long they are valid from now. Default: no time limit. When three quarters of that time are over, the client
+    /// asks for new ones, and sends them on its live connections.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = Some(time);
@@ -59,7 +59,7 @@ impl fmt::Debug for Credentials {
 
 type Answer = Result<Credentials, Source>;
 
-/// Whoever knows the credentials of the moment.
+/// The provider of the current credentials.
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>);
 

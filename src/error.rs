@@ -1,4 +1,4 @@
-//! Errors, each of which says what the caller may believe now.
+//! Errors. Each says what the caller may believe now.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,70 +7,72 @@ use std::time::Duration;
 /// The result of a call to this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error below one of ours, kept for [`std::error::Error::source`].
+/// The underlying error, kept for [`std::error::Error::source`].
 pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 
 /// What went wrong, and what the caller may believe now.
 ///
-/// A busy lock is not an error: `try_lock` and `try_lock_for` answer `None`.
+/// A busy lock is not an error: `try_lock` and `try_lock_for` return `None`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller had the lock and has it no more: its lease ran out, or somebody took it away.
+    /// The caller held the lock and no longer does: its lease expired, or another client took the lock away.
     ///
-    /// Work that the caller did since then may have run beside the work of another holder, unless the protected
-    /// resource compares [`FencingToken`](crate::FencingToken)s. The next holder's lock was not touched.
+    /// Work that the caller has done since then may have overlapped with another holder's work, unless the protected
+    /// resource compares [`FencingToken`](crate::FencingToken)s. The next holder's lock is not affected.
     #[error("the lock was lost")]
     Lost,
 
     /// Redis did not answer: the request may have run.
     ///
-    /// The caller does not have the lock. If the request took it after all, the client gives it back in the
-    /// background; at the latest, its lease ends it.
+    /// The caller does not hold the lock. If the request did take it, the client releases it in the background; at the
+    /// latest, the lock expires with its lease.
     #[error("redis did not answer, the request may have run and is being cleaned up: {source}")]
     Indeterminate {
-        /// The failure below this error.
+        /// The underlying failure.
         source: Source,
     },
 
-    /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not have
-    /// the lock, and the client gives back what a request may have taken. A later try may succeed. `Indeterminate` differs
-    /// in one thing: there a request may still have an effect after the answer. With
-    /// [`Config::replicas`](crate::Config::replicas), so may one that too few replicas have acknowledged, until it is given
-    /// back.
+    /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not hold
+    /// the lock. A later try may succeed.
+    ///
+    /// No request of this call takes the lock after this answer, as one may after `Indeterminate`. There are two exceptions,
+    /// and in both the client releases the lock in the background. A call that has waited out an outage
+    /// ([`Config::ride_out`](crate::Config::ride_out)) may have a request that was not answered. And with
+    /// [`Config::replicas`](crate::Config::replicas), too few replicas may have acknowledged a request.
     #[error("redis is not available: {source}")]
     Unavailable {
-        /// The failure below this error.
+        /// The underlying failure.
         source: Source,
     },
 
-    /// Redis refuses: the password is wrong, or the user may not run a command or touch a key. A later try does not
-    /// help.
+    /// Redis refuses: the password is wrong, or the user may not run a command or access a key. Retrying does not help.
     #[error("redis denies permission: {source}")]
     Permission {
         /// What the server said.
         source: Source,
     },
 
-    /// A key of this name holds a value of another type, or others use the name as another kind or with another number of
-    /// permits. The key was left as it is.
+    /// A key of this name holds a value of another type, or other callers use the name for another kind of lock or with
+    /// another number of permits. The key is unchanged.
     #[error("the key {key:?} holds a {kind}, not what was asked for")]
     Conflict {
         /// The key in Redis.
         key: String,
-        /// The type of that key, as Redis calls it, or the kind that others use the name for.
+        /// The type of that key, as Redis calls it, or the kind that other callers use the name for.
         kind: String,
     },
 
-    /// The name is empty or longer than 1 KiB. With [`Layout::Redisson`](crate::Layout::Redisson), it may also be one of
-    /// parklock's own keys (`lock:grants`, `lock_notes:..` and the like), or in a cluster have keys in several slots.
+    /// The name is empty or longer than 1 KiB. With [`Layout::Redisson`](crate::Layout::Redisson), the name may also be
+    /// one of parklock's own keys (`lock:grants`, `lock_notes:..` and the like), or, in a cluster, its keys may lie in
+    /// several slots.
     #[error("invalid lock name: {reason}")]
     InvalidName {
         /// What is wrong with it.
         reason: &'static str,
     },
 
-    /// The lease, or its extension, is not between 10 ms and 24 h.
+    /// The lease, or the extension of a lease, is not between 10 ms and 24 h.
     #[error("invalid lease of {lease:?}: it must be between 10 ms and 24 h")]
     InvalidLease {
         /// The lease that was asked for.
@@ -93,60 +95,60 @@ pub enum Error {
         count: u64,
     },
 
-    /// The latch does not exist: it was never set, or somebody deleted it, or its lease is over. Redis does not know
-    /// whether it was ever counted down to zero.
-    #[error("the latch is not set, or not any more")]
+    /// The latch does not exist: it was never set, it was deleted, or its lease expired. Redis does not know whether it
+    /// ever reached zero.
+    #[error("the latch does not exist")]
     Unset,
 
-    /// The owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) reads, and asked to write. It would
-    /// wait for itself: release the read lock first.
+    /// The owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) holds it to read and asked to write. It would wait
+    /// for itself: release the read lock first.
     #[error("a read lock cannot be upgraded to a write lock: release it first")]
     Upgrade,
 
-    /// A [`MultiLock`](crate::MultiLock) or a [`RedLock`](crate::RedLock) cannot be made of this list of locks.
+    /// A [`MultiLock`](crate::MultiLock) or a [`RedLock`](crate::RedLock) cannot be built from this list of locks.
     #[error("invalid list of locks: {reason}")]
     InvalidLocks {
         /// What is wrong with the list.
         reason: &'static str,
     },
 
-    /// A setting cannot work, or a URL cannot be understood.
+    /// A setting is invalid, or the URL cannot be parsed.
     #[error("invalid configuration: {reason}")]
     Config {
-        /// The setting or relation that does not hold.
+        /// The invalid setting, or the relation between settings that does not hold.
         reason: String,
     },
 
-    /// [`Config::max_waiters`](crate::Config::max_waiters) callers wait in this client already.
+    /// [`Config::max_waiters`](crate::Config::max_waiters) callers are already waiting in this client.
     #[error("{limit} callers wait for locks in this client already")]
     TooManyWaiters {
         /// The limit that was reached.
         limit: usize,
     },
 
-    /// One owner has locked a re-entrant lock too often without unlocking it.
+    /// One owner holds a re-entrant lock too many times.
     #[error("the lock is held {limit} times by one owner already")]
     TooManyHolds {
         /// The limit that was reached.
         limit: u32,
     },
 
-    /// The work of an [`Every`](crate::Every) took longer than [`Every::at_most`](crate::Every::at_most). It was dropped, and
-    /// the lock was given back. The interval counts as used.
+    /// The work of an [`Every`](crate::Every) took longer than [`Every::at_most`](crate::Every::at_most). The work was
+    /// dropped and the lock released. The interval counts as used.
     #[error("the work took longer than its limit of {limit:?}")]
     TooLong {
         /// The limit that was reached.
         limit: Duration,
     },
 
-    /// What was asked for does not exist for this guard, or in this layout.
+    /// This guard, or this layout, does not support the call.
     #[error("unsupported: {reason}")]
     Unsupported {
-        /// What does not exist.
+        /// What is not supported.
         reason: &'static str,
     },
 
-    /// The client was closed, or the runtime that it was connected on has ended.
+    /// The client is closed, or the runtime that it was connected on has ended.
     #[error("the client is closed")]
     Closed,
 }
@@ -156,17 +158,17 @@ impl Error {
         Self::Config { reason: reason.into() }
     }
 
-    /// A limit of time that ran out before any answer.
+    /// A time limit ended before any answer came.
     pub(crate) fn unanswered(limit: impl fmt::Debug) -> Self {
         Self::Unavailable { source: said(format!("no answer within the limit of {limit:?}")) }
     }
 
-    /// A limit of time that ran out while a request was on its way.
+    /// A time limit ended while a request was in flight.
     pub(crate) fn cut_off(limit: impl fmt::Debug) -> Self {
         Self::Indeterminate { source: said(format!("no answer within the limit of {limit:?}")) }
     }
 
-    /// What traces call it.
+    /// The error's name in traces.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -190,18 +192,18 @@ impl Error {
         }
     }
 
-    /// Whether a later try may help.
+    /// Whether retrying may help.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Indeterminate { .. })
     }
 }
 
-/// A failure that no other library reported, in our own words.
+/// A failure that parklock itself reports, with no underlying library error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Said(pub(crate) String);
 
-/// Our own words as the source of an error.
+/// Makes a [`Said`] as the source of an error.
 pub(crate) fn said(words: impl Into<String>) -> Source {
     Arc::new(Said(words.into()))
 }

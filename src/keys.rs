@@ -1,4 +1,4 @@
-//! Keys and channels of names: every format that another client can meet.
+//! Keys and channels of names: every format that another client can see.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,10 +15,10 @@ use crate::slot::Slot;
 /// The longest name that a user may give a lock, in bytes.
 const LONGEST_NAME: usize = 1024;
 
-/// What the token counters of a cluster begin with. In the native layout no lock can have such a key.
+/// The prefix of a cluster's token counters. In the native layout no lock can have such a key.
 const COUNTER_OF_A_SLOT: &str = "lock:grants:{";
 
-/// The [`Keys::id`]s of the locks that a channel may be of. Redisson's locks `a` and `{a}` share one.
+/// The [`Keys::id`]s of the locks that a channel may belong to. Redisson's locks `a` and `{a}` share one channel.
 pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     let named = channel.strip_prefix(REDISSON_CHANNEL);
     let tag = channel.strip_prefix(NATIVE_CHANNEL).map(tag_in).or(named);
@@ -27,14 +27,14 @@ pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
     tag.into_iter().chain(bare)
 }
 
-/// The name with its braces in a native channel. The name has no brace of its own, since its braces are encoded. Nor
-/// have the parts around it: the number of a database before it, and the id of a client behind it.
+/// The name with its braces in a native channel. The name contains no other brace, since its own are encoded. The parts
+/// around it have none either: the number of a database before it, and the id of a client after it.
 fn tag_in(channel: &str) -> &str {
     let tag = channel.find('{').map_or("", |brace| &channel[brace..]);
     tag.find('}').map_or(tag, |brace| &tag[..=brace])
 }
 
-/// Where all keys of a client lie.
+/// Where all keys of a client are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Space {
     /// In the database of this number, on one server.
@@ -43,7 +43,7 @@ pub(crate) enum Space {
     Cluster,
 }
 
-/// The place of one lock in Redis. Each handle and each held lock has one, so it keeps as little text as possible.
+/// The place of one lock in Redis. Each handle and each held lock has one, so it stores as little text as possible.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// The channel for messages to all clients. It ends with the name, as each layout writes it.
@@ -51,15 +51,15 @@ pub(crate) struct Keys {
     pub(crate) kind: Kind,
     /// The row of its kind in its layout.
     pub(crate) row: &'static Row,
-    /// Whether the name stands in the channel in braces that are not its own.
+    /// Whether the channel adds braces around the name.
     pub(crate) braced: bool,
     /// In a cluster: the slot of all its keys and channels.
     pub(crate) slot: Option<Slot>,
-    /// What is counted for it.
+    /// Its metrics.
     pub(crate) meters: Meters,
 }
 
-/// A key. It is put together when it is written.
+/// A key, assembled when it is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'a>(&'static str, &'a str, &'static str);
 
@@ -71,7 +71,7 @@ impl fmt::Display for Key<'_> {
     }
 }
 
-/// The key under which a client says who it is.
+/// The key under which a client describes itself.
 pub(crate) fn of_client(client: &str) -> String {
     format!("{CLIENTS}{client}}}")
 }
@@ -87,7 +87,7 @@ impl TenureId {
     }
 }
 
-/// An owner field. It is put together when it is written.
+/// An owner field, assembled when it is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field<'a>(&'a str, TenureId);
 
@@ -109,13 +109,13 @@ impl Keys {
     /// cluster.
     pub(crate) fn in_space(space: Space, layout: Layout, kind: Kind, name: String) -> Result<Self> {
         check(space, layout, &name)?;
-        // Redisson's rule: a name with a brace counts as having its own hash tag. Its latches do not follow this
+        // Redisson's rule: a name with a brace counts as having its own hash tag. Redisson's latches do not follow this
         // rule.
         let row = kind.row(layout);
         let braced = row.always_braced || !name.contains('{');
         let name = if row.escapes { escaped(&name) } else { name };
-        // Keys belong to a database, channels to the whole server. Without its number, a release would wake the
-        // waiters of the same name in another database. Redisson's channels do not have it.
+        // Keys belong to a database, but channels to the whole server. Without the number, a release would wake the
+        // waiters of the same name in another database. Redisson's channels do not contain it.
         let database = match space {
             Space::Database(number) if row.escapes && number > 0 => format!("{number}:"),
             _ => String::new(),
@@ -127,7 +127,7 @@ impl Keys {
         if space == Space::Cluster { keys.in_one_slot() } else { Ok(keys) }
     }
 
-    /// The same keys in a cluster. Scripts can only touch keys of one slot.
+    /// The same keys in a cluster. Scripts can only access keys of one slot.
     fn in_one_slot(mut self) -> Result<Self> {
         let slot = Slot::of(&self.lock().to_string());
         self.slot = Some(slot);
@@ -141,7 +141,7 @@ impl Keys {
         Ok(self)
     }
 
-    /// The same keys, counted under these labels.
+    /// The same keys, with metrics under these labels.
     pub(crate) fn counted(self, labels: &Labels) -> Self {
         Self { meters: labels.meters(self.kind.word(), || self.name()), ..self }
     }
@@ -151,13 +151,13 @@ impl Keys {
         if self.row.escapes { unescaped(self.written()) } else { self.written().into() }
     }
 
-    /// The name as it stands in the channel.
+    /// The name as it is written in the channel.
     fn written(&self) -> &str {
         let tag = self.tag();
         &tag[usize::from(self.braced)..tag.len() - usize::from(self.braced)]
     }
 
-    /// The name as it stands in the channel, with its braces.
+    /// The name as it is written in the channel, with its braces.
     fn tag(&self) -> &str {
         if self.row.escapes {
             tag_in(&self.channel)
@@ -172,7 +172,7 @@ impl Keys {
             KeyFormat::Bare => Key("", self.written(), ""),
             KeyFormat::Own(prefix) => self.own(prefix),
             KeyFormat::Shared(key) => match self.slot {
-                // One for each slot, since it has to move with the locks of its slot.
+                // One for each slot, since the counter must move with the locks of its slot.
                 Some(slot) => Key(COUNTER_OF_A_SLOT, slot.tag(), "}"),
                 None => Key(key, "", ""),
             },
@@ -194,11 +194,11 @@ impl Keys {
         self.key(self.row.keys.notes.0)
     }
 
-    /// A key that only parklock uses. Each name has its own, in the slot of a cluster in which the lock lies.
+    /// A key that only parklock uses. Each name has its own, in the slot of the cluster in which the lock lies.
     ///
-    /// Redisson gives the names `a` and `{a}` the same channels and keys. Our keys must differ: so a name with a `}`
-    /// is not put into braces, and its key ends in another way. If that brace closes no tag, Redis hashes the whole
-    /// name, and no longer key can lie in the same slot.
+    /// Redisson gives the names `a` and `{a}` the same channels and keys, but parklock's keys must differ. So a name
+    /// with a `}` is not put into braces, and its key ends differently. If that brace closes no tag, Redis hashes the
+    /// whole name, and no longer key can lie in the same slot.
     fn own(&self, prefix: &'static str) -> Key<'_> {
         let name = self.written();
         if name.contains('}') {
@@ -208,35 +208,35 @@ impl Keys {
         }
     }
 
-    /// Where the leader of an election of this name says who it is.
+    /// Where the leader of an election of this name announces itself.
     pub(crate) fn leader(&self) -> Key<'_> {
         self.mark("}:leader", "::leader")
     }
 
-    /// Which hold works in the present interval, for a job of this name that runs once in each.
+    /// Which hold has claimed the current interval, for a periodic job of this name.
     pub(crate) fn interval(&self) -> Key<'_> {
         self.mark("}:interval", "::interval")
     }
 
-    /// The requests to a condition of this name that were carried out.
+    /// The requests to a condition of this name that the server has carried out.
     pub(crate) fn requests(&self) -> Key<'_> {
         self.mark("}:requests", "::requests")
     }
 
-    /// A key that begins as the notes do, and ends like this, with or without the brace that closes it: see
-    /// [`own`](Self::own). So it lies in the slot of the lock, and needs no right of its own. Without the brace it ends in another
-    /// way, or Redisson's names `a` and `{a}` would share it.
+    /// A key with the prefix of the notes and this suffix, with or without a closing brace: see [`own`](Self::own). So
+    /// it lies in the slot of the lock, and needs no separate permission. Without the brace its suffix differs, or
+    /// Redisson's names `a` and `{a}` would share it.
     fn mark(&self, braced: &'static str, bare: &'static str) -> Key<'_> {
         let name = self.written();
         if name.contains('}') { Key("lock_notes:", name, bare) } else { Key(NOTES, name, braced) }
     }
 
-    /// The counter of the tokens.
+    /// The token counter.
     pub(crate) fn tokens(&self) -> Key<'_> {
         self.key(self.row.keys.tokens)
     }
 
-    /// Every key, and the type that it has.
+    /// Every key, and its type.
     pub(crate) fn types(&self) -> [(Key<'_>, &'static str); 4] {
         let keys = &self.row.keys;
         let [lock, line, notes] =
@@ -249,18 +249,18 @@ impl Keys {
         if self.row.escapes { self.tag() } else { self.written() }
     }
 
-    /// The beginning of the channels of all locks of this database. It goes on as a native key does after `lock:`.
+    /// The prefix of the channels of all locks of this database. The rest is as in a native key after `lock:`.
     pub(crate) fn channel_prefix(&self) -> &str {
         self.channel.strip_suffix(self.tag()).unwrap_or(&self.channel)
     }
 
-    /// The channel for one client alone, in the native layout. Messages there say that a caller of this client has
-    /// the lock, or is near the front of the line.
+    /// The channel for one client alone, in the native layout. Its messages say that a caller of this client has the
+    /// lock, or is near the front of the line.
     pub(crate) fn client_channel(&self, client: &str) -> Box<str> {
         format!("{}:{client}", self.channel).into()
     }
 
-    /// The channel on which a waiter hears of its grant that stands in line for itself.
+    /// The channel on which a waiter that stands in line itself hears of its grant.
     pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
         if self.row.waiter_has_channel {
             format!("{}:{waiter}", self.channel).into()
@@ -274,14 +274,14 @@ impl Keys {
         self.row.is_shared && !self.row.is_passed
     }
 
-    /// The class of a request: callers of one class share an entry. For a semaphore it is the number of permits. If
-    /// the server has no line for it, all callers of a client share one queue, so that small requests do not overtake
-    /// a large one.
+    /// The class of a request: callers of one class share an entry. For a semaphore it is the number of permits. If the
+    /// server has no line for the semaphore, all callers of a client share one queue, so that small requests do not
+    /// overtake a large one.
     pub(crate) fn class(&self, permits: u32) -> u32 {
         if self.row.has_line && self.is_held_together() { permits } else { 0 }
     }
 
-    /// Whether a contender asks under the same owner field until it is let in.
+    /// Whether a contender asks under the same owner field until it is granted the lock.
     pub(crate) fn asks_again(&self) -> bool {
         self.row.has_line || self.row.waits_alone
     }
@@ -297,7 +297,7 @@ fn check(space: Space, layout: Layout, name: &str) -> Result<()> {
             Err(Error::InvalidName { reason: "it is the key of the token counter" })
         }
         _ if layout == Layout::Redisson && is_own(name) => Err(Error::InvalidName {
-            reason: "parklock keeps keys of its own that begin like this",
+            reason: "this prefix is reserved for keys of parklock itself",
         }),
         0 => Err(Error::InvalidName { reason: "it is empty" }),
         1..=LONGEST_NAME => Ok(()),
@@ -417,7 +417,7 @@ mod tests {
         (!tag.is_empty()).then_some(tag)
     }
 
-    /// Conditions exist in the native layout alone.
+    /// Conditions exist only in the native layout.
     const KINDS: [Kind; 8] = [
         Kind::Lock,
         Kind::Fenced,
@@ -429,7 +429,7 @@ mod tests {
         Kind::Latch,
     ];
 
-    /// A name with the bytes that could make it more than one tag.
+    /// A name with bytes that could make it more than one tag.
     fn random_name() -> String {
         let parts = ["{", "}", "%", "%7B", "{}", ":", "a", "ü", " "];
         (0..fastrand::usize(1..8)).map(|_| parts[fastrand::usize(..parts.len())]).collect()
@@ -459,9 +459,9 @@ mod tests {
         let is_refused = |kind, name| matches!(made(kind, name), Err(Error::InvalidName { .. }));
         for kind in KINDS {
             assert!(made(kind, "a").is_ok(), "{kind:?}");
-            // Redisson puts a latch's name into braces in its channel, whatever braces the name has.
+            // Redisson wraps a latch's name in braces in its channel, whatever braces the name has.
             assert_eq!(made(kind, "{a}b").is_ok(), kind != Kind::Latch, "{kind:?}");
-            // Of a name without a whole tag, Redis hashes all, as it does of the latch's braces around it.
+            // If a name has no complete tag, Redis hashes the whole name, including the braces that a latch adds.
             assert_eq!(made(kind, "{a").is_ok(), kind == Kind::Latch, "{kind:?}");
             for name in ["a}b", "lock:grants:{7}"] {
                 assert!(is_refused(kind, name), "{kind:?} {name}");
@@ -469,7 +469,7 @@ mod tests {
         }
     }
 
-    /// F48: for any name, all keys lie in one slot, except for the counter of the tokens, which all locks share.
+    /// F48: for any name, all keys lie in one slot, except the token counter, which all locks share.
     #[test]
     fn all_keys_of_a_native_name_lie_in_one_slot() {
         for _ in 0..10_000 {
@@ -490,7 +490,7 @@ mod tests {
         }
     }
 
-    /// Names that are alike: they differ in braces, in escapes, and in the words that the keys are made with.
+    /// Similar names: they differ in braces, in escapes, and in the words of which the keys are made.
     fn names_alike() -> Vec<String> {
         let words =
             ["a", "{a}", "a}", "{a", "{{a}}", "{}a", "a}b{c}", "{a}b", "a%7B", "%", "}", "{"];
@@ -500,7 +500,7 @@ mod tests {
         words.map(str::to_owned).chain(random).collect()
     }
 
-    /// B1: two names never share a key that is ours alone, and that key lies in the slot of the name.
+    /// B1: two names never share a key that only parklock uses, and that key lies in the slot of the name.
     #[test]
     fn each_name_has_keys_of_its_own_in_one_slot() {
         for layout in [Layout::Native, Layout::Redisson] {

@@ -1,15 +1,15 @@
 //! The kinds of locks: one row of data for each kind in each layout.
 //!
-//! Code that treats kinds differently looks the difference up here, in a column of the row. The scripts
-//! of a row are in `wire/family.rs`, under its [`Family`].
+//! Code that treats kinds differently looks up the difference here, in a column of the row. The scripts of a row are in
+//! `wire/family.rs`, under its [`Family`].
 
 use crate::config::Layout;
 
-/// The kind of a name: one name, one kind.
+/// The kind of a lock. A name belongs to one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Lock,
-    /// Redisson's lock with a counter of its own.
+    /// Redisson's lock with its own counter.
     Fenced,
     Fair,
     Read,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Semaphore {
         permits: u32,
     },
-    /// Redisson's semaphore whose permits have names.
+    /// Redisson's semaphore whose permits have ids.
     Expirable {
         permits: u32,
     },
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Condition,
 }
 
-/// How many permits a writer takes: there are never so many readers.
+/// How many permits a writer takes. There are never this many readers.
 pub(crate) const ALL: u32 = 1 << 30;
 
 /// The scripts that serve a row.
@@ -47,11 +47,11 @@ pub(crate) enum Family {
 /// How a name becomes a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum KeyFormat {
-    /// The name between these two, with the braces that it has in the channel.
+    /// The name between these two, with the same braces as in the channel.
     Tagged(&'static str, &'static str),
     /// The name as the user wrote it.
     Bare,
-    /// A key that parklock alone uses. It begins with this, and ends with a brace.
+    /// A key that only parklock uses. It begins with this text, and ends with a brace.
     Own(&'static str),
     /// One key for all names.
     Shared(&'static str),
@@ -62,64 +62,63 @@ pub(crate) enum KeyFormat {
 pub(crate) struct KeyFormats {
     /// The holders, or the count of a latch.
     pub(crate) lock: (KeyFormat, &'static str),
-    /// The waiters, in their order; in Redisson's layout also the leases of permits. For a latch, the requests
-    /// that were carried out.
+    /// The waiters, in order; in Redisson's layout also the leases of permits. For a latch, the requests that the
+    /// server has carried out.
     pub(crate) line: (KeyFormat, &'static str),
-    /// Further notes about waiters and holders.
+    /// More notes about waiters and holders.
     pub(crate) notes: (KeyFormat, &'static str),
-    /// The counter of the tokens.
+    /// The token counter.
     pub(crate) tokens: KeyFormat,
 }
 
-/// What is true of a kind in a layout, for all names.
+/// The properties of a kind in a layout, the same for all names.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The word of the scripts for the kind.
+    /// What scripts call the kind.
     pub(crate) word: &'static str,
     pub(crate) family: Family,
-    /// The beginning of its channels.
+    /// The prefix of its channels.
     pub(crate) channel: &'static str,
     pub(crate) keys: KeyFormats,
 
     // The names.
-    /// In keys and channels, the braces of a name are encoded, and channels have the number of the database.
+    /// In keys and channels, the braces of a name are encoded, and channels contain the number of the database.
     pub(crate) escapes: bool,
-    /// A name with braces is put into braces all the same.
+    /// A name with braces is still wrapped in braces.
     pub(crate) always_braced: bool,
-    /// A waiter hears of its grant on a channel of its own.
+    /// A waiter hears of its grant on its own channel.
     pub(crate) waiter_has_channel: bool,
 
     // The requests.
-    /// It has the hash and the scripts of a plain lock: one request takes, renews or gives back several locks.
+    /// It has the hash and the scripts of a plain lock: one request takes, renews or releases several locks.
     pub(crate) lies_as_plain: bool,
-    /// One acquire can also give back, in the same step, a tenure that its client had before. Acquire and force then
-    /// have the form that all native kinds share.
+    /// One acquire can also release, in the same step, an earlier tenure of its client. Acquire and force then have the
+    /// form that all native kinds share.
     pub(crate) exchanges: bool,
-    /// Waiters stand in a line of parklock's on the server.
+    /// Waiters stand in parklock's line on the server.
     pub(crate) has_line: bool,
-    /// Each caller waits for itself, since the server keeps the order of all. Otherwise one caller of a client waits
-    /// for all of them.
+    /// Each caller waits separately, since the server keeps the order of all callers. Otherwise one caller of a client
+    /// waits for all of them.
     pub(crate) waits_alone: bool,
-    /// To renew it is to touch the key of its holders, and no other.
+    /// A renewal touches only the key of the holders.
     pub(crate) is_renewed_alone: bool,
     /// Its token is the number of the server's counter, which Java shares.
     pub(crate) token_is_number: bool,
 
     // The callers of one client.
-    /// A client finds its entry by name, and in it the holder, which may be re-entrant.
+    /// A client finds its entry by name, and in the entry the holder, which may be re-entrant.
     pub(crate) is_plain: bool,
     /// Several callers may hold it at once.
     pub(crate) is_shared: bool,
-    /// One caller at a time may hold it, and its client hands it from caller to caller without a request to the
-    /// server.
+    /// One caller at a time may hold it, and its client hands it from caller to caller without a request to the server.
     pub(crate) is_handed_on: bool,
     /// A caller may join the hold of another caller of its client.
     pub(crate) is_joined: bool,
     /// Callers pass it, and do not hold it.
     pub(crate) is_passed: bool,
-    /// A guard of it can wait for a condition.
+    /// Its guards can wait for a condition.
     pub(crate) has_conditions: bool,
-    /// Its holds are notifications: a hold lasts only as long as a sign of life, and is no lock that can be lost.
+    /// Its holds are notifications: a hold lasts only as long as a sign of life, and is not a lock that can be lost.
     pub(crate) is_notice: bool,
     /// A missing latch counts as open.
     pub(crate) is_open_if_absent: bool,
@@ -127,7 +126,7 @@ pub(crate) struct Row {
     pub(crate) asks_for: u32,
 }
 
-/// The beginnings of a native lock's keys. The name follows, in braces.
+/// The prefixes of a native lock's keys. The name follows, in braces.
 pub(crate) const NATIVE_LOCK: &str = "lock:";
 pub(crate) const NATIVE_LINE: &str = "lock_queue:";
 pub(crate) const NATIVE_CHANNEL: &str = "lock_channel:";
@@ -136,22 +135,22 @@ const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
 const REDISSON_SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
 
-/// The beginnings of our own keys beside a lock. In Redisson's layout a name is a key, so no name may begin like
-/// this.
+/// The prefixes of parklock's own keys beside a lock. In Redisson's layout a name is a key, so no name may have such a
+/// prefix.
 pub(crate) const PERMITS: &str = "lock_permits:{";
 const REQUESTS: &str = "lock_requests:{";
 pub(crate) const NOTES: &str = "lock_notes:{";
-/// What clients say of themselves: the id of the client follows.
+/// What clients write about themselves: the id of the client follows.
 pub(crate) const CLIENTS: &str = "lock_client:{";
 pub(crate) const OWN_PREFIXES: [&str; 4] = [PERMITS, REQUESTS, NOTES, CLIENTS];
 
-/// The counter behind all fencing tokens, the one key that never expires. In the native layout no lock can have this
+/// The counter behind all fencing tokens, the only key that never expires. In the native layout no lock can have this
 /// key, since the keys of locks have braces.
 pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
 
 const TOKENS: KeyFormat = KeyFormat::Shared(TOKEN_COUNTER);
 
-/// The keys of a kind in the native layout, of which only the lock's type differs.
+/// The keys of a kind in the native layout. Kinds differ only in the type of the lock's key.
 const fn native_keys(lock: &'static str) -> KeyFormats {
     KeyFormats {
         lock: (KeyFormat::Tagged(NATIVE_LOCK, ""), lock),
@@ -161,7 +160,7 @@ const fn native_keys(lock: &'static str) -> KeyFormats {
     }
 }
 
-/// A kind in the native layout that one caller may hold at a time.
+/// A native kind that one caller may hold at a time.
 const NATIVE: Row = Row {
     word: "",
     family: Family::Line,
@@ -217,7 +216,7 @@ static LATCH: Row = Row {
     ..NATIVE
 };
 
-/// Each waiter has a place of its own, since each notification is for one of them.
+/// Each waiter has its own place, since each notification is for one waiter.
 static CONDITION: Row = Row {
     word: "condition",
     family: Family::Condition,
@@ -226,7 +225,7 @@ static CONDITION: Row = Row {
     ..NATIVE
 };
 
-/// A lock in Redisson's layout. It has one key: for every other key of a script, it passes the same one.
+/// A lock in Redisson's layout. It has one key, and passes it for every other key of a script.
 const REDISSON: Row = Row {
     word: "lock",
     family: Family::RedissonLock,
@@ -331,17 +330,17 @@ static REDISSON_LATCH: Row = Row {
 };
 
 impl Kind {
-    /// The row of this kind in this layout. This is the one place that asks which kind or layout it is.
+    /// The row of this kind in this layout. Only this function asks which kind or layout it is.
     pub(crate) fn row(self, layout: Layout) -> &'static Row {
         match (layout, self) {
-            // Redisson has two kinds here. In our layout they are one.
+            // Redisson has two kinds here; the native layout has one.
             (Layout::Native, Self::Lock | Self::Fenced) => &LOCK,
             (Layout::Native, Self::Fair) => &FAIR,
             (Layout::Native, Self::Read) => &READ,
             (Layout::Native, Self::Write) => &WRITE,
             (Layout::Native, Self::Semaphore { .. } | Self::Expirable { .. }) => &SEMAPHORE,
             (Layout::Native, Self::Latch) => &LATCH,
-            // Redisson has no conditions, and `locks/condition.rs` makes none in its layout.
+            // Redisson has no conditions, and `locks/condition.rs` creates none in its layout.
             (_, Self::Condition) => &CONDITION,
             (Layout::Redisson, Self::Lock) => &REDISSON_LOCK,
             (Layout::Redisson, Self::Fenced) => &REDISSON_FENCED,
@@ -354,7 +353,7 @@ impl Kind {
         }
     }
 
-    /// What the metrics call it.
+    /// The kind's name in the metrics.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Lock => "lock",
@@ -381,8 +380,8 @@ impl Kind {
 }
 
 impl Layout {
-    /// The message that a release publishes: the client's name, so that no client takes its own message for another's.
-    /// Redisson's subscribers parse a number and fail on anything else.
+    /// The message that a release publishes: the client's id, so that a client recognizes its own messages. Redisson's
+    /// subscribers parse a number and fail on anything else.
     pub(crate) fn message(self, from: &str) -> &str {
         match self {
             Self::Native => from,
@@ -398,7 +397,7 @@ impl Layout {
         }
     }
 
-    /// Whether waiters stand in a line of parklock's.
+    /// Whether waiters stand in parklock's line.
     pub(crate) fn has_lines(self) -> bool {
         self == Self::Native
     }

@@ -1,8 +1,8 @@
 //! Redisson-style pub/sub waiting locks for Tokio.
 //!
-//! Several processes share a lock through Redis. A waiter parks until Redis tells it to go on; it never polls. The
-//! client renews a lock while you hold it, and tells you when it is lost. Every hold but that of a [`RedLock`] has a
-//! fencing token. Every future may be dropped at any `await`.
+//! Several processes share a lock through Redis. A waiter parks until Redis wakes it; it never polls. The client renews
+//! a lock while you hold it, and tells you when the lock is lost. Every hold has a fencing token, except that of a
+//! [`RedLock`]. Every future may be dropped at any `await`.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -10,7 +10,7 @@
 //! let client = parklock::Client::connect(&url).await?;
 //! let guard = client.lock("orders:42").lock().await?;   // parks until it is ours
 //! // ... the critical section; the watchdog renews ...
-//! guard.unlock().await?;                                // or drop it: given back in the background
+//! guard.unlock().await?;                                // or drop it: released in the background
 //! # Ok::<(), parklock::Error>(()) }).unwrap();
 //! ```
 //!
@@ -19,46 +19,46 @@
 //! | you want | take |
 //! |---|---|
 //! | one at a time, as with `tokio::sync::Mutex` | [`Lock`] |
-//! | the same work to lock again in a nested call | [`ReentrantLock`] |
+//! | a lock that the same piece of work can take again in a nested call | [`ReentrantLock`] |
 //! | work that must stop when the lock is lost | [`Lock::run`] |
-//! | a time limit for the holder instead of renewal | [`Lock::lease`] |
+//! | a time limit for the holder instead of automatic renewal | [`Lock::lease`] |
 //! | strictly first come, first served, across all processes and tasks | [`Client::fair_lock`] |
 //! | many readers or one writer, as with `tokio::sync::RwLock` | [`RwLock`] |
-//! | the same, locked again in nested calls | [`ReentrantRwLock`] |
-//! | at most so many holders at a time | [`Semaphore`] |
+//! | the same, with nested calls | [`ReentrantRwLock`] |
+//! | at most N holders at a time | [`Semaphore`] |
 //! | tasks that wait for N completions | [`CountDownLatch`] |
 //! | holders that wait until another process changes something, as with `std::sync::Condvar` | [`Condition`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
-//! | one process of a fleet that leads, and another one when it is gone | [`Election`] |
+//! | one leader in a fleet of processes, and a new one when it fails | [`Election`] |
 //! | a job that one process of a fleet does in each interval | [`Every`] |
-//! | one lock on several servers, of which some may be lost | [`RedLock`], but read when not to |
+//! | one lock on several servers that survives the loss of a minority of them | [`RedLock`], but read first when not to use it |
 //!
 //! # Coming from `tokio::sync`
 //!
 //! | `tokio::sync` | here |
 //! |---|---|
-//! | a mutex owns its data | a lock has a name and no data: what it protects lies elsewhere |
-//! | `lock().await` cannot fail | it can: Redis may be gone. [`Error`] says what the caller may believe |
+//! | a mutex owns its data | a lock has a name and no data: it protects something outside the process |
+//! | `lock().await` cannot fail | it can: Redis may be unreachable. [`Error`] says what the caller may believe |
 //! | `try_lock()` is synchronous | it asks Redis: `try_lock().await` is `Ok(None)` if the lock is held |
 //! | a guard borrows; `lock_owned` does not | every [`Guard`] is `'static` and `Send` |
 //! | a guard is valid until it is dropped | until its lease is lost: [`Guard::ended`], [`Guard::is_valid`] |
 //! | `Semaphore::forget`, `add_permits` | permits are leased; [`Semaphore::set_permits`] sets how many there are |
 //!
-//! A guard *keeps* the lock until it is dropped. A [`Hold`], a [`MultiHold`], a [`RedHold`] or a [`Term`] only *looks at*
-//! what a guard keeps: work that [`Lock::run`] calls gets one.
+//! A guard *keeps* the lock until it is dropped. A [`Hold`], a [`MultiHold`], a [`RedHold`] or a [`Term`] is only a
+//! *view* of a guard's hold and keeps nothing. Methods such as [`Lock::run`] pass one to your work.
 //!
 //! # Panics
 //!
-//! Methods that talk to Redis or wait panic if they are polled outside of a Tokio runtime with time and I/O enabled.
+//! Methods that talk to Redis or wait panic if they are polled outside a Tokio runtime with time and I/O enabled.
 //!
 //! # What a lease cannot promise
 //!
-//! A process can sleep through its lease: it was stopped, or its executor was blocked. When it wakes, it still thinks
-//! that it holds the lock, until it looks. If its whole machine was suspended, even a look does not tell, since the
-//! monotonic clock of Linux stood still: only the next renewal does. A primary that fails over to a replica may
-//! forget a lock that it had granted. A server whose clock is set forward frees locks early. Where two holders at
-//! once would do damage, pass [`Guard::token`] to the resource that you protect, and let the resource refuse smaller
-//! numbers than it has seen.
+//! A process can pause for longer than its lease: it is stopped, or its executor is blocked. When it resumes, it
+//! believes that it holds the lock until it checks. If the whole machine was suspended, even a check is not enough,
+//! because the monotonic clock of Linux stops during a suspend: only the next renewal reveals the loss. A primary that
+//! fails over to a replica may forget a lock that it granted. A server whose clock is set forward expires locks early.
+//! Where two holders at once would do damage, pass [`Guard::token`] to the protected resource, and let the resource
+//! reject any token smaller than the greatest that it has seen.
 //!
 //! # Features
 //!
@@ -66,16 +66,16 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `tls` | `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: rustls, with the web's roots or your own CA, and client certificates |
-//! | `metrics` | counters, gauges and histograms for the recorder of the program |
-//! | `serde` | `Settings` from files, with times such as `"30s"` |
+//! | `tls` | `rediss://`, `rediss-cluster://`, `rediss-sentinel://` with rustls: public root certificates or your own CA, and client certificates |
+//! | `metrics` | counters, gauges and histograms for the program's `metrics` recorder |
+//! | `serde` | `Settings` from files, with durations such as `"30s"` |
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
 //! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix, where `redis-server` or `valkey-server` is installed |
 //!
 //! # Where time comes from
 //!
-//! Deadlines are counted on this machine's monotonic clock, from before a request was sent. The
-//! system's clock is never read.
+//! Deadlines are measured on this machine's monotonic clock, starting before the request is sent. The system clock is
+//! never read.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -113,15 +113,15 @@ mod token;
 #[doc(hidden)]
 pub mod operator;
 
-/// What the project's own simulation (`tests/simulation`) needs to know of the inside. It is there under
-/// `cfg(parklock_sim)` only, which no build of a user sets.
+/// What the project's own simulation (`tests/simulation`) needs from the internals. It exists only under
+/// `cfg(parklock_sim)`, which no user's build sets.
 #[cfg(parklock_sim)]
 #[doc(hidden)]
 pub mod sim {
     pub use crate::wire::{Dial, Stream};
     use crate::{Client, Config, Result};
 
-    /// A client of this id, over streams that `dial` makes to the servers of this URL.
+    /// A client with this id, over streams that `dial` opens to the servers of this URL.
     pub async fn connect_over(dial: Dial, url: &str, id: String, config: Config) -> Result<Client> {
         Client::connect_over(dial, url, id, config).await
     }

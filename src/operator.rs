@@ -1,5 +1,5 @@
-//! What the tool in `tool/` needs to know of keys and URLs, so that this knowledge stays in one place. It is not part of
-//! the API: any version may change it.
+//! What the command line tool in `tool/` needs to know of keys and URLs, so that this knowledge is in one place. It is
+//! not part of the API: any version may change it.
 
 use crate::config::Layout;
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::keys::{Keys, Space, of_client, unescaped};
 use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS};
 use crate::wire::Target;
 
-/// What a URL names.
+/// The servers that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Servers {
     /// One server, by its URL.
@@ -18,9 +18,9 @@ pub enum Servers {
     Sentinel {
         /// A URL for each sentinel.
         sentinels: Vec<String>,
-        /// How they call the primary.
+        /// The sentinels' name for the primary.
         service: String,
-        /// The URL of the primary, in which only the host is not right.
+        /// The URL of the primary, except that its host is not the right one.
         primary: String,
     },
 }
@@ -28,7 +28,7 @@ pub enum Servers {
 /// Reads a URL.
 ///
 /// # Errors
-/// [`Error::Config`](crate::Error::Config) if it names several servers in a wrong way.
+/// [`Error::Config`](crate::Error::Config) if a URL that names several servers is malformed.
 pub fn servers(url: &str) -> Result<Servers> {
     Ok(match Target::of(url)? {
         Target::Single => Servers::One(url.to_owned()),
@@ -50,19 +50,19 @@ pub enum Part {
     Line,
     /// Notes about the waiters.
     Notes,
-    /// What a client says of itself.
+    /// A client's description of itself.
     Client,
-    /// In Redisson's layout: the leases of permits that clients of parklock hold.
+    /// In Redisson's layout: the leases of permits that parklock clients hold.
     Permits,
 }
 
-/// A pattern for `SCAN` that fits all keys of names that this glob fits.
+/// A pattern for `SCAN` that matches the keys of all names that this glob matches.
 #[must_use]
 pub fn pattern(glob: &str) -> String {
     format!("lock*:{{{}}}", glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"))
 }
 
-/// What a key is for, and the name of its lock or client. `None`: it is not one of ours.
+/// What a key is for, and the name of its lock or client. `None`: it is not a parklock key.
 #[must_use]
 pub fn part_of(key: &str) -> Option<(Part, String)> {
     let parts = [
@@ -75,13 +75,13 @@ pub fn part_of(key: &str) -> Option<(Part, String)> {
     parts.into_iter().find_map(|(prefix, part)| {
         let tag = key.strip_prefix(prefix.trim_end_matches('{'))?;
         let name = tag.strip_prefix('{')?.strip_suffix('}')?;
-        // The braces of a name are encoded: another one makes it a stranger's key.
+        // The braces of a name are encoded: a key with other braces is not parklock's.
         let is_ours = !name.contains(['{', '}']) && !name.is_empty();
         is_ours.then(|| (part, unescaped(name).into_owned()))
     })
 }
 
-/// The key under which a client says who it is.
+/// The key under which a client describes itself.
 #[must_use]
 pub fn client_key(client: &str) -> String {
     of_client(client)
@@ -102,10 +102,10 @@ pub struct Place {
     pub channel: String,
 }
 
-/// Where the lock of this name and kind lies: in this database, or in a cluster.
+/// Where the lock of this name and kind is stored: in this database, or in a cluster.
 ///
 /// # Errors
-/// [`Error::InvalidName`](crate::Error::InvalidName), as the calls of a handle of this name.
+/// [`Error::InvalidName`](crate::Error::InvalidName), as for a handle of this name.
 pub fn place(layout: Layout, kind: &str, name: &str, database: Option<i64>) -> Result<Place> {
     let kind = match kind {
         "fair" => Kind::Fair,

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 
 /// An explicit owner of a [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock):
-/// every call in its name may nest.
+/// calls with the same owner may nest.
 ///
-/// Without one, the owner is the current Tokio task. That is wrong in two cases. If one task polls several futures
-/// side by side (`join!`, `select!`, `FuturesUnordered`), they all are one owner. If one piece of work spans several
-/// tasks, each of them is an owner of its own. Give each piece of work an `Owner`.
+/// Without one, the owner is the current Tokio task. That is wrong in two cases. If one task polls several futures side
+/// by side (`join!`, `select!`, `FuturesUnordered`), all of them are one owner. If one piece of work spans several
+/// tasks, each task is a separate owner. In these cases, give each piece of work an `Owner`.
 ///
-/// Clones are the same owner. Two tasks that share an owner share its locks: if one task holds a lock, the other one
-/// may take it too. A call that was already waiting when its owner got the lock keeps its place in the queue, as any
+/// Clones are the same owner. Two tasks that share an owner share its locks: if one task holds a lock, the other may
+/// take it too. A call that was already waiting when its owner got the lock keeps its place in the queue, like any
 /// other waiter.
 ///
 /// ```
@@ -52,7 +52,7 @@ pub(crate) enum OwnerId {
 }
 
 impl OwnerId {
-    /// The current Tokio task. Outside of a task it is the current thread, on which `block_on` keeps its future.
+    /// The current Tokio task. Outside a task it is the current thread, on which `block_on` keeps its future.
     pub(crate) fn current() -> Self {
         match tokio::task::try_id() {
             Some(id) => Self::Task(id),

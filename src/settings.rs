@@ -1,8 +1,8 @@
-//! Settings from a file: how a [`Config`] is read and written with serde.
+//! Settings from a file: how serde reads and writes a [`Config`].
 //!
-//! 1. Every field is first read as whatever it is, and only then as what it should be. So each error names its field, in
-//!    every format.
-//! 2. What was read is checked as a whole before anybody gets it: by the same check as at connecting.
+//! 1. Every field is first read as whatever type it has, and then converted. So each error names its field, in every
+//!    format.
+//! 2. All settings are checked together before anybody gets them, by the same check as at connecting.
 //! 3. Secrets are read and never written.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::config::{Config, HandOff, Layout};
 
-/// Where to connect to, and how to behave: what a service keeps in a file.
+/// Where to connect to, and how to behave: the parklock section of a service's configuration file.
 ///
 /// ```
 /// let file = r#"
@@ -28,20 +28,20 @@ use crate::config::{Config, HandOff, Layout};
 /// # let _ = (url, config);
 /// ```
 ///
-/// A field of `config` is a setter of [`Config`] without its brackets. Times are texts such as `"30s"`, `"500ms"` or
-/// `"1m 30s"`. What is code cannot be in a file: [`Config::credentials`], certificates, labels. Set that on `config` after
+/// Each field of `config` has the name of a setter of [`Config`]. Durations are strings such as `"30s"`, `"500ms"` or
+/// `"1m 30s"`. A file cannot contain code: set [`Config::credentials`], certificates and labels on `config` after
 /// reading it.
 ///
 /// # Errors
-/// Reading it fails if a field is unknown, is not what it should be, or contradicts another one. The error names it. The
-/// relations are those that [`Client::connect_with`](crate::Client::connect_with) checks.
+/// Reading fails if a field is unknown, has the wrong type, or contradicts another field. The error names the field.
+/// The relations between fields are those that [`Client::connect_with`](crate::Client::connect_with) checks.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Settings {
-    /// As in [`Client::connect`](crate::Client::connect).
+    /// The URL: see [`Client::connect`](crate::Client::connect).
     pub url: String,
-    /// How the client behaves. May be left out.
+    /// How the client behaves. Optional.
     #[serde(default)]
     pub config: Config,
 }
@@ -57,7 +57,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Settings that are not named keep their defaults.
+/// Missing settings keep their defaults.
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let config = Fields::deserialize(deserializer)?.applied().map_err(de::Error::custom)?;
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Config {
     }
 }
 
-/// The settings that a file can hold. Those that follow from others are written only if they were set.
+/// The settings that a file can hold. Settings that are derived from others are written only if they were set.
 impl Serialize for Config {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -95,7 +95,7 @@ impl Serialize for HandOff {
     }
 }
 
-/// The fields of a file, unread. Each is named as its setter.
+/// The fields of a file, before conversion. Each has the name of its setter.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {
@@ -174,11 +174,11 @@ impl HandOffFields {
     }
 }
 
-/// What stands in a field.
+/// The value of a field.
 enum Given {
     Text(String),
     Number(u64),
-    /// Neither a text nor a whole number, as it is written.
+    /// Neither a string nor a whole number: its text.
     Other(String),
 }
 
@@ -194,7 +194,9 @@ impl Given {
     fn text(self, field: &str) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text),
-            Self::Number(_) | Self::Other(_) => Err(format!("{field} must be a text, not {self}")),
+            Self::Number(_) | Self::Other(_) => {
+                Err(format!("{field} must be a string, not {self}"))
+            }
         }
     }
 
@@ -235,7 +237,7 @@ impl<'de> Deserialize<'de> for Given {
             type Value = Given;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a number")
+                f.write_str("a string or a number")
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Given, E> {
@@ -277,7 +279,7 @@ impl<'de> Deserialize<'de> for Given {
     }
 }
 
-/// A time as it stands in a file.
+/// A duration as it is written in a file.
 struct Written(Duration);
 
 impl Serialize for Written {

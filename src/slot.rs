@@ -10,24 +10,24 @@ pub(crate) const SLOTS: usize = 16_384;
 pub(crate) struct Slot(u16);
 
 impl Slot {
-    /// The slot with this number, if a cluster has so many.
+    /// The slot with this number, if a cluster has it.
     pub(crate) fn new(number: u16) -> Option<Self> {
         (usize::from(number) < SLOTS).then_some(Self(number))
     }
 
-    /// The slot of a key or a channel: the CRC-16/XMODEM of its hash tag, or of all of it.
+    /// The slot of a key or a channel: the CRC-16/XMODEM of its hash tag, or of the whole key.
     pub(crate) fn of(key: &str) -> Self {
         let hashed = tag_of(key).unwrap_or(key);
         let crc = hashed.bytes().fold(0, step);
         Self(crc % SLOTS as u16)
     }
 
-    /// Its number.
     pub(crate) fn number(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The smallest decimal number that lies in this slot: a hash tag for keys that belong to the slot and to no name.
+    /// The smallest decimal number whose hash lies in this slot: a hash tag for keys that belong to the slot and to no
+    /// name.
     pub(crate) fn tag(self) -> &'static str {
         TAGS[self.number()].as_str()
     }
@@ -43,7 +43,7 @@ fn tag_of(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The tags of all slots: found once, in a few milliseconds, by the first client of a cluster.
+/// The tags of all slots, computed once, in a few milliseconds, by the first client of a cluster.
 static TAGS: LazyLock<Vec<Tag>> = LazyLock::new(|| {
     let (mut tags, mut missing) = (vec![Tag::default(); SLOTS], SLOTS);
     for number in 0.. {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_the_checksum_of_the_hash_tag() {
-        // The check value of CRC-16/XMODEM, and slots that a server named.
+        // The check value of CRC-16/XMODEM, and slots computed by a server.
         assert_eq!(Slot::of("123456789").number(), 0x31C3);
         assert_eq!(Slot::of("foo").number(), 12_182);
         assert_eq!(Slot::of("user:{42}:x"), Slot::of("42"));

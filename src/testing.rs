@@ -1,7 +1,7 @@
 //! A real Redis server for a test (feature `test-util`, on Unix).
 //!
-//! Locks are best tested against the server that they are made for: this starts one in a few milliseconds, for one
-//! test alone, and ends it with the test. It needs `redis-server` (or `valkey-server`) to be installed.
+//! It is best to test locks against a real server: this module starts one in a few milliseconds, for one test alone,
+//! and stops it with the test. `redis-server` (or `valkey-server`) must be installed.
 //!
 //! ```
 //! use parklock::testing::RedisServer;
@@ -17,10 +17,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! | to see what your code does when | do |
+//! | to test what your code does when | do this |
 //! |---|---|
 //! | the lock is taken away | [`Lock::force_unlock`](crate::Lock::force_unlock) of another client |
-//! | somebody else holds it | lock it by another client: [`RedisServer::client`] makes a new one each time |
+//! | another client holds the lock | lock it with another client: [`RedisServer::client`] makes a new one each time |
 //! | Redis hangs, and comes back | [`RedisServer::pause`], [`RedisServer::resume`] |
 //! | Redis is gone | [`RedisServer::kill`] |
 //! | Redis has forgotten everything | [`RedisServer::restart`] |
@@ -44,12 +44,12 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// How long the server may take until it answers.
+/// How long the server may take to answer after it was started.
 const START: Duration = Duration::from_secs(20);
 
-/// The shell looks after the server. It passes signals on to it, which is safe, since the shell alone can reap it: its
-/// process id is not given to another process before. When our end of the pipe closes, the shell kills the server, also if
-/// this process was killed and could not do it.
+/// The shell supervises the server. It passes signals on to the server. That is safe: only the shell can reap the
+/// server, so until then no other process gets the server's process id. When our end of the pipe closes, the shell
+/// kills the server, even if this process was killed and could not do so.
 const KEEPER: &str = r#"
 trap '' INT QUIT HUP
 "$@" >log 2>&1 </dev/null & server=$!
@@ -65,13 +65,13 @@ kill -s KILL "$server" 2>/dev/null
 wait "$server" 2>/dev/null
 "#;
 
-/// What always holds: nothing is written to disk, and nobody else gets in.
+/// The arguments of every server: it writes nothing to disk, and accepts only local connections.
 const ALWAYS: [&str; 6] = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"];
 
-/// A private Redis server on a free port of the loopback interface, empty, and without persistence.
+/// A private, empty Redis server on a free port of the loopback interface, without persistence.
 ///
-/// When this is dropped, the server is killed and its directory removed. That also happens, but for the directory, if the
-/// test process itself is killed.
+/// Dropping it kills the server and removes its directory. If the test process itself is killed, the server is killed
+/// too, but its directory stays.
 #[derive(Debug)]
 pub struct RedisServer {
     keeper: Option<Keeper>,
@@ -84,25 +84,25 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts a server, and waits until it answers.
     ///
-    /// It takes the program that the variable `PARKLOCK_SERVER` names, or `redis-server` or `valkey-server` on the path.
+    /// It runs the program named by the variable `PARKLOCK_SERVER`, or `redis-server` or `valkey-server` from the path.
     ///
     /// # Cancel safety
     /// A dropped future leaves no server behind.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if none of these is installed. Otherwise whatever kept the server from answering; its
-    /// log is in the error.
+    /// [`io::ErrorKind::NotFound`] if none of these is installed. Otherwise the reason why the server did not answer,
+    /// with its log.
     pub async fn start() -> io::Result<Self> {
         Self::start_with(Vec::<OsString>::new()).await
     }
 
-    /// Starts a server with further arguments of `redis-server`, such as `["--maxmemory", "1mb"]`.
+    /// Starts a server with additional arguments for `redis-server`, such as `["--maxmemory", "1mb"]`.
     ///
     /// # Cancel safety
     /// A dropped future leaves no server behind.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub async fn start_with(
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> io::Result<Self> {
@@ -117,37 +117,37 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Where it listens, for [`Client::connect`].
+    /// The server's URL, for [`Client::connect`].
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.port.address)
     }
 
-    /// Its port.
+    /// The server's port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.address.port()
     }
 
-    /// A new client of this server: as another process would be. It tries until the server answers in time, for 20 s: the limits
-    /// of a test are often short, and its machine busy.
+    /// A new client of this server, independent of the others like that of another process. It retries for up to 20 s
+    /// until the server answers in time, since tests often have short limits and busy machines.
     ///
     /// # Cancel safety
     /// A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// As [`Client::connect`].
+    /// Same as [`Client::connect`].
     pub async fn client(&self) -> Result<Client> {
         self.client_with(Config::default()).await
     }
 
-    /// A new client with settings of your own: see [`client`](Self::client).
+    /// A new client with your own settings: see [`client`](Self::client).
     ///
     /// # Cancel safety
     /// A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// As [`Client::connect_with`].
+    /// Same as [`Client::connect_with`].
     pub async fn client_with(&self, config: Config) -> Result<Client> {
         let limit = Instant::now() + START;
         loop {
@@ -162,7 +162,7 @@ impl RedisServer {
         }
     }
 
-    /// Stops the process (`SIGSTOP`): connections stay open, and nothing is answered.
+    /// Stops the process (`SIGSTOP`): its connections stay open, and it answers nothing.
     ///
     /// # Cancel safety
     /// A dropped future may or may not have stopped it.
@@ -173,7 +173,7 @@ impl RedisServer {
         self.signal("STOP").await
     }
 
-    /// Continues the process after [`pause`](Self::pause): what came in meanwhile is done now.
+    /// Continues the process after [`pause`](Self::pause): it now handles everything that arrived meanwhile.
     ///
     /// # Cancel safety
     /// A dropped future may or may not have continued it.
@@ -184,7 +184,8 @@ impl RedisServer {
         self.signal("CONT").await
     }
 
-    /// Kills the server. Its port refuses connections until [`restart`](Self::restart), and nobody else gets it.
+    /// Kills the server. Its port refuses connections until [`restart`](Self::restart), and no other process gets the
+    /// port.
     ///
     /// # Cancel safety
     /// The server is killed even if the future is dropped.
@@ -194,13 +195,13 @@ impl RedisServer {
         }
     }
 
-    /// Kills the server if it runs, and starts it again on the same port. It has forgotten everything.
+    /// Kills the server if it runs, and starts it again on the same port, with no data.
     ///
     /// # Cancel safety
     /// If the future is dropped, the server may be down; call it again.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub async fn restart(&mut self) -> io::Result<()> {
         self.kill().await;
         self.launch().await
@@ -217,7 +218,7 @@ impl RedisServer {
     async fn ready(&mut self) -> io::Result<()> {
         let limit = Instant::now() + START;
         while !answers(self.port.address).await.unwrap_or(false) {
-            // Signal 0 asks whether the process is there.
+            // Signal 0 checks whether the process exists.
             let has_ended = self.signal("0").await.is_err();
             if has_ended || Instant::now() > limit {
                 let log = fs::read_to_string(self.dir.0.join("log")).unwrap_or_default();
@@ -240,7 +241,7 @@ fn gone() -> io::Error {
     io::Error::other("the server does not run")
 }
 
-/// Whether a server answers there, and has loaded its data.
+/// Whether a server answers at this address, and has loaded its data.
 async fn answers(address: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"PING\r\n").await?;
@@ -250,7 +251,7 @@ async fn answers(address: SocketAddr) -> io::Result<bool> {
     Ok(length > 0 && !answer.starts_with(b"-LOADING"))
 }
 
-/// The server that is to be started.
+/// The program to start.
 fn installed() -> io::Result<PathBuf> {
     if let Some(program) = env::var_os("PARKLOCK_SERVER") {
         return Ok(program.into());
@@ -269,7 +270,7 @@ fn installed() -> io::Result<PathBuf> {
     })
 }
 
-/// The shell that looks after the server.
+/// The shell that supervises the server.
 #[derive(Debug)]
 struct Keeper {
     shell: Child,
@@ -309,8 +310,8 @@ impl Keeper {
 
 /// A free port, kept by a socket that is bound and never listens.
 ///
-/// While nobody listens, connections are refused. Two sockets may bind it only if both ask for `SO_REUSEADDR`, as
-/// this one and the server do, and as no search for a free port does: so nobody gets it in between.
+/// While nobody listens, connections are refused. Two sockets may bind the port only if both set `SO_REUSEADDR`: this
+/// one and the server do, but no search for a free port does. So no other process gets the port in between.
 #[derive(Debug)]
 struct Port {
     address: SocketAddr,
@@ -326,7 +327,7 @@ impl Port {
     }
 }
 
-/// A directory in the system's place for such things, removed on drop.
+/// A directory in the system's temporary directory, removed on drop.
 #[derive(Debug)]
 struct Dir(PathBuf);
 

@@ -17,13 +17,13 @@ pub(crate) struct Identity {
 }
 
 impl Tls {
-    /// Trusts the web's roots, and has no client certificate.
+    /// Trusts the public root certificates, and has no client certificate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts this certificate authority instead of the web's roots.
+    /// Trusts this certificate authority instead of the public root certificates.
     #[must_use]
     pub fn ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(pem.into());

@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// How many holds one grant by Redis can have, one after the other, without a new number from the server.
+/// How many holds one grant by Redis can have in succession without a new number from the server.
 const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 
 /// A number that grows with every hold of a lock, for the protected resource to check.
 ///
-/// A lease can run out while its holder sleeps. So the resource remembers the greatest token that it has seen, and
-/// refuses a smaller one. The idea is Martin Kleppmann's (*How to do distributed locking*, 2016).
+/// A lease can expire while its holder sleeps. So the resource remembers the greatest token that it has seen, and
+/// rejects a smaller one. The idea is Martin Kleppmann's (*How to do distributed locking*, 2016).
 ///
-/// Tokens grow strictly from one holder of a lock to the next. They also do if the server lost its counter, unless
-/// its clock was also set back by more time than the server was away. A nested hold has the token of the outer one.
-/// Tokens of different locks do not compare.
+/// Tokens strictly increase from one holder of a lock to the next. This holds even if the server lost its counter,
+/// unless its clock was also set back by more time than the server was away. A nested hold has the token of the outer
+/// hold. Tokens of different locks are not comparable.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -34,23 +34,23 @@ const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of a hold within a grant, after so many hand-overs. A grant is below 2^53, so that the product fits.
+    /// The token of a hold within a grant, after this many hand-overs. A grant is below 2^53, so the product fits.
     pub(crate) fn new(grant: u64, hand_over: u16) -> Self {
         debug_assert!(u64::from(hand_over) < HAND_OVERS_PER_GRANT);
         Self(grant * HAND_OVERS_PER_GRANT + u64::from(hand_over))
     }
 
-    /// The token of a lock whose counter Redisson shares: the number is the same in both libraries.
+    /// The token of a lock whose counter is shared with Redisson: the number is the same in both libraries.
     pub(crate) fn of_redisson(count: u64) -> Self {
         Self(count)
     }
 
-    /// A token that somebody has written down.
+    /// A token read back from Redis.
     pub(crate) fn written(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number. Store it beside the protected data.
+    /// The number. Store it with the protected data.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0

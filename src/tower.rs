@@ -1,7 +1,8 @@
 //! A [tower](https://docs.rs/tower) layer that holds a lock for each request (feature `tower`).
 //!
-//! It fits into axum, tonic, hyper and whatever else speaks `tower::Service` with `http` requests. Requests of one lock go
-//! one after the other, across all servers that share the Redis; requests of different locks do not wait for each other.
+//! It works with axum, tonic, hyper and anything else that uses `tower::Service` with `http` requests. Requests for the
+//! same lock run one after the other, across all processes that share the Redis server; requests for different locks do
+//! not wait for each other.
 //!
 //! ```
 //! use http::{Request, Response, StatusCode};
@@ -44,15 +45,16 @@ type LockOf<B> = dyn Fn(&Request<B>) -> Option<Lock> + Send + Sync;
 type AnswerTo<R> = dyn Fn(Refusal) -> Response<R> + Send + Sync;
 type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Send>>;
 
-/// Holds a lock while the inner service works on a request. `B` is the body of the requests and `R` that of the answers.
+/// Holds a lock while the inner service handles a request. `B` is the body of the requests and `R` that of the
+/// responses.
 ///
-/// The lock is given back when the inner service has answered, and before the layer does: a body that streams
-/// on after that is not under the lock. If the caller hangs up, the server drops the future, and the lock is given back
-/// in the background. The inner service finds the [`Hold`](crate::Hold), with its token, among the request's
-/// extensions.
+/// The lock is released after the inner service has returned its response and before the layer returns it: a body that
+/// streams on after that is not protected by the lock. If the caller hangs up, the server drops the future, and the
+/// lock is released in the background. The inner service finds the [`Hold`](crate::Hold), with its token, among the
+/// request's extensions.
 ///
-/// Each request waits for itself, so the number of those that wait is limited by
-/// [`Config::max_waiters`](crate::Config::max_waiters) and by whatever limits the requests.
+/// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and whatever limits the
+/// requests, also limit how many of them wait.
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct LockLayer<B, R> {
     lock: Arc<LockOf<B>>,
@@ -61,15 +63,16 @@ pub struct LockLayer<B, R> {
     on_loss: OnLoss,
 }
 
-/// What becomes of a request whose lock is lost while the inner service works on it.
+/// What happens to a request whose lock is lost while the inner service handles it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// The inner future is dropped at its next `await`, and the layer answers [`Refusal::Lost`].
+    /// The inner future is dropped at its next `await`, and the layer returns [`Refusal::Lost`].
     #[default]
     Abort,
-    /// The inner service goes on, and its response gets the extension [`LockLost`]. It can ask the
-    /// [`Hold`](crate::Hold) itself. For services that must not be interrupted, and whose resource compares tokens.
+    /// The inner service continues, and its response gets the extension [`LockLost`]. The service can check the
+    /// [`Hold`](crate::Hold) itself. Use this for services that must not be interrupted, and whose resource compares
+    /// tokens.
     Mark,
 }
 
@@ -77,25 +80,25 @@ pub enum OnLoss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockLost;
 
-/// Why the layer answers by itself.
+/// Why the layer responds itself.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Others held the lock for as long as the layer waits. The request was not begun.
+    /// Others held the lock for as long as the layer waits. The inner service did not see the request.
     #[error("another request holds the lock")]
     Busy,
-    /// The lock was lost while the inner service worked. What it has done so far stands.
+    /// The lock was lost while the inner service was working. What it has done so far remains.
     #[error("the lock of the request was lost")]
     Lost,
-    /// The lock could not be asked for: [`Error`] says what that means. The request was not begun.
+    /// The lock could not be acquired: see [`Error`]. The inner service did not see the request.
     #[error("the lock of the request could not be taken: {0}")]
     Failed(#[source] Error),
 }
 
 impl Refusal {
-    /// The status that the layer answers with, unless [`LockLayer::answer`] says otherwise: 423 if busy; 503 if Redis
-    /// cannot be asked or too many wait; 400 if the name is invalid; and 500 otherwise. That includes a lost lock: the
-    /// request may have been carried out in part, and a 503 would invite its caller to repeat it.
+    /// The default status of the layer's own response (see [`LockLayer::answer`]): 423 if the lock is busy; 503 if
+    /// Redis cannot be reached or too many callers wait; 400 if the name is invalid; and 500 otherwise. That includes a
+    /// lost lock: the request may be partly done, and a 503 would invite the caller to repeat it.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -111,7 +114,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the request was not begun, and may be worth a repetition.
+    /// Whether the inner service did not see the request, and a retry may succeed.
     #[must_use]
     pub fn is_worth_a_retry(&self) -> bool {
         matches!(self.status(), StatusCode::LOCKED | StatusCode::SERVICE_UNAVAILABLE)
@@ -128,9 +131,10 @@ impl Refusal {
 }
 
 impl<B, R: Default> LockLayer<B, R> {
-    /// A plain lock of the name that the closure finds in the request. A request without a name passes without a lock.
+    /// The plain lock whose name the closure derives from the request. A request for which it returns `None` passes
+    /// without a lock.
     ///
-    /// Names that callers choose should have a prefix of your own, so that nobody can hold locks of other purposes.
+    /// If callers choose the names, add your own prefix, so that nobody can hold locks that have other purposes.
     pub fn new<N: Into<String>>(
         client: &Client,
         name: impl Fn(&Request<B>) -> Option<N> + Send + Sync + 'static,
@@ -139,8 +143,8 @@ impl<B, R: Default> LockLayer<B, R> {
         Self::with(move |request| name(request).map(|name| client.lock(name)))
     }
 
-    /// The lock that the closure makes of the request: a fair one, or one with a fixed lease. A request for which it makes
-    /// none passes without a lock.
+    /// The lock that the closure derives from the request, for example a fair lock, or one with a fixed lease. A
+    /// request for which it returns `None` passes without a lock.
     pub fn with(lock: impl Fn(&Request<B>) -> Option<Lock> + Send + Sync + 'static) -> Self {
         Self {
             lock: Arc::new(lock),
@@ -150,13 +154,13 @@ impl<B, R: Default> LockLayer<B, R> {
         }
     }
 
-    /// The plain lock `path:<path>`, without the query: requests for one path go one after the other.
+    /// The plain lock `path:<path>`, without the query: requests for one path run one after the other.
     pub fn by_path(client: &Client) -> Self {
         Self::new(client, |request| Some(format!("path:{}", request.uri().path())))
     }
 
-    /// The plain lock `header:<value>` of a header such as `idempotency-key`. A request without that header passes without
-    /// a lock. A value that is no name, such as one longer than 1 KiB, is refused with 400.
+    /// The plain lock `header:<value>` of a header such as `idempotency-key`. A request without that header passes
+    /// without a lock. A value that is not a valid name, for example longer than 1 KiB, is refused with 400.
     pub fn by_header(
         client: &Client,
         header: impl AsHeaderName + Clone + Send + Sync + 'static,
@@ -169,20 +173,20 @@ impl<B, R: Default> LockLayer<B, R> {
 }
 
 impl<B, R> LockLayer<B, R> {
-    /// How long a request waits for its lock. Default: not at all.
+    /// How long a request waits for its lock. Default: it does not wait.
     ///
-    /// It should be less than the time after which callers give up.
+    /// It should be less than the callers' own timeout.
     pub fn wait(self, limit: Duration) -> Self {
         Self { wait: limit, ..self }
     }
 
-    /// What becomes of a request whose lock is lost. Default: [`OnLoss::Abort`].
+    /// What happens to a request whose lock is lost. Default: [`OnLoss::Abort`].
     pub fn on_loss(self, on_loss: OnLoss) -> Self {
         Self { on_loss, ..self }
     }
 
-    /// The answer to a request that was refused. Default: the [status](Refusal::status) with an empty body, and with
-    /// `Retry-After: 1` if a retry is worth it.
+    /// The response to a refused request. Default: the [status](Refusal::status) with an empty body, and with
+    /// `Retry-After: 1` if a retry may succeed.
     pub fn answer(self, answer: impl Fn(Refusal) -> Response<R> + Send + Sync + 'static) -> Self {
         Self { answer: Arc::new(answer), ..self }
     }
@@ -197,7 +201,7 @@ impl<B, R> LockLayer<B, R> {
         guard.ok_or(Refusal::Busy)
     }
 
-    /// Works on a request under its lock.
+    /// Handles a request under its lock.
     async fn serve<S>(self, lock: Lock, mut inner: S, mut request: Request<B>) -> Answer<S, B>
     where
         S: Service<Request<B>, Response = Response<R>>,
@@ -288,7 +292,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The service that was ready goes with the request. Its clone may not be ready yet.
+        // `poll_ready` prepared this service, so it handles the request. The clone may not be ready yet.
         let next = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, next);
         match (self.layer.lock)(&request) {

@@ -41,7 +41,7 @@ const PATHS: [&str; 51] = [
     "command link: connected again",
     "subscriber link: connected again",
     "lock lost: its lease ran out",
-    "lock lost: the server has it no more",
+    "lock lost: the server no longer has it",
     "lost because Redis had lost it",
     "taken after its holder was killed",
     "worker stopped for longer than its lease",

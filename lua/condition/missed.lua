@@ -1,7 +1,7 @@
--- A waiter that had a place and is not in line any more is woken. notify_all has taken it out, or it was put out because it was
--- silent for too long, or the server has lost the line, or an answer was lost and it comes under a new owner field. Only in the
--- first case it was notified for certain; in the others it may have missed a notification. It holds no notification that others
--- could wait for. In every other case acquire.lua goes on from here.
+-- Wake a waiter that had a place and is no longer in line. Possible reasons: notify_all has removed it; it was removed
+-- because it was silent for too long; the server has lost the line; or an answer was lost and it has a new owner field.
+-- Only in the first case was it certainly notified; in the others it may have missed a notification. It holds no
+-- notification that another waiter could wait for. In every other case acquire.lua continues from here.
 
 if had > 0 and not holds(field) and not redis.call('zscore', line, field) then
   check_writable(false)

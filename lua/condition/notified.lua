@@ -1,12 +1,14 @@
--- The notified waiters of a condition: a sorted set of owner fields. The score is until when its client keeps the
--- notification (see lua/line/scored.lua). It has the functions of lua/line/zset.lua, which has the holders of locks.
+-- The notified waiters of a condition: a sorted set of owner fields. The score says until when the client keeps the
+-- notification (see lua/line/scored.lua). It has the same functions as lua/line/zset.lua, which has the holders of
+-- locks.
 --
--- A condition is a line whose waiters are let in by notifications. A notification that no waiter has yet is room in the line:
--- how much of the capacity is free. A waiter that is let in holds its notification until it has had the lock again and gives it
--- back, and then uses it up (taken.lua). If it gives the notification back or dies, the notification goes to the next waiter.
+-- A condition is a line whose waiters are let in by notifications. A notification that no waiter has yet is room in the
+-- line: the part of the capacity that is free. A waiter that is let in holds its notification until it has taken the
+-- lock again and released it, and then uses it up (taken.lua). If it releases the notification or dies, the
+-- notification goes to the next waiter.
 --
--- Beside them, with scores below any time:
---   #condition <capacity>   the notifications that no waiter has yet, below zero by UNUSED
+-- Besides them, with scores below any time:
+--   #condition <capacity>   the notifications that no waiter has yet, minus UNUSED
 --   =<owner field>          this waiter was woken without a notification, so it has none to pass on
 
 local IDLE = 3600000 -- no lease of a notified waiter ends before somebody is notified: an hour, in ms
@@ -36,7 +38,7 @@ local function put_in(entries, number)
   return number
 end
 
--- So many notifications are for other waiters again. If none waits, they are over: a condition remembers nothing.
+-- Makes this many notifications available to other waiters. If none waits, they expire: a condition remembers nothing.
 local function pass_on(count)
   if redis.call('exists', line) == 1 then used = used - count end
 end
@@ -53,7 +55,7 @@ local function put_out(field)
   return was_there
 end
 
--- Takes their notifications from the waiters whose clients are silent, at most from BOUND of them.
+-- Takes their notifications from waiters whose leases are over, since their clients are silent: at most BOUND of them.
 local function let_go()
   local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
   for _, field in ipairs(over) do
@@ -74,7 +76,7 @@ local function shortest_lease()
   return first[2] and math.max(1, first[2] - now) or IDLE
 end
 
--- Writes down how many notifications no waiter has yet: never more than there are waiters.
+-- Writes how many notifications no waiter has yet: never more than there are waiters.
 local function settle_holders(is_waited_for)
   local left = capacity - used
   if left > 0 then left = is_waited_for and math.min(left, redis.call('zcard', line)) or 0 end
@@ -84,7 +86,8 @@ local function settle_holders(is_waited_for)
     redis.call('del', lock)
     return
   end
-  -- The key has to outlive the leases: whoever comes by after one is over finds the notification here, and passes it on.
+  -- The key has to outlive the leases: the next client that comes after one is over finds the notification here, and
+  -- passes it on.
   local ms = math.max(1, last - now) + math.max(5 * rhythm, redis.call('pttl', line))
   local says = '#' .. kind .. ' ' .. capacity
   if said and said ~= says then redis.call('zrem', lock, said) end

@@ -1,14 +1,14 @@
 -- Notify the waiter at the front of the line, or all waiters.
 --
 -- KEYS   see head.lua; then the requests that were carried out
--- ARGV   ..., the request, for how long it is remembered in ms, 'one' or 'all'
--- Reply  how many waiters this request notifies; 0 too if it was carried out before
+-- ARGV   ..., the request, how long it is remembered in ms, 'one' or 'all'
+-- Reply  how many waiters this request notifies; also 0 if it was carried out before
 --
--- The front gets its notification in this call if its client lives. A silent one is told to show a sign of life, and the
--- notification waits for it, and goes to the next waiter if the sign does not come.
+-- With 'one', the front gets its notification in this call if its client is alive. A silent front is told to show a
+-- sign of life. The notification waits for the sign, and goes to the next waiter if the sign does not come.
 --
--- All waiters are told on the channel of all clients. They leave the line here, and each of them finds that out when it asks
--- (missed.lua). So this call costs the same, whoever waits.
+-- With 'all', the waiters are notified on the channel of all clients. They leave the line here, and each of them finds
+-- that out when it asks (missed.lua). So the call costs the same, however many wait.
 
 local request, keep, whom = ARGV[7], tonumber(ARGV[8]), ARGV[9]
 if not (request or ''):match(':%d+$') or not keep or keep < 1 then return redis.error_reply('ERR request out of range') end
@@ -25,7 +25,7 @@ if whom == 'all' then
   redis.call('pexpire', line, 0)
   if notified > 0 then redis.pcall('publish', channel, 'notify_all') end
 else
-  -- A condition remembers nothing: a notification counts only if a waiter is there that has none yet.
+  -- A condition remembers nothing: a notification counts only if there is a waiter that has none yet.
   notified = math.min(1, math.max(0, notified - (capacity - used)))
   used = used - notified
   admit()

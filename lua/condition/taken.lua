@@ -1,4 +1,4 @@
--- Use a notification up: its waiter has had the lock again.
+-- Use up a notification: its waiter has had the lock again.
 --
 -- KEYS   see head.lua
 -- ARGV   ..., owner field

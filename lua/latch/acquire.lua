@@ -1,9 +1,9 @@
--- Say whether the latch is open.
+-- Report whether the latch is open.
 --
 -- KEYS   see latch.lua
 -- ARGV   see latch.lua; the script does not use the owner field
 -- Reply  1, 0            the latch is open
---        0, TTL in ms    the latch is closed, for this long at the most; a day if it has no TTL
+--        0, TTL in ms    the latch is closed, for at most this long; a day if it has no TTL
 --        an error of UNSET: the latch does not exist (native only)
 
 touch()

@@ -1,8 +1,8 @@
--- Count down by one. If that opens the latch, tell the waiters.
+-- Count down by one. If that opens the latch, notify the waiters.
 --
 -- KEYS   see latch.lua
--- ARGV   ..., the request, for how long the latch remembers it in ms
--- Reply  the count that is left; it does not go below zero
+-- ARGV   ..., the request, how long the latch remembers it in ms
+-- Reply  the remaining count; it does not go below zero
 --        an error of UNSET: the latch does not exist (native only)
 
 local request, keep = ARGV[7], tonumber(ARGV[8])

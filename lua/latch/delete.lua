@@ -1,7 +1,7 @@
--- Delete the latch, and tell the waiters.
+-- Delete the latch, and notify the waiters.
 --
 -- KEYS   see latch.lua
--- ARGV   ..., the request, for how long the latch remembers it in ms
+-- ARGV   ..., the request, how long the latch remembers it in ms
 -- Reply  1 deleted | 0 there was none
 
 local request, keep = ARGV[7], tonumber(ARGV[8])

@@ -1,11 +1,11 @@
--- The beginning of all scripts of this folder, after lua/lock/grant.lua and native.lua or lua/redisson/latch.lua. A latch is a
--- number that is counted down to zero, once for each request.
+-- The beginning of all scripts in this folder, after lua/lock/grant.lua and native.lua or lua/redisson/latch.lua. A
+-- latch is a number that is counted down to zero, once for each request.
 --
 -- KEYS   the token counter (not used), the count, the requests that were carried out
 -- ARGV   the floor of the counter, 'latch', its capacity (not used), channel, message, waiter_ttl in ms (not used), then what
 --        the script asks for
 --
--- Count     a number, with the TTL that it was set with; without a TTL, if Java set it
+-- Count     a number, with the TTL that it was set with; without a TTL if Java set it
 -- Requests  see requests.lua
 
 local latch, requests = KEYS[2], KEYS[3]

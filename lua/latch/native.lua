@@ -1,5 +1,5 @@
--- Our own latch. At zero it stays in Redis, open, until its lease is over. A missing latch does not count as open: so nobody
--- takes the end of a lease for a success.
+-- parklock's own latch. At zero it stays in Redis, open, until its lease is over. A missing latch does not count as
+-- open: so nobody mistakes the end of a lease for a success.
 --
 -- KEYS   see latch.lua
 

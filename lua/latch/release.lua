@@ -1,4 +1,4 @@
--- A caller that has passed a latch holds nothing, so there is nothing to give back or to renew.
+-- A caller that has passed a latch holds nothing, so there is nothing to release or renew.
 --
 -- KEYS   see latch.lua
 -- Reply  1

@@ -1,11 +1,10 @@
--- The requests that were carried out, so that each counts once, however often a client sends it. It needs two names from the
--- files before it: `requests`, the key, and `now`, the server's clock in ms.
+-- The requests that were carried out, so that each counts once, however often a client sends it. The files before this
+-- one have to define two names: `requests`, the key, and `now`, the server's clock in ms.
 --
--- Which requests were carried out. A client numbers its requests, and twenty of them share one member,
--- `<client>#<number of the twenty>`: so a request is remembered in a few bytes. The upper bits of the score say
--- until when a request of the twenty may come again, in seconds of the server's clock. The lower bits are one for
--- each request. So members that are over are found by their scores. They stay until then, even if the latch is
--- deleted or set anew.
+-- A client numbers its requests, and twenty of them share one member, `<client>#<number of the twenty>`: so a request
+-- takes only a few bytes. The upper bits of the score say until when a request of the twenty may come again, in seconds
+-- of the server's clock. The lower bits are one for each request. So expired members are found by their scores. They
+-- stay until then, even if the latch is deleted or set again.
 
 local TOGETHER = 20
 local ALL_DONE = 2 ^ TOGETHER -- with 32 bits of seconds above it, a score is exact until the year 2106
@@ -22,7 +21,7 @@ local function is_done(request)
   return math.floor(score / bit) % 2 == 1
 end
 
--- Remembers a request that was not done before. Its first write needs no memory, and after it Redis allows the others.
+-- Records a request that was not done before. The first write needs no memory, and after it Redis allows the others.
 local function done(request, keep)
   redis.call('zremrangebyscore', requests, '-inf',
     string.format('%.0f', math.floor(now / 1000) * ALL_DONE))

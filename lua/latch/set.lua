@@ -1,7 +1,7 @@
--- Set the latch, if it is not closed.
+-- Set the latch, unless it is closed.
 --
 -- KEYS   see latch.lua
--- ARGV   ..., the request, for how long the latch remembers it in ms, the count, its TTL in ms
+-- ARGV   ..., the request, how long the latch remembers it in ms, the count, its TTL in ms
 -- Reply  1 set | 0 the latch is closed: callers may be waiting for it
 
 local request, keep, wanted, ttl = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])

@@ -1,4 +1,4 @@
--- Say what is left to count.
+-- Report the remaining count.
 --
 -- KEYS   see latch.lua
 -- ARGV   see latch.lua

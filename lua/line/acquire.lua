@@ -1,7 +1,8 @@
--- Take a lock or line up for it, in all cases that no straight path has answered. See asked.lua for KEYS, ARGV and the reply.
+-- Take a lock or line up for it, in all cases that no straight path has answered. See asked.lua for KEYS, ARGV and the
+-- reply.
 
 local own = read({ field })[1]
--- This looks newcomers up too: a line key of another type fails here, before a write that would have to be undone.
+-- This also checks newcomers: a line key of another type fails here, before a write that would have to be undone.
 own.place = tonumber(stands(field) or nil)
 local left = holds(field)
 check_writable(not own.place and not left and had == 0 and old == '')
@@ -22,7 +23,7 @@ local function take(ms, is_there)
 end
 
 local function sign()
-  -- Our waiter_ttl differs from that of the client before us. The waiters that stand here may show signs of life more seldom
+  -- Our waiter_ttl differs from that of the previous client. The waiters in this line may show signs of life less often
   -- than we expect, so none of them counts as awake.
   if rhythm ~= waiter_ttl then sleepers, rhythm = math.max(sleepers, micros), waiter_ttl end
   own.life.ends, own.life.secret = at + waiter_ttl, secret
@@ -31,14 +32,14 @@ local function sign()
   wants[field] = string.format(manner == 'rest' and '%.0f %.0f r' or '%.0f %.0f', part, lease)
   note(field, wants[field])
   if noted_kind ~= kind .. ' ' .. capacity then note('kind', kind .. ' ' .. capacity) end
-  -- This reader waits for a writer. When that one leaves, readers that waited go before the next writer.
+  -- This reader waits for a writer. When the writer leaves, readers that waited go before the next writer.
   if kind == 'rw' and used >= capacity and not written then
     written = '1'
     note('written', 1)
   end
 end
 
--- A caller that had a place has it again. Any other goes behind the last one, even if the server's clock was set back.
+-- A caller that had a place gets it back. Any other goes to the end, even if the server's clock was set back.
 local function line_up()
   local last = redis.call('zrange', line, -1, -1, 'WITHSCORES')[2]
   local place = math.max(micros, last and last + 1 or 0)
@@ -58,8 +59,8 @@ local function keep_line()
   if not is_set then redis.call('pexpire', notes, line_ttl) end
 end
 
--- Whether this sign of life changes nothing for others: there is no room, and a script has just looked at the front. A caller
--- that stands at the front itself was told so then, unless it came just now.
+-- Whether this sign of life changes nothing for others: there is no room, and a script has just looked at the front. If
+-- the caller is at the front itself, that script has already told it so, unless the caller has only just arrived.
 local function is_of_no_account(is_relied_on)
   if not is_recent or used < capacity then return false end
   if is_relied_on or own.place <= near then return true end
@@ -70,17 +71,20 @@ end
 local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
+  local was_used = used
   let_go()
   if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-  -- A client that comes to a quick line shows one more sign of life before it sleeps. One of its callers does so for all of
-  -- them: they live and die together. In a slow line, every client would show that sign before its turn, and slow the line down.
+  -- A client that comes to a quick line shows one more sign of life before it sleeps. One of its callers does so for
+  -- all of them: they live and die together. In a slow line, every client would show that sign before its turn, and
+  -- slow the line down.
   local is_relied_on = is_new and had == 0 and own.life.entries == 0
   local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
   is_relied_on = is_relied_on and (not head or is_quick(head))
   sign()
   if is_new then line_up() end
   is_relied_on = is_relied_on and is_awake(own.place)
-  local is_quiet = is_of_no_account(is_relied_on)
+  -- What has expired has to be written, even if there is still no room.
+  local is_quiet = used == was_used and is_of_no_account(is_relied_on)
   if not is_quiet then
     asks_again = not is_relied_on
     admit()
@@ -96,14 +100,15 @@ local function wait()
   local again = shortest_lease() or waiter_ttl
   if sign_is_due then again = math.ceil(waiter_ttl / 3) end
   if is_relied_on or own.place <= near then return { HELD, again, own.place, 1 } end
-  -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. The further
-  -- away it is, the later: so a long line costs no more calls than a short one.
+  -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
+  -- client that is further away makes it later: so a long line costs no more calls than a short one.
   local ahead = redis.call('zcount', line, 0, string.format('(%.0f', own.place))
   local delay = math.max(0, ahead - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
   return { HELD, again < 0 and again or again + delay, own.place, 0 }
 end
 
--- Lets in the line first. A caller that does not wait gets what is still free then, unless a waiter in front may come for it.
+-- First lets in waiters from the line. A caller that does not wait gets what is still free then, unless a waiter ahead
+-- of it may come for it.
 local function try_once()
   if own.place then leave(own) end
   admit()
@@ -117,7 +122,7 @@ end
 
 local function give_back_old()
   if put_out(old) then return end
-  -- The hold is gone without a release, and perhaps the line with it. Then nobody has told the waiters.
+  -- The hold is gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
   if nobody_is_left() then redis.pcall('publish', channel, from) end
 end
 
@@ -131,7 +136,7 @@ local function attempt()
   return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
 end
 
--- A command was refused: undo the others. Only a key that this script has made has no TTL yet.
+-- A command was refused: undo the others. Only a key that this script has created has no TTL yet.
 local function undo()
   entering, somebody_waits = {}, false
   if not left then pcall(put_out, field) end
@@ -150,8 +155,8 @@ local function refuse(text)
   return redis.error_reply(text)
 end
 
--- Compare the capacity that a newcomer names with that of the lock. The script compared it for holders and waiters
--- when they came.
+-- Compare the capacity that a newcomer names with that of the lock. For holders and waiters, the script did this when
+-- they came.
 local is_newcomer = not own.place and not left and had == 0
 if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
   admit()
@@ -161,7 +166,7 @@ if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
   end
   capacity = tonumber(ARGV[3])
 end
--- A caller that wants more than there is would wait for ever.
+-- A caller that wants more than the capacity would wait forever.
 if part > capacity and not left then
   return refuse(string.format('PERMITS %.0f of %.0f', part, capacity))
 end

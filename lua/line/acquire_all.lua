@@ -1,5 +1,5 @@
--- Take all of these plain locks if every one of them is free and no waiter may come for it. Otherwise take none, and say which
--- one is in the way.
+-- Take all of these plain locks if every one of them is free and no waiter may come for it. Otherwise take none, and
+-- report which one is unavailable.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
 -- ARGV   the floor of the counter, the client that publishes, its waiter_ttl (how long after a sign of life a client counts as
@@ -7,12 +7,12 @@
 -- Reply  three items:
 --          1, 0, grant      all are taken; the grant is that of the first lock, and grows by one from lock to lock
 --          0, n, TTL in ms  the n-th is held by somebody else (-1: the key has no TTL)
---          2, n, 0          the n-th is free, but somebody else is in line for it
+--          2, n, 0          the n-th is free, but a waiter stands in line for it
 --         -1, n, text       refused because of the n-th (0: of none of them)
 --        Unless all are taken, nothing has changed, except that a line may have moved on.
 --
--- The locks are distinct. A script that runs again for the same owner fields finds its own work, and says "taken" once more.
--- It puts nobody in line: a caller waits for one of the locks with acquire.lua.
+-- The locks are distinct. A script that runs again for the same owner fields finds its own work, and answers "taken"
+-- again. It puts nobody in line: a caller waits for one of the locks with acquire.lua.
 
 from, waiter_ttl = ARGV[2], tonumber(ARGV[3])
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
@@ -25,7 +25,7 @@ local function asked(i)
   return ARGV[3 * i + 1], ARGV[3 * i + 2]
 end
 
--- Why the i-th lock cannot be taken. Nothing, if it has our field, or if it is free and no waiter may come for it.
+-- Why the i-th lock cannot be taken. Nil if it has our field, or if it is free and no waiter may come for it.
 local function obstacle(i)
   local field, lease = asked(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end

@@ -1,4 +1,4 @@
--- Take a lock or a part of it, or wait for it in line. A waiter also shows its signs of life with it.
+-- Take a lock or a part of it, or wait for it in line. For a waiter, the call is also a sign of life.
 --
 -- KEYS   see head.lua
 -- ARGV   ..., and then:
@@ -6,26 +6,26 @@
 --        the part wanted
 --        lease in ms
 --        manner: 'wait', in line if there is no room now; 'rest', as 'wait', and the caller shows its next sign of life only
---            when it is told that the line has moved; 'once', now or never
+--            when it is notified that the line has moved; 'once', without waiting
 --        the owner field of the hold within which the caller needs no room ('': none)
---        the caller's former place in line, as a reply told it (0: none)
+--        the caller's former place in line, from an earlier reply (0: none)
 --        a secret, which a grant by message repeats: so the caller knows that the message is no forgery
---        an owner field to give back first ('': none)
+--        an owner field to release first ('': none)
 --        how long a line is kept without a sign of life, in ms
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if a caller is in line now
 --        0, TTL in ms, place, near   in line. After the TTL the caller asks again: by then the first holder's lease is over
 --                                (-1: the key has no TTL), or a silent head, for which there is room, may have answered.
 --                                Near: 1 if the caller has to show signs of life, and has to ask after the TTL even if it
---                                rests, since perhaps no other can; 0 if it may sleep until it is told. Then one caller of
---                                its client has to ask after the TTL
+--                                rests, since perhaps no other can; 0 if it may sleep until it is notified. Then one caller
+--                                of its client has to ask after the TTL
 --        grant                   taken, and no caller is in line: the number alone, since a table costs the server time
 --        0, TTL in ms            not taken, and not in line
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
 --        an error of PERMITS: the whole capacity is less than the part
 --
--- A script that runs again for the same owner field finds its own work. In line the caller keeps its place. If it was let in
--- meanwhile, it now has the whole lease. A caller says its former place if it was put out of the line, or if it comes under a
--- new owner field because an answer was lost. Then it has that place again.
+-- A script that runs again for the same owner field finds its own work. In line the caller keeps its place. If it was
+-- granted the lock meanwhile, it now has the whole lease. A caller names its former place if it was removed from the
+-- line, or if it has a new owner field because an answer was lost. Then it gets that place back.
 
 local field, part, lease, manner, within = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
 local had, secret, old, line_ttl = tonumber(ARGV[12]), ARGV[13], ARGV[14], tonumber(ARGV[15])

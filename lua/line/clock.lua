@@ -1,9 +1,10 @@
--- The clock that says which waiters are alive. It stands still while the server stands still.
+-- The clock that decides which waiters are alive. It stops while the server stalls.
 
 local BOUND = 64 -- the most items of work that one call does
 local WINDOW = 4 -- how many waiters at the front of a line show signs of life
--- A grant by message ends with the sign of life that it was made for. A waiter with no more than this left of its sign, in ms,
--- might hear of its grant too late: it has to show a new sign first. This is a quarter of the shortest waiter_ttl.
+-- A grant by message ends with the sign of life that it was made for. A waiter with no more than this left of its sign,
+-- in ms, might receive its grant too late: it has to show a new sign first. This is a quarter of the shortest
+-- waiter_ttl.
 local LEAST_LIFE = 12
 
 local micros, now -- the server's clock
@@ -11,18 +12,19 @@ local at -- the clock of the waiters, in ms
 local behind, after_gap, rhythm -- how far `at` is behind the server's clock, in ms; see read_state()
 local near, sleepers -- see line.lua
 local last_look -- when a script last looked at the front, in ms
-local is_recent -- whether that was just now
+local is_recent -- whether that was only a moment ago
 
--- While the server stands still, no client can show a sign of life. The first script after such a stall may run before the
--- signs that still wait in the sockets, so it must put out nobody. Clients near the front come three times per waiter_ttl.
--- So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. A second gap in a row
--- is none: either no client comes, or only one that is far away, and the dead must not live on between the scripts. The
--- clock also leaves out a step back of the server's clock.
+-- While the server stalls, no client can show a sign of life. The first script after such a stall may run before the
+-- signs that still wait in the sockets, so it must remove nobody. Clients near the front show three signs per
+-- waiter_ttl. So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. A
+-- second gap in a row is not: either no client comes, or only one that is far away, and dead waiters must not stay
+-- alive between the scripts. The clock also leaves out a backward step of the server's clock.
 --
--- The note says when a script last looked at the front, how far the clock was behind then, whether that script came after a
--- gap, the waiter_ttl of the client that showed the last sign, and two places (see line.lua). That waiter_ttl is noted
--- because clients may have different ones, and the client that runs this script may not be a waiter. The note is longer than
--- 64 bytes on purpose: so Redis keeps the notes as a table. In a short hash each look would go through all of it.
+-- The note records when a script last looked at the front, how far the clock was behind then, whether that script came
+-- after a gap, the waiter_ttl of the client that showed the last sign, and two places (see line.lua). It records that
+-- waiter_ttl because clients may have different ones, and the client that runs this script may not be a waiter. The
+-- note is deliberately longer than 64 bytes: so Redis stores the notes as a hash table. In a short hash each lookup
+-- would scan all of it.
 local function read_state(note, waiter_ttl)
   local time = redis.call('time')
   micros = time[1] * 1000000 + time[2]
@@ -50,14 +52,14 @@ local function state_note()
   )
 end
 
--- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and shows signs of
--- life by itself until a reply says that it may sleep. If it is awake, all waiters behind it are awake too.
+-- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and shows
+-- signs of life by itself until a reply says that it may sleep. If it is awake, all waiters behind it are awake too.
 local function is_awake(place)
   return place > sleepers and place <= micros and micros - place < rhythm * 1000
 end
 
--- Whether the line moves so fast that a client that lines up now has its turn before its second sign of life is due: the
--- head, which stands at this place, came a short time ago.
+-- Whether the line moves so fast that a client that lines up now gets its turn before its second sign of life is due:
+-- the head, which stands at this place, came a short time ago.
 local function is_quick(head)
   return micros - head < rhythm * 1000 / 3
 end

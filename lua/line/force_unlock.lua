@@ -1,4 +1,4 @@
--- Take the lock away from all its holders, tell them, and let in the front of the line.
+-- Take the lock away from all its holders, notify them, and let in waiters from the front of the line.
 --
 -- KEYS   see head.lua
 -- ARGV   see head.lua
@@ -6,8 +6,8 @@
 
 check_writable()
 local gone, named = put_all_out()
--- The message does not come in our client's name: if our own client is a holder, it has to look as all others do. If there are
--- too many holders to name them all, the message names none, and every holder looks.
+-- The message does not name our client as its sender: if our own client is a holder, it has to check like all others.
+-- If there are too many holders to name, the message names none, and every holder checks.
 if gone > 0 then
   local words = gone == #named and ' ' .. table.concat(named, ' ') or ''
   redis.pcall('publish', channel, 'force_unlock' .. words)

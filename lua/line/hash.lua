@@ -5,8 +5,8 @@ local kind, capacity, is_set = 'lock', 1, false
 local lock, line, notes, channel
 local used
 
--- As in zset.lua, with one difference: a newcomer to a lock that is held may stand in line though the memory is full. Otherwise
--- it might never get the lock.
+-- As in zset.lua, with one difference: a newcomer to a held lock may line up although the memory is full. Otherwise it
+-- might never get the lock.
 local function check_writable(is_newcomer)
   if is_newcomer and used == 0 then
     redis.call('zadd', line, 'XX', 0, 'parklock:nobody')
@@ -21,7 +21,7 @@ local function open_holders(noted)
   return known_kind, tonumber(known_capacity)
 end
 
--- For how much longer this owner holds the lock, in ms. Nothing if it does not hold it.
+-- For how much longer this owner holds the lock, in ms. Nil if it does not hold it.
 local function holds(field)
   return redis.call('hexists', lock, field) == 1 and redis.call('pttl', lock)
 end
@@ -29,7 +29,7 @@ end
 -- The server itself deletes the key when the lease is over.
 local function let_go() end
 
--- Lets these entries in: they get the grants from this number on. Here there is only one entry.
+-- Lets these entries in: their grants have consecutive numbers from this one on. Here there is only one entry.
 local function put_in(entries, number)
   local code, err = put(lock, entries[1].field, string.format('%.0f', entries[1].ms), number)
   if code ~= GRANTED then return nil, err end
@@ -37,7 +37,7 @@ local function put_in(entries, number)
   return number
 end
 
--- Lets a holder hold for this long from now. The caller passes no less than it had.
+-- Extends a hold to this long from now. The caller never passes less than the holder has left.
 local function prolong(field, ms)
   redis.call('pexpire', lock, string.format('%.0f', ms))
 end

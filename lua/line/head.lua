@@ -14,8 +14,8 @@ local function nobody_is_left()
   return redis.call('exists', lock, line) == 0
 end
 
--- The holders and waiters of a name decide its kind. The dead among them count until their leases are over, or until they can
--- no longer answer.
+-- The holders and waiters of a name determine its kind. Dead ones count until their leases are over, or until
+-- they can no longer answer.
 local known, known_capacity = open()
 if known and known ~= kind then
   local ours, our_capacity = kind, capacity

@@ -1,10 +1,10 @@
--- The line: the waiters of a name in the order in which they came, and how the line moves.
+-- The line: the waiters of a name in their order of arrival, and how the line moves.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
 --         of a read-write lock, each reader stands twice. The second member is '<' and the owner field, at its place minus
 --         READERS: so a script finds the readers without going through the writers.
 -- Notes   <owner field>        what the waiter wants: its part, and its lease in ms. 'r' follows if it rests: it has waited for
---                              long, and shows signs of life again when it is told that the line has moved
+--                              long, and shows signs of life again when it is notified that the line has moved
 --         life:<client>        when the client counts as dead unless it shows a sign of life; the secret of its last sign;
 --                              how many of its owner fields are in line
 --         asked:<owner field>  when it was first and last told to show a sign of life at once, and whether a client heard that
@@ -12,10 +12,10 @@
 --                              near: all waiters up to here were told to show signs of life;
 --                              sleepers: no waiter behind here rests, or was told by a reply that it may sleep
 --         written, reading     see readers_first()
---         kind, set            kind and capacity; that somebody has set the capacity
+--         kind, set            kind and capacity; that the capacity was set explicitly
 
--- For how long after its last use a capacity that was set is remembered, in ms: thirty days, so that a job that runs once a
--- month still finds it.
+-- How long after its last use an explicitly set capacity is remembered, in ms: thirty days, so that a job that runs
+-- once a month still finds it.
 local REMEMBERED = 2592000000
 
 local READERS = 9007199254740992 -- 2^53
@@ -28,10 +28,10 @@ local changed, changes -- the names of the notes that change, in order; name -> 
 local mail, addressees -- client -> the message for it; these clients, in order
 -- The owner field that this script was called for, and its lease; the grant that it got, or the error.
 local asker, asks_for, number_of_asker, refusal
-local asks_again -- the reply has to say whether the asker is near the front
-local entering -- waiters that are let in, but not written down yet
+local asks_again -- the reply has to report whether the caller is near the front
+local entering -- waiters that are let in, but not written yet
 local noted_kind, notes_are_new, somebody_waits
-local sign_is_due -- there is room for a silent waiter, which keeps it until it shows a sign or waiter_ttl is over
+local sign_is_due -- there is room for a silent waiter, reserved until it shows a sign or waiter_ttl is over
 
 -- Changes a note. write_notes() writes all changes together at the end.
 local function note(name, value)
@@ -62,7 +62,7 @@ local function client_of(field)
   return field:match('^(.*):%d+$') or field
 end
 
--- Reads what Redis knows of this name. Nothing has been written yet.
+-- Reads the state of this name from Redis. Nothing has been written yet.
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
   number_of_asker, refusal, entering, somebody_waits, moved, sign_is_due = nil, nil, {}, false, false, false
@@ -73,7 +73,7 @@ local function open()
   return open_holders(noted_kind)
 end
 
--- The life of a client, as the notes have it. A client without a note counts as silent.
+-- The life of a client, from the notes. A client without a note counts as silent.
 local function life_of(client, noted)
   if not lives[client] then
     local ends, secret, entries = (noted or ''):match('^(%d+) (%d+) (%d+)$')
@@ -91,7 +91,7 @@ local function note_life(client)
   end
 end
 
--- The entries of these owner fields, as the notes have them.
+-- The entries of these owner fields, from the notes.
 local function read(fields)
   local entries, names = {}, {}
   for i, field in ipairs(fields) do
@@ -112,7 +112,7 @@ local function read(fields)
   return entries
 end
 
--- `count` waiters from the front, without the first `skipped`: owner fields and places in turn.
+-- `count` waiters from the front, without the first `skipped`: alternating owner fields and places.
 local function places(skipped, count)
   return redis.call('zrange', line, 0, '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
 end
@@ -134,7 +134,8 @@ local function lives_on(entry)
   return entry.life.ends - at > LEAST_LIFE
 end
 
--- Whether it was told to show a sign of life since its client fell silent. A request before the last sign does not count.
+-- Whether it was told to show a sign of life since its client fell silent. If it was told before the last sign, that
+-- does not count.
 local function was_asked(entry)
   return entry.asked and entry.asked >= entry.life.ends
 end
@@ -143,14 +144,14 @@ local function is_dead(entry)
   return not lives_on(entry) and was_asked(entry) and entry.asked + waiter_ttl <= at
 end
 
--- Whether a caller that does not wait must not pass this waiter: its client lives, or has heard that it has to give a sign.
--- A waiter that rests gives its sign only then, so that it is often silent when its turn comes.
+-- Whether a caller that does not wait must not pass this waiter: its client is alive, or has heard that it has to show
+-- a sign. A waiter that rests shows a sign only when told, so it is often silent when its turn comes.
 local function may_come(entry)
   return lives_on(entry) or was_asked(entry) and entry.heard and not is_dead(entry)
 end
 
--- Whether any waiter but the caller may come for what is free. More than the window is read: the whole window may be of one
--- client that has died, and the next waiter lives.
+-- Whether any waiter except the caller may come for what is free. This reads more than the window: the whole window may
+-- belong to one dead client, and the next waiter may be alive.
 local function somebody_may_come(caller)
   for _, entry in ipairs(front(0, BOUND)) do
     if entry.field ~= caller and may_come(entry) then return true end
@@ -162,7 +163,7 @@ local function stands(field)
   return redis.call('zscore', line, field)
 end
 
--- Removes these entries from the line and the notes. The life of a client goes with the last of its entries.
+-- Removes these entries from the line and the notes. The life of a client is removed with the last of its entries.
 local function leave_all(entries)
   local gone = {}
   for i, entry in ipairs(entries) do
@@ -194,8 +195,8 @@ local function say(client, word)
   mail[client] = mail[client] .. ' ' .. word
 end
 
--- Sends the mail: one message to each client, on the channel that it alone hears. Returns for each client whether anybody
--- heard it.
+-- Sends the mail: one message to each client, on the channel that only this client hears. Returns for each client
+-- whether anybody heard it.
 local function send()
   local heard = {}
   for _, client in ipairs(addressees) do
@@ -206,7 +207,7 @@ local function send()
   return heard
 end
 
--- Lets this waiter in. write_grants() writes it down.
+-- Lets this waiter in. write_grants() writes the grant.
 local function grant(entry)
   entering[#entering + 1] = entry
   used = used + entry.part
@@ -216,9 +217,10 @@ local function grant(entry)
   end
 end
 
--- Writes down all that were let in, and tells them, except the asker, which gets a reply. A waiter that is told by a message
--- may be dead, and cannot confirm its grant before it hears of it. So its hold lasts only as long as its client counts as
--- alive; then the client has to renew it. Returns whether the grants could be written.
+-- Writes the grants of all waiters that were let in, and notifies them, except the caller, which gets a reply. A waiter
+-- that is notified by a message may be dead, and cannot confirm its grant before it receives the message. So its hold
+-- lasts only as long as its client counts as alive; after that, the client has to renew it. Returns whether the grants
+-- could be written.
 local function write_grants()
   if #entering == 0 then return true end
   for _, entry in ipairs(entering) do
@@ -256,15 +258,15 @@ local function note_asked(entry, heard)
   note('asked:' .. entry.field, string.format('%.0f %.0f %d', entry.asked, entry.asked_last, heard and 1 or 0))
 end
 
--- Whether it was told just now, so that its answer may still come.
+-- Whether it was told recently, so that its answer may still come.
 local function is_told(entry)
   return was_asked(entry) and entry.asked_last + waiter_ttl / 3 > at
 end
 
--- Readers that waited for a writer go before the next writer: 'written' says that a writer was let in. When it leaves, these
--- readers are all that stand in line up to the place 'reading'. They may stand far behind the window and be silent. Then they
--- are told to show a sign of life, and come by themselves. Nobody writes until all of them have come, or waiter_ttl is over.
--- Returns whether that is so now, and how much work is left.
+-- Readers that waited for a writer go before the next writer: 'written' says that a writer was let in. When it leaves,
+-- these readers are all readers in line up to the place 'reading'. They may be far behind the window and silent. Then
+-- they are told to show a sign of life, and ask by themselves. Nobody writes until all of them have asked, or
+-- waiter_ttl is over. Returns whether that is so now, and how much work is left.
 local function readers_first(work)
   if kind ~= 'rw' or used >= capacity then return false, work end
   if written then
@@ -319,52 +321,67 @@ local function readers_first(work)
   return waits, work
 end
 
--- Looks at the front, and tells waiters there until WINDOW of them are awake: a waiter is awake if its client lives, or if it
--- was told and a client heard that. A waiter that is new at the front shows signs of life from now on. It is told so if it may
--- be asleep. A silent waiter has to show a sign at once. It keeps its place for waiter_ttl, and is told again until then, since
--- a message can be lost. All silent ones are told at once, so that the dead cost that time together. If nobody listens on the
--- channel of a waiter, the next one is told too: one client has to be awake to make the next call.
+-- Looks at the front, and tells waiters there until WINDOW of them are awake: a waiter is awake if its client is alive,
+-- or if it was told and a client heard that. A waiter that is new at the front shows signs of life from now on. It is
+-- told so if it may be asleep. A silent waiter has to show a sign at once. It keeps its place for waiter_ttl, and is
+-- told again until then, since a message can be lost. All silent ones are told at once, so that all dead ones together
+-- cost that time once. If nobody listens on the channel of a waiter, the next one is told too: one client has to be
+-- awake to make the next call. A process that is stopped or cut off still seems to listen, and many of its callers may
+-- wait. So a silent client counts once, and only WINDOW of its waiters are told, unless nobody listens.
 local function watch(entries, are_all, work)
-  local awake, seen = 0, 0
-  -- Then waiters that rest need not be woken. It is not their turn, and they come by themselves when the holder's lease is
-  -- over.
+  local awake, seen, silent, hears, is_front = 0, 0, {}, {}, true
+  local function count(entry)
+    if lives_on(entry) or entry.nth == 1 then awake = awake + 1 end
+  end
+  -- In this case waiters that rest need not be woken. It is not their turn, and they ask by themselves when the
+  -- holder's lease is over.
   local nothing_new = not moved and used >= capacity
   while #entries > 0 do
     local told, dead = {}, {}
     for _, entry in ipairs(entries) do
-      if not entry.part or is_dead(entry) then
+      local is_dead_now = not entry.part or is_dead(entry)
+      local is_usual = entry.field == asker or entry.rests and nothing_new
+      if not is_dead_now and not is_usual and not lives_on(entry) then
+        entry.nth = (silent[entry.client] or 0) + 1
+        silent[entry.client] = entry.nth
+      end
+      if is_dead_now then
         dead[#dead + 1] = entry
-      elseif entry.field == asker or entry.rests and nothing_new then
+      elseif is_usual then
         awake = awake + 1
       elseif lives_on(entry) and not entry.rests and (entry.place <= near or is_awake(entry.place)) then
         awake = awake + 1
       elseif lives_on(entry) then
         say(entry.client, entry.field .. '?')
         told[#told + 1] = entry
+      elseif entry.nth > WINDOW and hears[entry.client] ~= false then
+        is_front = false
       elseif is_told(entry) then
-        if entry.heard then awake = awake + 1 end
+        hears[entry.client] = entry.heard
+        if entry.heard then count(entry) end
       else
         ask(entry)
         told[#told + 1] = entry
       end
-      near = math.max(near, entry.place)
+      if is_front then near = math.max(near, entry.place) end
     end
     leave_all(dead)
     work, seen = work - #entries, seen + #entries - #dead
     somebody_waits = seen > 0
     local heard = send()
     for _, entry in ipairs(told) do
-      if heard[entry.client] then awake = awake + 1 end
+      hears[entry.client] = heard[entry.client]
+      if heard[entry.client] then count(entry) end
       if not lives_on(entry) then note_asked(entry, heard[entry.client]) end
     end
     if are_all or awake >= WINDOW or work <= 0 then return end
-    local count = WINDOW - awake
-    entries = front(seen, count)
-    are_all = #entries < count
+    local missing = is_front and WINDOW - awake or work
+    entries = front(seen, missing)
+    are_all = #entries < missing
   end
 end
 
--- Lets in the waiters at the front, in their order, as long as there is room. Returns how much work is left.
+-- Lets in the waiters at the front, in order, as long as there is room. Returns how much work is left.
 local function let_in(readers_come, work)
   local entries, first, count, are_all, dead = {}, 1, 1, false, {}
   local function write()
@@ -377,7 +394,7 @@ local function let_in(readers_come, work)
     if not head then
       if are_all or not write() then break end
       entries, first = front(0, count), 1
-      -- There was room for all that were read, so there may be room for many more.
+      -- There was room for all waiters that were read, so there may be room for many more.
       are_all, count = #entries < count, math.min(BOUND, 4 * count)
     elseif not head.part or is_dead(head) then
       dead[#dead + 1] = head
@@ -399,8 +416,8 @@ local function let_in(readers_come, work)
   return work
 end
 
--- Moves the line. The head gets what is free if its client lives. If it is silent, nobody passes it until it shows a sign of
--- life, or until one waiter_ttl has gone by since it was told to.
+-- Moves the line. The head gets what is free if its client is alive. If it is silent, nobody passes it until it shows a
+-- sign of life, or until one waiter_ttl has passed since it was told to.
 local function admit()
   let_go()
   local readers_come, work = readers_first(BOUND)
@@ -421,8 +438,9 @@ local function remember_capacity()
   redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
 end
 
--- Writes down what has changed. If nobody is in line, the notes keep nothing but a capacity that was set. (An expiry of zero
--- deletes the key: only users that may take locks away by force need the right to DEL.) Returns whether somebody waits now.
+-- Writes what has changed. If nobody is in line, the notes keep only an explicitly set capacity. (An expiry of zero
+-- deletes the key: so only users that may take locks away by force need the permission for DEL.) Returns whether
+-- anybody waits now.
 local function settle()
   local waits = somebody_waits or redis.call('exists', line) == 1
   settle_holders(waits)

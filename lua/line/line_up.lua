@@ -1,7 +1,7 @@
--- What most clients do that come to a plain lock that is held: they go to the end of the line, or are the first in it. This does
--- what wait() of acquire.lua does, if the newcomer changes nothing for others: no client can be let in, and no script has to
--- look at the front. It runs before the functions of the line are made, since making them takes half of the server's time for
--- such a call. In every other case acquire.lua goes on from here.
+-- What most clients do that come to a held plain lock: they go to the end of the line, or are the first in it. This
+-- does the same as wait() of acquire.lua, if the newcomer changes nothing for others: no client can be let in, and no
+-- script has to look at the front. It runs before the functions of the line are created, since creating them takes half
+-- of the server's time for such a call. In every other case acquire.lua continues from here.
 
 local client, ttl_of_life = field:match('^(.*):%d+$'), tonumber(ARGV[6]) or 0
 if client and ttl_of_life >= 1 and part == 1 and manner == 'wait' and within == '' and had == 0 and old == '' then

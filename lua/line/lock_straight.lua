@@ -1,5 +1,5 @@
--- The straight path for a plain lock that is free and that nobody waits for. It runs before any function is made. In every other
--- case acquire.lua goes on from here. See asked.lua for KEYS and ARGV.
+-- The straight path for a plain lock that is free and that nobody waits for. It runs before any function is created. In
+-- every other case acquire.lua continues from here. See asked.lua for KEYS and ARGV.
 
 local field, lease = ARGV[7], tonumber(ARGV[9])
 local is_free = ARGV[14] == '' and lease and lease >= 1 and lease <= 86400000

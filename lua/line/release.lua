@@ -1,10 +1,10 @@
--- Give a hold back, or leave the line, and let in the front of the line.
+-- Release a hold, or leave the line, and let in waiters from the front of the line.
 --
 -- KEYS   see head.lua
 -- ARGV   ..., owner field
--- Reply  alone or in a table: 1 the hold was given back | 0 there was no hold (any more)
+-- Reply  alone or in a table: 1 the hold was released | 0 there was no hold (any more)
 --
--- Redis allows ZREM when its memory is full, and after it every write of this script.
+-- Redis allows ZREM when its memory is full, and then every write of this script.
 
 local field = ARGV[7]
 check_writable()
@@ -13,6 +13,6 @@ local left = put_out(field)
 if not left and stands(field) then leave(read({ field })[1]) end
 pcall(admit)
 settle()
--- The hold is gone without a release, and perhaps the line with it. Then nobody has told the waiters.
+-- The hold is gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
 if was_empty then redis.pcall('publish', channel, from) end
 return { left and 1 or 0 }

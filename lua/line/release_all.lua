@@ -1,4 +1,5 @@
--- All releases that neither release_one.lua nor usual_turn.lua has answered: of locks that clients wait for, or that are gone.
+-- All releases that neither release_one.lua nor usual_turn.lua has answered: of locks that clients wait for, or that
+-- are gone.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
@@ -8,14 +9,14 @@ local function release(i, field)
   channel = channels .. lock:sub(#'lock:' + 1)
   local gone = given_back[i] or redis.call('hdel', lock, field)
   if not is_waited_for and redis.call('exists', line) == 0 then
-    -- Our hold is gone, and perhaps without a release, and the line with it: somebody deleted the keys, or a replica that had
-    -- never heard of them took over. Then nobody has told the waiters, and they would sleep for long.
+    -- Our hold is gone, perhaps without a release, and the line with it: somebody deleted the keys, or a replica
+    -- without them was promoted. In that case nobody has notified the waiters, and they would sleep for a long time.
     if gone == 0 and redis.call('exists', lock) == 0 then redis.pcall('publish', channel, from) end
     return gone
   end
   open()
   if gone == 0 and stands(field) then leave(read({ field })[1]) end
-  -- Do this even if the lock was not ours: if it is gone without a release, the head of the line has it now.
+  -- Do this even if the lock was not ours: if it is gone without a release, the head of the line gets it now.
   pcall(admit)
   settle()
   return gone

@@ -1,15 +1,15 @@
--- Leave as a holder without a look at the line, which is at another node of the cluster: see lock/release_alone.lua, and
+-- Release a hold without access to the line, which is at another node of the cluster: see lock/release_alone.lua, and
 -- zset.lua for the holders.
 --
 -- KEYS   the holders
--- ARGV   owner field, channel, who publishes
--- Reply  1 it held, and left | 0 it did not hold, or not here: the field may still stand in the line
+-- ARGV   owner field, channel, the client that publishes
+-- Reply  1 it held the lock, and left | 0 it did not hold it, or not here: the field may still stand in the line
 
 local lock, field, note = KEYS[1], ARGV[1], '=' .. ARGV[1]
 redis.call('zrem', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
 if not redis.call('zscore', lock, field) then return 0 end
 
--- While the slot moves, a script that has emptied a key cannot touch it again: so what stays is written first.
+-- While the slot moves, a script that has emptied a key cannot access it again: so what remains is written first.
 local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
 local part = redis.call('zscore', lock, note)
 local others = redis.call('zcount', lock, 0, '+inf') - 1

@@ -1,17 +1,17 @@
--- Give plain locks back, whatever their hold counts, and leave their lines. The next client in line has the lock then, and is
--- told.
+-- Release plain locks, whatever their hold counts, and leave their lines. The next client in line gets the lock, and is
+-- notified.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
 -- ARGV   four words in one argument, since each argument costs the server time: the floor of the counter, the waiter_ttl (how
 --        long after a sign of life a client counts as alive) in ms, the client that publishes, and the beginning of all
 --        channels, which goes on as a lock's key does after `lock:`; then for each lock: owner field
--- Reply  for each lock: 1 given back | 0 not ours (any more) | text: refused, nothing was changed. For one lock that nobody
---        waits for, the number alone
+-- Reply  for each lock: 1 released | 0 not ours (any more) | text: refused, nothing was changed. For one lock that nobody waits
+--        for, the number alone
 --
--- Redis allows HDEL when its memory is full, and after it every write of this script. A publish that the server's ACL forbids
--- must not turn a release that happened into an error.
+-- Redis allows HDEL when its memory is full, and then every write of this script. If the server's ACL forbids the
+-- publish, that must not turn a successful release into an error.
 
--- The straight path for one lock that nobody waits for. It runs before any function is made.
+-- The straight path for one lock that nobody waits for. It runs before any function is created.
 local is_one = #KEYS == 4
 local is_waited_for = is_one and redis.pcall('exists', KEYS[3]) ~= 0
 if is_one and not is_waited_for then
@@ -20,7 +20,7 @@ if is_one and not is_waited_for then
   if type(gone) == 'table' then return { gone.err } end
 end
 
--- The straight path for several locks that nobody waits for: one command tells so.
+-- The straight path for several locks that nobody waits for: one command checks that.
 local given_back = {}
 if not is_one then
   local lines = {}
@@ -35,5 +35,5 @@ if not is_one then
 end
 
 local floor_text, waiter_ttl_text, publisher, channels = (ARGV[1] or ''):match('^(%d+) (%d+) (%S+) (%S+)$')
-ARGV[1] = floor_text -- where the other scripts have it
+ARGV[1] = floor_text -- where the other scripts expect it
 

@@ -4,13 +4,13 @@
 -- ARGV   see head.lua (not used), then: owner field, lease wanted in ms
 -- Reply  1 renewed | 0 there is no such hold any more
 --
--- A client that a message let in confirms with this script that it has heard of its grant.
+-- A client that got its grant by a message uses this script to confirm that it received the grant.
 
 local lock, field, wanted = KEYS[2], ARGV[7], tonumber(ARGV[8])
 if not wanted or wanted < 1 or wanted > 86400000 then return redis.error_reply('ERR lease out of range') end
 
--- This write changes nothing, and a replica refuses it: so "gone" is always a primary's word. It needs no memory, and after it
--- Redis allows the writes that do.
+-- This write changes nothing, and a replica refuses it: so "gone" always comes from a primary. It needs no memory, and
+-- after it Redis allows the writes that do.
 redis.call('zrem', lock, 'parklock:nobody')
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,11 +1,12 @@
--- Set the capacity for all clients, whatever their handles were made with, and let in the front of the line.
+-- Set the capacity for all clients, whatever their handles were made with, and let in waiters from the front of the
+-- line.
 --
 -- KEYS   see head.lua
 -- ARGV   ..., the new capacity
 -- Reply  1 set
 --
--- The capacity stays until it is set again, or until nobody has used it for thirty days. A smaller one takes nothing away:
--- nobody enters before enough holders have left.
+-- The capacity stays until it is set again, or until nobody has used it for thirty days. A smaller one takes nothing
+-- away: nobody enters before enough holders have left.
 
 local wanted = tonumber(ARGV[7])
 if not wanted or wanted < 1 then return redis.error_reply('ERR capacity out of range') end

@@ -1,16 +1,16 @@
--- What the two kinds of sorted sets share: that of holders (zset.lua), and that of the notified waiters of a condition
--- (lua/condition/notified.lua). The score of an owner field is until when it is in, in ms of the server's clock, which alone
--- decides what is over.
+-- What two kinds of sorted sets share: the set of holders (zset.lua), and the set of the notified waiters of a
+-- condition (lua/condition/notified.lua). The score of an owner field is when it expires, in ms of the server's clock,
+-- which alone decides what has expired.
 
-local UNUSED = 4503599627370496 -- 2^52: what the score of the first member is below what is in use
+local UNUSED = 4503599627370496 -- 2^52: the score of the first member is this much below what is in use
 
 local lock, line, notes, channel
 local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
 local used -- how much of the capacity is in use
 local said -- the member with the kind and the capacity, if there is one
 
--- Two writes that change nothing; a replica refuses both. The first needs memory: so a newcomer is refused if the memory is
--- full. The second needs none, and after it Redis allows every write: so holders and waiters can go on.
+-- Two writes that change nothing; a replica refuses both. The first needs memory: so a newcomer is refused if the
+-- memory is full. The second needs none, and after it Redis allows every write: so holders and waiters can continue.
 local function check_writable(is_newcomer)
   if is_newcomer then
     redis.call('zadd', lock, 'XX', 0, 'parklock:nobody')
@@ -24,12 +24,12 @@ local function holds(field)
   return until_when > now and until_when - now
 end
 
--- The member that keeps what else there is to know of a field.
+-- The member that stores additional information about a field.
 local function note_of(field)
   return '=' .. field
 end
 
--- Lets a holder hold for this long from now. The caller passes no less than it had.
+-- Extends a hold to this long from now. The caller never passes less than the holder has left.
 local function prolong(field, ms)
   redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
 end

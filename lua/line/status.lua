@@ -1,4 +1,4 @@
--- Say how much is held, and for how long.
+-- Report how much is held, and for how long.
 --
 -- KEYS   see head.lua
 -- ARGV   see head.lua

@@ -1,11 +1,11 @@
--- The straight path for a fair lock, a read-write lock or a semaphore that has room and that nobody waits for. It runs before
--- any function is made. In every other case acquire.lua goes on from here. See asked.lua for KEYS and ARGV, and zset.lua for
--- the holders.
+-- The straight path for a fair lock, a read-write lock or a semaphore that has room and that nobody waits for. It runs
+-- before any function is created. In every other case acquire.lua continues from here. See asked.lua for KEYS and ARGV,
+-- and zset.lua for the holders.
 
 local room = ARGV[11] == '' and ARGV[14] == '' and redis.pcall('exists', KEYS[2], KEYS[3], KEYS[4])
 local in_use, says, ttl = 0, '#' .. ARGV[2] .. ' ' .. ARGV[3], -2
 if room == 1 then
-  -- One key exists: it is enough if that has holders, and says that nobody waits.
+  -- One key exists: it is enough if that key has holders, and says that nobody waits.
   local scores = redis.pcall('zmscore', KEYS[2], says, '#line', ARGV[7])
   if scores[1] and not scores[2] and not scores[3] then
     room, in_use, ttl = 0, scores[1] + 4503599627370496, redis.pcall('pttl', KEYS[2])

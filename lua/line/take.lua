@@ -1,4 +1,4 @@
--- All requests that take_one.lua has not answered: several locks, one that is not free, or a counter that is lost.
+-- All requests that take_one.lua has not answered: several locks, one that is not free, or a lost counter.
 
 local function grant(lock, field, lease)
   local number, err = draw(1)
@@ -6,7 +6,7 @@ local function grant(lock, field, lease)
   return put(lock, field, lease, number)
 end
 
--- Usually all of them are free. Then one command tells so, and one draws all numbers.
+-- Usually all of them are free. Then one command checks that, and one draws all numbers.
 local locks = (#KEYS - 1) / 2
 local first = redis.pcall('exists', unpack(KEYS, 2)) == 0 and draw(locks)
 

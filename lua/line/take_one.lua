@@ -4,14 +4,15 @@
 -- ARGV   the floor of the counter, then for each lock: owner field, lease in ms
 -- Reply  for each lock two items:
 --          1, grant   taken; the grant is the new value of the counter
---          2, 0       somebody else holds it or waits for it: ask for it alone, with acquire.lua
+--          2, 0       another client holds it or waits for it: ask for it alone, with acquire.lua
 --         -1, text    refused, nothing was changed
 --        One lock that is free: the grant alone, since a table costs the server time
 --
--- The locks are distinct. A script that runs again for the same owner field finds its own work, and says "taken" once more.
+-- The locks are distinct. A script that runs again for the same owner field finds its own work, and answers "taken"
+-- again.
 
--- The straight path for one lock that is free. It runs before any function is made. In every other case take.lua goes on from
--- here.
+-- The straight path for one lock that is free. It runs before any function is created. In every other case take.lua
+-- continues from here.
 local field, lease = ARGV[2], tonumber(ARGV[3])
 local is_free = #KEYS == 3 and lease and lease >= 1 and lease <= 86400000
   and redis.pcall('exists', KEYS[2], KEYS[3]) == 0

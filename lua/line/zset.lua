@@ -1,16 +1,16 @@
 -- The holders of a fair lock, a read-write lock or a semaphore: a sorted set of owner fields. The score is the end of the
 -- holder's lease. See also scored.lua.
 --
--- Beside the holders, with scores below any time:
---   #<kind> <capacity>   how much of it is in use, below zero by UNUSED: always the first member
+-- Besides the holders, with scores below any time:
+--   #<kind> <capacity>   how much of it is in use, minus UNUSED: always the first member
 --   #line                somebody waits: a newcomer has to look at the line
 --   =<owner field>       the part that it holds, negative; missing if the part is one
--- All of this is one key: so it ends together, and an uncontended call needs no other key.
+-- All of this is one key: so it expires together, and an uncontended call needs no other key.
 
 local WAITED_FOR = '-2251799813685248' -- -2^51
 
--- The kind and the capacity that are in use: the holders' key says so, or else the notes of the waiters, or of a capacity that
--- was set.
+-- The kind and the capacity that are in use, from the holders' key, or otherwise from the notes of the waiters or of a
+-- capacity that was set explicitly.
 local function open_holders(noted)
   local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
@@ -18,13 +18,13 @@ local function open_holders(noted)
   if known then
     said, used = first[1], first[2] + UNUSED
   elseif first[1] then
-    used = redis.call('zcard', lock) * capacity -- the member is not ours: whoever has written it holds everything
+    used = redis.call('zcard', lock) * capacity -- the member is not ours: its writer holds everything
   end
   local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
 end
 
--- Lets these entries in: they get the grants from this number on.
+-- Lets these entries in: their grants have consecutive numbers from this one on.
 local function put_in(entries, number)
   local added = {}
   for _, entry in ipairs(entries) do
@@ -48,7 +48,7 @@ local function put_out(field)
   return true
 end
 
--- Takes away holds whose leases are over, at most BOUND of them. Further calls take away the rest, which counts as held until
+-- Removes holds whose leases are over, at most BOUND of them. Further calls remove the rest, which counts as held until
 -- then.
 local function let_go()
   local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
@@ -67,7 +67,7 @@ local function let_go()
   redis.call('zrem', lock, unpack(gone))
 end
 
--- Takes away all holds. Returns how many there were, and the owner fields of the first ones.
+-- Removes all holds. Returns how many there were, and the owner fields of the first ones.
 local function put_all_out()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
@@ -82,7 +82,7 @@ local function shortest_lease()
   return first[2] and math.max(1, first[2] - now)
 end
 
--- Writes down how much is in use and whether somebody waits, and lets the key live as long as the longest lease. Without
+-- Writes how much is in use and whether anybody waits, and lets the key live as long as the longest lease. Without
 -- holders, it deletes the key.
 local function settle_holders(is_waited_for)
   local last = redis.call('zrange', lock, -1, -1, 'WITHSCORES')

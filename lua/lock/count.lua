@@ -1,4 +1,4 @@
--- Write the hold count of a tenure that lives, and let it live at least its lease from now.
+-- Write the hold count of a live tenure, and extend the tenure to at least its lease from now.
 --
 -- KEYS   the lock
 -- ARGV   owner field, hold count (1 or more), lease in ms
@@ -11,7 +11,7 @@ if not count or count < 1 then return redis.error_reply('ERR count out of range'
 if not lease or lease < 1 or lease > 86400000 then return redis.error_reply('ERR lease out of range') end
 
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
-  redis.call('hdel', KEYS[1], 'parklock:nobody') -- a replica refuses it: so "gone" is a primary's word
+  redis.call('hdel', KEYS[1], 'parklock:nobody') -- a replica refuses it: so "gone" comes from a primary
   return { 0 }
 end
 -- The expiry comes first. It needs no memory, and if Redis refuses it, nothing has changed.

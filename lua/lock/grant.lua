@@ -18,10 +18,11 @@ local function out_of_range(lease)
   return not ms or ms < 1 or ms > LONGEST_LEASE
 end
 
--- The number of the first of this many new grants. Numbers come from the server's clock, in microseconds. The floor is that
--- clock as our client knows it. A counter that is behind the floor goes on from the floor; one that is ahead of it counts on
--- by one. A counter that is lost or not ours goes on from the clock itself, since another client may have known it better than
--- ours. The counter never gets far ahead of the clock: a microsecond is shorter than a grant.
+-- The number of the first of this many new grants. Numbers come from the server's clock, in microseconds. The floor is
+-- that clock as our client knows it. A counter behind the floor continues from the floor; a counter ahead of it
+-- increases by one. A counter that is lost or not ours continues from the clock itself, since another client may have
+-- known the clock better than ours. The counter never gets far ahead of the clock: a grant takes longer than a
+-- microsecond.
 local function draw(grants)
   local top = grants == 1 and ARGV[1] or string.format('%.0f', floor + grants - 1)
   local before = redis.pcall('set', KEYS[1], top, 'GET')
@@ -38,14 +39,14 @@ local function draw(grants)
   return last + 1
 end
 
--- The expiry comes last. If it fails, the field is undone: so no key ever stays without a TTL.
+-- The expiry comes last. If it fails, the field is undone: so no key ever remains without a TTL.
 local function put(lock, field, lease, grant)
   local set = redis.pcall('hset', lock, field, 1)
   if type(set) == 'table' then return REFUSED, set.err end
   local expiry = redis.pcall('pexpire', lock, lease)
   if expiry ~= 1 then
     local undone = redis.pcall('hdel', lock, field)
-    -- A user that may not set an expiry may not be allowed to undo it either. Then delete the whole key.
+    -- A user that may not set an expiry may not be allowed to undo the field either. Then delete the whole key.
     if type(undone) == 'table' and redis.pcall('pttl', lock) == -1 then redis.pcall('del', lock) end
     return REFUSED, type(expiry) == 'table' and expiry.err or 'ERR the expiry was not set'
   end

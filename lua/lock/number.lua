@@ -1,5 +1,6 @@
--- The number of a grant on the straight path, if `is_free`. It does what draw() of grant.lua does for one grant, but makes no
--- function. If the counter is lost or not ours, it puts the counter back and leaves the number to draw().
+-- The number of a grant on the straight path, if `is_free`. It does the same as draw() of grant.lua for one grant,
+-- without creating a function. If the counter is lost or not ours, it restores the counter and leaves the number to
+-- draw().
 local number
 if is_free then
   local floor = tonumber(ARGV[1])

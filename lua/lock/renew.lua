@@ -1,4 +1,4 @@
--- Renew each lock that is still ours: it lasts at least this long from now. A TTL is never shortened.
+-- Renew each lock that is still ours to at least this long from now. A TTL is never shortened.
 --
 -- KEYS   the locks
 -- ARGV   for each lock: owner field, TTL wanted in ms
@@ -15,7 +15,7 @@ local function renew(lock, field, wanted)
   if ours == 1 then
     write = redis.pcall('pexpire', lock, math.max(ms, redis.call('pttl', lock)))
   else
-    -- This changes nothing, and a replica refuses it: so "gone" is always a primary's word.
+    -- This changes nothing, and a replica refuses it: so "gone" always comes from a primary.
     write = redis.pcall('hdel', lock, 'parklock:nobody')
   end
   return type(write) == 'table' and write.err or ours

@@ -1,4 +1,4 @@
--- Say for how long the lock is still held, by any owner.
+-- Report for how long the lock is still held, by any owner.
 --
 -- KEYS   the lock
 -- Reply  its TTL in ms | -1 held, without a TTL | -2 free

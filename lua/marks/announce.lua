@@ -1,4 +1,4 @@
--- Write down who leads, if the caller still holds the lock.
+-- Announce the leader, if the caller still holds the lock.
 --
 -- KEYS   the lock, the mark of its leader
 -- ARGV   owner field, the mark, for how long it is kept in ms
@@ -11,12 +11,12 @@ local field, text, keep = ARGV[1], ARGV[2], ARGV[3]
 local DIGITS = 20
 
 if redis.call('hexists', lock, field) == 0 then
-  -- This changes nothing, and a replica refuses it: so "gone" is always a primary's word.
+  -- This changes nothing, and a replica refuses it: so "gone" always comes from a primary.
   redis.call('hdel', lock, 'parklock:nobody')
   return { 0 }
 end
--- A client hands the lock from term to term under one owner field, and the request of an earlier term may come late. Numbers
--- of 20 digits are in the order of their texts; Lua's own numbers are not exact so far up.
+-- A client hands the lock from term to term under one owner field, and the request of an earlier term may arrive late.
+-- The order of numbers with 20 digits is that of their texts; Lua's own numbers are not exact in that range.
 local old = redis.call('get', mark)
 local same = old and string.sub(old, DIGITS + 2, DIGITS + 2 + #field) == field .. ' '
 if not (same and string.sub(old, 1, DIGITS) > string.sub(text, 1, DIGITS)) then

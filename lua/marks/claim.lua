@@ -1,17 +1,17 @@
--- Claim an interval, if the caller holds the lock and nobody has claimed one that is not over.
+-- Claim an interval, if the caller holds the lock and no claimed interval is still running.
 --
 -- KEYS   the lock, the mark of the interval
 -- ARGV   owner field, token of the hold, the interval in ms
--- Reply  0 claimed, now or when the same hold asked before | n for so many ms the interval of another hold lasts
+-- Reply  0 claimed, now or by an earlier request of the same hold | n the interval of another hold lasts this many ms
 --        | -1 the lock is not ours any more
 
 local lock, mark = KEYS[1], KEYS[2]
 local field, token, interval = ARGV[1], ARGV[2], ARGV[3]
 
--- Changes nothing, and a replica refuses it: so every answer is a primary's word.
+-- Changes nothing, and a replica refuses it: so every answer comes from a primary.
 redis.call('hdel', lock, 'parklock:nobody')
 if redis.call('hexists', lock, field) == 0 then return { -1 } end
--- The token, and not the owner field: a client hands the lock from hold to hold under one owner field.
+-- The token, not the owner field: a client hands the lock from hold to hold under one owner field.
 local claimed = redis.call('get', mark)
 if claimed == token then return { 0 } end
 if not claimed then
@@ -19,7 +19,7 @@ if not claimed then
   return { 0 }
 end
 local left = redis.call('pttl', mark)
-if left < 0 then -- somebody else wrote it, without a TTL
+if left < 0 then -- another program wrote it, without a TTL
   redis.call('pexpire', mark, interval)
   left = tonumber(interval)
 end

@@ -1,7 +1,7 @@
--- Say who leads: the mark of the leader, if it still holds the lock.
+-- Report the leader: the mark of the leader, if it still holds the lock.
 --
 -- KEYS   the lock, the mark of its leader
--- Reply  the mark (see announce.lua) | nothing: nobody leads, or the leader has not written its mark yet
+-- Reply  the mark (see announce.lua) | nil: nobody leads, or the leader has not written its mark yet
 
 local lock, mark = KEYS[1], KEYS[2]
 

@@ -1,4 +1,4 @@
--- Redisson's fenced lock has a counter of its own, which goes up by one with each grant.
+-- Redisson's fenced lock has its own counter, which increases by one with each grant.
 --
 -- KEYS   the token counter first
 -- Reply  see acquire.lua

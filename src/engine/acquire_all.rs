@@ -1,8 +1,8 @@
 //! Several plain locks in one step: all of them, or none.
 //!
 //! 1. This call does not wait: if one of the locks is taken, it returns which one.
-//! 2. It takes the permits of all locks before it asks Redis, so that a client contends once for each lock.
-//! 3. Redis grants a tenure for each lock, like any other.
+//! 2. It takes the permits of all locks before it asks Redis, so that a client contends at most once for each lock.
+//! 3. Redis grants a separate tenure for each lock.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,11 +25,11 @@ pub(crate) enum AllOrNone {
     Busy(usize),
 }
 
-/// Takes all of these locks of one client, or none. They are distinct. A caller with patience leaves a lock to
-/// the waiters that stand in line for it.
+/// Takes all of these distinct locks of one client, or none. A caller with patience leaves a lock to the waiters that
+/// stand in line for it.
 ///
 /// # Cancel safety
-/// If Redis grants the locks to a dropped future, the client gives them back in the background.
+/// If the future is dropped and Redis grants the locks, the client releases them in the background.
 pub(crate) async fn acquire_all(
     engine: &Arc<Engine>,
     wanted: &[(Arc<Keys>, Lease)],
@@ -37,8 +37,8 @@ pub(crate) async fn acquire_all(
 ) -> Result<AllOrNone> {
     let Some((keys, _)) = wanted.first() else { return Ok(AllOrNone::Held(Vec::new())) };
     loop {
-        // The contest has an entry of its own, apart from the entries of the locks. So the lookout can cancel a
-        // caller that is not polled: it must keep neither the permits nor the grants.
+        // The contest has a separate entry, apart from the entries of the locks. So the lookout can cancel a caller
+        // that is not polled: it must keep neither the permits nor the grants.
         let (beside, told) = (engine.visit(keys, 1, true)?, Arc::new(Mutex::new(None)));
         let work = (Arc::clone(engine), wanted.to_vec(), Arc::clone(&told));
         let work = async move {
@@ -59,7 +59,7 @@ async fn ask_for_all(
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,
 ) -> Result<AllOrNone> {
-    // A connection that has just broken comes back in a few milliseconds.
+    // A connection that has just broken returns within milliseconds.
     if let Some((keys, _)) = wanted.first() {
         let _ = engine.connected(keys).await;
     }
@@ -105,7 +105,7 @@ fn begin_all(
                 Holder { owner: None, asked_by, lease: *lease, permits: 1 },
             )
         });
-    // Begin each of them even if one fails: a client that was closed gives back all of them.
+    // Begin each of them even if one fails: a closed client releases all of them.
     let begun: Vec<_> = begun.collect();
     Ok(AllOrNone::Held(begun.into_iter().collect::<Result<_>>()?))
 }

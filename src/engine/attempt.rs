@@ -1,4 +1,4 @@
-//! A request that may take one lock or several, and the value that gives back what the request may have taken.
+//! A request that may take one lock or several, and the value that releases what the request may have taken.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::wire::{Acquire, Acquired, Answer, Answered, Fault, SentOn};
 /// The answer to an attempt.
 pub(crate) enum Attempt {
     Granted(Grant),
-    /// We stand in the line at this place. `near`: the place is near the front.
+    /// The contender stands in the line at this place. `near`: the place is near the front.
     Waits {
         place: u64,
         near: bool,
-        /// As in [`Self::Held`].
+        /// See [`Self::Held`].
         ttl: Option<Duration>,
     },
     /// Another holder has it for this long, and this client stands in no line. `None`: the key has no TTL.
     Held(Option<Duration>),
-    /// The offered tenure was given back, and a waiter of another client may have been woken: it goes first.
+    /// The offered tenure was released, and a waiter of another client may have been woken: it goes first.
     GaveWay,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum AttemptAll {
     Refused(usize, Fault),
 }
 
-/// An attempt on its way. If it is dropped without an answer, it gives back what Redis may have granted. The acquire
+/// An attempt in flight. If it is dropped without an answer, it releases what Redis may have granted. The acquire
 /// carries the debt from before it is sent, until the tenure or the job takes the debt over.
 struct PendingAcquire<'a> {
     engine: &'a Engine,
@@ -59,21 +59,21 @@ impl Drop for PendingAcquire<'_> {
 /// Tries once. Callers that try at the same time share one request.
 ///
 /// # Cancel safety
-/// If Redis grants the lock to a dropped future, the client gives it back in the background.
+/// If the future is dropped and Redis grants the lock, the client releases it in the background.
 pub(crate) async fn attempt(
     engine: &Engine,
     acquire: Acquire,
     entry: &Entry,
 ) -> Result<Attempt, Fault> {
     let acquires = &engine.requests.acquires;
-    // A lock that is known to be contended is asked for alone, and so is every lock of a cluster.
+    // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
     let is_alone = !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0;
     if is_alone || engine.commands.is_scattered() {
         return ask(engine, acquire, entry).await;
     }
     let Some(_on_its_way) = acquires.send_alone() else {
         let Answered { question, answer } = acquires.join(acquire).await?;
-        // The script that takes several locks puts nobody in line, and does not look closely at any of them.
+        // The script that takes several locks puts nobody in line, and checks none of them closely.
         if matches!(answer.result, Ok(Acquired::Contended)) {
             return ask(engine, question, entry).await;
         }
@@ -97,7 +97,7 @@ async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt
     pending.settle(answer, sent)
 }
 
-/// What a request has come to that the task of a gathering has sent.
+/// The outcome of a request that the task of a gathering has sent.
 fn answered(
     engine: &Engine,
     acquire: Acquire,
@@ -112,7 +112,7 @@ fn answered(
 /// Tries once to take several plain locks in one step: all of them or none.
 ///
 /// # Cancel safety
-/// As [`attempt`], of each of them.
+/// Same as [`attempt`], for each of them.
 pub(crate) async fn attempt_all(
     engine: &Engine,
     acquires: Vec<Acquire>,
@@ -136,11 +136,11 @@ pub(crate) async fn attempt_all(
     Ok(attempt)
 }
 
-/// The grants of a step that granted all.
+/// The grants of a step that granted all locks.
 fn granted(acquires: &[&Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>, Fault> {
     let now = Instant::now();
     if acquires.iter().any(|acquire| now >= deadline(sent, acquire.lease)) {
-        return Err(Fault::late("the grants arrived when a lease was over"));
+        return Err(Fault::late("the grants arrived after a lease had expired"));
     }
     let grant = |(acquire, number): (&&Acquire, u64)| {
         let Acquire { id, lease, ref debt, .. } = **acquire;
@@ -153,10 +153,10 @@ impl PendingAcquire<'_> {
     fn settle(&mut self, answer: Result<Acquired, Fault>, sent: Instant) -> Result<Attempt, Fault> {
         let until = deadline(sent, self.acquire.lease);
         let attempt = match answer {
-            // The grant came so late that its lease is over: the client gives it back, as if it had not been answered.
+            // The grant came so late that its lease is over: the client releases it, as if it had not been answered.
             Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
                 self.hold_back();
-                return Err(Fault::late("the grant arrived when its lease was over"));
+                return Err(Fault::late("the grant arrived after its lease had expired"));
             }
             Ok(Acquired::Granted { number, awaited }) => {
                 let Acquire { id, lease, ref debt, .. } = self.acquire;
@@ -176,7 +176,7 @@ impl PendingAcquire<'_> {
                 self.hold_back();
                 return Err(fault);
             }
-            // It has the lock, but must not: the drop gives it back.
+            // It has the lock, but must not have it: the drop releases it.
             Err(fault) if fault.may_hold() => return Err(fault),
             Err(fault) => Err(fault),
         };
@@ -184,9 +184,8 @@ impl PendingAcquire<'_> {
         attempt
     }
 
-    /// A contender with a place in line asks again, under another owner field. The client gives back the old owner
-    /// field after that. If it did so before, the place would be free in between, and the waiters behind it would be
-    /// let in.
+    /// A contender with a place in line asks again, under another owner field. The client releases the old owner field
+    /// after that. If it did so before, the place would be free in between, and the waiters behind it would be let in.
     fn hold_back(&mut self) {
         let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
         if let Some(sent_on) = self.open_on.take() {

@@ -1,7 +1,7 @@
 //! What the releaser has to do, and when. It is plain state, with no I/O and no clock.
 //!
 //! 1. A job waits for its time, is ready in its lane, or is part of a request to the server.
-//! 2. Each lane goes on by itself: a release never waits for a hold count.
+//! 2. Lanes are independent: a release never waits for a hold count.
 //! 3. A job is repeated until the server answers it, or until Redis itself has freed the lock.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,14 +20,14 @@ pub(crate) struct Ask {
 pub(crate) struct Answers {
     pub(crate) lane: Lane,
     pub(crate) jobs: Vec<(Job, Outcome)>,
-    /// The connection on which it was sent.
+    /// The connection on which the request was sent.
     pub(crate) generation: u64,
 }
 
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Job>,
-    /// Requests on their way.
+    /// Requests in flight.
     asked: usize,
 }
 
@@ -36,15 +36,15 @@ struct Queue {
 pub(crate) struct Backlog {
     releases: Queue,
     counts: Queue,
-    /// Jobs by the time at which they are to be asked for again.
+    /// Jobs by the time of their next try.
     later: BTreeMap<(Instant, u64), Job>,
     seen: u64,
-    /// The jobs of one request would be of several servers, so that each is a request of its own.
+    /// The jobs of one request could be for several servers, so each is sent in a separate request.
     is_scattered: bool,
 }
 
 impl Backlog {
-    /// Of jobs that are of several servers.
+    /// For jobs of several servers.
     pub(crate) fn scattered(is_scattered: bool) -> Self {
         Self { is_scattered, ..Self::default() }
     }
@@ -53,12 +53,12 @@ impl Backlog {
         self.queue(job.lane()).ready.push_back(job);
     }
 
-    /// When a job comes ready, if any waits for its time.
+    /// When the next job becomes ready, if any waits for its time.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
         self.later.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Makes all jobs ready that wait for their time.
+    /// Makes all waiting jobs ready.
     pub(crate) fn hasten(&mut self) {
         for job in std::mem::take(&mut self.later).into_values() {
             self.put(job);
@@ -76,7 +76,7 @@ impl Backlog {
 
     fn ask(&mut self, lane: Lane) -> Option<Ask> {
         let (batch, several) = if self.is_scattered {
-            // As many jobs at once, but none waits for another's server.
+            // As many jobs at once, but no job waits for another job's server.
             (1, lane.batch() * lane.several())
         } else {
             (lane.batch(), lane.several())

@@ -1,4 +1,4 @@
-//! A time in half the room of an [`Instant`]. Each tenure keeps several times, and a client may have a hundred
+//! A time in half the space of an [`Instant`]. Each tenure keeps several times, and a client may have a hundred
 //! thousand tenures.
 
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Earlier than any instant that this client compares. An instant before it would turn into it.
+/// Earlier than any instant that this client compares. An earlier instant would be turned into this one.
 static EPOCH: LazyLock<Instant> = LazyLock::new(|| {
     let now = Instant::now();
     now.checked_sub(Duration::from_secs(3600)).unwrap_or(now)

@@ -1,11 +1,13 @@
-//! How a holder waits for a condition: it gives its lock back, waits to be notified, and takes the lock again.
+//! How a holder waits for a condition: it releases its lock, waits to be notified, and takes the lock again.
 //!
-//! 1. The waiter stands in the line of the condition before it gives the lock back. Whoever takes the lock after it finds it
-//!    there, so no notification is lost in between. If the request to line up gets no answer, the lock is still held.
-//! 2. A notification is a hold of the condition. The waiter keeps it until it has had the lock again and given it back, and
-//!    then uses it up. If the waiter gives up, loses the lock, or dies before that, the notification goes to the next waiter.
-//! 3. A waiter that is no longer in line, and was not notified, returns as if it had been. It may have missed a notification
-//!    (`lua/condition/missed.lua`).
+//! 1. The waiter stands in the line of the condition before it releases the lock. Any caller that takes the lock after
+//!    it finds it there, so no notification is lost in between. If the request to line up gets no answer, the lock is
+//!    still held.
+//! 2. A notification is a hold of the condition. The waiter keeps it until it has taken the lock again and released it,
+//!    and then uses it up. If the waiter gives up, loses the lock, or dies before that, the notification goes to the
+//!    next waiter.
+//! 3. A waiter that is no longer in line, and was not notified, returns as if it had been. It may have missed a
+//!    notification (`lua/condition/missed.lua`).
 //! 4. All holds of an owner end and begin again together (`joint.rs`).
 
 use std::pin::pin;
@@ -26,19 +28,19 @@ use crate::engine::wait::{LinedUp, acquire, stand_by};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 
-/// Why a guard has its lock again: see [`Guard::wait_for`](crate::Guard::wait_for).
+/// Why a wait ended: see [`Guard::wait_for`](crate::Guard::wait_for).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
-    /// It was notified, or it may have been: a wait can also end without a reason.
+    /// The waiter was notified, or may have been: a wait can also end spuriously.
     Notified,
-    /// The limit is over, and it was not notified.
+    /// The limit was reached without a notification.
     TimedOut,
 }
 
-/// Gives the lock of this hold back, waits for the condition, and takes the lock again.
+/// Releases the lock of this hold, waits for the condition, and takes the lock again.
 ///
 /// # Cancel safety
-/// If the future is dropped, the lock is given back, or stays so. A notification goes to the next waiter.
+/// If the future is dropped, the lock is released, or stays released. A notification goes to the next waiter.
 pub(crate) async fn wait_at(
     engine: &Arc<Engine>,
     hold: Hold,
@@ -59,7 +61,7 @@ pub(crate) async fn wait_at(
     Ok((waiter.has_again(hold), woken, notice))
 }
 
-/// Takes the lock again, however long that takes.
+/// Takes the lock again, without a time limit.
 async fn returns(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Result<Hold> {
     let Holder { owner, lease, permits, .. } = holder;
     let options = AcquireOptions {
@@ -82,7 +84,7 @@ struct Waiter {
     engine: Arc<Engine>,
     hold: Hold,
     state: State,
-    /// The notification that brought it here. It is used up when the lock is given back.
+    /// The notification that brought it here. It is used up when the lock is released.
     former: Option<Notice>,
 }
 
@@ -90,7 +92,7 @@ struct Waiter {
 enum State {
     /// It has the lock.
     Holds,
-    /// It has given the lock back.
+    /// It has released the lock.
     Away,
     /// It has the lock again.
     Back,
@@ -100,11 +102,12 @@ impl Waiter {
     fn check(&self) -> Result<()> {
         let tenure = &self.hold.tenure;
         if !tenure.keys.row.has_conditions {
-            let reason = "only the guard of a lock, or of a lock that is held to write, can wait for a condition";
+            let reason =
+                "only the guard of a lock, or of a lock held to write, can wait for a condition";
             return Err(Error::Unsupported { reason });
         }
         if !tenure.can_wait() {
-            let reason = "its owner has taken another hold within this one, which would stay";
+            let reason = "its owner has another hold within this one, which would remain";
             return Err(Error::Unsupported { reason });
         }
         Ok(())
@@ -138,13 +141,13 @@ impl Waiter {
                 None => standing.await,
             }
         };
-        // The future of the standing is polled while the release is on its way: a waiter shows signs of life.
+        // The future of the line is polled while the release is in flight: a waiter has to show signs of life.
         let ((), notice) = try_join(pin!(self.give_back()), pin!(notified)).await?;
         Ok(notice)
     }
 
-    /// Gives the lock back, whatever its hold count. If Redis does not confirm that, the client goes on in the background,
-    /// and the waiter may wait meanwhile.
+    /// Releases the lock, whatever its hold count. If Redis does not confirm that, the client continues in the
+    /// background, and the waiter can wait meanwhile.
     async fn give_back(&mut self) -> Result<()> {
         let hold = &self.hold;
         if hold.joint.as_ref().is_some_and(|joint| !joint.go_away()) {
@@ -167,7 +170,7 @@ impl Waiter {
         }
     }
 
-    /// It has the lock again, and with it all other holds of its owner that have not ended meanwhile.
+    /// It has the lock again, with all other holds of its owner that have not ended meanwhile.
     fn has_again(mut self, hold: Hold) -> Hold {
         self.state = State::Back;
         let Some(joint) = &self.hold.joint else { return hold };
@@ -194,16 +197,16 @@ impl Drop for Waiter {
     }
 }
 
-/// A notification that was not used up yet. If it is dropped, it goes to the next waiter.
+/// A notification that was not used up yet. If it is dropped, the notification goes to the next waiter.
 pub(crate) struct Notice {
     engine: Arc<Engine>,
-    /// `None`: it is none, and the waiter was woken all the same.
+    /// `None`: there is no notification, and the waiter was woken anyway.
     hold: Option<Hold>,
 }
 
 impl Notice {
-    /// The waiter has had the lock, and gives it back. If the client cannot tell the server so, another waiter is woken without a
-    /// reason.
+    /// The waiter has had the lock, and releases it. If the client cannot report that to the server, another waiter is
+    /// woken spuriously.
     pub(crate) fn taken(mut self) {
         let Some(hold) = self.hold.take() else { return };
         if let Left::Last(stay, slot) = hold.tenure.leave(hold.hand_over, self.engine.budget) {

@@ -95,13 +95,13 @@ impl Engine {
         self.tasks.close();
     }
 
-    /// Starts a task that the client cannot go on without.
+    /// Starts a task that the client needs to continue.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(LastWord::new(&self.table, &self.timetable).after(task));
     }
 }
 
-/// What a client remembers, before it has connections.
+/// The client's state before it has connections.
 struct Memory {
     started: Instant,
     outbox: Outbox,
@@ -127,7 +127,7 @@ impl Memory {
         }
     }
 
-    /// Keeps links on the current runtime, also when a task of another one asks for them.
+    /// Keeps links on the current runtime, even if a task of another runtime requests them.
     fn crew(&self, stop: CancellationToken) -> Crew {
         let (runtime, tasks) = (Handle::current(), self.tasks.clone());
         let (table, timetable) = (Arc::clone(&self.table), Arc::clone(&self.outbox.timetable));
@@ -150,7 +150,7 @@ impl Memory {
         }
     }
 
-    /// The engine of this client, with these links to where its keys lie.
+    /// The engine of this client, with these links to the servers that store its keys.
     fn engine(
         self,
         client: String,
@@ -189,7 +189,7 @@ impl Memory {
 enum To {
     One(Box<Address>),
     Cluster(Box<Addresses>),
-    /// The primary that these watch.
+    /// The primary that these sentinels watch.
     Sentinel(Box<Sentinels>),
 }
 
@@ -219,7 +219,7 @@ impl To {
         }
     }
 
-    /// Makes the first connections, and has the crew keep them.
+    /// Opens the first connections, and has the crew maintain them.
     async fn link(
         self,
         terms: Terms,
@@ -268,7 +268,7 @@ async fn link_to_one(
     Ok((commands, subscriber))
 }
 
-/// What every request says of this client.
+/// What every request says about this client.
 fn terms(client: &str, config: &Config) -> Terms {
     Terms {
         client: client.to_owned(),
@@ -278,8 +278,8 @@ fn terms(client: &str, config: &Config) -> Terms {
     }
 }
 
-/// A random id: a UUID of version 8. Redisson's ids have version 4. By that, our scripts tell our clients from
-/// Redisson's in a queue that both share.
+/// A random id: a UUID of version 8. Redisson's ids have version 4. So in a queue that both share, our scripts can tell
+/// our clients from Redisson's.
 fn client_id() -> String {
     let random = *Uuid::new_v4().as_bytes();
     uuid::Builder::from_custom_bytes(random).into_uuid().to_string()
@@ -289,7 +289,7 @@ fn client_id() -> String {
 fn orphans(releaser: UnboundedSender<Job>) -> impl Fn(&Acquire, Answer<Acquired>) + Send + Sync {
     move |question, answer| {
         if let Some(job) = Job::for_orphan(question, answer) {
-            // A failure means that the client is closed. Then the TTL frees the lock.
+            // If this fails, the client is closed. Then the TTL frees the lock.
             let _ = releaser.send(job);
         }
     }
@@ -299,8 +299,8 @@ async fn gather(requests: Requests, stop: CancellationToken) {
     stop.run_until_cancelled(requests.run()).await;
 }
 
-/// How long a line is kept in which no client shows a sign of life. One contender of each client looks at least once in
-/// `max_park`. A server that stalls hears no signs, so the line also outlasts a stall in which no client dies.
+/// How long a line is kept in which no client shows a sign of life. One contender of each client asks at least once in
+/// `max_park`. A stalled server hears no signs, so the line also outlasts a stall in which no client dies.
 fn line_ttl(config: &Config) -> Duration {
     config.max_park.max(config.life()) * 2
 }
@@ -310,12 +310,12 @@ fn rhythm(config: &Config) -> Rhythm {
     Rhythm { timeout, max_hold, pickup: config.pickup() }
 }
 
-/// Closes the client when a task ends, since the client cannot go on without it. Waiters are sent away and tenures
-/// are lost, no matter how the task ended: by `close`, by a panic, or with its runtime.
+/// Closes the client when a task ends, since the client cannot continue without it. Waiters are rejected and tenures
+/// are lost, however the task ended: by `close`, by a panic, or with its runtime.
 struct LastWord {
     table: Arc<Table>,
     timetable: Arc<Timetable>,
-    /// There is nothing to say.
+    /// The task has ended regularly: the client is not closed.
     is_said: bool,
 }
 
@@ -328,7 +328,7 @@ impl LastWord {
         task.await;
     }
 
-    /// Of a task that may end by itself, since its server has left the cluster.
+    /// For a task that may end by itself because its server has left the cluster.
     async fn unless_done(mut self, task: impl Future<Output = ()>) {
         task.await;
         self.is_said = true;
@@ -344,5 +344,18 @@ impl Drop for LastWord {
         for tenure in self.timetable.close() {
             tenure.lose(Loss::Closed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_outlasts_the_place_of_a_waiter_however_often_it_looks() {
+        let config = Config::default().waiter_ttl(Duration::from_secs(3));
+        let often = config.clone().max_park(Duration::from_millis(500));
+        assert_eq!(line_ttl(&often), Duration::from_secs(6));
+        assert_eq!(line_ttl(&config), Duration::from_secs(20));
     }
 }

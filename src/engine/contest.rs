@@ -1,20 +1,20 @@
-//! The work of the caller that has the permit. It lies in the entry of the lock, where the client can end it.
+//! The work of the caller that has the permit. It lies in the entry of the lock, where the client can cancel it.
 //!
 //! A contender whose future is not polled would keep the permit, an answer that it does not read, or a grant that it
-//! does not take. An `unlock()` would keep the permit though its release is answered. So such a future has two parts.
-//! The caller has the outer one. The inner one does all that needs the permit, and lies here. The outer one polls the
-//! inner one.
+//! does not take. An `unlock()` would keep the permit after its release was answered. So such a future has two parts.
+//! The caller has the outer one. The inner one does everything that needs the permit, and lies here. The outer one
+//! polls the inner one.
 //!
-//! 1. The lookout can drop the work that lies here. This is all that ever happens to a silent contender: it is
-//!    cancelled, as if its caller had dropped its future. So it gives back what every cancelled contender gives back:
-//!    the permit, its place in line, and what its request may have been granted. A release goes on in the background.
+//! 1. The lookout can drop the work that lies here. Nothing else ever happens to a silent contender: it is cancelled,
+//!    as if its caller had dropped its future. So it gives up what every cancelled contender gives up: the permit, its
+//!    place in line, and what its request may have been granted. A release continues in the background.
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops the work during a poll,
 //!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never.
-//! 3. A number tells the work of one contender from the work of the next. A caller that comes too late finds another
-//!    number, touches nothing, and queues again.
+//! 3. A number distinguishes the work of one contender from the work of the next. A caller that comes too late finds
+//!    another number, touches nothing, and queues again.
 //!
-//! The lookout drops only work that was woken and not polled since. Work that nothing has happened to is parked, and
-//! may sleep for ever.
+//! The lookout drops only work that was woken and not polled since. Work without an event is parked, and may sleep
+//! forever.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,7 +95,7 @@ impl<T> Contest<T> {
         if state.number == number { state.work.take() } else { None }
     }
 
-    /// No other caller's work lies here: pending work has the permit, and the caller that had the permit before has
+    /// No other caller's work can be here: pending work has the permit, and the caller that had the permit before has
     /// dropped its own work.
     fn put(&self, number: Option<u64>, work: Work<T>) -> u64 {
         let mut state = self.state();
@@ -105,7 +105,7 @@ impl<T> Contest<T> {
         state.number
     }
 
-    /// A caller has gone: cancels its work, if that still lies here.
+    /// A caller has left: cancels its work, if that is still here.
     pub(crate) fn end(&self, part: &mut Part<T>) {
         if let Part::Begun(number) = std::mem::replace(part, Part::Over) {
             // Drop it without the lock: the drop passes the permit on, and the next caller may begin at once.
@@ -113,7 +113,7 @@ impl<T> Contest<T> {
         }
     }
 
-    /// Something has happened to the work.
+    /// There is an event for the work.
     pub(crate) fn wake(&self) {
         self.woken.store(true, Ordering::SeqCst);
         self.caller.wake();
@@ -124,7 +124,7 @@ impl<T> Contest<T> {
         self.woken.load(Ordering::SeqCst) && self.state().work.is_some()
     }
 
-    /// Looks whether the work was polled since it was woken.
+    /// Checks whether the work was polled since it was woken.
     pub(crate) fn look(&self) -> Look {
         let mut state = self.state();
         // During a poll there is no work here. Each poll restarts the count of looks.
@@ -135,7 +135,7 @@ impl<T> Contest<T> {
         if state.looks < LOOKS { Look::Late } else { Look::Silent }
     }
 
-    /// Takes out work that was just found silent, unless it was polled since. The caller drops it.
+    /// Takes out work that was just found silent, unless it was polled since. The caller has to drop it.
     pub(crate) fn take_silent(&self) -> Option<Work<T>> {
         let mut state = self.state();
         if state.looks < LOOKS { None } else { state.work.take() }
@@ -157,7 +157,7 @@ mod tests {
         (0..LOOKS).map(|_| contest.look()).collect()
     }
 
-    /// Work that never ends, and somebody who sees when it is dropped.
+    /// Work that never ends, and a probe for its drop.
     fn endless() -> (Work<u8>, Arc<()>) {
         let seen = Arc::new(());
         let kept = Arc::clone(&seen);

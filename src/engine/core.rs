@@ -29,10 +29,10 @@ use crate::meters::Waits;
 use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
 
-/// The pause before something that failed is tried again, give or take a half.
+/// The pause before a retry after a failure, plus or minus half.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// After a reconnect, requests for all waited-for locks are spread over some time. Each lock adds this much to it.
+/// After a reconnect, requests for all awaited locks are spread over some time. Each lock adds this much to it.
 const SPREAD: Duration = Duration::from_micros(50);
 
 /// The state that the handles of one client share.
@@ -62,10 +62,9 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Sends waiters away, tells guards that they have lost, gives back all locks, and waits for the client's tasks
-    /// to end.
+    /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.
     pub(crate) async fn close(&self) {
-        // This debt keeps the releaser going until it has been handed all that ends here.
+        // This debt keeps the releaser running until it has received everything that ends here.
         let handing_over = self.debts.tidying();
         self.debts.close();
         for entry in self.table.close() {
@@ -82,14 +81,14 @@ impl Engine {
         self.tasks.wait().await;
     }
 
-    /// Ends a tenure of a client that is closed.
+    /// Ends a tenure of a closed client.
     fn give_up(&self, tenure: &Tenure) {
         if let Some(stay) = tenure.close() {
             self.later(Job::release(tenure, stay));
         }
     }
 
-    /// The keys of this name, as this kind.
+    /// The keys of this name, for this kind.
     ///
     /// # Errors
     /// [`Error::InvalidName`].
@@ -117,8 +116,8 @@ impl Engine {
         Some(Hold::new(tenure, hand_over))
     }
 
-    /// The entry in which a caller waits: one that all callers of the same lock share, or one of its own. In its own
-    /// entry a caller does not queue behind other callers: they may be waiting for it.
+    /// The entry in which a caller waits: one that all callers of the same lock share, or its own. In its own entry a
+    /// caller does not queue behind other callers, which may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
         let visit = if alone || keys.row.waits_alone {
             let id = self.next_tenure();
@@ -134,13 +133,13 @@ impl Engine {
         TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number of a request that counts once. Numbers follow each other without a gap, so that the server can
-    /// remember many of them in one member.
+    /// The number of a request that counts once. Numbers are consecutive, so that the server can store many of them in
+    /// one member.
     pub(crate) fn next_order(&self) -> u64 {
         self.orders.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Begins a tenure, and has it watched.
+    /// Begins a tenure that the watchdog looks after.
     pub(crate) fn begin(&self, permit: EntryPermit, grant: Grant, holder: Holder) -> Result<Hold> {
         let rhythm = self.rhythm.of(&permit.entry().keys, grant.lease);
         let renew_at = rhythm.first(self.started, grant.sent);
@@ -151,7 +150,7 @@ impl Engine {
         hold
     }
 
-    /// As [`begin`](Self::begin), for a grant to a caller that asked beside the contender.
+    /// Same as [`begin`](Self::begin), for a grant to a caller that asked beside the contender.
     pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
         self.begun(visit.begin_beside(grant, holder, renew_at), holder)
@@ -168,18 +167,18 @@ impl Engine {
         if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.pickup)) {
             return Ok(Hold::new(tenure, 0));
         }
-        // The client was closed in between.
+        // The client was closed meanwhile.
         self.give_up(&tenure);
         Err(Error::Closed)
     }
 
-    /// Counts a waiter that has been counted before, so that no limit sends it away.
+    /// Counts a waiter that was counted before, so that no limit rejects it.
     pub(crate) fn count_again(&self, keys: &Keys) -> Counted<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         Counted { waiters: &self.waiters, _waits: keys.meters.waits() }
     }
 
-    /// The connection to send on. If it has just broken, this waits for the next one for a while.
+    /// The connection to send on. If the connection has just broken, waits a while for the next one.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
         // If no node has the slot, a connection would not help.
         if let Err(fault) = self.commands.acknowledged(keys).map(drop)
@@ -190,36 +189,36 @@ impl Engine {
         self.commands.connection(keys)
     }
 
-    /// The permit, if no other caller of this client has it or waits for it. If this client is giving the lock back,
-    /// this waits for the server's answer.
+    /// The permit, if no other caller of this client has it or waits for it. If this client is releasing the lock,
+    /// first waits for the server's answer.
     pub(crate) async fn permit_now(&self, visit: &Visit) -> Option<EntryPermit> {
         let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
         if !is_held() && !visit.entry.is_awaited() {
-            self.returns.ended(&visit.entry.keys).await;
+            self.await_returns(&visit.entry.keys).await;
         }
         visit.try_permit()
     }
 
-    /// Leaves a job to the background.
+    /// Leaves a job to the releaser.
     pub(crate) fn later(&self, job: Job) {
         if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the client is closed: the leases end the locks that it still held");
+            tracing::warn!("the client is closed: locks that it held expire with their leases");
         }
     }
 
-    /// Gives back what Redis may have granted to the former owner fields of a contender.
+    /// Releases what Redis may have granted to the former owner fields of a contender.
     pub(crate) fn give_back_former(&self, entry: &Entry) {
         entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
     }
 
-    /// Gives back a tenure and a place in line that were left for waiting callers, if none waits any more.
+    /// Gives up a tenure and a place in line that were left for waiting callers, if no caller waits any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
         let entry = &visit.entry;
         if entry.is_awaited() {
             return;
         }
-        // Do this with the permit in hand: otherwise a contender that lines up meanwhile would lose its place without
-        // a word.
+        // Hold the permit while doing this: otherwise a contender that lines up meanwhile would silently lose its
+        // place.
         let permit = visit.try_permit();
         if permit.is_none() && !entry.is_closed() {
             return;
@@ -233,13 +232,13 @@ impl Engine {
         if let Some(tenure) = entry.tenure() {
             return self.retire(&tenure, permit);
         }
-        // Drop the permit first. While we have it, a holder that leaves takes us for a contender, and leaves its
-        // tenure to us.
+        // Drop the permit first. While this caller has it, a holder that leaves takes it for a contender, and leaves
+        // its tenure to it.
         drop(permit);
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }
 
-    /// Gives an idle tenure back, and then the permit.
+    /// Releases an idle tenure, and then the permit.
     pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
         if let Some((stay, slot)) = tenure.retire() {
             self.timetable.leave(slot);
@@ -247,17 +246,23 @@ impl Engine {
         }
     }
 
-    /// Gives back what rests at this name, and waits until Redis has answered all returns that are under way.
+    /// Releases what rests at this name, and waits until Redis has answered the returns in flight.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub(crate) async fn settle(&self, keys: &Keys) {
-        for entry in self.table.all_of(&keys.channel) {
+        for entry in self.table.shared_of(&keys.channel) {
             let ahead = entry.ahead();
             let spare = entry.shared().map_or_else(Vec::new, |shared| shared.spare(ahead));
             spare.iter().for_each(|tenure| self.retire(tenure, None));
         }
-        self.returns.ended(keys).await;
+        self.await_returns(keys).await;
+    }
+
+    /// Waits until Redis has answered all returns of this name that are under way, but no longer than for one answer. In a
+    /// cluster a return may ask one node after the other, and each of them may be silent.
+    async fn await_returns(&self, keys: &Keys) {
+        let _ = tokio::time::timeout(self.config.response(), self.returns.ended(keys)).await;
     }
 
     /// Gives up a place in the line.
@@ -265,7 +270,7 @@ impl Engine {
         self.later(Job::leave_line(keys, id, self.debts.tidying()));
     }
 
-    /// A random delay, so that the requests for all waited-for locks are spread over some time.
+    /// A random delay that spreads the requests for all awaited locks over some time.
     pub(crate) fn spread(&self) -> Duration {
         (SPREAD * u32::try_from(self.table.len()).unwrap_or(u32::MAX)).mul_f64(fastrand::f64())
     }
@@ -276,7 +281,7 @@ impl Engine {
         if keys.row.has_line { self.secrets.make(now, &keys.channel) } else { (0, now) }
     }
 
-    /// Counts a waiter. `again`: it has been counted before.
+    /// Counts a waiter. `again`: it was counted before.
     pub(crate) fn count(&self, keys: &Keys, again: bool) -> Result<Counted<'_>> {
         if again { Ok(self.count_again(keys)) } else { self.count_waiter(keys) }
     }
@@ -291,7 +296,7 @@ impl Engine {
     }
 }
 
-/// The way to the releaser, which gives tenures back that no caller needs any more.
+/// The way to the releaser, which releases tenures that no caller needs any more.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
@@ -300,16 +305,16 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Leaves a job to the releaser. Returns `false` if the client is closed; then nobody does the job.
+    /// Leaves a job to the releaser. Returns `false` if the client is closed: then nobody does the job.
     pub(crate) fn put(&self, mut job: Job) -> bool {
         !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
     }
 
-    /// Gives a tenure back, if still no caller holds it.
+    /// Releases a tenure, if still no caller holds it.
     pub(crate) fn give_back(&self, tenure: &Tenure) {
         if let Some((stay, slot)) = tenure.retire() {
             self.timetable.leave(slot);
-            // If the releaser has ended, the lease frees the lock.
+            // If the releaser has ended, the lock expires with its lease.
             self.put(Job::release(tenure, stay));
         }
     }
@@ -327,7 +332,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Without handles and guards, the releaser finishes what it is giving back, and the tasks end.
+/// Once no handles and guards are left, the releaser finishes its releases, and the tasks end.
 impl Drop for Engine {
     fn drop(&mut self) {
         self.debts.close();

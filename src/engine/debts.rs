@@ -1,16 +1,16 @@
-//! What a client may owe to Redis: all that it may have got there, and has to give back.
+//! What a client may owe to Redis: everything that it may have been granted, and has to release.
 //!
 //! 1. The client counts a debt before it sends the request that may cause it. The debt lives in the value that has to
-//!    give the lock back: the acquire on its way, then the tenure, then the releaser's job.
-//! 2. A debt ends when the server has said that nothing is left, or when Redis has freed the lock by itself.
-//! 3. A client that is closed waits until it owes nothing.
+//!    release the lock: the acquire in flight, then the tenure, then the releaser's job.
+//! 2. A debt ends when the server has answered that nothing is left, or when Redis has freed the lock by itself.
+//! 3. A closed client waits until it owes nothing.
 
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::wire::Fault;
 
-/// One lock that may have to be given back.
+/// One lock that may have to be released.
 pub(crate) type Debt = TaskTrackerToken;
 
 /// The debts of one client.
@@ -18,23 +18,23 @@ pub(crate) type Debt = TaskTrackerToken;
 pub(crate) struct Debts(TaskTracker);
 
 impl Debts {
-    /// Counts a debt, before the request is sent that may cause it.
+    /// Counts a debt before the request that may cause it is sent.
     ///
     /// # Errors
     /// [`Fault::Closed`] if the client is closed: then the request must not be sent.
     pub(crate) fn incur(&self) -> Result<Debt, Fault> {
-        // Take the token first, and look second. This and `close` use one atomic: if `close` came first, we see it
+        // Take the token first, and check second. This and `close` use one atomic: if `close` came first, it is visible
         // here; if the token came first, `close` waits for it.
         let debt = self.0.token();
         if self.is_closed() { Err(Fault::Closed) } else { Ok(debt) }
     }
 
-    /// Counts a job that only gives back. A client that is closed still does that.
+    /// Counts a job that only releases. A closed client still does such jobs.
     pub(crate) fn tidying(&self) -> Debt {
         self.0.token()
     }
 
-    /// Incurs no more debts.
+    /// Allows no more debts.
     pub(crate) fn close(&self) {
         self.0.close();
     }

@@ -1,11 +1,11 @@
-//! The task that says in Redis who this client is, if [`Config::describe`](crate::Config::describe) is set.
+//! The task that writes to Redis who this client is, if [`Config::describe`](crate::Config::describe) is set.
 
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::{Card, Commands};
 
-/// Writes the card again and again, until `stop`. The key then ends by itself.
+/// Rewrites the card periodically until `stop`. The key then expires.
 pub(crate) async fn describe(mut card: Card, commands: Commands, stop: CancellationToken) {
     let mut period = interval(Card::period());
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -13,7 +13,7 @@ pub(crate) async fn describe(mut card: Card, commands: Commands, stop: Cancellat
         let shown = stop.run_until_cancelled(commands.show(&mut card)).await;
         if let Some(Err(fault)) = shown {
             // Nothing depends on it.
-            tracing::debug!(?fault, "the client could not say who it is");
+            tracing::debug!(?fault, "could not write the description of the client");
         }
     }
 }

@@ -1,17 +1,16 @@
 //! The state of one lock within one client: its permit, the gate of its contender, its tenures.
 //!
-//! 1. The contender has the `permit`, or the tenure that it got; or the permit is open, or a caller is called
-//!    (`permit.rs`). The work of a contender lies in `contest`, so that the lookout can cancel a contender that is
-//!    not polled (`contest.rs`).
-//! 2. `gate` banks at most one opening, and only the contender takes it. `line` is what the contender knows. It
-//!    outlives a contender that was cancelled, and serves the next one of this client.
+//! 1. The contender has the `permit`, or the tenure that it was granted. Otherwise the permit is open, or a caller was
+//!    called (`permit.rs`). The work of a contender lies in `contest`, so that the lookout can cancel a contender that
+//!    is not polled (`contest.rs`).
+//! 2. `gate` stores at most one opening, and only the contender takes it. `line` is what the contender knows. It
+//!    outlives a cancelled contender, and serves the next one of this client.
 //! 3. An entry is in the table exactly as long as it has visitors.
-//! 4. In a kind in which each caller waits for itself, each caller has an entry of its own, and gets its permit at
-//!    once.
+//! 4. In a kind in which each caller waits separately, each caller has its own entry, and gets its permit at once.
 //! 5. If several callers may hold a lock side by side, they hold it without the permit. Each tenure has a seat, which
 //!    keeps the entry in the table. `shared.rs` knows the tenures inside.
-//! 6. A caller that takes the permit always looks for an idle tenure: one that was handed on and not taken up yet. A
-//!    caller that finds that no other waits for the tenure any more gives it back.
+//! 6. A caller that takes the permit always checks for an idle tenure: one that was handed on and not taken up yet. If
+//!    it finds that no other caller waits for the tenure any more, it releases the tenure.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -41,7 +40,7 @@ use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::Kind;
 use crate::wire::{Fault, Manner};
 
-/// The entries of a client: those of plain locks by lock, all others by channel.
+/// The entries of a client: plain locks by lock, all others by channel.
 #[derive(Default)]
 pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
@@ -52,33 +51,33 @@ pub(crate) struct Table {
     give_back: Option<GiveBack>,
 }
 
-/// One grant by Redis to this client, with what it keeps of its entry.
+/// One grant by Redis to this client, with its part of the entry.
 pub(crate) type Tenure = tenure::Tenure<Stay>;
 
 /// What the holds of one owner share.
 pub(crate) type Joined = tenure::Joined<Stay>;
 
-/// Gives a tenure back, if still no caller holds it.
+/// Releases a tenure, if still no caller holds it.
 type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
 
-/// The entries of one channel, apart from those of plain locks.
+/// The entries of one channel, except those of plain locks.
 #[derive(Default)]
 struct Siblings {
     entries: BTreeMap<EntryKey, Arc<Entry>>,
-    /// The one far contender that asks now and then for all of them.
+    /// The one far contender that asks from time to time for all of them.
     watcher: Option<EntryKey>,
 }
 
 impl Siblings {
-    /// Makes the next far contender the watcher, and wakes it, if this one was the watcher. That one may be asking just now,
-    /// and hear that it is near. As it is the watcher by then, it passes the watch on.
+    /// If this entry was the watcher, makes the next far contender the watcher, and wakes it. That contender may be
+    /// asking at this moment, and learn that it is near. It is the watcher by then, so it passes the watch on.
     fn stop_watching(&mut self, key: EntryKey) {
         if self.watcher == Some(key) {
-            // In turn, or two entries with many callers would pass the watch to and fro, and a third would never have it.
+            // Take turns. Otherwise two entries with many callers could pass the watch to and fro, and a third would
+            // never get it.
             let behind = self.entries.range((Bound::Excluded(key), Bound::Unbounded));
             let mut in_turn = behind.chain(self.entries.range(..key));
-            // Whoever has been told something and has not come may not be polled. If it is, it looks by itself.
-            let next = in_turn.find(|(_, entry)| entry.is_far() && !entry.contest.is_late());
+            let next = in_turn.find(|(_, entry)| entry.can_watch());
             self.watcher = next.map(|(next, _)| *next);
             if let Some((_, entry)) = next {
                 entry.gate.open();
@@ -97,10 +96,10 @@ impl Table {
         &self.lookout
     }
 
-    /// One more visit of an entry, or `None` if it has no visitor any more.
+    /// Another visit of an entry, or `None` if the entry has no visitor any more.
     pub(crate) fn visit_again(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Visit> {
-        // This does not lock the shard of the table. An entry with visitors stays in the table, and one that has left
-        // does not come back.
+        // This does not lock the shard of the table: an entry with visitors stays in the table, and a removed one never
+        // returns.
         let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
         let visited =
             entry.visitors.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok();
@@ -120,10 +119,10 @@ impl Table {
         self.open(self.entered(keys))
     }
 
-    /// An entry for one caller alone. `id` is that of the tenure that it waits for.
+    /// An entry for one caller alone. `id` is the id of the tenure that it waits for.
     ///
     /// # Errors
-    /// As [`visit`](Self::visit).
+    /// Same as [`visit`](Self::visit).
     pub(crate) fn enter_alone(
         self: &Arc<Self>,
         keys: &Arc<Keys>,
@@ -149,7 +148,7 @@ impl Table {
 
     fn open(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Visit, Fault> {
         let visit = Visit { table: Arc::clone(self), entry };
-        // Look only now that the entry stands in the table: a `close` that runs at the same time finds it there.
+        // Check only after the entry is in the table: a `close` that runs at the same time finds it there.
         if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
     }
 
@@ -191,8 +190,16 @@ impl Table {
         entries
     }
 
-    /// Sends every waiter away, now and from now on. Returns all entries: the caller has to give up their places in
-    /// line.
+    /// The entries of a channel that several callers share: only in these can tenures rest. Each caller that waits alone, and each
+    /// hold that `try_acquire` or `try_read` has got, has another entry.
+    pub(crate) fn shared_of(&self, channel: &str) -> Vec<Arc<Entry>> {
+        let Some(siblings) = self.others.get(channel) else { return Vec::new() };
+        // They come first.
+        let is_shared = |(key, _): &(&EntryKey, _)| matches!(key, EntryKey::Shared(..));
+        siblings.entries.iter().take_while(is_shared).map(|(_, entry)| Arc::clone(entry)).collect()
+    }
+
+    /// Rejects every waiter, now and from now on. Returns all entries: the caller has to give up their places in line.
     pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
         self.closed.store(true, Ordering::SeqCst);
         let entries = self.sorted(|_| true);
@@ -200,8 +207,8 @@ impl Table {
         entries
     }
 
-    /// These entries, in a fixed order. The maps hash with random keys, so without an order no run of the simulation
-    /// could be repeated.
+    /// These entries, in a fixed order. The maps hash with random keys: without a fixed order, no simulation run could
+    /// be repeated.
     fn sorted(&self, is_one: impl Fn(&Arc<Entry>) -> bool) -> Vec<Arc<Entry>> {
         let plain = self.locks.iter().map(|entry| Arc::clone(&entry));
         let mut entries: Vec<_> = plain.filter(&is_one).collect();
@@ -212,7 +219,7 @@ impl Table {
         entries
     }
 
-    /// The entries whose contender was told something, and has not come yet.
+    /// The entries whose contender was notified and has not been polled since.
     pub(crate) fn late(&self) -> Vec<Arc<Entry>> {
         self.sorted(|entry| entry.contest.is_late())
     }
@@ -222,7 +229,7 @@ impl Table {
     }
 
     fn leave(&self, entry: &Arc<Entry>) {
-        // New visitors come in under the lock of the table's shard: none can come while this looks again.
+        // New visitors enter under the lock of the table's shard, so none can enter during this check.
         let unvisited = |there: &Arc<Entry>| {
             Arc::ptr_eq(there, entry) && there.visitors.load(Ordering::Acquire) == 0
         };
@@ -239,8 +246,8 @@ impl Table {
         });
     }
 
-    /// Whether this contender has to ask now and then for all contenders of this client that are far from the front
-    /// of the same line. So a lost message is found out.
+    /// Whether this contender has to ask from time to time for all contenders of this client that are far from the
+    /// front of the same line, so that a lost message is discovered.
     fn is_watched_by(&self, entry: &Entry, is_far: bool) -> bool {
         let Some(listed) = &entry.listed else { return true };
         let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
@@ -250,27 +257,18 @@ impl Table {
         }
         *siblings.watcher.get_or_insert(listed.key) == listed.key
     }
-
-    /// The contender of this entry waits no longer. The entry may stay in the table for as long as somebody holds the lock, so
-    /// another contender has to watch in its place: a far contender that nobody watches for sleeps until a message comes.
-    fn stop_watching(&self, entry: &Entry) {
-        let Some(listed) = &entry.listed else { return };
-        if let Some(mut siblings) = self.others.get_mut(&*listed.channel) {
-            siblings.stop_watching(listed.key);
-        }
-    }
 }
 
 /// The key of an entry within its channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EntryKey {
-    /// The entry of a kind: for the name with or without braces of its own, and for this many permits.
+    /// The entry of a kind: for the name with or without its own braces, and for this many permits.
     Shared(Kind, bool, u32),
     /// The entry of one caller alone.
     Alone(TenureId),
 }
 
-/// The place in the table of an entry that is not that of a plain lock.
+/// The place in the table of an entry that is not for a plain lock.
 struct Listed {
     channel: Box<str>,
     key: EntryKey,
@@ -308,15 +306,15 @@ pub(crate) struct Entry {
     contest: Contest<Contested>,
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
-    /// The owner fields under which the contender had no answer. They are given back once it has one.
+    /// The owner fields under which the contender got no answer. They are released once it gets one.
     held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
     failing: Mutex<Option<CompactInstant>>,
     /// When a holder was last known.
     taken: Mutex<Option<CompactInstant>>,
-    /// The contender waits: another client has the lock, or comes first.
+    /// The contender waits: another client has the lock, or is ahead.
     elsewhere: AtomicBool,
-    /// Whether a line has used the owner field of the entry.
+    /// Whether a line has used the entry's owner field.
     has_used_name: AtomicBool,
     /// What the contender knows.
     line: Mutex<Option<Box<Line>>>,
@@ -324,14 +322,14 @@ pub(crate) struct Entry {
     listed: Option<Box<Listed>>,
     /// Whether the lookout watches this entry.
     pub(crate) watched: Watched,
-    /// For how long the contender has had no answer.
+    /// How long the contender has had no answer.
     age: Age,
-    /// The lookout, which is told when the contender is woken. Not set as long as the contender is alone.
+    /// The lookout, which is notified when the contender is woken. Not set as long as the contender is alone.
     lookout: OnceLock<Arc<Lookout<Self>>>,
 }
 
-/// The outcome of a contest: the tenure with its number of hand-overs, `None` after a release or if one attempt was not
-/// enough, or an error.
+/// The outcome of a contest: the tenure with its number of hand-overs; `None` after a release, or if one attempt was
+/// not enough; or an error.
 pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
@@ -366,7 +364,7 @@ impl Entry {
         self.listed.as_ref().map_or(&self.keys.channel, |listed| &listed.channel)
     }
 
-    /// The channels that its contender listens to: the channel for all clients, and the one for this client alone.
+    /// The channels that its contender listens to: the one for all clients, and the one for this client alone.
     pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
         let mut channels = vec![Box::from(self.channel())];
         channels.extend(self.keys.row.has_line.then(|| self.keys.client_channel(client)));
@@ -389,8 +387,8 @@ impl Entry {
         self.keys.is_held_together() && self.listed.as_deref().is_some_and(is_shared)
     }
 
-    /// The number of callers of this client for which resting tenures are kept: those in the queue, and the
-    /// contender, if the server has let it wait.
+    /// The number of callers of this client for which resting tenures are kept: those in the queue, and the contender, if
+    /// the server has told it to wait.
     pub(crate) fn ahead(&self) -> usize {
         self.permit.waiting() + usize::from(self.was_told_to_wait())
     }
@@ -400,12 +398,12 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.was_told_to_wait())
     }
 
-    /// Whether some caller of this client asks or waits.
+    /// Whether any caller of this client asks or waits.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_awaited() || !self.permit.is_open()
     }
 
-    /// The tenures that rest although no caller wants them.
+    /// The resting tenures that no caller wants.
     pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
         let shared = self.shared().filter(|_| !self.is_wanted());
         shared.map_or_else(Vec::new, |shared| shared.forgotten())
@@ -417,12 +415,12 @@ impl Entry {
         together.or_else(|| self.tenure().filter(|tenure| tenure.id == id))
     }
 
-    /// The rules for a grant that a message brings to the line.
+    /// The rules for a grant by message to this line.
     pub(crate) fn rules_of_line(&self, rules: Rules) -> Rules {
         self.line().as_ref().map_or(rules, |line| line.rules(rules))
     }
 
-    /// Tells the contender of an event, if there is a contender.
+    /// Passes an event to the contender, if there is one.
     pub(crate) fn step(&self, event: Event, rules: Rules) {
         if let Some(line) = &mut *self.line() {
             line.step(Instant::now(), event, rules);
@@ -446,9 +444,9 @@ impl Entry {
         (line.id(), line.place(), if line.rests() { Manner::Rest } else { Manner::Wait })
     }
 
-    /// A caller with an entry of its own uses the owner field of the entry in its first line. If it is cancelled,
-    /// requests under that field may still run late, and the client clears them away. A second line of the same owner
-    /// field would be cleared away with them.
+    /// The first line of a caller with its own entry uses the entry's owner field. If that line is cancelled, its
+    /// requests may still run late, and the client cleans up after them. That would also remove a second line under the
+    /// same owner field.
     fn new_id(&self, next_id: impl Fn() -> TenureId) -> TenureId {
         match self.listed.as_deref() {
             Some(Listed { key: EntryKey::Alone(id), .. })
@@ -460,12 +458,12 @@ impl Entry {
         }
     }
 
-    /// Whether its contender was told a place. It keeps the place under another owner field.
+    /// Whether its contender has a place, which it keeps under another owner field.
     pub(crate) fn has_place(&self) -> bool {
         self.line().as_ref().is_some_and(|line| line.place() > 0)
     }
 
-    /// Keeps a ghost until [`take_held_back`](Self::take_held_back): the caller that ends the wait has to take it.
+    /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
     pub(crate) fn hold_back(&self, ghost: Ghost) {
         self.held_back.lock().expect("no panic under this lock").push(ghost);
     }
@@ -480,8 +478,14 @@ impl Entry {
         std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
     }
 
-    fn is_far(&self) -> bool {
+    pub(crate) fn is_far(&self) -> bool {
         self.line().as_ref().is_some_and(|line| line.is_far())
+    }
+
+    /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not polled since
+    /// may never be polled.
+    pub(crate) fn can_watch(&self) -> bool {
+        self.is_far() && !self.contest.is_late()
     }
 
     /// Whether a caller here waits or holds under this owner field.
@@ -489,28 +493,29 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.id() == id) || self.holder(id).is_some()
     }
 
-    /// The contender goes, and a request of it may still run. The next contender keeps the place, under another owner
-    /// field.
+    /// The contender leaves, and one of its requests may still run. The next contender keeps the place, under another
+    /// owner field.
     pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
         if let Some(line) = self.line().as_mut().filter(|line| line.is_open()) {
             line.rename(next_id(), Instant::now());
         }
     }
 
-    /// The contender has been let in: the server has taken it out of the line. Its tenure is shown before that: so this
-    /// client knows the owner field at any time. Otherwise a message about it would have its grant given back.
+    /// The contender was granted the lock: the server has taken it out of the line. Its tenure is shown before that, so
+    /// this client always knows the owner field. Otherwise the client would release the grant when a message about it
+    /// arrives.
     fn forget_line(&self, id: TenureId) -> bool {
-        // A tenure of a latch has given up its permit, and the line may be that of the next contender.
+        // A tenure of a latch has given up its permit, so the line may belong to the next contender.
         self.line().take_if(|line| line.id() == id).is_some()
     }
 
-    /// No caller contends any more. Returns the owner field that is to be taken out of the line, if there is one.
+    /// No caller contends any more. Returns the owner field to take out of the line, if there is one.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
         let line = self.line().take()?;
         line.stands().then(|| line.id())
     }
 
-    /// A unique key, by which entries are put into a fixed order.
+    /// A unique key that gives entries a fixed order.
     fn order(&self) -> (&str, &str, Option<EntryKey>) {
         (self.channel(), self.keys.id(), self.listed.as_ref().map(|listed| listed.key))
     }
@@ -520,7 +525,7 @@ impl Entry {
         self.gate.close();
     }
 
-    /// The last tenure that this client had; it may have ended.
+    /// The last tenure of this client; it may have ended.
     pub(crate) fn tenure(&self) -> Option<Arc<Tenure>> {
         self.tenure.lock().expect("no panic under this lock").clone()
     }
@@ -533,7 +538,7 @@ impl Entry {
         self.take();
     }
 
-    /// Whether the client was closed.
+    /// Whether the client is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.permit.is_closed()
     }
@@ -543,24 +548,24 @@ impl Entry {
         self.permit.waiting() > 0
     }
 
-    /// Looks whether the called caller has come.
+    /// Checks whether the called caller has come.
     pub(crate) fn look_for_called(&self) -> Look {
         self.permit.look()
     }
 
-    /// Looks whether a contender has come that was told something. If it is silent and in the way of another caller,
-    /// returns its work, for the caller to drop.
+    /// Checks whether a notified contender was polled. If it is silent and blocks another caller, returns its work, for
+    /// the caller to drop.
     pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
         match self.contest.look() {
-            // No other caller of this entry waits. A grant by message to this silent contender ends with its sign of
-            // life. So let it keep its place.
+            // No other caller of this entry waits, and a grant by message to this silent contender ends with its sign
+            // of life. So let it keep its place.
             Look::Silent if !self.is_awaited() && self.is_parked() => (Look::Silent, None),
             Look::Silent => (Look::Silent, self.contest.take_silent()),
             look => (look, None),
         }
     }
 
-    /// Whether the contender has had an answer to its last request, and waits in line.
+    /// Whether the contender's last request was answered, and it waits in line.
     fn is_parked(&self) -> bool {
         self.line().as_ref().is_some_and(|line| line.was_told_to_wait() && !line.is_open())
     }
@@ -580,25 +585,24 @@ impl Entry {
         self.failing.lock().expect("no panic under this lock").is_some()
     }
 
-    /// Takes note that another client has the lock, or comes first.
+    /// Records that another client has the lock, or is ahead.
     pub(crate) fn went_elsewhere(&self) {
         self.elsewhere.store(true, Ordering::SeqCst);
     }
 
-    /// The contender waits no more.
+    /// The contender no longer waits.
     pub(crate) fn stop_contending(&self) {
         if self.elsewhere.swap(false, Ordering::SeqCst) {
             self.take();
         }
     }
 
-    /// Whether somebody is known to have the lock: a caller of this client, or somebody else who makes its contender
-    /// wait.
+    /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.
     pub(crate) fn is_taken(&self) -> bool {
         self.elsewhere.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
     }
 
-    /// Takes note that the lock has a holder now.
+    /// Records that the lock has a holder now.
     pub(crate) fn take(&self) {
         *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
     }
@@ -653,7 +657,7 @@ impl Visit {
         tenure
     }
 
-    /// A caller that has just come.
+    /// A caller that has just arrived.
     #[cfg(test)]
     pub(crate) fn wait(&self) -> Waiting {
         self.wait_as(Ticket::default())
@@ -665,31 +669,36 @@ impl Visit {
         Waiting { visit: self.clone(), ticket }
     }
 
-    /// From now on the lookout is told when the contender is woken.
+    /// From now on the lookout is notified when the contender is woken.
     pub(crate) fn have_contender_watched(&self) {
         self.entry.lookout.get_or_init(|| Arc::clone(&self.table.lookout));
         self.table.lookout.end(&self.entry.age);
-        // The contender may have been woken before.
+        // The contender may have been woken already.
         self.table.lookout.watch(&self.entry.watched, &self.entry);
     }
 
-    /// The contender has been let in. See [`Entry::forget_line`].
+    /// The contender was granted the lock. See [`Entry::forget_line`].
     fn forget_line(&self, id: TenureId) {
         if self.entry.forget_line(id) {
-            self.table.stop_watching(&self.entry);
+            self.stop_watching();
         }
     }
 
-    /// As [`Entry::leave_line`], while other entries stay.
+    /// Same as [`Entry::leave_line`], while other entries remain.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
         let left = self.entry.leave_line();
-        self.table.stop_watching(&self.entry);
+        self.stop_watching();
         left
     }
 
-    /// The contender is not polled: another one asks for those that are far from the front.
+    /// The contender no longer waits, or is not polled. Its entry may stay in the table for as long as somebody holds
+    /// the lock, so another contender has to watch in its place: a far contender without a watcher sleeps until a
+    /// message comes.
     pub(crate) fn stop_watching(&self) {
-        self.table.stop_watching(&self.entry);
+        let Some(listed) = &self.entry.listed else { return };
+        if let Some(mut siblings) = self.table.others.get_mut(&*listed.channel) {
+            siblings.stop_watching(listed.key);
+        }
     }
 
     /// The contender was cancelled.
@@ -711,7 +720,7 @@ impl Visit {
     }
 }
 
-/// The caller's end of a contest.
+/// The caller's side of a contest.
 struct Contesting<'a> {
     visit: &'a Visit,
     /// The waker for the work.
@@ -749,7 +758,7 @@ impl Wake for Entry {
 
 impl Clone for Visit {
     fn clone(&self) -> Self {
-        // The entry is in the table as long as this visit exists: no shard needs to be locked.
+        // While this visit exists, the entry is in the table: no shard needs to be locked.
         self.entry.visitors.fetch_add(1, Ordering::Relaxed);
         Self { table: Arc::clone(&self.table), entry: Arc::clone(&self.entry) }
     }
@@ -767,7 +776,7 @@ impl Drop for Visit {
 /// The right to contend for a lock, and then to hold it.
 pub(crate) struct EntryPermit {
     visit: Visit,
-    /// The ticket with which the permit was taken.
+    /// The ticket with which its caller took the permit.
     number: u64,
 }
 
@@ -780,7 +789,7 @@ impl EntryPermit {
         &self.visit
     }
 
-    /// The ticket with which its caller stands before all later ones, if it has to queue again.
+    /// A ticket that puts its caller before all later ones, if the caller has to queue again.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket::again(self.number)
     }
@@ -788,7 +797,7 @@ impl EntryPermit {
     /// Begins a tenure.
     pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
         if self.entry().has_seats() {
-            // The next caller of this client may ask at once, or join this tenure. So the permit goes on only when
+            // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
             // the tenure can be found.
             let tenure = self.visit().begin_beside(grant, holder, renew_at);
             self.visit().forget_line(tenure.id);
@@ -809,13 +818,13 @@ impl EntryPermit {
         tenure
     }
 
-    /// Passes the permit on. The visit remains: with it the caller can see to it that the permit arrives.
+    /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
     pub(crate) fn pass_on(self) -> Visit {
         self.visit.clone()
     }
 }
 
-/// The part of a tenure in an entry that has several tenures side by side. It keeps the entry in the table.
+/// The part of a tenure in an entry with several tenures side by side. It keeps the entry in the table.
 pub(crate) struct Seat {
     visit: Visit,
     id: TenureId,
@@ -831,7 +840,7 @@ impl Seat {
         &self.visit
     }
 
-    /// The tenure is about to be given back. The seat remains until Redis has answered.
+    /// The tenure is about to be released. The seat remains until Redis has answered.
     pub(crate) fn leaving(&mut self) {
         if let Some(mut shared) = self.visit.entry.shared() {
             shared.leaving(self.id);
@@ -841,7 +850,7 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// Gives back tenures that rested until this return was answered: no other return looks after them.
+    /// Releases tenures that rested until this return was answered: no other return will check them.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         let ahead = entry.ahead();
@@ -863,7 +872,7 @@ pub(crate) enum Stay {
 }
 
 impl Stay {
-    /// Passes the permit on. The visit remains: with it the caller can see to it that the permit arrives.
+    /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
     pub(crate) fn pass_on(self) -> Visit {
         match self {
             Self::Permit(permit) => permit.pass_on(),
@@ -895,8 +904,8 @@ impl tenure::Stay for Stay {
         let Self::Seat(seat) = self else { return None };
         let entry = &seat.visit.entry;
         let mut shared = entry.shared()?;
-        // Look at both under this lock: a caller that stops waiting looks at resting tenures afterwards, and so
-        // cannot miss this one.
+        // Check both under this lock. A caller that stops waiting checks resting tenures afterwards, so it cannot miss
+        // this one.
         let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));
         let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
         rests.then(|| seat.visit.clone())
@@ -935,8 +944,8 @@ impl Waiting {
         Ok(EntryPermit { visit: visit.clone(), number })
     }
 
-    /// Leaves the queue. The last caller to leave gets the visit back, and has to look after tenures that were left
-    /// for the queue.
+    /// Leaves the queue. The last caller to leave gets the visit back, and has to check for tenures that were left for
+    /// the queue.
     pub(crate) fn leave(self) -> Option<Visit> {
         let visit = self.visit.clone();
         drop(self);
@@ -1028,7 +1037,7 @@ mod tests {
         Event::Waits { place: 1, near, sent: Instant::now(), again: None }
     }
 
-    /// Contenders for a fair lock, each of which the server has told that it is far from the front.
+    /// Contenders for a fair lock. The server has told each of them that it is far from the front.
     fn far_contenders<const N: usize>() -> [Visit; N] {
         let table = Arc::new(Table::default());
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Fair, "a".to_owned()).unwrap());
@@ -1056,7 +1065,7 @@ mod tests {
         let [first, second] = far_contenders();
         assert!(watches(&first));
         assert!(!watches(&second));
-        // It has the lock. So its entry stays in the table, for as long as its guard lives.
+        // It has the lock. So its entry stays in the table as long as its guard lives.
         first.forget_line(TenureId(0));
         assert!(second.entry.gate.was_opened(), "it is woken");
         assert!(watches(&second));
@@ -1099,5 +1108,18 @@ mod tests {
         assert!(table.visit(&keys("a"), 1).is_err());
         drop(permit);
         assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn holds_that_were_tried_for_are_not_looked_at() {
+        let table = Arc::new(Table::default());
+        let keys = Arc::new(
+            Keys::new(Layout::Native, Kind::Semaphore { permits: 3 }, "a".to_owned()).unwrap(),
+        );
+        let _waits = table.visit(&keys, 1).unwrap();
+        let alone = |id| table.enter_alone(&keys, keys.channel.clone(), TenureId(id)).unwrap();
+        let _held: Vec<_> = (0..10).map(alone).collect();
+        assert_eq!(table.all_of(&keys.channel).len(), 11);
+        assert_eq!(table.shared_of(&keys.channel).len(), 1);
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::meters;
 use crate::wire::Fault;
 
-/// The gate at which the contender parks until it is told something.
+/// The gate at which the contender parks until it is notified.
 pub(crate) struct Gate {
     permits: Semaphore,
 }
@@ -16,18 +16,18 @@ impl Gate {
         Self { permits: Semaphore::new(0) }
     }
 
-    /// Lets the contender through, or the next one if there is none now. Two tasks that open the gate at once may
-    /// bank two openings. Then the contender asks once more than it needs to.
+    /// Lets the contender through, or the next one if there is none now. Two tasks that open the gate at once may store
+    /// two openings. Then the contender asks once more than necessary.
     pub(crate) fn open(&self) {
         if self.permits.available_permits() == 0 {
             self.permits.add_permits(1);
         }
     }
 
-    /// Parks until the gate is opened, or the time is over.
+    /// Parks until the gate is opened or the time is over.
     ///
     /// # Cancel safety
-    /// An opening that a dropped future has not seen stays banked for the next contender.
+    /// An opening that a dropped future has not seen stays stored for the next contender.
     pub(crate) async fn pass(&self, until: Instant) -> Result<(), Fault> {
         match timeout_at(until, self.permits.acquire()).await {
             Ok(Ok(permit)) => permit.forget(),

@@ -1,4 +1,4 @@
-//! An acquire that was never answered: it may have run, or may run yet.
+//! An acquire that was never answered: it may have run, or may still run.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::keys::{Keys, TenureId};
 use crate::meters;
 use crate::wire::Acquire;
 
-/// What the releaser has to know of an unanswered acquire, to give back what it may have been granted.
+/// What the releaser has to know of an unanswered acquire, to release what it may have been granted.
 pub(crate) struct Ghost {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     /// The connection on which it was sent.
     pub(crate) sent_on: u64,
-    /// By then Redis itself has freed what it may have granted.
+    /// By this time Redis itself has freed what it may have granted.
     pub(crate) until: Instant,
     pub(crate) debt: Debt,
 }

@@ -11,9 +11,9 @@ use crate::owner::OwnerId;
 /// How a hold ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was given back.
+    /// It was released.
     Released,
-    /// Its lease ran out, or the lock was taken away.
+    /// Its lease expired, or the lock was taken away.
     Lost,
 }
 
@@ -21,14 +21,14 @@ pub enum Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
     Deadline,
-    /// The server said so.
+    /// The server reported it.
     Gone,
     /// The client was closed, or its runtime has ended.
     Closed,
 }
 
 impl Loss {
-    /// What the metrics call it.
+    /// Its name in the metrics.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Deadline => "deadline",
@@ -37,11 +37,11 @@ impl Loss {
         }
     }
 
-    /// What the log says.
+    /// Its description in the log.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Deadline => "its lease ran out",
-            Self::Gone => "the server has it no more",
+            Self::Gone => "the server no longer has it",
             Self::Closed => "the client has ended",
         }
     }
@@ -56,14 +56,14 @@ pub(crate) enum Lease {
     Fixed(Duration),
 }
 
-/// The part of a lease that the holder must not count on. The clocks of two machines may run apart by one in a
-/// hundred, and Redis rounds to milliseconds. The allowance is that of the Redlock algorithm (redis.io, *Distributed
-/// locks with Redis*).
+/// The part of a lease that the holder must not count on. The clocks of two machines may differ in speed by 1 %, and
+/// Redis rounds to milliseconds. The allowance is that of the Redlock algorithm (redis.io, *Distributed locks with
+/// Redis*).
 fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// Until when the client may believe a grant for this lease that it asked for at `sent`.
+/// Until when the client may believe a grant of this lease that it requested at `sent`.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(drift(lease))
 }

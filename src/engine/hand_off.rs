@@ -1,18 +1,18 @@
-//! Hand-off: how far a client may pass a lock on among its own callers before other clients get it.
+//! Hand-off: how often and for how long a client may pass a lock among its own callers before other clients get it.
 
 use std::time::Duration;
 
 use crate::config::{Config, HandOff};
 
-/// How far a tenure may be handed on before Redis is asked.
+/// How long a tenure may be handed on before Redis is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) hand_overs: u32,
     pub(crate) time: Duration,
-    /// A tenure that has less than this left before its deadline is not handed on.
+    /// A tenure with less than this left before its deadline is not handed on.
     pub(crate) reserve: Duration,
-    /// A tenure that has more than this left is not handed on either: a holder has extended it, and the next holder
-    /// may die.
+    /// A tenure with more than this left is not handed on either: a holder has extended it, and the next holder may
+    /// die.
     pub(crate) lease: Duration,
 }
 

@@ -10,7 +10,7 @@ use crate::engine::grant::Ended;
 use crate::engine::joint::At;
 use crate::token::FencingToken;
 
-/// What work under a lock can ask about its hold: see [`Lock::run`](crate::Lock::run).
+/// A view of a hold, for the work that runs under a lock: see [`Lock::run`](crate::Lock::run).
 ///
 /// It does not keep the lock: the guard does.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub struct Hold {
     /// How often the tenure was handed over before this hold.
     pub(crate) hand_over: u16,
     token: FencingToken,
-    /// What it shares with the other holds of its owner, if that may nest.
+    /// What this hold shares with the other holds of its owner, if the owner may nest.
     pub(crate) joint: Option<Arc<Joined>>,
 }
 
@@ -38,7 +38,8 @@ impl Hold {
         Self { tenure, hand_over, token, joint }
     }
 
-    /// This hold, as it is now: in another tenure, if another guard of its owner has waited for a condition.
+    /// The current form of this hold. It moves to another tenure if another guard of its owner has waited for a
+    /// condition.
     pub(crate) fn now(&self) -> Cow<'_, Self> {
         match self.joint.as_ref().map(|joint| joint.at()) {
             Some(At::Moved((tenure, hand_over))) => {
@@ -48,34 +49,34 @@ impl Hold {
         }
     }
 
-    /// Whether it is the same hold of the same tenure. A client may hand one tenure over to the same owner again.
+    /// Whether both are the same hold of the same tenure. A client may hand one tenure to the same owner again.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.tenure, &other.tenure) && self.hand_over == other.hand_over
     }
 
-    /// As [`Guard::token`](crate::Guard::token).
+    /// Same as [`Guard::token`](crate::Guard::token).
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.now().token
     }
 
-    /// As [`Guard::is_valid`](crate::Guard::is_valid).
+    /// Same as [`Guard::is_valid`](crate::Guard::is_valid).
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// As [`Guard::remaining`](crate::Guard::remaining).
+    /// Same as [`Guard::remaining`](crate::Guard::remaining).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         let now = self.now();
         now.tenure.remaining(now.hand_over)
     }
 
-    /// As [`Guard::ended`](crate::Guard::ended).
+    /// Same as [`Guard::ended`](crate::Guard::ended).
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         let hold = self.clone();
         async move {

@@ -1,7 +1,7 @@
-//! What a holder can do with its tenure: hold it once more, extend it, leave it.
+//! What a holder can do with its tenure: hold it again, extend it, leave it.
 //!
-//! 1. The hold count in memory is the truth. The client writes it to Redis, in order. A count that Redis missed is
-//!    made good by the next one.
+//! 1. The hold count in memory is authoritative. The client writes it to Redis, in order. If Redis missed a count, the
+//!    next one corrects that.
 //! 2. A hold ends when its holder leaves, even if the request fails. Only the last one asks Redis to free the lock.
 
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::engine::unconfirmed::Unconfirmed;
 use crate::error::{Error, Result, said};
 use crate::wire::{Fault, Release, Renewal};
 
-/// The most holds of one owner. More of them are a recursion that does not end.
+/// The most holds of one owner. More of them indicate endless recursion.
 const MOST_HOLDS: u32 = 65_535;
 
 impl Engine {
-    /// Holds a tenure once more. Returns `false` if it has just been given back.
+    /// Adds a hold to a tenure. Returns `false` if the tenure has just been released.
     ///
     /// # Cancel safety
     /// A dropped future has not added a hold.
@@ -89,16 +89,16 @@ impl Engine {
             self.timetable.hasten(tenure);
         }
         let entered = tenure.enter(hold.hand_over);
-        // The background may still repeat an attempt that failed. It read the count before this hold began, and its request may
-        // have arrived behind ours. Then it writes once more.
+        // The background may still repeat an attempt that failed. It read the count before this hold began, and its
+        // request may have arrived after ours. Then it writes once more.
         if entered == Some(holds) && tellings.is_some() && tellings == tenure.tellings() {
             unconfirmed.confirmed();
         }
-        // The last hold may have ended while we asked.
+        // The last hold may have ended during the request.
         Ok(Ok(entered.is_some()))
     }
 
-    /// The server does not have the tenure any more. That is a loss, unless the tenure was given back meanwhile.
+    /// The server no longer has the tenure. That is a loss, unless the tenure was released meanwhile.
     fn gone(&self, hold: &Hold) -> Result<()> {
         hold.tenure.lose(Loss::Gone);
         self.timetable.leave(hold.tenure.slot());
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Ends one hold, in whatever tenure it is now. Returns the hold that has ended there, and what that means. `None`: another
+    /// Ends one hold, in its current tenure. Returns the hold that has ended there, and the outcome. `None`: another
     /// guard of its owner waits for a condition, and will not bring this hold back.
     fn end_one(&self, hold: &Hold) -> Option<(Hold, Left<Stay>)> {
         loop {
@@ -140,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Does what is left to do for a hold that has ended.
+    /// Does the remaining work for a hold that has ended.
     pub(crate) async fn left(self: &Arc<Self>, hold: &Hold, left: Left<Stay>) -> Result<()> {
         match left {
             Left::Lost => Err(Error::Lost),
@@ -161,7 +161,7 @@ impl Engine {
         }
     }
 
-    /// Leaves a tenure without waiting for anything. It works outside of a runtime too.
+    /// Leaves a tenure without waiting. It also works outside a runtime.
     pub(crate) fn abandon(&self, hold: &Hold) {
         let Some((hold, left)) = self.end_one(hold) else { return };
         match left {
@@ -182,18 +182,18 @@ impl Engine {
         self.look_after(&stay.pass_on());
     }
 
-    /// Leaves the tenure to the caller of this client that takes it up first: the contender, if there is one.
+    /// Leaves the tenure to the first caller of this client that takes it up: the contender, if there is one.
     fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
         self.have_watched(tenure);
         visit.entry.gate.open();
         self.look_after(visit);
     }
 
-    /// Has the watchdog look at an idle tenure: if the future of the next holder is not polled, nothing else notices.
+    /// Has the watchdog look at an idle tenure: if the next holder's future is not polled, nothing else notices.
     fn have_watched(&self, tenure: &Arc<Tenure>) {
         let pickup = Instant::now() + self.rhythm.pickup;
         if !tenure.is_looked_at_by(pickup) && !self.timetable.enter(tenure, pickup) {
-            // The client is closed, and no caller will take it up.
+            // The client is closed, and no caller will take the tenure up.
             self.retire(tenure, None);
         }
     }
@@ -203,7 +203,7 @@ impl Engine {
         let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
         let holds = tenure.holds();
         if hold.outcome().is_some() {
-            // Other holders have left meanwhile, and the last of them has given the tenure back.
+            // Other holders have left meanwhile, and the last of them has released the tenure.
             unconfirmed.confirmed();
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Engine {
                 unconfirmed.confirmed();
                 return self.gone(hold);
             }
-            // The hold has ended all the same. The background job writes the count.
+            // The hold has ended nevertheless. The background job writes the count.
             _ => {}
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Engine {
         let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
         let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         let asked = match permit_of {
-            // If this caller is not polled, the releaser goes on with it, and the permit does not stay here.
+            // If this caller is not polled, the releaser continues with the release, and the permit does not stay here.
             Some(visit) => visit.contest(asked).await,
             None => Some(asked.await),
         };
@@ -245,13 +245,13 @@ impl Engine {
                 Err(Error::Lost)
             }
             Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
-            // The client was closed, or our time or that of the releaser is over.
+            // The client was closed, or the time limit of this call or of the releaser is over.
             Ok(Err(_)) | Err(_) => Err(unconfirmed),
         }
     }
 
-    /// Asks once for a release, which leaves its caller nothing. What is not answered is left to the releaser, also if
-    /// the future is dropped.
+    /// Asks once for a release, which gives its caller nothing. If it is not answered, or the future is dropped, the
+    /// releaser takes over.
     async fn ask_to_release(self: Arc<Self>, job: Job) -> Contested {
         let (request, unconfirmed) = (job.request(), Unconfirmed::new(&self, job));
         let outcome = self.release_once(request).await;
@@ -277,7 +277,7 @@ impl Engine {
         answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
     }
 
-    /// Keeps a tenure for at least this long from now.
+    /// Extends a tenure to at least this long from now.
     pub(crate) async fn extend(&self, hold: &Hold, lease: Duration) -> Result<()> {
         let (tenure, lease) = (&hold.tenure, checked_lease(lease)?);
         if hold.remaining().is_zero() {

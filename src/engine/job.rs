@@ -1,4 +1,4 @@
-//! A job of the releaser: a change in Redis that has to be made.
+//! A job of the releaser: a change that has to be made in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether the server found what the job is about, or the fault if it gave no answer.
+/// Whether the server found what the job is about, or the fault if it did not answer.
 pub(crate) type Outcome = Result<bool, Fault>;
 
-/// A change in Redis that has to be made. It counts as a debt until it is dropped.
+/// A change that has to be made in Redis. It counts as a debt until it is dropped.
 pub(crate) struct Job {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     pub(crate) what: What,
-    /// By then Redis itself has freed the lock.
+    /// By this time Redis itself has freed the lock.
     until: Instant,
     /// Before this time, the key of the lock cannot have expired.
     deadline: Instant,
@@ -32,7 +32,7 @@ pub(crate) struct Job {
     may_have_run: bool,
     /// The permit or the seat. It is dropped with the first answer, or with the first failure.
     stay: Option<Stay>,
-    /// The note that this name is being given back. It ends with the permit.
+    /// The record that this name is being released. It ends with the permit.
     returning: Option<Returning>,
     told: Option<oneshot::Sender<Outcome>>,
     pause: Duration,
@@ -40,11 +40,12 @@ pub(crate) struct Job {
 }
 
 pub(crate) enum What {
-    /// Give the lock back.
+    /// Release the lock.
     Release,
     /// Use up a notification.
     Taken,
-    /// Give back what an acquire may have got that was sent on this connection. It may still be on its way.
+    /// Release what an acquire may have been granted that was sent on this connection. The acquire may still be in
+    /// flight.
     Ghost { sent_on: u64 },
     /// Write the hold count of this tenure.
     Count(Arc<Tenure>),
@@ -66,8 +67,8 @@ impl Lane {
         }
     }
 
-    /// The most requests on their way at once. With one request, client and server would take turns to idle. With
-    /// many, few jobs would share a request.
+    /// The most requests in flight at once. With one request, client and server would idle in turn. With many, few jobs
+    /// would share a request.
     pub(crate) fn several(self) -> usize {
         match self {
             Self::Releases => 3,
@@ -93,47 +94,49 @@ impl Job {
         }
     }
 
-    /// Gives back a tenure that has ended, and then its permit or its seat. After an unanswered renewal, the server
-    /// may keep it for longer than we believe.
+    /// Releases a tenure that has ended, and then its permit or its seat. After an unanswered renewal, the server may
+    /// keep the lock for longer than this client believes.
     pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
         let until = Instant::now() + tenure.at_least(tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
         Self { stay, deadline: tenure.deadline(), ..job }
     }
 
-    /// Uses a notification up: its waiter has had the lock again.
+    /// Uses up a notification: its waiter has had the lock again.
     pub(crate) fn taken(tenure: &Tenure, stay: Option<Stay>) -> Self {
         Self { what: What::Taken, ..Self::release(tenure, stay) }
     }
 
-    /// Tells the waiters of a plain lock that it was lost without a release: a release that finds nothing does so. In
-    /// the other kinds, the waiters near the front ask by themselves.
+    /// Notifies the waiters of a plain lock that it was lost without a release, by a release that finds nothing. In the
+    /// other kinds, the waiters near the front ask by themselves.
     pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
         tenure.keys.row.lies_as_plain.then(|| Self::release(tenure, None))
     }
 
-    /// Clears away what an unanswered acquire may have done, or may still do.
+    /// Cleans up after an unanswered acquire, which may have run or may still run.
     pub(crate) fn ghost(ghost: Ghost) -> Self {
         let Ghost { keys, id, sent_on, until, debt } = ghost;
         Self::new(&keys, id, What::Ghost { sent_on }, until, Some(debt))
     }
 
-    /// Gives up the place of a contender in the line, and what it may have been granted.
+    /// Gives up the place of a contender in the line, and whatever it may have been granted.
     pub(crate) fn leave_line(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
         let until = Instant::now() + LONGEST_PAUSE * 10;
         Self::new(keys, id, What::Release, until, Some(debt))
     }
 
-    /// Undoes a request whose caller has gone: gives back the lock, or the place in line.
+    /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line.
     pub(crate) fn for_orphan(question: &Acquire, answer: Answer<Acquired>) -> Option<Self> {
         let sent_on = answer.sent_on;
         match answer.result {
-            Ok(Acquired::Granted { .. }) => Some(Self::ghost(Ghost::new(question, sent_on))),
-            Err(fault) if fault.may_hold() => Some(Self::ghost(Ghost::new(question, sent_on))),
             Ok(Acquired::Waits { .. }) => {
                 Some(Self::leave_line(&question.keys, question.id, question.debt.clone()))
             }
-            _ => None,
+            Err(fault) if !fault.may_hold() => None,
+            Ok(Acquired::Granted { .. }) | Err(_) => {
+                Some(Self::ghost(Ghost::new(question, sent_on)))
+            }
+            Ok(_) => None,
         }
     }
 
@@ -150,12 +153,12 @@ impl Job {
         (self, outcome)
     }
 
-    /// A request was sent for the job, or was about to be sent, and was not answered.
+    /// A request for the job was sent, or was about to be sent, and was not answered.
     pub(crate) fn may_have_run(&mut self) {
         self.may_have_run = true;
     }
 
-    /// The entry whose permit goes on when the job is done, if there is one.
+    /// The entry whose permit is passed on when the job is done, if there is one.
     pub(crate) fn keeps_permit_of(&self) -> Option<Visit> {
         match &self.stay {
             Some(Stay::Permit(permit)) => Some(permit.visit().clone()),
@@ -163,8 +166,8 @@ impl Job {
         }
     }
 
-    /// Takes note that the job is under way. Returns `false` if the same job is waiting already: one request writes
-    /// the latest hold count.
+    /// Records that the job is in progress. Returns `false` if the same job is already waiting: one request writes the
+    /// latest hold count.
     pub(crate) fn is_new(&mut self, returns: &Arc<Returns>) -> bool {
         match &self.what {
             What::Release | What::Taken | What::Ghost { .. } => {
@@ -182,18 +185,18 @@ impl Job {
         }
     }
 
-    /// The lock as the release script wants it.
+    /// The lock, in the form that the release script expects.
     pub(crate) fn request(&self) -> Release {
         let is_taken = matches!(self.what, What::Taken);
         Release { keys: Arc::clone(&self.keys), id: self.id, is_taken }
     }
 
-    /// Whether this outcome, on this connection, settles the job. Any outcome does if Redis itself has freed the lock
-    /// by now.
+    /// Whether this outcome, on this connection, settles the job. If Redis itself has freed the lock by now, any
+    /// outcome does.
     pub(crate) fn is_settled_by(&self, outcome: &Outcome, generation: u64, now: Instant) -> bool {
         let answered = outcome.as_ref().is_ok_and(|found| match self.what {
             // A contender in line asks under one owner field again and again. So the release may have found the grant
-            // of an earlier request, while the late one is still to come.
+            // of an earlier request, while the late one is yet to arrive.
             What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.asks_again(),
             What::Release | What::Taken | What::Count(_) => true,
         });
@@ -211,7 +214,7 @@ impl Job {
             // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
             // have expired, the client cannot know that: the lease was over before the release was confirmed.
             let done = self.may_have_run && now < self.deadline;
-            // A failure means that no caller waits for the outcome any more.
+            // If this fails, no caller waits for the outcome any more.
             let _ = told.send(outcome.map(|found| found || done));
         }
         drop(self.debt);
@@ -223,7 +226,7 @@ impl Job {
         self.stay = None;
         self.returning = None;
         let due = now + self.pause.mul_f64(0.5 + fastrand::f64());
-        // For a ghost with a long lease, the pauses grow as time goes by.
+        // For a ghost with a long lease, the pauses grow over time.
         let left = self.until.saturating_duration_since(now);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(left / 32));
         due

@@ -1,8 +1,8 @@
 //! The holds of one owner, which move together from one tenure to the next.
 //!
 //! An owner that has locked a lock several times has a guard for each hold. When one of them waits for a condition, the
-//! tenure ends for all of them, and another tenure begins when the wait is over. So the guards of an owner share a
-//! value that says in which tenure they are now.
+//! tenure ends for all of them, and another tenure begins after the wait. So the guards of an owner share a value that
+//! names their current tenure.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -19,12 +19,12 @@ pub(crate) struct Joint<T> {
 pub(crate) enum At<T> {
     /// In the tenure in which they began.
     First,
-    /// In no tenure: one of them waits for a condition. This many others are still there. It is below zero while a
-    /// guard that is dropped at the same moment has been counted, and the others have not.
+    /// In no tenure: one of them waits for a condition. The number is that of the other remaining holds. It can be
+    /// negative briefly: a guard that is dropped at that moment was counted before the others were.
     Away(i64),
     /// In this tenure, since the last wait.
     Moved(T),
-    /// The wait came to nothing, and they have lost the lock.
+    /// The wait failed, and they have lost the lock.
     Lost,
 }
 
@@ -44,7 +44,7 @@ impl<T: Clone> Joint<T> {
     }
 
     /// One of them is about to wait. From now on a hold that ends is counted here, if its tenure has ended. Returns
-    /// `false` if another one waits already, or has waited in vain.
+    /// `false` if another one already waits, or its wait has failed.
     pub(crate) fn go_away(&self) -> bool {
         let mut state = self.state();
         let is_there = matches!(*state, At::First | At::Moved(_));
@@ -72,8 +72,8 @@ impl<T: Clone> Joint<T> {
         }
     }
 
-    /// The wait is over. `there` is told how many other holds there are, and says where all of them are from now on.
-    /// Nobody sees them in between.
+    /// The wait is over. `there` gets the number of other holds, and returns the new tenure of all of them. Nobody sees
+    /// them in between.
     pub(crate) fn come_back(&self, there: impl FnOnce(u32) -> T) {
         let mut state = self.state();
         if let At::Away(others) = *state {
@@ -83,7 +83,7 @@ impl<T: Clone> Joint<T> {
         self.changed.notify_waiters();
     }
 
-    /// The wait came to nothing.
+    /// The wait failed.
     pub(crate) fn stay_away(&self) {
         let mut state = self.state();
         if matches!(*state, At::Away(_)) {
@@ -98,7 +98,7 @@ impl<T: Clone> Joint<T> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Listen first, look second.
+            // Listen first, check second.
             changed.as_mut().enable();
             if !matches!(*self.state(), At::Away(_)) {
                 return;
@@ -117,7 +117,7 @@ mod tests {
         let joint = Joint::default();
         assert!(!joint.leave_away());
         assert!(joint.go_away() && !joint.go_away());
-        // A guard is dropped before the holds of the tenure were counted.
+        // A guard is dropped before the holds of the tenure are counted.
         assert!(joint.leave_away());
         joint.others(3);
         assert!(joint.leave_away());

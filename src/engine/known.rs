@@ -1,10 +1,10 @@
-//! What a caller with a limit knows of its requests, for when the limit cuts it off.
+//! What a caller with a time limit knows of its requests when the limit cuts it off.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::wire::Fault;
 
-/// What a caller with a limit knows of its requests.
+/// What a caller with a time limit knows of its requests.
 pub(crate) struct Known {
     /// Whether Redis was asked, and whether it ever answered.
     asked: AtomicBool,
@@ -21,7 +21,7 @@ impl Known {
         Self { asked, answered: AtomicBool::new(answered), open, failing }
     }
 
-    /// A request is about to be sent. Returns whether one before it may have run.
+    /// A request is about to be sent. Returns whether an earlier one may have run.
     pub(crate) fn asks(&self) -> bool {
         self.asked.store(true, Ordering::Relaxed);
         self.open.swap(true, Ordering::Relaxed)
@@ -34,7 +34,7 @@ impl Known {
         self.open.store(false, Ordering::Relaxed);
     }
 
-    /// The request got no answer. `was_open`: one before it may have run.
+    /// The request got no answer. `was_open`: an earlier one may have run.
     pub(crate) fn failed(&self, fault: &Fault, was_open: bool) {
         self.open.store(was_open || fault.is_open(), Ordering::Relaxed);
         self.failing.fetch_or(fault.is_passing(), Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Known {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Whether the last attempt failed. `None`: nothing came of any request yet.
+    /// Whether the last attempt failed. `None`: no request has an outcome yet.
     pub(crate) fn is_failing(&self) -> Option<bool> {
         let failing = self.failing.load(Ordering::Relaxed);
         (failing || self.answered.load(Ordering::Relaxed)).then_some(failing)

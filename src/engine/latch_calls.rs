@@ -1,4 +1,4 @@
-//! Requests that change a latch. They are repeated until the server answers, since the server carries each out once.
+//! Requests that change a latch. They are repeated until the server answers; the server carries each out once.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::wire::{Fault, Order};
 
-/// The server remembers that a request was carried out for this much longer than the client repeats it: an old
-/// connection may still deliver it late.
+/// The server remembers a request for this much longer than the client repeats it: an old connection may still deliver
+/// it late.
 const LONGER: Duration = Duration::from_secs(60);
 
 const LONGEST_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);

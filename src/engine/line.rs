@@ -1,15 +1,14 @@
 //! What one contender knows of its place in the line of a name, and what it has to do next.
 //!
-//! Plain state. It does no I/O and reads no clock, so that a test plays a hundred interleavings in a
-//! millisecond. `wait.rs` alone drives it: it asks [`Line::next`] what to do, does it, and reports the outcome as an
-//! [`Event`].
+//! Plain state. It does no I/O and reads no clock, so a test can play a hundred interleavings in a millisecond. Only
+//! `wait.rs` drives it: it asks [`Line::next`] what to do, does it, and reports the outcome as an [`Event`].
 //!
-//! 1. The line is on the server. A client asks once, and a message tells it that it was let in.
+//! 1. The line is on the server. A client asks once, and a message tells it that it was granted the lock.
 //! 2. A contender that has lined up may show one more sign of life, and then sleeps. Only contenders near the front
-//!    go on showing signs. After some signs such a contender rests, and shows them more and more seldom: so a client
-//!    that waits for hours costs next to nothing. The server tells it when the line moves.
-//! 3. A contender believes a grant by message if it names this attempt: by its owner field, and by a sign of life
-//!    that only this client can have made. Every other message only makes it ask.
+//!    continue to show signs. After a few signs such a contender rests, and shows them less and less often: so a client
+//!    that waits for hours costs almost nothing. The server notifies it when the line moves.
+//! 3. A contender believes a grant by message if the grant names this attempt: by its owner field, and by a sign of
+//!    life that only this client can have made. Every other message only makes it ask.
 
 use std::time::Duration;
 
@@ -22,11 +21,11 @@ use crate::keys::TenureId;
 /// The pause between two requests of a contender whose channels are not subscribed, so that no message reaches it.
 const DEAF: Duration = Duration::from_millis(250);
 
-/// How many signs of life a contender near the front shows before it rests: those of one `waiter_ttl`.
+/// How many signs of life a contender near the front shows before it rests: as many as one `waiter_ttl` needs.
 const SIGNS: u32 = 3;
 
-/// The longest park of a contender for which another one asks. It is woken when that one does so no longer. After this time
-/// it asks all the same: so no sleep depends on anybody else for ever.
+/// The longest park of a contender for which another one asks. It is woken when the other one stops asking for it. It
+/// also asks by itself after this time: so no sleep depends on another contender forever.
 const ENDLESS: Duration = Duration::from_secs(60 * 60);
 
 /// The rules by which a contender waits.
@@ -36,9 +35,9 @@ pub(crate) struct Rules {
     pub(crate) waiter_ttl: Duration,
     /// The lease of a grant by message.
     pub(crate) pushed_lease: Duration,
-    /// The longest that a client sleeps without asking.
+    /// The longest time that a client sleeps without asking.
     pub(crate) max_park: Duration,
-    /// Whether contenders may rest: the server has to tell them when the line moves. Redisson's line does not.
+    /// Whether contenders may rest: the server has to notify them when the line moves. Redisson's line does not.
     pub(crate) rests: bool,
 }
 
@@ -52,14 +51,14 @@ pub(crate) struct PushedGrant {
 }
 
 impl PushedGrant {
-    /// The grant, which lasts as long as the sign of life does.
+    /// The grant, which lasts only as long as the sign of life.
     pub(crate) fn until_confirmed(self, rules: Rules, debt: Debt) -> Grant {
         let Self { id, number, signed } = self;
         // The message does not say whether others stand in line.
         Grant { id, number, awaited: true, lease: rules.pushed_lease, sent: signed, debt }
     }
 
-    /// A holder with less time left would have to confirm the grant at once. Then it may as well ask.
+    /// A holder with less time left would have to confirm the grant at once. Then the contender may just as well ask.
     fn is_worth_taking(self, now: Instant, rules: Rules) -> bool {
         deadline(self.signed, rules.pushed_lease) > now + rules.pushed_lease / 3
     }
@@ -70,23 +69,23 @@ impl PushedGrant {
 pub(crate) enum Event {
     /// A request is about to be sent.
     Asked,
-    /// The server answered a request of this time: the contender stands in the line, at this place. After `again` the
+    /// The server answered a request sent at `sent`: the contender stands in the line, at this place. After `again` the
     /// lease of the first holder is over.
     Waits { place: u64, near: bool, sent: Instant, again: Option<Duration> },
-    /// The server answered: another holder has it, and this contender stands in no line. It is worth asking again
+    /// The server answered: another holder has the lock, and this contender stands in no line. It should ask again
     /// after `again`.
     Held { again: Duration, sent: Instant },
     /// The server refused the request, and nothing was changed.
     Refused,
-    /// The request may have run, or may run yet.
+    /// The request may have run, or may still run.
     Unanswered,
-    /// The server has let the contender in.
+    /// The server has granted the contender the lock.
     Told(PushedGrant),
-    /// The contender is near the front. `at_once`: the server has not heard of its client for too long.
+    /// The contender is near the front. `at_once`: the server has not heard from its client for too long.
     Near { at_once: bool },
-    /// Something happened at this name that concerns contenders near the front.
+    /// An event at this name that concerns contenders near the front.
     Stirred,
-    /// Something may have been missed: the channel was subscribed just now, or lost.
+    /// The contender may have missed something: the channel was just subscribed, or lost.
     Roused,
 }
 
@@ -104,26 +103,27 @@ pub(crate) enum Next {
 pub(crate) struct Line {
     /// The owner field under which it asks, and under which it stands in the line.
     id: TenureId,
-    /// Its place, once the server has told one. The contender keeps the place under a new owner field.
+    /// Its place, once the server has reported one. The contender keeps the place under a new owner field.
     place: u64,
     /// The server may have an entry of this owner field in the line.
     stands: bool,
     near: bool,
-    /// The last request said that it rests.
+    /// The last request reported that it rests.
     rests: bool,
-    /// Signs of life since the line has moved, as far as the contender knows.
+    /// Signs of life since the line last moved, as far as the contender knows.
     signs: u32,
-    /// A request is on its way, or may still run.
+    /// A request is in flight, or may still run.
     open: bool,
     /// When the last answered request was sent.
     signed: Option<Instant>,
     told: Option<PushedGrant>,
-    /// When the contender has to ask, whatever happens.
+    /// When the contender has to ask in any case.
     ask_at: Option<Instant>,
-    /// When a far contender has to ask if it watches: by then all that are near may have died with the holder.
+    /// When a far contender that watches has to ask: by then all near contenders may have died together with the
+    /// holder.
     look_at: Option<Instant>,
-    /// The shortest lease that was asked for under this owner field. Callers with different leases may follow each
-    /// other, and a grant by message may have been made for any of them.
+    /// The shortest lease that was asked for under this owner field. Callers with different leases may succeed each
+    /// other, and a grant by message may be for any of them.
     pushed_lease: Duration,
 }
 
@@ -157,18 +157,18 @@ impl Line {
         self.rests
     }
 
-    /// Whether the server may have an entry of this owner field, and no request may still run.
+    /// Whether the server may have an entry with this owner field, and no request may still run.
     pub(crate) fn stands(&self) -> bool {
         self.stands && !self.open
     }
 
-    /// Whether a request may still run. The client clears away what it leaves. So the contender has to go on under
-    /// another owner field, or its own place would be cleared away.
+    /// Whether a request may still run. The client cleans up after that request. So the contender has to continue under
+    /// another owner field, or its own place would be removed too.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether another contender has to ask for this one now and then.
+    /// Whether another contender has to ask for this one from time to time.
     pub(crate) fn is_far(&self) -> bool {
         self.stands && !self.near
     }
@@ -178,17 +178,17 @@ impl Line {
         self.signed.is_some() || self.place > 0
     }
 
-    /// These rules, with the lease that a message may grant.
+    /// These rules, with the lease of a grant by message.
     pub(crate) fn rules(&self, rules: Rules) -> Rules {
         Rules { pushed_lease: rules.pushed_lease.min(self.pushed_lease), ..rules }
     }
 
-    /// Goes on at the same place under another owner field.
+    /// Continues at the same place under another owner field.
     pub(crate) fn rename(&mut self, id: TenureId, now: Instant) {
         *self = Self { place: self.place, ..Self::new(id, now) };
     }
 
-    /// Takes note of what happened.
+    /// Records an event.
     pub(crate) fn step(&mut self, now: Instant, event: Event, rules: Rules) {
         match event {
             Event::Asked => self.asked(rules),
@@ -208,11 +208,11 @@ impl Line {
                 self.ask_by(now);
             }
             Event::Unanswered => self.ask_by(now),
-            // Only a grant to this owner field counts: the client is clearing away the grants to former ones.
+            // Only a grant to this owner field counts: the client is releasing the grants to former ones.
             Event::Told(grant) if grant.id == self.id => self.told = Some(grant),
             Event::Told(_) => {}
             Event::Near { at_once } => self.comes_near(now, at_once, rules),
-            // A message that comes while a request is on its way may be newer than the answer to it.
+            // A message that comes while a request is in flight may be newer than the answer to it.
             Event::Stirred if self.is_far() && !self.open => {}
             Event::Stirred | Event::Roused => {
                 self.wake();
@@ -225,12 +225,12 @@ impl Line {
         (self.open, self.stands) = (true, true);
         self.rests = rules.rests && self.near && self.signs >= SIGNS;
         self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
-        // The answer says anew whether we are near, and when to ask. A message that comes from now on may be
-        // newer than the answer. So the answer must not undo it.
+        // The answer says again whether this contender is near, and when to ask. A message that comes from now on may
+        // be newer than the answer, so the answer must not undo it.
         (self.near, self.ask_at, self.look_at) = (false, None, None);
     }
 
-    /// Plans the next sign of life, if it has to show any. After `again` the first of the holders has to have gone.
+    /// Plans the next sign of life, if one is needed. By `again`, the first of the holders must be gone.
     fn wait(&mut self, now: Instant, sent: Instant, again: Option<Duration>, rules: Rules) {
         let again = again.map(|again| now + again);
         if self.near {
@@ -245,19 +245,19 @@ impl Line {
     fn comes_near(&mut self, now: Instant, at_once: bool, rules: Rules) {
         self.near = true;
         self.wake();
-        // A request on its way is the sign of life that is due.
+        // A request in flight serves as the sign of life that is due.
         if !self.open {
             let signed = self.signed.filter(|_| !at_once);
             self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
         }
     }
 
-    /// What to do now. `listening`: messages reach us. `watching`: this contender has to ask now and then for all far
-    /// contenders of this client at this name, in case that a message was lost.
+    /// What to do now. `listening`: messages reach this client. `watching`: this contender has to ask from time to time
+    /// for all far contenders of this client at this name, in case a message is lost.
     pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
-        // The client clears away what an unanswered attempt has got, even if a message says that it was granted.
+        // The client releases what an unanswered attempt was granted, even if a message reports the grant.
         if let Some(grant) = self.told.filter(|_| !self.open) {
-            // If the grant is almost over, ask: the answer has the whole lease.
+            // If the grant is almost over, ask: the answer carries the whole lease.
             return if grant.is_worth_taking(now, rules) { Next::Take(grant) } else { Next::Ask };
         }
         let ask_at = [
@@ -274,15 +274,15 @@ impl Line {
         }
     }
 
-    /// The pause between two signs of life: a third of `waiter_ttl`. It doubles with each sign of a contender that
-    /// rests.
+    /// The pause between two signs of life: a third of `waiter_ttl`. For a contender that rests, it doubles with each
+    /// sign.
     fn pause(&self, rules: Rules) -> Duration {
         let usual = rules.waiter_ttl / 3;
         let doubled = if self.rests { self.signs.saturating_sub(SIGNS).min(16) } else { 0 };
         usual.saturating_mul(1 << doubled).min(rules.max_park.max(usual))
     }
 
-    /// The line has moved: the contender rests no more.
+    /// The line has moved: the contender no longer rests.
     fn wake(&mut self) {
         (self.rests, self.signs) = (false, 0);
     }
@@ -292,8 +292,8 @@ impl Line {
         (self.open, self.signed) = (false, Some(sent));
         let is_newer = self.told.is_none_or(|grant| grant.signed >= sent);
         if !is_newer {
-            // Two contenders of one client may have made their signs in one order and sent them in the other. Then
-            // the grant is good all the same: ask, and the next answer says so.
+            // Two contenders of one client may have made their signs in one order and sent them in the other. Then the
+            // grant is still valid: ask, and the next answer reports it.
             (self.told, self.ask_at) = (None, Some(sent));
         }
     }
@@ -319,7 +319,7 @@ mod tests {
         rests: true,
     };
 
-    /// A contender that plays with a clock of its own.
+    /// A contender in a test with its own clock.
     struct Play {
         line: Line,
         now: Instant,
@@ -332,7 +332,7 @@ mod tests {
             Self { line: Line::new(TenureId(7), now), now, watching: true }
         }
 
-        /// One that stands in the line, near the front or not.
+        /// A contender that stands in the line, near the front or not.
         fn waiting(near: bool) -> Self {
             let mut play = Self::new();
             play.hears(Event::Asked);
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!((play.parks_for(), play.line.rests()), (TTL / 3, false));
     }
 
-    /// All that are near may die together with the holder. Then a message wakes nobody.
+    /// All near contenders may die together with the holder. Then a message wakes nobody.
     #[test]
     fn a_far_contender_that_watches_asks_when_the_lease_of_the_holder_is_over() {
         let mut play = Play::new();
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(play.parks_for(), RULES.max_park);
     }
 
-    /// A holder that dies moves no line.
+    /// A holder that dies does not move the line.
     #[test]
     fn a_contender_near_the_front_asks_when_the_lease_of_the_holder_is_over() {
         let mut play = Play::new();
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(play.parks_for(), ENDLESS);
     }
 
-    /// In a line that moves fast, a contender near the front is let in long before its sign of life is old.
+    /// In a fast line, a contender near the front is granted the lock long before its sign of life is old.
     #[test]
     fn a_contender_that_comes_near_asks_only_when_its_sign_of_life_is_old() {
         let mut play = Play::waiting(false);
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
-    /// The script that moved the line may have run after the request and be told before its answer.
+    /// The script that moved the line may have run after the request, and its message may arrive before the answer.
     #[test]
     fn an_answer_does_not_undo_a_newer_message() {
         let mut play = Play::new();
@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(play.parks_for(), TTL / 3);
     }
 
-    /// The message about the script that ran right after the request may overtake the answer.
+    /// The message about a script that ran right after the request may overtake the answer.
     #[test]
     fn a_grant_for_the_last_sign_of_life_outlives_the_answer_to_it() {
         let mut play = Play::new();
@@ -558,8 +558,8 @@ mod tests {
         assert_eq!(play.next(), Next::Take(grant));
     }
 
-    /// The request may run while its contender asks again. Under the old owner field, the contender would be granted
-    /// a lock that the client then clears away.
+    /// The request may run while its contender asks again. Under the old owner field, the contender would be granted a
+    /// lock that the client then releases.
     #[test]
     fn a_request_without_an_answer_costs_the_owner_field_and_not_the_place() {
         let mut play = Play::waiting(true);
@@ -573,7 +573,7 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
-    /// The client gives back in the background what it has got. If the contender took it, two would hold the lock.
+    /// In the background, the client releases what it was granted. If the contender took it, two would hold the lock.
     #[test]
     fn a_grant_for_a_request_without_an_answer_is_not_taken() {
         for told_first in [true, false] {
@@ -601,7 +601,7 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
     }
 
-    /// Without a line, a message to all clients is the only word of a release.
+    /// Without a line, a message to all clients is the only notice of a release.
     #[test]
     fn a_message_to_all_before_the_answer_is_not_missed() {
         let mut play = Play::new();

@@ -1,4 +1,4 @@
-//! The listener: what a client does with the messages that it hears.
+//! The listener: how a client handles the messages that it receives.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::keys::TenureId;
 use crate::meters;
 use crate::wire::{Heard, What, Word, publisher, words};
 
-/// Turns messages into events for contenders, and into looks at tenures.
+/// Turns messages into events for contenders, and into checks of tenures.
 pub(crate) struct Listener {
     pub(crate) table: Arc<Table>,
     pub(crate) timetable: Arc<Timetable>,
@@ -24,7 +24,7 @@ pub(crate) struct Listener {
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) client: String,
     pub(crate) rules: Rules,
-    /// Grants by message count. If replicas have to acknowledge, only the answer to a request can count.
+    /// Whether grants by message count. If replicas have to acknowledge grants, only the answer to a request counts.
     pub(crate) believes: bool,
 }
 
@@ -37,7 +37,7 @@ impl Listener {
         match heard {
             Heard::Message(message) if is_own => self.hear_words(name_channel, message),
             Heard::Message(message) => self.hear_of_all(channel, message),
-            // The channel is live, or out of reach. In both cases the waiters have to ask.
+            // The channel is live, or unreachable. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
                 for entry in self.table.all_of(name_channel) {
                     entry.step(Event::Roused, self.rules);
@@ -46,23 +46,24 @@ impl Listener {
         }
     }
 
-    /// How many contenders wait at this channel.
+    /// How many contenders wait on this channel.
     fn waiting(&self, channel: &str) -> usize {
         self.table.all_of(channel).iter().filter(|entry| entry.was_told_to_wait()).count()
     }
 
     /// A message to this client alone.
     fn hear_words(&self, channel: &str, message: &[u8]) {
-        let now = Instant::now();
+        let (now, mut has_left) = (Instant::now(), false);
         for word in words(message, &self.client) {
             let Some(entry) = self.table.find_waiting(channel, word.id) else {
+                has_left |= matches!(word.what, What::Near { at_once: true });
                 self.hear_of_unknown(channel, word, now);
                 continue;
             };
             meters::woken("message", || usize::from(entry.was_told_to_wait()));
             match word.what {
                 What::Granted { number, secret } => {
-                    // A grant without a sign of ours may come from any client: it only makes the contender ask.
+                    // A grant without a valid sign may come from any client: it only makes the contender ask.
                     let event = match self.secrets.time_of(secret, now, channel) {
                         Some(signed) if self.believes => {
                             Event::Told(PushedGrant { id: word.id, number, signed })
@@ -72,38 +73,45 @@ impl Listener {
                     entry.step(event, self.rules);
                 }
                 What::Near { at_once } => entry.step(Event::Near { at_once }, self.rules),
-                // Any client may send this word, and it concerns the holder of this owner field.
+                // Any client may send this word. It concerns the holder with this owner field.
                 What::Out => {
                     entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
                 }
             }
         }
-    }
-
-    /// A server may have lost its last writes, as a promoted replica does. Then its line has waiters that were let in
-    /// long ago, or have gone. Their client lives, so each of them would block the line for a `waiter_ttl`.
-    fn hear_of_unknown(&self, channel: &str, word: Word, now: Instant) {
-        match word.what {
-            // The sign proves that the server has made this grant. A message that any client could publish gives
-            // nothing back.
-            What::Granted { secret, .. }
-                if self.secrets.time_of(secret, now, channel).is_some() =>
-            {
-                self.give_up(channel, word.id);
-            }
-            What::Near { at_once: true } => {
-                self.table.all_of(channel).iter().for_each(|e| e.step(Event::Roused, self.rules));
-            }
-            _ => {}
+        if has_left {
+            self.show_life(channel);
         }
     }
 
-    /// Gives back the grant to a waiter that this client does not have.
+    /// The server waits for a sign of life of a waiter that has left. The sign of any contender shows that the client is alive.
+    /// Thousands of them may be far from the front, so one of these is enough.
+    fn show_life(&self, channel: &str) {
+        let entries = self.table.all_of(channel);
+        let near = entries.iter().filter(|entry| !entry.is_far());
+        let far = || entries.iter().find(|entry| entry.is_far());
+        let one_far = entries.iter().find(|entry| entry.can_watch()).or_else(far);
+        near.chain(one_far).for_each(|entry| entry.step(Event::Roused, self.rules));
+    }
+
+    /// The waiter has just left. Or the server has lost its last writes, as a promoted replica can: then its line has waiters that
+    /// were granted the lock long ago, or have left. Their client is alive, so each of them would block the line for a
+    /// `waiter_ttl`.
+    fn hear_of_unknown(&self, channel: &str, word: Word, now: Instant) {
+        // The sign proves that the server made this grant. A message that any client could publish releases nothing.
+        if let What::Granted { secret, .. } = word.what
+            && self.secrets.time_of(secret, now, channel).is_some()
+        {
+            self.give_up(channel, word.id);
+        }
+    }
+
+    /// Releases the grant to a waiter that this client does not have.
     fn give_up(&self, channel: &str, id: TenureId) {
         let entries = self.table.all_of(channel);
-        // A contender here had this place under a former owner field, and has heard no answer. If the grant were given back
-        // before the contender has asked under its new one, the waiters behind it would be let in. It asks at once, and
-        // gives the former one back after the answer.
+        // A contender here had this place under a former owner field, and got no answer. If the grant were released
+        // before the contender has asked under its new owner field, the waiters behind it would be let in. So it asks
+        // at once, and releases the former one after the answer.
         if let Some(entry) = entries.iter().find(|entry| entry.holds_back(id)) {
             return entry.step(Event::Roused, self.rules);
         }
@@ -119,11 +127,11 @@ impl Listener {
         let names_holders = is_force && message.contains(&b' ');
         meters::woken("message", || self.waiting(channel));
         for entry in self.table.all_of(channel) {
-            // A client that used force has let in the next waiter. A client that found a lock gone may have found the line
-            // gone too, and with it the entries of waiters far from the front.
+            // A client that used force has let in the next waiter. A client that found a lock gone may have found the
+            // line gone too, and with it the entries of waiters far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
-            // Redisson's channels tell of every release. If several hold the lock, the release of one says nothing to
-            // the others.
+            // Redisson's channels report every release. If several clients hold the lock, the release of one says
+            // nothing about the others.
             let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;
             if let Some(tenure) =
                 entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
@@ -149,7 +157,9 @@ mod tests {
 
     use super::*;
     use crate::config::Layout;
+    use crate::engine::entry::Visit;
     use crate::engine::ghost::Ghost;
+    use crate::engine::line::Next;
     use crate::keys::Keys;
     use crate::kinds::Kind;
 
@@ -195,7 +205,26 @@ mod tests {
         assert_eq!(jobs.try_recv().unwrap().id, FORMER);
     }
 
-    /// If it were given back, the waiters behind this contender would be let in before it asks again.
+    #[tokio::test]
+    async fn a_sign_of_life_for_a_caller_that_has_gone_takes_one_far_contender() {
+        let ((listener, _jobs), keys) = (listener(), fair());
+        let enter = |id| {
+            let visit = listener.table.enter_alone(&keys, keys.channel.clone(), TenureId(id));
+            let visit = visit.unwrap();
+            visit.entry.ask(|| TenureId(id), listener.rules);
+            let sent = Instant::now();
+            let again = Some(TTL);
+            let event = Event::Waits { place: id, near: false, sent, again };
+            visit.entry.step(event, listener.rules);
+            visit
+        };
+        let far: Vec<_> = (1..4).map(enter).collect();
+        listener.hear(&format!("{}:us", keys.channel), Heard::Message(b"other us:98! us:99!"));
+        let asks = |visit: &&Visit| matches!(visit.next(true, listener.rules), Next::Ask);
+        assert_eq!(far.iter().filter(asks).count(), 1);
+    }
+
+    /// If the grant were released, the waiters behind this contender would be let in before it asks again.
     #[tokio::test]
     async fn a_grant_to_a_former_owner_field_waits_until_the_contender_has_asked_again() {
         let ((listener, mut jobs), keys) = (listener(), fair());

@@ -1,4 +1,4 @@
-//! The task of the lookout: it looks for callers that were told something and do not come. See `lookout.rs`.
+//! The task of the lookout: it looks for callers that were notified and do not come. See `lookout.rs`.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::engine::permit::{LOOKS, Look};
 /// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// Looks until the client has gone. It does not keep the client alive.
+/// Looks until the client is gone. It does not keep the client alive.
 pub(crate) async fn look_out(engine: Weak<Engine>, stop: CancellationToken) {
     stop.run_until_cancelled(look(engine)).await;
 }
@@ -39,28 +39,31 @@ async fn look(engine: Weak<Engine>) {
 }
 
 impl Engine {
-    /// Looks whether each caller of an entry has come that was told something. A caller that does not come is passed
-    /// over or cancelled, so that it stops no other. Returns whether to look again.
+    /// Checks whether each notified caller of an entry has come. A caller that does not come is skipped or cancelled,
+    /// so that it blocks no other. Returns whether to look again.
     fn look_at(&self, entry: &Arc<Entry>) -> bool {
         let Some(visit) = self.table.visit_again(entry) else { return false };
         let called = entry.look_for_called();
         if called == Look::Silent {
-            tracing::debug!(name = ?entry.keys.name(), "passed over: its turn has come, and it is not polled");
-            // If they were the last callers, a tenure that was left for them is left for nobody.
+            tracing::debug!(name = ?entry.keys.name(), "skipped: its turn has come, but it is not polled");
+            // If they were the last callers, nobody takes a tenure that was left for them.
             self.look_after(&visit);
         }
-        let (contender, work) = entry.look_for_contender();
-        match (contender, work) {
-            (Look::Silent, None) => visit.stop_watching(),
-            (Look::Silent, work) => {
-                tracing::debug!(name = ?entry.keys.name(), "cancelled: it was told something, and is not polled");
+        let is_late = match entry.look_for_contender() {
+            (Look::Silent, Some(work)) => {
+                tracing::debug!(name = ?entry.keys.name(), "cancelled: it was notified, but is not polled");
                 visit.forget_contender();
                 // This is as if the caller had dropped its future. The drop passes the permit on.
                 drop(work);
-                return true;
+                true
             }
-            _ => {}
-        }
-        called != Look::Well || contender == Look::Late
+            // It keeps its place. But it does not ask, so another contender has to ask for those far from the front.
+            (Look::Silent, None) => {
+                visit.stop_watching();
+                false
+            }
+            (contender, _) => contender == Look::Late,
+        };
+        called != Look::Well || is_late
     }
 }

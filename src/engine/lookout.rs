@@ -1,14 +1,14 @@
-//! The lookout: sees to it that a caller whose future is not polled stops nobody.
+//! The lookout: makes sure that a caller whose future is not polled blocks nobody.
 //!
-//! 1. A caller that is told something (that its turn has come, an answer, a message) has its entry watched. The
-//!    lookout looks a few times within one `pickup_timeout` whether the caller has come, and forgets the entry when
-//!    it has. So a caller that sleeps costs nothing, and a caller that comes in time costs one look.
+//! 1. When a caller is notified (its turn has come, an answer, a message), its entry is watched. The lookout checks a
+//!    few times within one `pickup_timeout` whether the caller has come, and forgets the entry when it has. So a
+//!    sleeping caller costs nothing, and a caller that comes in time costs one check.
 //! 2. The first request of a contender is on the straight path of a free lock, so it is only counted, together with
-//!    those that began between the same two looks. If one of them takes long, the lookout goes through the table to
-//!    find its contender.
-//! 3. It counts looks, and reads no clock: after the whole process stood still, the callers have as many looks to
-//!    come as before.
-//! 4. A caller that is only slow may be found silent. That does no harm: it is cancelled, and queues again.
+//!    those that began between the same two looks. If one of them takes long, the lookout searches the table for its
+//!    contender.
+//! 3. It counts looks, and reads no clock: after the whole process was stopped, the callers have as many looks left as
+//!    before.
+//! 4. A caller that is merely slow may be found silent. That does no harm: it is cancelled, and queues again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// The entries `E` of a client whose callers were told something.
+/// The entries `E` of a client whose callers were notified.
 pub(crate) struct Lookout<E> {
     watched: Mutex<Vec<Arc<E>>>,
     fresh: Fresh,
@@ -32,13 +32,13 @@ struct Fresh {
     begun: [AtomicUsize; AGES],
 }
 
-/// The number of ages. An older contender counts as new again: the lookout has found it by then.
+/// The number of ages. An older contender counts as new again: by then the lookout has found it.
 const AGES: usize = 4;
 
 /// The number of looks after which the lookout searches for the contender of a first request.
 const LONG: usize = 2;
 
-/// The age under which a contender without an answer is counted; 0: it is not counted.
+/// The age under which a contender without an answer is counted; 0: not counted.
 #[derive(Default)]
 pub(crate) struct Age(AtomicUsize);
 
@@ -46,12 +46,12 @@ impl Fresh {
     fn begin(&self, age: &Age) {
         let now = self.looks.load(Ordering::Relaxed) % AGES;
         self.begun[now].fetch_add(1, Ordering::SeqCst);
-        // The contender before this one may still be counted.
+        // The previous contender may still be counted.
         self.forget(age.0.swap(now + 1, Ordering::SeqCst));
     }
 
     fn end(&self, age: &Age) {
-        // Mostly it had its answer long ago. This runs in each hand-over, so it must be cheap.
+        // Usually it got its answer long ago. This runs in each hand-over, so it must be cheap.
         if age.0.load(Ordering::SeqCst) > 0 {
             self.forget(age.0.swap(0, Ordering::SeqCst));
         }
@@ -91,15 +91,14 @@ impl<E> Default for Lookout<E> {
 }
 
 impl Watched {
-    /// The lookout is about to look. A caller that is told something from now on is for the next look.
+    /// The lookout is about to look. A caller that is notified from now on is for the next look.
     pub(crate) fn end(&self) {
         self.0.store(false, Ordering::SeqCst);
     }
 }
 
 impl<E> Lookout<E> {
-    /// Has the lookout watch an entry. This runs in each hand-over, so an entry that is watched already takes no
-    /// mutex.
+    /// Has the lookout watch an entry. This runs in each hand-over, so an entry that is already watched takes no mutex.
     pub(crate) fn watch(&self, Watched(watched): &Watched, entry: &Arc<E>) {
         if watched.load(Ordering::SeqCst) || watched.swap(true, Ordering::SeqCst) {
             return;
@@ -119,7 +118,7 @@ impl<E> Lookout<E> {
         self.rouse();
     }
 
-    /// The contender has an answer, or has gone.
+    /// The contender has an answer, or has left.
     pub(crate) fn end(&self, age: &Age) {
         self.fresh.end(age);
     }
@@ -132,7 +131,7 @@ impl<E> Lookout<E> {
 
     /// Sleeps as long as there is nothing to look at.
     async fn sleep(&self) {
-        // Say that it sleeps, and then look: an entry that comes in between wakes it.
+        // Announce the sleep, and then check: an entry that arrives in between wakes it.
         self.asleep.store(true, Ordering::SeqCst);
         if self.is_idle() {
             self.first.notified().await;
@@ -145,8 +144,8 @@ impl<E> Lookout<E> {
         watched.is_empty() && self.fresh.is_empty()
     }
 
-    /// Sleeps until there is something to look at, and then for this pause. Returns all entries that are watched by
-    /// then, and whether a first request takes long.
+    /// Sleeps until there is something to look at, and then for this pause. Returns all entries watched by then, and
+    /// whether a first request takes long.
     pub(crate) async fn next(&self, pause: Duration) -> (Vec<Arc<E>>, bool) {
         self.sleep().await;
         sleep(pause).await;

@@ -1,4 +1,4 @@
-//! Requests about the marks beside a plain lock: who leads under it, and which interval is claimed.
+//! Requests about the marks beside a plain lock: the leader, and the claimed interval.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::token::FencingToken;
 use crate::wire::{Claim, Connection, Fault};
 
 impl Engine {
-    /// Writes down who leads, in one attempt. Returns whether the lock is still ours.
+    /// Announces the leader, in one attempt. Returns whether the lock is still held.
     pub(crate) async fn announce(&self, hold: &Hold, who: &str, keep: Duration) -> Result<bool> {
         let (keys, id) = (&hold.tenure.keys, hold.tenure.id);
         let mark = format!("{:020} {} {who}", hold.token().get(), id.of(&self.client));
@@ -18,19 +18,19 @@ impl Engine {
         self.asked_once(keys, asked).await
     }
 
-    /// Who leads, and since which token.
+    /// The leader, and the token of its term.
     pub(crate) async fn leader(&self, keys: &Keys) -> Result<Option<(FencingToken, String)>> {
         let mark = self.asked_once(keys, async |mut to: Connection<'_>| to.leader(keys).await);
         Ok(mark.await?.as_deref().and_then(read))
     }
 
-    /// How long the interval still lasts that somebody has claimed.
+    /// How long the interval that was claimed still lasts.
     pub(crate) async fn interval_left(&self, keys: &Keys) -> Result<Duration> {
         self.asked_once(keys, async |mut to: Connection<'_>| to.interval_left(keys).await).await
     }
 
-    /// Claims an interval for this hold. It asks until the server answers or the hold has ended: a claim that may have
-    /// been made without our knowing would cost the interval.
+    /// Claims an interval for this hold. It asks until the server answers or the hold has ended: an unnoticed claim
+    /// would waste the interval.
     ///
     /// # Cancel safety
     /// A dropped future may or may not have claimed the interval.
@@ -68,7 +68,7 @@ impl Engine {
     }
 }
 
-/// The token and the name in the mark of a leader; `None` if somebody else has written something else there.
+/// The token and the name in the mark of a leader; `None` if another program wrote something else there.
 fn read(mark: &str) -> Option<(FencingToken, String)> {
     let mut parts = mark.splitn(3, ' ');
     let token = parts.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The engine: waiting, ownership, renewal and giving back, for all kinds alike.
+//! The engine: waiting, ownership, renewal and release, for all kinds alike.
 
 mod acquire_all;
 mod attempt;

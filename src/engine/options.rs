@@ -40,15 +40,15 @@ pub(crate) struct AcquireOptions {
     pub(crate) permits: u32,
     /// The tenure within which its owner asks: then the request needs no room.
     pub(crate) within: Option<TenureId>,
-    /// The server has just said that the lock is held. This stays true even if the limit cuts an attempt off.
+    /// The server has just reported that the lock is held. This stays true even if the limit cuts an attempt off.
     pub(crate) known_taken: bool,
-    /// The caller has held the lock before, and has waited for a condition. It does not nest, and no limit of waiters
-    /// sends it away.
+    /// The caller held the lock before, and has waited for a condition. It does not nest, and no limit of waiters
+    /// rejects it.
     pub(crate) returns: bool,
 }
 
 impl AcquireOptions {
-    /// The same options within a hold that its owner has already, so that the request needs no room. If that hold has
+    /// The same options within a hold that its owner already has, so that the request needs no room. If that hold has
     /// just ended, the request needs room.
     pub(crate) fn within(self, outer: Option<&Hold>) -> Self {
         let outer = outer.filter(|outer| outer.tenure.shelters(outer.hand_over));
@@ -60,7 +60,7 @@ impl AcquireOptions {
         self.lease == Lease::Watched && self.owner.is_none() && self.within.is_none()
     }
 
-    /// Whether it waits by itself: the server puts it in line beside the other callers of its client.
+    /// Whether it waits separately: the server puts it in line beside the other callers of its client.
     pub(crate) fn waits_alone(&self, keys: &Keys) -> bool {
         let is_unlike = keys.row.has_line && keys.is_held_together() && !self.is_like_others();
         self.within.is_some() || is_unlike

@@ -1,4 +1,4 @@
-//! The tenures of re-entrant owners, of kinds that an owner may hold in several ways at once.
+//! The tenures of re-entrant owners, for kinds that an owner may hold in several ways at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -8,15 +8,15 @@ use crate::keys::Keys;
 use crate::kinds::Kind;
 use crate::owner::OwnerId;
 
-/// The tenures of each owner, by name. Now and then those that are over are swept out.
+/// The tenures of each owner, by name. Tenures that are over are removed from time to time.
 #[derive(Default)]
 pub(crate) struct Owned(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Mostly one tenure. Futures that an owner polls side by side may each have got one.
+    /// Usually one tenure. Futures that an owner polls side by side may each have one.
     tenures: HashMap<(OwnerId, String, Kind), Vec<Weak<Tenure>>>,
-    /// The number of tenures at which the next sweep comes.
+    /// The number of tenures that triggers the next cleanup.
     most: usize,
 }
 
@@ -36,7 +36,7 @@ impl Owned {
     pub(crate) fn find(&self, owner: OwnerId, keys: &Keys) -> Option<Arc<Tenure>> {
         let state = self.0.lock().expect("no panic under this lock");
         let tenures = state.tenures.get(&key(owner, keys))?;
-        // A tenure that was handed on lives, but belongs to another owner.
+        // A tenure that was handed on is alive, but belongs to another owner.
         let is_held = |tenure: &Arc<Tenure>| tenure.hold_of(owner).is_some();
         tenures.iter().filter_map(live).find(is_held)
     }

@@ -1,12 +1,12 @@
 //! The permit of an entry. One caller of a client has it at a time: first come, first served.
 //!
-//! 1. Only a poll takes the permit. A caller that gives it up *calls* the next caller, and wakes it. The permit
-//!    belongs to nobody until that caller is polled. So a caller that is never polled never has it.
+//! 1. Only a poll takes the permit. A caller that gives it up *calls* the next caller, and wakes it. The permit belongs
+//!    to nobody until that caller is polled. So a caller that is never polled never has the permit.
 //! 2. If a called caller does not come, the lookout finds it *silent* after some looks. Then the permit is open: all
 //!    waiting callers are woken, and the first one that is polled takes it. So any number of silent callers cost that
-//!    time once.
-//! 3. A caller keeps its ticket, and with it its place, until it takes the permit or leaves. A silent caller is not
-//!    called again before it is polled again. Until then it does not count as waiting.
+//!    time only once.
+//! 3. A caller keeps its ticket, and so its place, until it takes the permit or leaves. A silent caller is not called
+//!    again before it is polled again. Until then it does not count as waiting.
 //!
 //! A waker stands in the queue from a poll of its caller until that caller is called. So a caller without a waker was
 //! woken, and has not come yet. While the permit is open, no caller has a waker: all of them were woken.
@@ -14,13 +14,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
 use tokio::task::coop::poll_proceed;
 
 use crate::wire::Fault;
 
-/// How many looks of the lookout a called caller has time to come. Together they are one `pickup_timeout`.
+/// How many looks of the lookout a called caller has before it is silent. Together they take one `pickup_timeout`.
 pub(crate) const LOOKS: u32 = 4;
 
 /// The permit for one lock, and the callers that wait for it.
@@ -36,7 +36,7 @@ struct State {
     closed: bool,
     whose: Whose,
     tickets: u64,
-    /// In the order of their tickets.
+    /// Ordered by ticket.
     queue: VecDeque<Caller>,
     /// Looks since a caller was called, or since the permit was opened.
     looks: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The ticket of a caller that had the permit before. It stands before all callers that came after it.
+    /// The ticket of a caller that had the permit before. It stands ahead of all callers that came later.
     pub(crate) fn again(number: u64) -> Self {
         Self { number: Some(number), queued: false }
     }
@@ -108,7 +108,9 @@ impl Permit {
         ticket: &mut Ticket,
         context: &mut Context<'_>,
     ) -> Poll<Result<u64, Fault>> {
-        let coop = ready!(poll_proceed(context));
+        // A task that has used up its budget takes no permit now. But the caller enters the queue: it counts as waiting, so the
+        // permit has to be offered to it, and the lookout has to notice if it is never polled again.
+        let coop = poll_proceed(context);
         let mut state = self.state();
         if state.closed {
             return Poll::Ready(Err(Fault::Closed));
@@ -120,7 +122,8 @@ impl Permit {
             self.waiting.fetch_add(1, Ordering::SeqCst);
         }
         // This runs under the mutex: if two callers come for an open permit, the second one finds it taken.
-        if matches!(state.whose, Whose::Open) || state.whose == Whose::Called(number) {
+        let may_take = state.whose == Whose::Open || state.whose == Whose::Called(number);
+        if let (Poll::Ready(coop), true) = (coop, may_take) {
             if std::mem::take(&mut ticket.queued) {
                 state.queue.remove(at);
             }
@@ -128,10 +131,11 @@ impl Permit {
             coop.made_progress();
             return Poll::Ready(Ok(number));
         }
+        // A caller that may take the permit, but has no budget, counts as woken: its task is polled again.
+        let waker = (!may_take).then(|| context.waker().clone());
         if ticket.queued {
-            state.queue[at].waker = Some(context.waker().clone());
+            state.queue[at].waker = waker;
         } else {
-            let waker = Some(context.waker().clone());
             state.queue.insert(at, Caller { ticket: number, waker, silent: false });
             ticket.queued = true;
         }
@@ -151,7 +155,7 @@ impl Permit {
         self.waiting.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A caller waits no more. Returns whether another one was called in its place.
+    /// A caller no longer waits. Returns whether another one was called in its place.
     pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
         let (Some(number), true) = (ticket.number, ticket.queued) else {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -184,7 +188,7 @@ impl Permit {
         self.state().closed
     }
 
-    /// Sends all waiting callers away, now and from now on.
+    /// Rejects all waiting callers, now and from now on.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -193,7 +197,7 @@ impl Permit {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Looks whether the called caller has come. If it has not come for [`LOOKS`] looks, opens the permit.
+    /// Checks whether the called caller has come. If it has not come for [`LOOKS`] looks, opens the permit.
     pub(crate) fn look(&self) -> Look {
         let mut state = self.state();
         let is_late = match state.whose {
@@ -242,8 +246,8 @@ impl State {
         }
     }
 
-    /// Calls the next caller that has a waker. A caller without one has been woken before and does not come: it may
-    /// be silent.
+    /// Calls the next caller that has a waker. A caller without one was woken before and did not come: it may be
+    /// silent.
     fn call_next(&mut self) -> Option<Waker> {
         let next = self.queue.iter_mut().find(|caller| caller.waker.is_some());
         let Some(next) = next else {
@@ -263,7 +267,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// A caller whose future is polled by hand.
+    /// A caller whose future the test polls by hand.
     struct Hand<'a> {
         permit: &'a Permit,
         ticket: Ticket,
@@ -294,13 +298,25 @@ mod tests {
         }
     }
 
+    /// Does this in a task that has used up its budget.
+    async fn without_budget(mut does: impl FnMut()) {
+        std::future::poll_fn(|context| {
+            while let Poll::Ready(coop) = poll_proceed(context) {
+                coop.made_progress();
+            }
+            does();
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     fn taken() -> Permit {
         let permit = Permit::default();
         permit.try_take().unwrap();
         permit
     }
 
-    /// Looks until the lookout finds something else than a late caller.
+    /// Looks until the lookout finds something other than a late caller.
     fn looks(permit: &Permit) -> (u32, Look) {
         for look in 1.. {
             match permit.look() {
@@ -309,6 +325,28 @@ mod tests {
             }
         }
         unreachable!()
+    }
+
+    #[tokio::test]
+    async fn a_caller_whose_task_has_no_budget_left_is_found_silent_too() {
+        let permit = taken();
+        permit.wait();
+        let mut hand = Hand { permit: &permit, ticket: Ticket::default() };
+        without_budget(|| assert!(!hand.comes())).await;
+        assert!(permit.pass_on(), "it is called");
+        assert_eq!(looks(&permit).1, Look::Silent);
+        assert_eq!(permit.waiting(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_caller_without_budget_takes_an_open_permit_when_it_is_polled_again() {
+        let permit = Permit::default();
+        permit.wait();
+        let mut hand = Hand { permit: &permit, ticket: Ticket::default() };
+        without_budget(|| assert!(!hand.comes())).await;
+        assert!(permit.is_open());
+        tokio::task::yield_now().await;
+        assert!(hand.comes(), "it is polled again");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The releaser: the task that gives locks back in the background.
+//! The releaser: the task that releases locks in the background.
 //!
-//! 1. Code that may have got a lock from Redis and cannot keep it leaves a job here.
+//! 1. Code that may have been granted a lock by Redis and cannot keep it leaves a job here.
 //! 2. A job is repeated until the server answers it, or Redis itself has freed the lock.
-//! 3. An acquire that was never answered may run late. If it was sent on an older connection than
-//!    its release, "not found" is no answer: it may come yet.
-//! 4. It ends when the client is closed, or has no handle left, and owes nothing any more.
+//! 3. An acquire that was never answered may run late. If it was sent on an older connection than its release, "not
+//!    found" is no answer: the acquire may still arrive.
+//! 4. The task ends when the client is closed, or has no handle left, and owes nothing any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use crate::engine::job::{Job, Lane, Outcome, What};
 use crate::meters;
 use crate::wire::{Commands, Connection, Fault};
 
-/// The task that gives locks back.
+/// The task that releases locks in the background.
 pub(crate) struct Releaser {
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
     pub(crate) commands: Commands,
     pub(crate) debts: Debts,
-    /// How long it may go on after the client was closed.
+    /// How long it may continue after the client was closed.
     pub(crate) patience: Duration,
 }
 
 impl Releaser {
-    /// Runs until the client owes nothing, and never will again. Then `stop` ends the other tasks of the client.
+    /// Runs until the client owes nothing, and never will again. Then `stop` ends the client's other tasks.
     pub(crate) async fn run(self, closing: CancellationToken, stop: CancellationToken) {
         let _stop = stop.drop_guard();
         let (patience, debts) = (self.patience, self.debts.clone());
-        // The server may be gone. Then the leases free the locks.
+        // The server may be unreachable. Then the locks expire with their leases.
         let out_of_time = async {
             closing.cancelled().await;
             sleep(patience).await;
@@ -45,7 +45,7 @@ impl Releaser {
             () = self.serve() => {}
             () = out_of_time => {
                 let open = debts.len();
-                tracing::warn!(open, "closed before redis confirmed every release: the leases end those locks");
+                tracing::warn!(open, "closed before redis confirmed every release: those locks expire with their leases");
             }
         }
     }
@@ -59,9 +59,9 @@ impl Releaser {
         tokio::pin!(settled);
         let mut newest = 0;
         loop {
-            // A job that found no connection sleeps for up to a second and a half. By then the next connection may
-            // have come and gone, while others wait for a lock that nobody holds. So make all jobs ready with each
-            // new connection.
+            // A job that found no connection sleeps for up to a second and a half. By then the next connection may have
+            // come and gone, while others wait for a lock that nobody holds. So make all jobs ready with each new
+            // connection.
             let seen = std::mem::replace(&mut newest, commands.newest());
             if newest > seen {
                 backlog.hasten();
@@ -121,7 +121,7 @@ impl Asker {
         (generation, answer.unwrap_or_else(failed))
     }
 
-    /// Behind the acquire that it clears away after, if that was sent on a link of its own.
+    /// The link of the acquire that this job cleans up after, if that was sent on a separate link.
     fn connection(&self, job: &Job) -> Result<Connection<'_>, Fault> {
         match job.what {
             What::Ghost { .. } => self.commands.behind_acknowledged(&job.keys),

@@ -1,5 +1,5 @@
-//! The names that this client is giving back in the background. No caller has them any more, but Redis has not
-//! answered yet.
+//! The names that this client is releasing in the background. No caller has them any more, but Redis has not answered
+//! yet.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::keys::Keys;
 
-/// The names that a client is giving back.
+/// The names that a client is releasing.
 #[derive(Default)]
 pub(crate) struct Returns {
     state: Mutex<State>,
@@ -18,7 +18,7 @@ pub(crate) struct Returns {
 #[derive(Default)]
 struct State {
     begun: u64,
-    /// By channel: all kinds of one name that can be in each other's way share a channel.
+    /// By channel: all kinds of one name that can block each other share a channel.
     under_way: HashMap<Box<str>, BTreeSet<u64>>,
 }
 
@@ -27,7 +27,7 @@ impl Returns {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// Takes note of a return, until the value is dropped.
+    /// Records a return, until the value is dropped.
     pub(crate) fn begin(self: &Arc<Self>, keys: &Keys) -> Returning {
         let channel = keys.channel.clone();
         let mut state = self.state();
@@ -42,17 +42,17 @@ impl Returns {
         self.state().under_way.contains_key(&keys.channel)
     }
 
-    /// Waits until each return that has begun by now has had its first answer, or has failed once. It does not wait
-    /// for returns that begin later: other callers may give back again and again.
+    /// Waits until each return that has begun by now has its first answer, or has failed once. It does not wait for
+    /// returns that begin later: other callers may release again and again.
     ///
     /// # Cancel safety
-    /// It may be dropped at any time.
+    /// The future may be dropped at any time.
     pub(crate) async fn ended(&self, keys: &Keys) {
         let begun = self.state().begun;
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
-            // Listen first, look second: so a return that ends in between is not missed.
+            // Listen first, check second: so a return that ends in between is not missed.
             ended.as_mut().enable();
             let first =
                 self.state().under_way.get(&keys.channel).and_then(|all| all.first().copied());
@@ -64,7 +64,7 @@ impl Returns {
     }
 }
 
-/// A return that is under way.
+/// A return in progress.
 pub(crate) struct Returning {
     returns: Arc<Returns>,
     channel: Box<str>,

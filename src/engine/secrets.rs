@@ -1,20 +1,20 @@
-//! The secrets of signs of life: only this client can make them, and they say when it made them.
+//! The secrets of signs of life: only this client can make them, and each contains the time at which it was made.
 //!
-//! When the server grants a lock by message, it repeats the secret of the sign of life for which it does so. A user that
-//! may publish on the channel can write such a message too. So a secret is the time of its sign, and 40 bits of a keyed hash
-//! ([`SipHash`](https://www.aumasson.jp/siphash/)) of that time. The client counts the lease of the grant from that time, and
-//! needs no table of secrets to know when that was.
+//! When the server grants a lock by message, it repeats the secret of the sign of life for which it grants the lock. A
+//! user that may publish on the channel can write such a message too. So a secret is the time of its sign, and 40 bits
+//! of a keyed hash ([`SipHash`](https://www.aumasson.jp/siphash/)) of that time. The client counts the lease of the
+//! grant from that time, and needs no table of secrets.
 
 use std::hash::{Hash, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The bits of a secret that are its time, in milliseconds. They wrap around after four and a half hours.
+/// The bits of a secret that contain its time, in milliseconds. They wrap around after four and a half hours.
 const TIME_BITS: u32 = 24;
 const TIME: u64 = (1 << TIME_BITS) - 1;
 
-/// Makes the secrets of one client, and recognises them.
+/// Makes the secrets of one client, and recognizes them.
 pub(crate) struct Secrets {
     key: RandomState,
     started: Instant,
@@ -25,13 +25,13 @@ impl Secrets {
         Self { key: RandomState::new(), started }
     }
 
-    /// A new secret for this channel, and the time that it carries, which is no later than now.
+    /// A new secret for this channel, and the time that it carries, which is not later than now.
     pub(crate) fn make(&self, now: Instant, channel: &str) -> (u64, Instant) {
         let millis = self.millis(now);
         (self.sealed(millis, channel), self.started + Duration::from_millis(millis))
     }
 
-    /// When this secret was made, if we made it for this channel.
+    /// When this secret was made, if this client made it for this channel.
     pub(crate) fn time_of(&self, secret: u64, now: Instant, channel: &str) -> Option<Instant> {
         let latest = self.millis(now);
         let ago = latest.wrapping_sub(secret) & TIME;
@@ -55,7 +55,7 @@ impl Secrets {
         hasher.finish()
     }
 
-    /// A run of the simulation has to be repeatable from its seed, so it has a fixed key.
+    /// A run of the simulation must be repeatable from its seed, so its key is fixed.
     #[cfg(parklock_sim)]
     fn hash(&self, millis: u64, channel: &str) -> u64 {
         let _ = &self.key;

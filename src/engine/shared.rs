@@ -2,14 +2,14 @@
 //!
 //! Plain state. It does no I/O and does not know the type of a tenure, which is `T`.
 //!
-//! 1. A tenure is inside from its grant until its return was answered for the first time.
+//! 1. A tenure is inside from its grant until the first answer to its return.
 //! 2. A tenure that no caller holds rests if another caller of this client waits for it. It also rests while another
-//!    return of this name is on its way: otherwise it would be returned too, and asked for again by the next caller.
-//! 3. A resting tenure is looked after when a return is answered, and when the last caller stops waiting. If no
-//!    caller takes it up, the watchdog gives it back.
-//! 4. Sharing keeps no other client waiting. Callers join a read, and permits go from hand to hand, only for a while
-//!    after the server said that no waiter stands in line. When that time is over, one tenure is given back, which
-//!    lets in a waiter that came meanwhile. The others go on until that return is answered.
+//!    return of this name is in flight: otherwise it would be returned too, and the next caller would ask for it again.
+//! 3. A resting tenure is checked when a return is answered, and when the last caller stops waiting. If no caller takes
+//!    it up, the watchdog releases it.
+//! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
+//!    limited time after the server has reported that no waiter stands in line. After that time, one tenure is
+//!    released, which lets in a waiter that came meanwhile. The others continue until that return is answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,20 +18,20 @@ use tokio::time::Instant;
 
 use crate::keys::TenureId;
 
-/// The tenures inside of one entry.
+/// The tenures inside one entry.
 pub(crate) struct Shared<T> {
     inside: BTreeMap<TenureId, T>,
     /// Resting tenures with their permits, the oldest first.
     resting: Vec<(TenureId, u32)>,
     /// The read that others may join.
     open: Option<TenureId>,
-    /// Returns on their way to the server.
+    /// Returns in flight to the server.
     returning: usize,
-    /// When the server last said that no waiter stands in line.
+    /// When the server last reported that no waiter stands in line.
     nobody_waits: Option<Instant>,
-    /// How many permits the last contender has asked for.
+    /// How many permits the last contender asked for.
     asked_for: Option<u32>,
-    /// When the last request was sent that passed a latch.
+    /// When the last request that passed a latch was sent.
     passed: Option<Instant>,
 }
 
@@ -57,13 +57,13 @@ impl<T: Clone> Shared<T> {
         self.nobody_waits = (!awaited).then_some(now);
     }
 
-    /// The server did not grant what was asked for: waiters of other clients come first.
+    /// The server did not grant the request: waiters of other clients are ahead.
     pub(crate) fn others_come_first(&mut self) {
         (self.open, self.nobody_waits) = (None, None);
     }
 
-    /// Whether the contender before this one asked for another number of permits. Then the answer to it says nothing
-    /// about this one.
+    /// Whether the previous contender asked for another number of permits. Then its answer says nothing about this
+    /// contender.
     pub(crate) fn asks_for(&mut self, permits: u32) -> bool {
         self.asked_for.replace(permits).is_some_and(|before| before != permits)
     }
@@ -77,19 +77,19 @@ impl<T: Clone> Shared<T> {
         self.open.and_then(|id| self.find(id))
     }
 
-    /// No caller joins it any more.
+    /// No caller can join it any more.
     pub(crate) fn close(&mut self, id: TenureId) {
         self.open = self.open.filter(|open| *open != id);
     }
 
-    /// Whether no waiter stands in line, as far as the client knows: the server has said so within this time, or a
-    /// return is on its way, which lets a waiter in.
+    /// Whether no waiter stands in line, as far as the client knows: the server reported so within this time, or a
+    /// return is in flight, which lets a waiter in.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
         self.nobody_waits.is_some_and(|then| now < then + time || self.returning > 0)
     }
 
-    /// Leaves a tenure without a holder to the next caller of this client, if one waits (`wanted`) or a return is on
-    /// its way. Returns whether the tenure rests.
+    /// Leaves a tenure without a holder to the next caller of this client, if one waits (`wanted`) or a return is in
+    /// flight. Returns whether the tenure rests.
     pub(crate) fn rest(&mut self, id: TenureId, permits: u32, wanted: bool) -> bool {
         let rests = wanted || self.returning > 0;
         if rests {
@@ -108,31 +108,31 @@ impl<T: Clone> Shared<T> {
         self.find(id)
     }
 
-    /// Resting tenures of another number of permits than the contender wants. They are in its way.
+    /// Resting tenures with another number of permits than the contender wants. They block it.
     pub(crate) fn unlike(&self, permits: u32) -> Vec<T> {
         let unlike = self.resting.iter().filter(|(_, resting)| *resting != permits);
         unlike.filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// All resting tenures, except for those that are kept for waiting callers.
+    /// All resting tenures, except those that are kept for waiting callers.
     pub(crate) fn spare(&self, kept: usize) -> Vec<T> {
         let spare = self.resting.len().saturating_sub(kept);
         self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// The resting tenures, if no return is on its way that would look after them.
+    /// The resting tenures, if no return is in flight that would check them.
     pub(crate) fn forgotten(&self) -> Vec<T> {
         if self.returning > 0 { Vec::new() } else { self.spare(0) }
     }
 
-    /// A tenure is about to be given back. No caller takes it up or joins it any more.
+    /// A tenure is about to be released. No caller takes it up or joins it any more.
     pub(crate) fn leaving(&mut self, id: TenureId) {
         self.returning += 1;
         self.close(id);
         self.resting.retain(|(resting, _)| *resting != id);
     }
 
-    /// A tenure is over. If it was returned, that return is answered now.
+    /// A tenure is over. If it was returned, that return is now answered.
     pub(crate) fn gone(&mut self, id: TenureId, was_returned: bool) -> Option<T> {
         self.close(id);
         self.resting.retain(|(resting, _)| *resting != id);

@@ -1,10 +1,10 @@
 //! One grant by Redis to this client: its holders and its end. `term.rs` says how long it lasts.
 //!
-//! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, once and for good.
+//! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, exactly once.
 //! 2. The code that ends a hold takes its permit out under the mutex and drops it afterwards: no task is woken while
 //!    the state is locked.
-//! 3. Reads of one client are holds of one tenure side by side. Each reader leaves for itself, and the last one gives
-//!    the tenure back.
+//! 3. Reads of one client are side-by-side holds of one tenure. Each reader leaves separately, and the last one
+//!    releases the tenure.
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
-/// knows no more of it than this trait.
+/// knows it only through this trait.
 pub(crate) trait Stay: Sized {
     /// A value that keeps the entry in the table.
     type Visit;
@@ -34,9 +34,9 @@ pub(crate) trait Stay: Sized {
     /// Whether the next caller in the queue takes over the tenure.
     fn is_handed_on(&self) -> bool;
 
-    /// Lets the tenure rest for other callers of this client, if one waits for it, or while another return is on its
-    /// way. `allows` decides whether it may rest. It is told whether the server has said within `time` that no waiter
-    /// stands in line.
+    /// Lets the tenure rest for other callers of this client, if one waits for it or another return is in flight.
+    /// `allows` decides whether that is permitted; its argument says whether, within `time`, the server has reported
+    /// that no waiter stands in line.
     fn rest(
         &self,
         permits: u32,
@@ -45,7 +45,7 @@ pub(crate) trait Stay: Sized {
         allows: impl FnOnce(bool) -> bool,
     ) -> Option<Self::Visit>;
 
-    /// The tenure is about to be given back.
+    /// The tenure is about to be released.
     fn leaving(&mut self);
 }
 
@@ -53,7 +53,7 @@ pub(crate) trait Stay: Sized {
 pub(crate) struct Tenure<S> {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
-    /// The lease with which it began.
+    /// The lease with which the tenure began.
     pub(crate) lease: Duration,
     number: u64,
     granted: CompactInstant,
@@ -64,9 +64,9 @@ pub(crate) struct Tenure<S> {
 
 struct State<S> {
     ended: Option<Ended>,
-    /// What the holds of the present owner share.
+    /// What the holds of the current owner share.
     joint: Weak<Joined<S>>,
-    /// Holds of its owner that do not know of each other: none of them can wait for a condition.
+    /// The owner has holds that do not know of each other: none of them can wait for a condition.
     is_mixed: bool,
     /// The owner, which may nest. `None`: the guard is the owner.
     owner: Option<OwnerId>,
@@ -76,29 +76,29 @@ struct State<S> {
     hand_overs: u16,
     /// The hold count; 0: idle.
     holds: u32,
-    /// The holds that have not ended, once a second one has joined.
+    /// The holds that have not ended, once a second caller has joined.
     company: Option<Box<Company>>,
-    /// The lease that its holder asked for.
+    /// The lease that the current holder asked for.
     asked: Lease,
     /// The number of permits, for a kind with permits.
     permits: u32,
-    /// Its owner may have taken another hold within this one. The server has let that hold in beside this one, so no
-    /// other caller may take this tenure over.
+    /// The owner may have taken another hold within this one. The server let that hold in beside this one, so no other
+    /// caller may take over this tenure.
     is_shelter: bool,
-    /// When this holder began. If idle, when the last holder left.
+    /// When the current holder began; if idle, when the last holder left.
     since: CompactInstant,
     term: Term,
     /// A message of another client may concern this tenure: the watchdog has to check it.
     doubted: bool,
     stay: Option<S>,
     slot: Option<TimerSlot>,
-    /// When the watchdog will look.
+    /// When the watchdog looks at this tenure next.
     look_at: CompactInstant,
-    /// The debt, while the server may have the lock: also when its lease has run out and it has to be swept.
+    /// The debt, as long as the server may have the lock, even if the lease has expired and the lock has to be swept.
     debt: Option<Debt>,
-    /// Whether the background is writing the hold count.
+    /// Whether a background job is writing the hold count.
     telling: Telling,
-    /// How often it has ended doing so. It wraps around.
+    /// How many times such a job has ended. It wraps around.
     tellings: u8,
     warned_of_deadlock: bool,
     /// For the metrics.
@@ -106,10 +106,10 @@ struct State<S> {
     late: Lateness,
 }
 
-/// What the holds of one owner share: in which tenure they are now, and as which of its holds.
+/// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 pub(crate) type Joined<S> = Joint<(Arc<Tenure<S>>, u16)>;
 
-/// How far the background is with writing the hold count to Redis.
+/// The state of the background job that writes the hold count to Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Telling {
     No,
@@ -120,34 +120,34 @@ enum Telling {
 
 /// The outcome for a holder that leaves.
 pub(crate) enum Left<S: Stay> {
-    /// Other holds remain, of the same owner.
+    /// Other holds of the same owner remain.
     Nested,
     /// Other holds remain, of callers that have joined.
     Others,
-    /// It was the last one, and the next holder waits: the tenure is idle until that one takes the permit.
+    /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
     HandedOn(S),
-    /// It was the last one, and another caller of this client may take the idle tenure up.
+    /// The last hold ended, and another caller of this client may take up the idle tenure.
     Rests(S::Visit),
-    /// It was the last one: the lock has to be given back, and then the permit passed on.
+    /// The last hold ended: the lock has to be released, and then the permit passed on.
     Last(Option<S>, Option<TimerSlot>),
-    /// The lock was lost before.
+    /// The lock was already lost.
     Lost,
 }
 
 /// The outcome for the next caller in the queue.
 pub(crate) enum PickUp<T> {
-    /// An idle tenure that the caller holds from now on, after this many hand-overs.
+    /// An idle tenure that the caller now holds, after this many hand-overs.
     Held(u16),
-    /// An idle tenure that may not be handed on. It has ended, and has to be given back.
+    /// An idle tenure that may not be handed on. It has ended, and has to be released.
     Ended(T, Option<TimerSlot>),
     Nothing(T),
 }
 
 /// The outcome for a caller that takes up a tenure without the permit.
 pub(crate) enum Taken<S> {
-    /// The caller holds it from now on, after this many hand-overs.
+    /// The caller now holds it, after this many hand-overs.
     Held(u16),
-    /// It may not be handed on. It has ended, and has to be given back.
+    /// It may not be handed on. It has ended, and has to be released.
     Ended(Option<S>, Option<TimerSlot>),
     /// Another caller has it, or it is over.
     Nothing,
@@ -157,18 +157,18 @@ pub(crate) enum Taken<S> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Renew,
-    /// Nothing has to be done before this time.
+    /// There is nothing to do before this time.
     At(Instant),
-    /// It is lost. Redis may still have it, and it has to be swept away.
+    /// It is lost. Redis may still have the lock, which has to be swept.
     Sweep,
-    /// No caller took it up in time. It has ended, and has to be given back.
+    /// No caller took it up in time. It has ended, and has to be released.
     Unclaimed,
     Ended,
 }
 
 impl<S: Stay> Tenure<S> {
-    /// Begins a tenure with its first hold. A caller passes a latch and does not hold it: that tenure is over at
-    /// once.
+    /// Begins a tenure with its first hold. A tenure of a latch is over at once, since a caller passes a latch and does
+    /// not hold it.
     pub(crate) fn begin(
         keys: &Arc<Keys>,
         stay: S,
@@ -238,13 +238,13 @@ impl<S: Stay> Tenure<S> {
         self.state().ended.is_some()
     }
 
-    /// Takes note that a message has granted this tenure, only for as long as a sign of life lasts. The watchdog asks
-    /// for the whole lease when it confirms the grant.
+    /// Records that a message granted this tenure, only for as long as a sign of life lasts. The watchdog asks for the
+    /// whole lease when it confirms the grant.
     pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
         self.state().term.confirm(lease, confirm_at, Instant::now());
     }
 
-    /// This compares clocks, so it is right even if no task of ours has run for a while.
+    /// Compares clocks, so it is right even if no task of this process has run for a while.
     pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
         let state = self.state();
         match state.ended(hand_over) {
@@ -257,7 +257,7 @@ impl<S: Stay> Tenure<S> {
         self.state().term.deadline()
     }
 
-    /// What the holds of this owner share; `None` if it is not an owner that may nest.
+    /// What the holds of this owner share; `None` if the owner may not nest.
     pub(crate) fn joint(&self, hand_over: u16) -> Option<Arc<Joined<S>>> {
         let mut state = self.state();
         if state.owner.is_none() || !self.keys.row.has_conditions || state.hand_overs != hand_over {
@@ -268,7 +268,8 @@ impl<S: Stay> Tenure<S> {
         Some(joint)
     }
 
-    /// These holds have come here after a wait, with this many others. Returns the number of their hold.
+    /// Moves the holds of `joint` into this tenure after a wait: `others` of them besides the one that waited. Returns
+    /// their number in this tenure.
     pub(crate) fn take_in(&self, joint: &Arc<Joined<S>>, others: u32) -> u16 {
         let mut state = self.state();
         if state.holds > 1 {
@@ -282,13 +283,13 @@ impl<S: Stay> Tenure<S> {
         state.hand_overs
     }
 
-    /// Whether one of its holds can wait for a condition: the owner has no hold that would not come back with it.
+    /// Whether one of its holds can wait for a condition: no hold of the owner would be left out when they come back.
     pub(crate) fn can_wait(&self) -> bool {
         let state = self.state();
         !state.is_mixed && !state.is_shelter
     }
 
-    /// What its holder asked for, so that it can ask again.
+    /// What the holder asked for, so that it can ask again.
     pub(crate) fn holder(&self) -> Holder {
         let state = self.state();
         let lease = if state.term.is_watched() { Lease::Watched } else { state.asked };
@@ -307,7 +308,7 @@ impl<S: Stay> Tenure<S> {
         self.state().holds
     }
 
-    /// The hold count of a hold: as often as its owner has nested, or one for a caller that has joined.
+    /// The hold count of a hold: how often its owner has nested, or one for a caller that has joined.
     pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         let state = self.state();
         match &state.company {
@@ -316,8 +317,8 @@ impl<S: Stay> Tenure<S> {
         }
     }
 
-    /// The owner of this hold is about to ask for another hold within it. The server lets that in beside this one. So
-    /// from now on no other caller may take this tenure over. Returns `false` if the hold has ended.
+    /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. So
+    /// from now on no other caller may take over this tenure. Returns `false` if the hold has ended.
     pub(crate) fn shelters(&self, hand_over: u16) -> bool {
         let mut state = self.state();
         let is_held = state.ended(hand_over).is_none();
@@ -325,12 +326,12 @@ impl<S: Stay> Tenure<S> {
         is_held
     }
 
-    /// The hold count for Redis. An idle tenure counts as one: it is about to have its next holder.
+    /// The hold count for Redis. An idle tenure counts as one: its next holder is about to begin.
     pub(crate) fn holds_to_tell(&self) -> u32 {
         self.holds().max(1)
     }
 
-    /// Takes note that the background has to write the hold count. Returns whether that is new.
+    /// Records that the background has to write the hold count. Returns whether that is new.
     pub(crate) fn will_tell(&self) -> bool {
         let mut state = self.state();
         let is_new = state.telling == Telling::No;
@@ -341,7 +342,7 @@ impl<S: Stay> Tenure<S> {
     /// Redis has written this hold count. Returns `false` if the count has changed meanwhile, and has to be written
     /// again.
     pub(crate) fn told(&self, holds: u32) -> bool {
-        // Decide under one mutex: a hold that ends after this has a write of its own.
+        // Decide under one mutex: a hold that ends after this is written separately.
         let mut state = self.state();
         let done = state.holds.max(1) == holds && state.telling != Telling::Again;
         if done {
@@ -352,29 +353,30 @@ impl<S: Stay> Tenure<S> {
         done
     }
 
-    /// The background no longer writes the hold count.
+    /// The background has stopped writing the hold count.
     pub(crate) fn stop_telling(&self) {
         self.state().stop_telling();
     }
 
-    /// How often the background has ended writing the hold count; `None`: it is writing it. If this is the same before a hold is
-    /// written and after it has begun, the background cannot have written an older count behind it.
+    /// How many times a background job for the hold count has ended; `None` while one runs. If the value is the same
+    /// before the caller writes a hold and after the hold has begun, no background job has written an older count after
+    /// it.
     pub(crate) fn tellings(&self) -> Option<u8> {
         let state = self.state();
         (state.telling == Telling::No).then_some(state.tellings)
     }
 
-    /// One more count of its debt, while it has one.
+    /// Another token of its debt, while it has one.
     pub(crate) fn debt(&self) -> Option<Debt> {
         self.state().debt.clone()
     }
 
-    /// Hands its debt over to the job that gives the lock back.
+    /// Takes its debt, for the job that releases the lock.
     pub(crate) fn take_debt(&self) -> Option<Debt> {
         self.state().debt.take()
     }
 
-    /// Takes note of its slot in the wheel. Returns `false` if nothing has to be done about the tenure any more.
+    /// Records its slot in the wheel. Returns `false` if there is nothing left to do about the tenure.
     pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
         let mut state = self.state();
         state.slot = Some(slot);
@@ -386,17 +388,18 @@ impl<S: Stay> Tenure<S> {
         self.state().slot
     }
 
-    /// Whether the watchdog looks by this time.
+    /// Whether the watchdog looks at it by this time.
     pub(crate) fn is_looked_at_by(&self, at: Instant) -> bool {
         self.state().look_at <= at.into()
     }
 
-    /// From now on the watchdog renews it, unless it has done so for `max_hold`. Returns whether that is new.
+    /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
+    /// new.
     pub(crate) fn watch(&self) -> bool {
         self.state().term.watch()
     }
 
-    /// When the watchdog has to look next, if nothing happens.
+    /// When the watchdog has to look next, if nothing happens before.
     pub(crate) fn next_look(&self, pickup: Duration) -> Instant {
         self.state().next_look(pickup)
     }
@@ -406,20 +409,20 @@ impl<S: Stay> Tenure<S> {
         self.state().term.renew_at(at);
     }
 
-    /// Has the watchdog check the tenure as soon as it looks.
+    /// Has the watchdog check the tenure the next time that it looks.
     pub(crate) fn doubt(&self) {
         self.state().doubted = true;
     }
 
-    /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that is later. So a
+    /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
     /// renewal never shortens the TTL.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
         self.state().term.at_least(wanted, Instant::now())
     }
 
-    /// The TTL that a nested hold asks for. After `max_hold` a watched hold gets no more time, or a holder that nests
-    /// would never end. This does not wait for the watchdog to find that out: it may look some time later, since each
-    /// nested hold puts its next renewal off.
+    /// The TTL that a nested hold asks for. After `max_hold`, a watched hold gets no more time, or a holder that keeps
+    /// nesting would never end. This check does not rely on the watchdog, which may look later: each nested hold
+    /// postpones the next renewal.
     pub(crate) fn for_nested(
         &self,
         lease: Lease,
@@ -439,8 +442,8 @@ impl<S: Stay> Tenure<S> {
         self.at_least(if watched { timeout } else { Duration::ZERO })
     }
 
-    /// Redis has agreed to a TTL that it was asked for at `sent`. Returns `false` if the tenure is over. Past its
-    /// deadline it is lost, even if the server still has it.
+    /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
+    /// a tenure is lost, even if the server still has it.
     pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
         self.expire();
         let mut state = self.state();
@@ -454,7 +457,7 @@ impl<S: Stay> Tenure<S> {
         true
     }
 
-    /// Adds one to the hold count and returns it, or `None` if the hold has ended.
+    /// Adds one to the hold count and returns the count, or `None` if the hold has ended.
     pub(crate) fn enter(&self, hand_over: u16) -> Option<u32> {
         let mut state = self.state();
         if state.ended(hand_over).is_some() {
@@ -464,13 +467,13 @@ impl<S: Stay> Tenure<S> {
         Some(state.holds)
     }
 
-    /// Takes one off the hold count. When the last holder leaves, the tenure is handed on if a caller waits for it,
-    /// and released otherwise, unless it was lost before.
+    /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
+    /// a caller waits for it, and released otherwise.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
         self.leave_with(hand_over, 1, budget).1
     }
 
-    /// Ends all holds of an owner at once. Returns how many they were.
+    /// Ends all holds of an owner at once. Returns how many there were.
     pub(crate) fn leave_wholly(&self, hand_over: u16, budget: Budget) -> (u32, Left<S>) {
         self.leave_with(hand_over, u32::MAX, budget)
     }
@@ -479,7 +482,7 @@ impl<S: Stay> Tenure<S> {
         self.expire();
         let now = Instant::now();
         let mut state = self.state();
-        // Another holder of this client may have the tenure by now, if all holds of this owner ended at once.
+        // If all holds of this owner ended at once, another holder of this client may have the tenure by now.
         if state.ended(hand_over).is_some() {
             return (0, Left::Lost);
         }
@@ -525,12 +528,12 @@ impl<S: Stay> Tenure<S> {
         stay.rest(state.permits, now, budget.time, allows)
     }
 
-    /// For how long its client has relied on the server's word that no waiter stands in line.
+    /// For how long its client has relied on the server's report that no waiter stands in line.
     fn held(&self, now: Instant, is_fresh: bool) -> Duration {
         if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
     }
 
-    /// The lease of a grant by message is shorter, and long enough for a hand-off all the same.
+    /// The lease of a grant by message is shorter, but long enough for a hand-off.
     fn budget(&self, budget: Budget) -> Budget {
         Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
     }
@@ -552,8 +555,8 @@ impl<S: Stay> Tenure<S> {
         Taken::Held(state.next_hold(&self.keys))
     }
 
-    /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if it has
-    /// to ask Redis.
+    /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if the caller
+    /// has to ask Redis.
     pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
         self.expire();
         let now = Instant::now();
@@ -570,8 +573,8 @@ impl<S: Stay> Tenure<S> {
         Some(state.next_hold(&self.keys))
     }
 
-    /// The next caller in the queue takes up an idle tenure, if the budget allows. Otherwise the tenure ends, and the
-    /// caller offers it to Redis.
+    /// The next caller in the queue takes up an idle tenure, if the budget allows it. Otherwise the tenure ends, and
+    /// the caller offers it to Redis.
     pub(crate) fn pick_up<T: Into<S>>(
         &self,
         permit: T,
@@ -604,7 +607,7 @@ impl<S: Stay> Tenure<S> {
         Some(state.release())
     }
 
-    /// Takes the permit or the seat of a tenure that has ended and has to be given back.
+    /// Takes the permit or the seat of a tenure that has ended and has to be released.
     pub(crate) fn take_stay(&self) -> Option<S> {
         self.state().stay.take()
     }
@@ -613,7 +616,7 @@ impl<S: Stay> Tenure<S> {
     pub(crate) fn lose(&self, why: Loss) {
         self.end_lost(why);
         let mut state = self.state();
-        // A tenure that was released keeps its debt until the release is answered.
+        // A released tenure keeps its debt until the release is answered.
         let settled = if state.ended == Some(Ended::Lost) { state.debt.take() } else { None };
         drop(state);
         drop(settled);
@@ -645,8 +648,8 @@ impl<S: Stay> Tenure<S> {
         drop(stay);
     }
 
-    /// Ends the tenure of a client that is closed, and tells its guards. Returns the permit, to be given back with
-    /// the lock, or `None` if there is nothing to give back.
+    /// Ends the tenure of a closed client, and notifies its guards. Returns the permit, to be given up with the lock,
+    /// or `None` if there is nothing to release.
     pub(crate) fn close(&self) -> Option<Option<S>> {
         let mut state = self.state();
         if state.is_unswept() {
@@ -664,7 +667,7 @@ impl<S: Stay> Tenure<S> {
         Some(stay)
     }
 
-    /// What the watchdog has to do now that the wheel has come to this tenure.
+    /// What the watchdog has to do when the wheel reaches this tenure.
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, pickup: Duration) -> Due {
         self.expire();
         let mut state = self.state();
@@ -696,7 +699,7 @@ impl<S: Stay> Tenure<S> {
         }
     }
 
-    /// Warns once if the task that waits now is the one that asked for this hold.
+    /// Warns once if the task that waits now is the task that asked for this hold.
     pub(crate) fn warn_of_deadlock(&self, waiting: OwnerId) {
         let mut state = self.state();
         if state.ended.is_some() || state.holds == 0 || state.asked_by != waiting {
@@ -718,7 +721,7 @@ impl<S: Stay> Tenure<S> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Listen first, look second: so a change in between is not missed.
+            // Listen first, check second: so no change in between is missed.
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
@@ -741,7 +744,7 @@ impl<S: Stay> State<S> {
     }
 
     fn ended(&self, hand_over: u16) -> Option<Ended> {
-        // A holder that has left has given its hold back, even if the tenure is lost later.
+        // A holder that has left has released its hold, even if the tenure is lost later.
         let left = match &self.company {
             Some(company) => !company.has(hand_over),
             None => self.hand_overs != hand_over || self.holds == 0,
@@ -762,7 +765,7 @@ impl<S: Stay> State<S> {
         self.hand_overs
     }
 
-    /// Whether the server may still have a lock that we gave up for lost.
+    /// Whether the server may still have a lock that this client gave up as lost.
     fn is_unswept(&self) -> bool {
         self.ended == Some(Ended::Lost) && self.debt.is_some()
     }
@@ -843,7 +846,7 @@ pub(crate) mod tests {
         table.visit(&keys, 1).unwrap().wait()
     }
 
-    /// A tenure that has just begun, and the table that its permit comes from.
+    /// A tenure that has just begun, and the table of its permit.
     pub(crate) fn begun() -> (Arc<Table>, Hold) {
         hold(Lease::Watched, Instant::now() + LEASE)
     }
@@ -1058,7 +1061,7 @@ pub(crate) mod tests {
         assert!(matches!(late, PickUp::Nothing(_)));
     }
 
-    /// A read that others may join, and the table that its seat is in.
+    /// A read that others may join, and the table of its seat.
     fn read() -> (Arc<Table>, Hold) {
         let table = Arc::new(Table::default());
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());

@@ -2,9 +2,9 @@
 //!
 //! Plain state. It reads no clock.
 //!
-//! 1. The deadline only moves outwards, and only for an answer: it is the time before the request was sent, plus what
-//!    was asked for, minus drift.
-//! 2. A request never asks for less than one before it: a renewal never shortens the TTL in Redis.
+//! 1. The deadline only moves outwards, and only for an answer: it is the time before the request was sent, plus the
+//!    requested TTL, minus drift.
+//! 2. A request never asks for an earlier expiry than a request before it: a renewal never shortens the TTL in Redis.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use crate::engine::hand_off::Budget;
 /// How long a tenure lasts.
 pub(crate) struct Term {
     deadline: CompactInstant,
-    /// The latest expiry that we have asked for: Redis may keep the lock until then, and a little longer.
+    /// The latest expiry that was requested: Redis may keep the lock until then, and a little longer.
     expiry: CompactInstant,
     renew_at: CompactInstant,
     watched: bool,
     /// The watchdog has renewed it for `max_hold`, and does not renew it again.
     overdue: bool,
-    /// A message has granted it, for no longer than a sign of life lasts. The watchdog has to confirm it, even if the
-    /// lease is fixed.
+    /// A message granted it, for no longer than a sign of life lasts. The watchdog has to confirm it, even if the lease
+    /// is fixed.
     unconfirmed: bool,
 }
 
@@ -61,12 +61,12 @@ impl Term {
         !self.overdue && !std::mem::replace(&mut self.watched, true)
     }
 
-    /// It was renewed for `max_hold`.
+    /// Stops renewal after `max_hold`.
     pub(crate) fn stop_watching(&mut self) {
         (self.watched, self.overdue) = (false, true);
     }
 
-    /// A message has granted it: this lease has to be asked for at `confirm_at`.
+    /// A message granted it: this lease has to be requested at `confirm_at`.
     pub(crate) fn confirm(&mut self, lease: Duration, confirm_at: Instant, now: Instant) {
         self.expiry = self.expiry.max((now + lease).into());
         self.renew_at = self.renew_at.min(confirm_at.into());
@@ -77,19 +77,19 @@ impl Term {
         self.renew_at = at.into();
     }
 
-    /// When it is to be renewed, if it is.
+    /// When it is to be renewed, if at all.
     pub(crate) fn renewal(&self) -> Instant {
         self.renew_at.instant()
     }
 
-    /// Redis has agreed to a TTL that it was asked for at `sent`.
+    /// Redis has agreed to a TTL that was requested at `sent`.
     pub(crate) fn prolong(&mut self, sent: Instant, ttl: Duration) {
         self.deadline = self.deadline.max(deadline(sent, ttl).into());
         self.expiry = self.expiry.max((sent + ttl).into());
         self.unconfirmed = false;
     }
 
-    /// The TTL that a request has to ask for: this much from now, or what was asked for before if that is later.
+    /// The TTL that a request has to ask for: this much from now, or what was asked for before if that ends later.
     pub(crate) fn at_least(&self, wanted: Duration, now: Instant) -> Duration {
         wanted.max(self.expiry.instant().saturating_duration_since(now))
     }
@@ -99,13 +99,13 @@ impl Term {
         self.is_renewed() && self.renew_at <= now.into()
     }
 
-    /// When it is renewed, or at its end.
+    /// When it is renewed, or when it ends.
     pub(crate) fn next_look(&self) -> Instant {
         let at = if self.is_renewed() { self.renew_at.min(self.deadline) } else { self.deadline };
         at.instant()
     }
 
-    /// Whether the next holder may have it before Redis is asked.
+    /// Whether the next holder may have it without asking Redis.
     pub(crate) fn allows(&self, budget: Budget, now: Instant) -> bool {
         self.watched
             && CompactInstant::from(now + budget.reserve) < self.deadline

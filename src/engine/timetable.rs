@@ -1,4 +1,4 @@
-//! The timetable: when the watchdog has to look at which tenure. It is the wheel, with a clock beside it.
+//! The timetable: when the watchdog has to look at which tenure. It is the wheel with a clock.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 use crate::engine::entry::Tenure;
 use crate::engine::wheel::{TimerSlot, Wheel};
 
-/// The length of a tick: the wheel cannot tell times apart that are closer.
+/// The length of a tick: the wheel cannot distinguish times that are closer.
 const TICK_MS: u64 = 8;
 
 /// Every tenure of a client, by the time at which it needs attention.
 pub(crate) struct Timetable {
     started: Instant,
     plan: Mutex<Plan>,
-    /// Wakes the watchdog, which would sleep for too long.
+    /// Wakes the watchdog if it would sleep for too long.
     earlier: Notify,
 }
 
 struct Plan {
     wheel: Wheel<Arc<Tenure>>,
-    /// The tenures that the watchdog was handed last. Until it asks for more, it may not have dealt with all of them.
+    /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
     in_hand: Vec<Arc<Tenure>>,
     /// The tick until which the watchdog sleeps.
     asleep_until: Option<u64>,
@@ -47,7 +47,7 @@ impl Timetable {
         if plan.closed {
             return false;
         }
-        // Slots change only under this mutex: so a tenure never stands in the wheel twice.
+        // Slots change only under this mutex, so a tenure never stands in the wheel twice.
         if let Some(before) = tenure.slot() {
             plan.wheel.leave(before);
         }
@@ -76,7 +76,7 @@ impl Timetable {
         self.enter(tenure, Instant::now());
     }
 
-    /// Waits for the next tenures that are due. The watchdog asks when it has dealt with the ones before.
+    /// Waits for the next tenures that are due. The watchdog asks when it has handled the previous ones.
     ///
     /// # Cancel safety
     /// No tenure is taken out before the future is ready.
@@ -93,14 +93,14 @@ impl Timetable {
             let mut plan = self.plan();
             let due = plan.wheel.advance(now);
             if !due.is_empty() {
-                // Keep them in the same step: so `close` finds each of them, in the wheel or here.
+                // Store them in the same step: so `close` finds each of them, in the wheel or here.
                 plan.in_hand.clone_from(&due);
                 return due;
             }
         }
     }
 
-    /// Hands out every tenure, and takes no more.
+    /// Returns every tenure, and accepts no more.
     pub(crate) fn close(&self) -> Vec<Arc<Tenure>> {
         let mut plan = self.plan();
         plan.closed = true;

@@ -6,7 +6,7 @@ use crate::engine::core::Engine;
 use crate::engine::job::{Job, Outcome};
 use crate::wire::Fault;
 
-/// If it is dropped before it is known to have arrived, the releaser repeats it in the background.
+/// If this is dropped before the request is known to have arrived, the releaser repeats it in the background.
 pub(crate) struct Unconfirmed<'a> {
     engine: &'a Engine,
     job: Option<Job>,
@@ -22,7 +22,7 @@ impl<'a> Unconfirmed<'a> {
         self.job = None;
     }
 
-    /// The server has answered. Or this failure came instead: then the background goes on with the job.
+    /// The server has answered. If there was a failure instead, the background continues with the job.
     pub(crate) fn came_to(mut self, outcome: Outcome) {
         let Some(mut job) = self.job.take() else { return };
         match &outcome {

@@ -1,12 +1,12 @@
 //! How a caller waits: the driver of [`Line`], with futures, gates and links.
 //!
-//! 1. A caller first waits for the permit of its client's entry. The caller that has it contends for all of them,
-//!    so that a client has one request on its way for each entry.
+//! 1. A caller first waits for the permit of its client's entry. The caller with the permit contends for all of them,
+//!    so a client has one request in flight for each entry.
 //! 2. Listen first, look second, sleep last: a contender that asked before its channel was subscribed asks again.
-//! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout has cancelled it because its
-//!    caller was not polled, the caller queues again, before those that came later.
-//! 4. Progress needs no message, since every park ends. A message is no proof, unless it repeats a sign that only
-//!    this client can make.
+//! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout cancels the work because its
+//!    caller was not polled, the caller queues again, ahead of later callers.
+//! 4. Progress needs no message, since every park ends. A message is no proof, unless it repeats a sign that only this
+//!    client can make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::engine::attempt::{Attempt, attempt};
 use crate::engine::core::{Counted, Engine, PAUSE, rules};
+use crate::engine::debts::Debt;
 use crate::engine::entry::{Contested, Entry, EntryPermit, Tenure, Visit, Waiting};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
@@ -32,14 +33,14 @@ use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Subscription};
 
-/// How long a client that has offered its lock sits out, in a kind without a line.
+/// How long a client that has offered its lock pauses, in a kind without a line.
 const SIT_OUT: Duration = Duration::from_millis(1);
 
 /// Gets the lock for the caller. Returns `None` if its patience ran out first.
 ///
 /// # Cancel safety
-/// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt on its way, the client
-/// gives it back in the background.
+/// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
+/// releases it in the background.
 pub(crate) async fn acquire(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
@@ -52,7 +53,7 @@ pub(crate) async fn acquire(
     {
         return Ok(Some(hold));
     }
-    // A nested request does not queue behind the other callers of this client: they may be waiting for its owner.
+    // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
     let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
     let started = Instant::now();
     let mut caller =
@@ -61,18 +62,19 @@ pub(crate) async fn acquire(
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
         Patience::For(limit) => {
-            // When the limit cuts the call off, `Known` says what the caller may believe.
+            // If the limit cuts the call off, `Known` says what the caller may believe.
             caller.known = Some(Arc::new(Known::new(options.known_taken)));
             caller.wait_for(visit, limit).await
         }
     }
 }
 
-/// Stands in the line of a condition until it is notified. Tells `lined_up` as soon as it stands there. Returns `None` if it
-/// had stood there, and the lookout has cancelled it since it was not polled: it may have missed a notification.
+/// Stands in the line of a condition until it is notified. Sets `lined_up` as soon as it stands there. Returns `None`
+/// if it stood there and the lookout has since cancelled it because it was not polled: it may have missed a
+/// notification.
 ///
 /// # Cancel safety
-/// Dropping the future gives up the place. If the waiter has been notified, the notification goes to the next one.
+/// Dropping the future gives up the place. If the waiter has been notified, the notification goes to the next waiter.
 pub(crate) async fn stand_by(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
@@ -111,7 +113,7 @@ impl LinedUp {
         self.stands.load(Ordering::Acquire)
     }
 
-    /// Waits until it stands there. Only one caller waits for that.
+    /// Waits until the waiter stands in line. Only one caller waits for that.
     pub(crate) async fn wait(&self) {
         while !self.is_so() {
             self.told.notified().await;
@@ -119,18 +121,18 @@ impl LinedUp {
     }
 }
 
-/// One caller on its way to the lock. In a contest a clone of it asks.
+/// One caller that wants the lock. In a contest, a clone of it asks.
 #[derive(Clone)]
 struct Caller {
     engine: Arc<Engine>,
     options: AcquireOptions,
     started: Instant,
     known: Option<Arc<Known>>,
-    /// To be told when it stands in line, if it waits for a condition.
+    /// Set when the caller stands in line, if it waits for a condition.
     lined_up: Option<Arc<LinedUp>>,
 }
 
-/// What the permit brings.
+/// What a caller gets with the permit.
 enum Coming {
     /// The lock.
     Held(Hold),
@@ -138,8 +140,8 @@ enum Coming {
     Permit(EntryPermit, Option<Offer>),
 }
 
-/// An ended tenure that the next acquire gives back in the same step. If that acquire gets no answer, the drop gives
-/// the tenure back.
+/// An ended tenure that the next acquire releases in the same step. If that acquire gets no answer, the drop releases
+/// the tenure.
 struct Offer {
     engine: Arc<Engine>,
     tenure: Option<Arc<Tenure>>,
@@ -150,7 +152,7 @@ impl Offer {
         self.tenure.as_ref().map(|tenure| tenure.id)
     }
 
-    /// Redis has answered, so it has the tenure no more.
+    /// Redis has answered, so it no longer has the tenure.
     fn answered(mut self) {
         if let Some(tenure) = self.tenure.take() {
             drop(tenure.take_debt());
@@ -173,8 +175,8 @@ impl Caller {
             if let Some(hold) = self.share_at_once(&visit) {
                 return Ok(Some(hold));
             }
-            // Tenures that rest are for callers that wait. So give them back, and ask in an entry of our own: one
-            // reader does not delay another, nor a caller that waits.
+            // Resting tenures are for callers that wait. So release them, and ask in a separate entry: then this caller
+            // delays no reader and no waiting caller.
             self.engine.settle(&visit.entry.keys).await;
             self.engine.visit(&visit.entry.keys, self.options.permits, true)?
         } else {
@@ -188,7 +190,7 @@ impl Caller {
                 Coming::Held(hold) => return Ok(Some(hold)),
                 Coming::Permit(permit, offer) => (permit, offer),
             };
-            // `None`: the lookout has cancelled it since it was not polled. It has had no attempt yet.
+            // `None`: the lookout has cancelled it because it was not polled. It has not made an attempt yet.
             if let Some(attempted) = contest(&visit, self.clone().try_once(permit, offer)).await {
                 return attempted;
             }
@@ -198,12 +200,14 @@ impl Caller {
     async fn try_once(self, permit: EntryPermit, offer: Option<Offer>) -> Result<Option<Hold>> {
         let contender = Contender { engine: Arc::clone(&self.engine), permit: Some(permit) };
         let entry = contender.entry();
-        // A connection that has just broken comes back in a few milliseconds.
+        // A connection that has just broken returns within milliseconds.
         let _ = self.engine.connected(&entry.keys).await;
         let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
-        let asked = self.request(&entry, (id, 0, 0), Manner::Once, old);
-        let attempted = match asked {
-            Ok(acquire) => self.attempt(&entry, acquire, offer).await,
+        let attempted = match self.engine.debts.incur() {
+            Ok(debt) => {
+                let acquire = self.request(&entry, (id, 0, 0), Manner::Once, old, debt);
+                self.attempt(&entry, acquire, offer).await
+            }
             Err(fault) => Err(fault),
         };
         match attempted {
@@ -221,7 +225,7 @@ impl Caller {
             Ok(hold) => hold.map(Some),
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
-                // A question about a latch changes nothing, so it may run.
+                // A query of a latch changes nothing, so it may run.
                 let is_open = self.known.as_ref().is_some_and(|known| known.is_open());
                 let may_have_run = is_open && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
@@ -232,7 +236,7 @@ impl Caller {
 
     /// Whether this caller cannot know if the lock is held. A caller knows it if Redis has answered it. A caller that
     /// waits behind others of this client knows what they have learnt since it came, even while its own first request
-    /// is on its way. What they knew before may have changed.
+    /// is in flight. What they knew before may have changed.
     fn is_failing(&self, entry: &Entry) -> bool {
         let Some(known) = &self.known else { return false };
         if let Some(is_failing) = known.is_failing() {
@@ -241,7 +245,7 @@ impl Caller {
         if entry.is_failing() || known.has_asked() {
             return entry.is_failing() || !entry.was_taken_since(self.started);
         }
-        // While this client gives the lock back, nobody else holds it, unless another one had it since this caller
+        // While this client releases the lock, nobody else holds it, unless another caller has had it since this caller
         // came.
         let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
         !was_anothers && self.engine.returns.is_under_way(&entry.keys)
@@ -249,8 +253,8 @@ impl Caller {
 
     async fn wait(&self, visit: &Visit) -> Result<Hold> {
         if visit.entry.has_seats() {
-            // Do this while nothing is held: a caller that gets the lock again and again without asking the server
-            // has to let other tasks run.
+            // Do this while nothing is held: a caller that gets the lock again and again without asking the server has
+            // to let other tasks run.
             tokio::task::coop::consume_budget().await;
             if let Some(hold) = self.share_at_once(visit) {
                 return Ok(hold);
@@ -279,8 +283,8 @@ impl Caller {
             if let Some(contended) = contending.await {
                 return contended?.ok_or_else(|| Fault::Closed.into_error(""));
             }
-            // The lookout has cancelled the work, and others have gone on. This caller has waited before, so no limit
-            // sends it away.
+            // The lookout has cancelled the work, and other callers have gone ahead. This caller has waited before, so
+            // no limit rejects it.
             counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
             permit = self.queue(visit, ticket).await?;
         }
@@ -288,7 +292,7 @@ impl Caller {
 
     async fn stand_by(self, visit: &Visit) -> Result<Option<Hold>> {
         loop {
-            // The entry is its own, so nobody else has the permit.
+            // The entry belongs to this caller, so nobody else has the permit.
             let permit = match visit.try_permit() {
                 Some(permit) => permit,
                 None => self.queue(visit, Ticket::default()).await?,
@@ -303,8 +307,8 @@ impl Caller {
         }
     }
 
-    /// Waits for the permit, within this client. The caller stays counted as a waiter. If it were counted anew, a
-    /// newcomer could take its place in between, and the limit would refuse it although it has waited all the time.
+    /// Waits for the permit within this client. The caller stays counted as a waiter. If it were counted again, a
+    /// newcomer could take its slot in between, and the limit would reject a caller that has waited all along.
     async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
         let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
@@ -317,18 +321,18 @@ impl Caller {
         Ok(permit)
     }
 
-    /// Takes a tenure that another caller of this client has left, or joins its read. Returns `None` if there is no
-    /// such tenure, or if it is kept for callers that wait.
+    /// Takes a tenure that another caller of this client has left, or joins that caller's read. Returns `None` if there
+    /// is no such tenure, or if it is kept for waiting callers.
     fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
         if entry.keys.row.is_joined {
-            // A reader that joins takes nothing from callers that wait, unless they wait for a writer.
+            // A joining reader takes nothing from waiting callers, unless they wait for a writer.
             return if entry.was_told_to_wait() { None } else { self.share(visit, 0) };
         }
         self.share(visit, entry.ahead())
     }
 
-    /// As [`share_at_once`](Self::share_at_once), if more tenures rest than are kept for others.
+    /// Same as [`share_at_once`](Self::share_at_once), if more tenures rest than are kept for others.
     fn share(&self, visit: &Visit, kept: usize) -> Option<Hold> {
         if !visit.entry.has_seats() || !self.options.is_like_others() {
             return None;
@@ -362,15 +366,14 @@ impl Caller {
     /// Whether to ask while another caller of this client asks: yes, until the server has said that there is no room
     /// for all.
     fn asks_beside(&self, entry: &Entry) -> bool {
-        // Readers wait for the answer to one of them: all of them can join that read.
+        // Readers wait for the answer to one of them: then all of them can join that read.
         let will_join = entry.keys.row.is_joined && self.options.is_like_others();
         entry.has_seats() && !will_join && entry.ahead() == 0
     }
 
     /// Asks once, beside the contender.
     async fn ask_beside(&self, visit: &Visit) -> Result<Option<Hold>> {
-        // This caller has no permit. It asks in an entry of its own, where the lookout can cancel it if it is not
-        // polled.
+        // This caller has no permit. It asks in a separate entry, where the lookout can cancel it if it is not polled.
         let beside = self.engine.visit(&visit.entry.keys, self.options.permits, true)?;
         contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
     }
@@ -378,15 +381,18 @@ impl Caller {
     async fn try_beside(self, visit: Visit) -> Result<Option<Hold>> {
         let entry = &visit.entry;
         let asked = (self.engine.next_tenure(), 0, 0);
-        let attempted = match self.request(entry, asked, Manner::Once, None) {
-            Ok(acquire) => self.attempt(entry, acquire, None).await,
+        let attempted = match self.engine.debts.incur() {
+            Ok(debt) => {
+                let acquire = self.request(entry, asked, Manner::Once, None, debt);
+                self.attempt(entry, acquire, None).await
+            }
             Err(fault) => Err(fault),
         };
         match attempted {
             Ok(Attempt::Granted(grant)) => {
                 self.engine.begin_beside(&visit, grant, self.holder()).map(Some)
             }
-            // The contender rides it out.
+            // The contender rides out this fault.
             Err(fault) if !fault.is_passing() => Err(self.explained(entry, fault).await),
             Ok(_) | Err(_) => Ok(None),
         }
@@ -398,7 +404,7 @@ impl Caller {
         if entry.has_seats() {
             return match self.share(permit.visit(), 0) {
                 Some(hold) => {
-                    // The place in line stays for the next contender. If there is none, nothing else would give it
+                    // The place in line stays for the next contender. If there is none, only this call gives the place
                     // up.
                     self.engine.look_after(&permit.pass_on());
                     Coming::Held(hold)
@@ -430,7 +436,7 @@ impl Caller {
         }
     }
 
-    /// Contends for the lock with the other clients.
+    /// Contends for the lock with other clients.
     async fn contend(
         self,
         permit: EntryPermit,
@@ -458,29 +464,29 @@ impl Caller {
             match contender.visit().next(stand.hears(), rules) {
                 Next::Take(grant) => return self.take(contender, grant).map(Some),
                 Next::Park(until) => {
-                    // It may have taken over the place of a caller that has gone, and has not asked itself.
+                    // It may have taken over the place of a caller that has left, without having asked itself.
                     if entry.has_place() {
                         entry.went_elsewhere();
                     }
                     stand.begin(&entry)?;
                     entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
                 }
-                // In a box: most contenders are parked, and need no room for a request.
+                // Boxed: most contenders are parked, and need no space for a request.
                 Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
                     Ok(Attempt::Granted(grant)) => {
                         return self.begin(contender.granted(), grant).map(Some);
                     }
                     Ok(answer) => {
                         entry.went_elsewhere();
-                        // The caller counts as waiting from now on. Messages may make it ask again and again before
-                        // it ever parks.
+                        // From now on the caller counts as waiting. Messages may make it ask again and again before it
+                        // ever parks.
                         stand.begin(&entry)?;
                         if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, &answer) {
                             lined_up.tell();
                         }
                         contender.visit().have_contender_watched();
                         if matches!(answer, Attempt::GaveWay) {
-                            // Sleep, and do not park: our own message would wake us at the same time as everybody
+                            // Sleep instead of parking: our own message would wake us at the same time as everybody
                             // else.
                             tokio::time::sleep(SIT_OUT).await;
                         }
@@ -491,15 +497,15 @@ impl Caller {
         }
     }
 
-    /// Gives back resting tenures that are in the way of this contender, which comes first.
+    /// Releases resting tenures that block this contender, which goes first.
     fn make_room(&self, entry: &Entry) {
         let unlike =
             entry.shared().map_or_else(Vec::new, |shared| shared.unlike(self.options.permits));
         unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
-    /// Takes the lock that a message has granted. The server has granted it only for as long as our sign of life
-    /// lasts. So the watchdog has to confirm it after a third of that time.
+    /// Takes the lock that a message has granted. The server has granted it only for as long as our sign of life lasts.
+    /// So the watchdog has to confirm it after a third of that time.
     fn take(&self, contender: Contender, grant: PushedGrant) -> Result<Hold> {
         let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
         self.engine.commands.granted(&contender.entry().keys, grant.number);
@@ -516,12 +522,14 @@ impl Caller {
         rules(&self.engine.config, self.engine.lease(self.options.lease))
     }
 
-    /// Asks once for the contender, and takes note of the answer.
+    /// Asks once for the contender, and records the answer.
     async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
+        // Before the entry notes a request: a closed client sends none, and has to find the place that it gives up.
+        let debt = self.engine.debts.incur()?;
         let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);
-        let acquire = self.request(entry, (id, place, secret), manner, old)?;
+        let acquire = self.request(entry, (id, place, secret), manner, old, debt);
         let answer = self.attempt(entry, acquire, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
@@ -553,8 +561,9 @@ impl Caller {
         (id, place, secret): (TenureId, u64, u64),
         manner: Manner,
         old: Option<TenureId>,
-    ) -> Result<Acquire, Fault> {
-        Ok(Acquire {
+        debt: Debt,
+    ) -> Acquire {
+        Acquire {
             keys: Arc::clone(&entry.keys),
             id,
             lease: self.engine.lease(self.options.lease),
@@ -564,8 +573,8 @@ impl Caller {
             place,
             secret,
             old,
-            debt: self.engine.debts.incur()?,
-        })
+            debt,
+        }
     }
 
     async fn attempt(
@@ -575,7 +584,7 @@ impl Caller {
         offer: Option<Offer>,
     ) -> Result<Attempt, Fault> {
         let known = self.known.as_deref();
-        // Take note now, in case the future is dropped in between.
+        // Record it now, in case the future is dropped in between.
         let was_open = known.is_some_and(Known::asks);
         let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
@@ -602,9 +611,9 @@ impl Caller {
         attempted
     }
 
-    /// Waits until another attempt makes sense, or returns the error if that has gone on for too long. The time
-    /// counts from the first failure of any caller of this entry since this one came: so the callers in a queue do
-    /// not ride out an outage one after the other.
+    /// Waits until another attempt makes sense, or returns the error if failures have lasted too long. The time starts
+    /// with the first failure of any caller of this entry since this caller came: so the callers in a queue do not ride
+    /// out an outage one after the other.
     async fn ride_out(&self, entry: &Entry, fault: Fault, short: &mut Short) -> Result<()> {
         let now = Instant::now();
         if !fault.is_passing() {
@@ -644,16 +653,17 @@ impl Caller {
     }
 }
 
-/// Since when replicas have not acknowledged what a caller was granted. The server answers all the time, so that nothing
-/// else counts as an outage.
+/// Since when replicas have not acknowledged what a caller was granted. The server keeps answering, so nothing else
+/// counts this as an outage.
 #[derive(Default)]
 struct Short {
-    /// The first time and the last.
+    /// The times of the first failure and of the last.
     times: Option<(Instant, Instant)>,
 }
 
 impl Short {
-    /// Once more, now. Returns since when. A time of `long` without a failure begins anew: the caller waited for others.
+    /// Records a failure at `now`. Returns when failures began. After `long` without a failure the time starts again,
+    /// since the caller waited for others.
     fn again(&mut self, now: Instant, long: Duration) -> Instant {
         let goes_on = self.times.filter(|(_, last)| now.saturating_duration_since(*last) < long);
         let first = goes_on.map_or(now, |(first, _)| first);
@@ -662,9 +672,10 @@ impl Short {
     }
 }
 
-/// Does work that the lookout can cancel. Returns `None` if it has done so, because the caller was not polled.
+/// Does work that the lookout can cancel. Returns `None` if it did so because the caller was not polled.
 ///
-/// The work is boxed before the future is made. Otherwise the future of every caller in the queue would have room for it.
+/// The work is boxed before the future is made. Otherwise the future of every caller in the queue would have space for
+/// it.
 fn contest(
     visit: &Visit,
     work: impl Future<Output = Result<Option<Hold>>> + Send + 'static,
@@ -685,10 +696,10 @@ fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     }
 }
 
-/// What a contender has as long as it waits: it counts as a waiter, and listens.
+/// What a contender has while it waits: it counts as a waiter, and listens.
 struct Stand<'a> {
     engine: &'a Engine,
-    /// It has waited before, so that no limit sends it away.
+    /// It has waited before, so no limit rejects it.
     returns: bool,
     is_counted: bool,
     _counted: Option<Counted<'a>>,
@@ -696,8 +707,8 @@ struct Stand<'a> {
 }
 
 impl Stand<'_> {
-    /// Counts the contender, and subscribes, unless that was done before. If a channel becomes live after this, the
-    /// subscription rouses the contender, and it asks again.
+    /// Counts the contender, and subscribes, unless that was already done. If a channel becomes live after this, the
+    /// subscription wakes the contender, and it asks again.
     fn begin(&mut self, entry: &Entry) -> Result<()> {
         if !std::mem::replace(&mut self.is_counted, true) {
             self._counted = Some(self.engine.count(&entry.keys, self.returns)?);
@@ -716,7 +727,7 @@ impl Stand<'_> {
     }
 }
 
-/// A caller in the queue. If it is dropped, it looks after a tenure that may have been left for it.
+/// A caller in the queue. Its drop checks for a tenure that may have been left for it.
 struct Queued<'a> {
     engine: &'a Arc<Engine>,
     waiting: Option<Waiting>,
@@ -740,8 +751,8 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// The caller of this client that contends. If it is dropped before it was granted the lock, it passes the permit on,
-/// and the place in line with it. If no other caller of this client waits, it gives the place up.
+/// The caller of this client that contends. If it is dropped before it was granted the lock, it passes on the permit,
+/// and the place in line with it. If no other caller of this client waits, it gives up the place.
 pub(crate) struct Contender {
     engine: Arc<Engine>,
     permit: Option<EntryPermit>,
@@ -749,7 +760,7 @@ pub(crate) struct Contender {
 
 impl Contender {
     /// Contends at once, or not at all if another caller of this client came first. A tenure that was left for others
-    /// still holds the lock in Redis: for this caller, somebody else has the lock.
+    /// still holds the lock in Redis, so for this caller the lock is held.
     pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
         let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
         Ok(permit.map(|permit| Self { engine: Arc::clone(engine), permit: Some(permit) }))
@@ -763,8 +774,8 @@ impl Contender {
         self.permit.as_ref().expect("it has not been granted yet").visit()
     }
 
-    /// The server has let it in, and taken it out of the line. The entry knows its owner field until the tenure has
-    /// begun.
+    /// The server has granted it the lock, and taken it out of the line. The entry knows its owner field until the
+    /// tenure has begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
         permit.entry().stop_contending();

@@ -1,6 +1,6 @@
-//! The watchdog: it renews locks in batches, and notices when one is lost.
+//! The watchdog: it renews locks in batches, and detects their loss.
 //!
-//! 1. Only an answer moves a deadline, and only outwards. Without an answer, the deadline runs out.
+//! 1. Only an answer moves a deadline, and only outwards. Without an answer, the deadline passes.
 //! 2. The watchdog believes the answer "gone" at once, even if the deadline is far away.
 //! 3. A tenure that has ended is not renewed again. The state of the tenure decides that, not this task.
 
@@ -25,7 +25,7 @@ use crate::wire::{Commands, Fault, Renewal};
 /// The most locks in one renewal script. It blocks the server for about half a millisecond.
 const BATCH: usize = 128;
 
-/// Renewals that fall due within this part of a period are sent together.
+/// Renewals that are due within this part of a period are sent together.
 const PARTS: u32 = 64;
 
 /// How the watchdog times its renewals.
@@ -38,8 +38,8 @@ pub(crate) struct Rhythm {
 }
 
 impl Rhythm {
-    /// The rhythm for a hold of these keys that began with this lease. A notification is renewed as often as a waiter shows
-    /// signs of life, so that it soon goes on if its waiter dies.
+    /// The rhythm for a hold of these keys that began with this lease. A notification is renewed as often as a waiter
+    /// shows signs of life, so that it soon moves on if its waiter dies.
     pub(crate) fn of(self, keys: &Keys, lease: Duration) -> Self {
         if keys.row.is_notice { Self { timeout: lease, max_hold: None, ..self } } else { self }
     }
@@ -49,13 +49,13 @@ impl Rhythm {
         self.timeout / 3
     }
 
-    /// When a tenure is renewed for the first time. Its lease runs from `sent`, however late its holder takes it up.
-    /// A random part spreads tenures that begin together.
+    /// When a tenure is renewed for the first time. Its lease runs from `sent`, even if its holder takes it up later. A
+    /// random part spreads tenures that begin together.
     pub(crate) fn first(self, started: Instant, sent: Instant) -> Instant {
         self.in_step(started, sent + self.period().mul_f64(0.5 + fastrand::f64() / 2.0))
     }
 
-    /// When a tenure confirmed at `now` is renewed next: a period later at the most.
+    /// When a tenure confirmed at `now` is renewed next: at most one period later.
     pub(crate) fn next(self, started: Instant, now: Instant) -> Instant {
         self.in_step(started, now + self.period())
     }
@@ -94,7 +94,7 @@ impl Watchdog {
             tokio::select! {
                 due = self.timetable.next() => {
                     let due = self.sorted(due);
-                    // A slow request holds up no other renewal.
+                    // A slow request delays no other renewal.
                     let together = self.commands.together(BATCH);
                     renewals.extend(due.chunks(together).map(|batch| self.renew(batch.to_vec())));
                 }
@@ -103,7 +103,7 @@ impl Watchdog {
         }
     }
 
-    /// Keeps the tenures that have to be renewed, and deals with the others.
+    /// Keeps the tenures that have to be renewed, and handles the others.
     fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
         let now = Instant::now();
         due.retain(|tenure| {
@@ -133,7 +133,7 @@ impl Watchdog {
     }
 
     fn later(&self, job: Job) {
-        // A failure means that the client is closed. Then the TTL frees the lock.
+        // If this fails, the client is closed. Then the TTL frees the lock.
         let _ = self.releaser.send(job);
     }
 
@@ -206,7 +206,7 @@ impl Watchdog {
         self.look_again(tenure);
     }
 
-    /// Has the tenure looked at again. Returns `false` if the client is closed.
+    /// Schedules another look at the tenure. Returns `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
         self.timetable.enter(tenure, tenure.next_look(self.rhythm.pickup))
     }

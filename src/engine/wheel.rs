@@ -1,20 +1,19 @@
 //! A hashed timing wheel: items with a time at which each is due.
 //!
-//! One ring of slots, each with a list of the items due at a tick that falls into it; an item more than
-//! a revolution away is passed over until its tick comes. Entering and leaving take constant time.
-//! The wheel never asks what time it is. After Varghese and Lauck, *Hashed and Hierarchical Timing
-//! Wheels* (1987), scheme 6.
+//! One ring of slots. Each slot has a list of the items due at a tick that falls into it; an item more than a
+//! revolution away is skipped until its tick comes. Entering and leaving take constant time. The wheel reads no clock.
+//! After Varghese and Lauck, *Hashed and Hierarchical Timing Wheels* (1987), scheme 6.
 
 use std::num::NonZeroU32;
 
 /// Slots in the ring: at 8 ms a tick, a revolution takes eight seconds.
 const SLOTS: usize = 1024;
 
-/// The place of an item in the wheel. It is void once the item has left.
+/// The place of an item in the wheel. It becomes invalid once the item has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimerSlot {
     index: u32,
-    /// Tells apart the items that have stood at this index one after the other.
+    /// Distinguishes the items that have stood at this index one after the other.
     entry: NonZeroU32,
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct Wheel<T> {
     /// The first vacant node.
     vacant: u32,
     len: usize,
-    /// All ticks up to this one have been handed out.
+    /// All ticks up to this one were handed out.
     now: u64,
 }
 
@@ -55,7 +54,7 @@ impl<T> Wheel<T> {
         self.len
     }
 
-    /// Enters an item for a tick, or for the next tick if that has passed.
+    /// Enters an item for a tick, or for the next tick if that one has passed.
     pub(crate) fn enter(&mut self, due: u64, item: T) -> TimerSlot {
         let due = due.max(self.now + 1);
         let index = self.occupy();
@@ -223,7 +222,7 @@ mod tests {
                     assert_eq!(wheel.leave(place).is_some(), sorted.remove(&(due, id)).is_some());
                 }
                 _ => {
-                    // Sometimes the wheel is not turned for more than a revolution.
+                    // Sometimes the wheel is not advanced for more than a revolution.
                     let most = if random.u8(..) == 0 { 5000 } else { 30 };
                     now += random.u64(0..most);
                     let mut due = wheel.advance(now);

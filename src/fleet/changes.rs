@@ -1,4 +1,4 @@
-//! The changes of one candidate: it begins to lead, it leads no more.
+//! The changes of one candidate: it begins to lead, or stops leading.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use tokio::sync::watch;
 use crate::fleet::seat::Seat;
 use crate::fleet::term::Term;
 
-/// Tells when this candidate begins to lead, and when it stops: see [`Election::changes`](crate::Election::changes).
+/// Reports when this candidate begins to lead, and when it stops: see [`Election::changes`](crate::Election::changes).
 ///
-/// If it changes twice before it is asked, only the last change is told.
+/// If there are several changes between two calls, only the last one is reported.
 #[derive(Clone)]
 pub struct Changes {
-    /// It keeps the sender, so that the receiver never ends.
+    /// It owns the sender, so the receiver never ends.
     seat: Seat,
     seen: watch::Receiver<Option<Term>>,
 }
@@ -22,16 +22,16 @@ impl Changes {
         Self { seat: seat.clone(), seen: seat.watch() }
     }
 
-    /// The term of this candidate, if it leads now.
+    /// The term of this candidate, if it is the leader.
     #[must_use]
     pub fn term(&self) -> Option<Term> {
         self.seat.term()
     }
 
-    /// Waits for the next change. Returns the term that began, or `None` if this candidate leads no more.
+    /// Waits for the next change. Returns the term that began, or `None` if this candidate stopped leading.
     ///
     /// # Cancel safety
-    /// A change that was not returned is returned by the next call.
+    /// The next call returns any change that this one did not.
     pub async fn changed(&mut self) -> Option<Term> {
         let _ = self.seen.changed().await; // the sender is in `seat`
         self.seen.borrow_and_update().clone().filter(Term::is_leader)

@@ -1,4 +1,4 @@
-//! The election of a leader: one process of a fleet leads, and another one takes over when it is gone.
+//! The election of a leader: one process of a fleet leads, and another takes over when the leader fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::guards::Guard;
 use crate::kinds::Kind;
 use crate::locks::Lock;
 
-/// What a leader may call itself, in bytes.
+/// The longest identity of a leader, in bytes.
 const LONGEST_IDENTITY: usize = 1024;
 
 /// One candidate of an election: at most one process of the fleet leads at a time.
 ///
-/// A leader holds the lock of that name, which the watchdog renews. When it steps down, the candidate that has waited
-/// longest leads next, without a poll. When it dies, that happens once its lease is over
-/// ([`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 30 s by default). A [`Lock`] of the same name and the
-/// election exclude each other.
+/// The leader holds the lock of that name, which the watchdog renews. When it steps down, the candidate that has waited
+/// longest leads next, without polling. When it dies, that happens once its lease expires
+/// ([`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 30 s by default). A [`Lock`] and an election of the
+/// same name exclude each other.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -31,7 +31,7 @@ const LONGEST_IDENTITY: usize = 1024;
 /// let client = parklock::Client::connect(&url).await?;
 /// let election = client.election("doc:scheduler").identity("host-7");
 /// let done = election.run(|term| async move {
-///     // Whatever only the leader may do. It is dropped when the leadership is lost, and begins anew with the next term.
+///     // Whatever only the leader may do. The work is dropped when the leadership is lost, and starts again later.
 ///     format!("scheduled under token {}", term.token())
 /// }).await?;
 /// # let _ = done;
@@ -39,14 +39,15 @@ const LONGEST_IDENTITY: usize = 1024;
 /// ```
 ///
 /// # What leading cannot promise
-/// A leader is told *in time* that it leads no more: [`margin`](Self::margin) before its lease is over, counted from
-/// before the renewal was sent. But a process that is stopped cannot be told. When it wakes, it goes on with the next
-/// line, and another one may lead by then. So what the leader writes should carry [`Term::token`], and the resource
-/// should refuse a smaller one than it has seen: see [`FencingToken`](crate::FencingToken).
+/// A leader learns *in time* that it no longer leads: [`margin`](Self::margin) before its lease expires, measured from
+/// before the renewal was sent. But a process that is stopped cannot learn it. When it resumes, it continues with the
+/// next line, and another process may lead by then. So what the leader writes should carry [`Term::token`], and the
+/// resource should reject a token smaller than the greatest that it has seen: see
+/// [`FencingToken`](crate::FencingToken).
 ///
 /// # Clones
-/// Clones are the same candidate: [`is_leader`](Self::is_leader) and [`changes`](Self::changes) speak of the term that any
-/// of them has won. Two calls of [`Client::election`](crate::Client::election) make two candidates, also within one
+/// Clones are the same candidate: [`is_leader`](Self::is_leader) and [`changes`](Self::changes) refer to a term that
+/// any of them has won. Two calls of [`Client::election`](crate::Client::election) make two candidates, even within one
 /// process.
 #[derive(Clone)]
 #[must_use = "a candidate does nothing until it campaigns"]
@@ -70,17 +71,17 @@ impl Election {
         }
     }
 
-    /// What this candidate calls itself when it leads, for [`leader`](Self::leader) and [`observe`](Self::observe): such as
-    /// its host and process. At most 1 KiB. Default: the random id of its client.
+    /// What this candidate calls itself when it leads, for [`leader`](Self::leader) and [`observe`](Self::observe): for
+    /// example its host and process. At most 1 KiB. Default: the random id of its client.
     pub fn identity(self, who: impl AsRef<str>) -> Self {
         Self { who: who.as_ref().into(), ..self }
     }
 
     /// How long before the end of its lease a leader that could not renew it stops. Default: a sixth of
-    /// [`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 5 s. At most half of it.
+    /// [`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 5 s. Allowed: up to half of it.
     ///
-    /// The work needs this time to stop: `run` drops it at its next `await`, and requests that are on their way arrive
-    /// meanwhile. Longer is safer, and makes a leader stop for a shorter outage of Redis.
+    /// The work needs this time to stop: `run` drops it at its next `await`, and requests in flight arrive meanwhile. A
+    /// longer margin is safer, but a leader then stops for a shorter outage of Redis.
     pub fn margin(self, margin: Duration) -> Self {
         Self { margin, ..self }
     }
@@ -88,14 +89,14 @@ impl Election {
     /// Waits until this candidate leads.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the candidate. If it was elected after all, it steps down in the background.
+    /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background.
     ///
     /// # Errors
-    /// As [`Lock::lock`], and [`Error::Config`] if the [`margin`](Self::margin) or the [`identity`](Self::identity) is too
-    /// long.
+    /// Same as [`Lock::lock`], and [`Error::Config`] if the [`margin`](Self::margin) or the
+    /// [`identity`](Self::identity) is too long.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled. The term ends when that runtime does.
+    /// Outside a Tokio runtime with time enabled. The term ends when that runtime does.
     pub async fn campaign(&self) -> Result<Leadership> {
         self.check()?;
         loop {
@@ -106,13 +107,13 @@ impl Election {
         }
     }
 
-    /// Leads if nobody else does, in one attempt.
+    /// Becomes the leader if nobody else leads, in one attempt.
     ///
     /// # Cancel safety
-    /// As [`campaign`](Self::campaign).
+    /// Same as [`campaign`](Self::campaign).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`], and as [`campaign`](Self::campaign).
+    /// Same as [`Lock::try_lock`] and [`campaign`](Self::campaign).
     pub async fn try_campaign(&self) -> Result<Option<Leadership>> {
         self.check()?;
         match self.lock.try_lock().await? {
@@ -121,19 +122,19 @@ impl Election {
         }
     }
 
-    /// Works while this candidate leads, until the work is done.
+    /// Runs `work` while this candidate leads, until the work is done.
     ///
-    /// It campaigns, and calls `work` with the [`Term`]. If the term ends first, the work is dropped at its next `await`,
-    /// and the candidate campaigns again. So `work` may be called many times, each time with a greater token. While Redis is
-    /// not available, it goes on trying. When the work returns, the leader steps down.
+    /// It campaigns, and calls `work` with the [`Term`]. If the term ends first, the work is dropped at its next
+    /// `await`, and the candidate campaigns again. So `work` may be called many times, each time with a greater token.
+    /// While Redis is unavailable, it keeps trying. When the work returns, the leader steps down.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and steps down in the background.
+    /// Dropping the future drops the work, and the leader steps down in the background.
     ///
     /// # Errors
-    /// As [`campaign`](Self::campaign), but neither [`Error::Unavailable`] nor [`Error::Indeterminate`], which pass.
-    /// [`Error::Lost`] if the work returned when the leadership was lost already: another leader may have worked
-    /// beside it.
+    /// Same as [`campaign`](Self::campaign), except [`Error::Unavailable`] and [`Error::Indeterminate`], after which it
+    /// tries again. [`Error::Lost`] if the leadership was already lost when the work returned: another leader may have
+    /// worked at the same time.
     pub async fn run<T, F>(&self, mut work: impl FnMut(Term) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -142,7 +143,7 @@ impl Election {
             let leadership = match self.campaign().await {
                 Ok(leadership) => leadership,
                 Err(error) if error.is_passing() => {
-                    tracing::warn!(%error, "a candidate campaigns again");
+                    tracing::warn!(%error, "could not campaign: trying again");
                     tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
                     continue;
                 }
@@ -150,7 +151,7 @@ impl Election {
             };
             let (over, work) = (leadership.ended(), work(leadership.term()));
             let output = tokio::select! {
-                // An end that has already been told comes before another step of the work.
+                // If the end is already known, do not poll the work again.
                 biased;
                 () = over => continue,
                 output = work => output,
@@ -163,49 +164,49 @@ impl Election {
         }
     }
 
-    /// Whether this candidate leads now, as far as clocks can tell: see [`Term::is_leader`]. It asks nobody.
+    /// Whether this candidate leads now, as far as clocks can tell: see [`Term::is_leader`]. It sends no request.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.term().is_some()
     }
 
-    /// The term of this candidate, if it leads now.
+    /// The term of this candidate, if it is the leader.
     #[must_use]
     pub fn term(&self) -> Option<Term> {
         self.seat.term()
     }
 
-    /// Tells when this candidate begins to lead, and when it leads no more, from now on.
+    /// Reports when this candidate begins to lead, and when it stops, from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
         Changes::new(&self.seat)
     }
 
-    /// Who leads, wherever it runs; `None` if nobody leads, or the leader has not said yet who it is.
+    /// The current leader in any process; `None` if nobody leads, or the leader has not announced itself yet.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`].
+    /// Same as [`Lock::is_locked`].
     pub async fn leader(&self) -> Result<Option<Leader>> {
         self.office.leader().await
     }
 
-    /// Tells who leads, whenever that changes. It asks Redis every two seconds, or as often as
-    /// [`Observer::every`] says: who only watches stands in no line, so nobody wakes it.
+    /// Reports who leads, whenever that changes. The observer asks Redis every two seconds, or as often as
+    /// [`Observer::every`] says: an observer stands in no line, so no message wakes it.
     #[must_use]
     pub fn observe(&self) -> Observer {
         Observer::new(self.office.clone())
     }
 
-    /// Begins a term, unless the lock is lost again already.
+    /// Begins a term, unless the lock is already lost again.
     async fn elected(&self, guard: Guard) -> Result<Option<Leadership>> {
-        // A lock that a message granted has a shorter lease than the margin may be, until it is confirmed.
+        // Until a grant by message is confirmed, its lease may be shorter than the margin.
         match guard.extend(self.lease()).await {
             Err(Error::Lost) => Ok(None),
             Err(error) => Err(error),
-            // The answer may have taken so long that the end is near.
+            // The answer may have taken so long that the lease is about to expire.
             Ok(()) if guard.remaining() <= self.margin => Ok(None),
             Ok(()) => {
                 let candidate = (&self.seat, self.margin, &self.who);

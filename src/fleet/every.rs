@@ -20,18 +20,19 @@ use crate::wire::Claim;
 const PERIODS: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The processes of a fleet look at slightly different times whether the interval is over. The first one claims the next
-/// interval, and the others see that without contending for the lock. This is the most that an interval may be late by it.
+/// The processes of a fleet check at slightly different times whether the interval is over. The first one claims the
+/// next interval, and the others see that without contending for the lock. This is the most by which it can delay an
+/// interval.
 const SPREAD: Duration = Duration::from_millis(100);
 
-/// After a failure that may pass.
+/// The pause after a failure that may pass.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A job that one process of a fleet does in each interval: cron for many servers, of which one does the work.
 ///
-/// In any stretch of one period, at most one run begins, wherever that is. The server counts the period, from the claim
-/// of one run to the claim of the next. No clock of the fleet is asked, so it does not matter how far they differ. A
-/// run may take longer than the period: then the next one waits for its end, since each run holds the lock of that name.
+/// In any span of one period, at most one run begins in the whole fleet. The server measures the period, from the claim
+/// of one run to the claim of the next. The processes' own clocks are not used, so they may differ by any amount. A run
+/// may take longer than the period: then the next run waits for its end, since each run holds the lock of that name.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -42,7 +43,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// let reports = client.every("doc:reports", Duration::from_secs(3600)).at_most(Duration::from_secs(600));
 /// let job = tokio::spawn(async move {
 ///     reports.run(|hold| async move {
-///         println!("one process of all sends the reports, with token {}", hold.token());
+///         println!("one process of the fleet sends the reports, with token {}", hold.token());
 ///     }).await
 /// });
 /// # job.abort();
@@ -50,21 +51,21 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// ```
 ///
 /// # What counts as a run
-/// A run that has begun has used its interval, whatever becomes of it: if the work fails, or its process dies, or its lock is
-/// lost, nobody tries again before the interval is over. The work is *at most once* in each interval. A job
-/// that must not be left out tries again itself.
+/// A run that has begun has used its interval, however it ends: if the work fails, its process dies, or its lock is
+/// lost, no process tries again before the interval is over. The work is done *at most once* in each interval. A job
+/// that must not be skipped has to retry itself.
 ///
 /// # What it cannot promise
-/// Two runs may overlap as two holders of a [`Lock`] may: if a process is stopped for longer than its lease, and the
-/// interval is over too, another one begins. If Redis loses the mark of the interval (a restart without its data, a failover to
-/// a replica that has not heard of it), the job may run again. Where that does damage, let the resource compare
-/// [`Hold::token`].
+/// Two runs may overlap just as two holders of a [`Lock`] may: if a process is stopped for longer than its lease, and
+/// the interval is over too, another run begins. If Redis loses the mark of the interval (a restart without its data, a
+/// failover to a replica that does not have it), the job may run again. Where that does damage, let the resource
+/// compare [`Hold::token`].
 ///
 /// # Coming from ShedLock
-/// `lockAtLeastFor` is the period. `lockAtMostFor` is [`at_most`](Self::at_most) for work that takes too long, and
-/// [`Config::watchdog_timeout`](crate::Config::watchdog_timeout) for a process that dies. For a schedule of your own, such
-/// as a cron expression, call [`run_if_due`](Self::run_if_due) at each of its times, with a period that is a little shorter
-/// than the time between two of them.
+/// `lockAtLeastFor` is the period. For `lockAtMostFor` there are two settings: [`at_most`](Self::at_most) for work that
+/// takes too long, and [`Config::watchdog_timeout`](crate::Config::watchdog_timeout) for a process that dies. For your
+/// own schedule, such as a cron expression, call [`run_if_due`](Self::run_if_due) at each scheduled time, with a period
+/// a little shorter than the time between two of them.
 #[derive(Clone)]
 #[must_use = "nothing is done until it is run"]
 pub struct Every {
@@ -86,27 +87,28 @@ impl Every {
         }
     }
 
-    /// Drops work that takes longer than this. Default: the work may take as long as it does.
+    /// Drops work that takes longer than this. Default: no limit.
     pub fn at_most(self, limit: Duration) -> Self {
         Self { at_most: Some(limit), ..self }
     }
 
-    /// Does the work in each interval in which no other process does it, for ever. The first interval begins at once, unless
+    /// Runs `work` in each interval in which no other process does, forever. The first interval begins at once, unless
     /// another process has begun one.
     ///
-    /// If the lock is lost during a run, or the run takes longer than [`at_most`](Self::at_most), the work is dropped at its
-    /// next `await`, a warning is logged, and the next interval comes. While Redis is not available, it goes on trying.
+    /// If the lock is lost during a run, or the run takes longer than [`at_most`](Self::at_most), the work is dropped
+    /// at its next `await`, a warning is logged, and the job waits for the next interval. While Redis is unavailable,
+    /// it keeps trying.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and gives the lock back in the background. The interval counts as used.
+    /// Dropping the future drops the work, and releases the lock in the background. The interval counts as used.
     ///
     /// # Errors
-    /// It ends with an error alone: [`Error::Config`] if the period is not between 10 ms and 366 days,
-    /// [`Error::Closed`] when the client is closed, and otherwise as [`Lock::lock`], but neither [`Error::Unavailable`] nor
-    /// [`Error::Indeterminate`], which pass.
+    /// It returns only with an error: [`Error::Config`] if the period is not between 10 ms and 366 days,
+    /// [`Error::Closed`] when the client is closed, and otherwise as for [`Lock::lock`], except [`Error::Unavailable`]
+    /// and [`Error::Indeterminate`], after which it tries again.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn run<F>(&self, mut work: impl FnMut(Hold) -> F) -> Result<Infallible>
     where
         F: Future<Output = ()>,
@@ -119,7 +121,7 @@ impl Every {
                     tracing::warn!(name = &*self.lock.name(), %error, "a run was dropped");
                 }
                 Err(error) if error.is_passing() => {
-                    tracing::warn!(name = &*self.lock.name(), %error, "the run has to wait");
+                    tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: trying again");
                     sleep(AGAIN.mul_f64(0.5 + fastrand::f64())).await;
                 }
                 Err(error) => return Err(error),
@@ -127,17 +129,18 @@ impl Every {
         }
     }
 
-    /// Does the work now, if no run has begun within the last period and none goes on. Otherwise it returns `None`.
+    /// Runs `work` now, if no run has begun within the last period and none is in progress. Otherwise returns `None`.
     ///
     /// # Cancel safety
-    /// As [`run`](Self::run).
+    /// Same as [`run`](Self::run).
     ///
     /// # Errors
-    /// As [`run`](Self::run), and as [`Lock::try_lock`]. [`Error::Lost`] if the lock was lost before the work was done, and
-    /// [`Error::TooLong`] if the work took longer than [`at_most`](Self::at_most). In both cases the interval is used.
+    /// Same as [`run`](Self::run) and [`Lock::try_lock`]. [`Error::Lost`] if the lock was lost before the work was
+    /// done, and [`Error::TooLong`] if the work took longer than [`at_most`](Self::at_most). In both cases the interval
+    /// counts as used.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn run_if_due<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<Option<T>>
     where
         F: Future<Output = T>,
@@ -153,12 +156,13 @@ impl Every {
         }
     }
 
-    /// Waits for an earlier run, and does the work if the interval is ours. Returns how long to wait before the next look.
+    /// Waits for an earlier run, and runs `work` if this process claims the interval. Returns how long to wait before
+    /// the next check.
     async fn turn<F>(&self, work: impl FnOnce(Hold) -> F) -> Result<Duration>
     where
         F: Future<Output = ()>,
     {
-        // Most processes end here, with one request, and contend for nothing.
+        // Most processes end here, after one request, without contending for the lock.
         let left = self.engine.interval_left(self.keys()?).await?;
         if !left.is_zero() {
             return Ok(self.spread(left));
@@ -170,7 +174,7 @@ impl Every {
         }
     }
 
-    /// Claims the interval; otherwise how long that of another run lasts.
+    /// Claims the interval. If another run has claimed it, returns how long that claim lasts.
     async fn claim(&self, guard: &Guard) -> Result<Option<Duration>> {
         match self.engine.claim(&guard.hold(), self.period).await? {
             Claim::Ours => Ok(None),

@@ -1,4 +1,4 @@
-//! Who leads, as everybody can see it.
+//! The leader, as any process can see it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use crate::error::Result;
 use crate::keys::Keys;
 use crate::token::FencingToken;
 
-/// How often an observer asks, unless it is told otherwise.
+/// How often an observer asks by default.
 const STEP: Duration = Duration::from_secs(2);
 
-/// So that adding it to a time does not overflow.
+/// Limits the interval, so that adding it to a time does not overflow.
 const LONGEST_STEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Who leads: what [`Election::leader`](crate::Election::leader) answers.
+/// The current leader: the answer of [`Election::leader`](crate::Election::leader).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The number of its term.
+    /// The token of its term.
     pub token: FencingToken,
     /// What it calls itself: see [`Election::identity`](crate::Election::identity).
     pub identity: String,
 }
 
-/// What one asks who leads.
+/// What is needed to ask who leads.
 #[derive(Clone)]
 pub(crate) struct Office {
     pub(crate) engine: Arc<Engine>,
@@ -42,7 +42,7 @@ impl Office {
     }
 }
 
-/// Tells who leads, whenever that changes: see [`Election::observe`](crate::Election::observe).
+/// Reports who leads, whenever that changes: see [`Election::observe`](crate::Election::observe).
 pub struct Observer {
     office: Office,
     step: Duration,
@@ -55,21 +55,22 @@ impl Observer {
         Self { office, step: STEP, ask_at: Instant::now(), told: None }
     }
 
-    /// How often to ask Redis. Default 2 s. Each time is one request.
+    /// How often to ask Redis. Default 2 s. Each query is one request.
     #[must_use]
     pub fn every(self, step: Duration) -> Self {
         Self { step, ..self }
     }
 
-    /// Waits until somebody else leads than it said before; `None`: nobody leads, or the leader has not said yet who it is.
-    /// The first call answers at once. If Redis does not answer, the observer goes on asking.
+    /// Waits until the leader differs from the one last reported. `None` means that nobody leads, or that the leader
+    /// has not announced itself yet. The first call returns at once. If Redis does not answer, the observer keeps
+    /// asking.
     ///
     /// # Cancel safety
-    /// What was not returned is returned by the next call.
+    /// The next call returns any change that this one did not.
     ///
     /// # Errors
-    /// As [`Election::leader`](crate::Election::leader), but not [`Error::Unavailable`](crate::Error::Unavailable) and
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate), which pass.
+    /// Same as [`Election::leader`](crate::Election::leader), except [`Error::Unavailable`](crate::Error::Unavailable)
+    /// and [`Error::Indeterminate`](crate::Error::Indeterminate), after which it asks again.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         loop {
             sleep_until(self.ask_at).await;
@@ -77,7 +78,7 @@ impl Observer {
             self.ask_at = Instant::now() + self.step.min(LONGEST_STEP);
             match answer {
                 Err(error) if error.is_passing() => {
-                    tracing::debug!(%error, "nobody says who leads");
+                    tracing::debug!(%error, "could not ask who leads: trying again");
                 }
                 Err(error) => return Err(error),
                 Ok(leader) if self.told.as_ref() == Some(&leader) => {}

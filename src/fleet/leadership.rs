@@ -1,4 +1,4 @@
-//! The proof of leading, and the task that looks after it.
+//! The proof of leading, and the task that maintains it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::fleet::term::Term;
 use crate::guards::Guard;
 use crate::token::FencingToken;
 
-/// How soon a leader says who it is again, if the server did not take its word.
+/// How soon a leader announces itself again if the server did not accept the announcement.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The proof that this process leads, from [`Election::campaign`](crate::Election::campaign).
 ///
-/// Dropped, it steps down in the background; the drop never blocks. When the term is over, the lock is given back, even
-/// if this is kept: a leader that could not renew in time does not come back to life. Watch
+/// When it is dropped, the leader steps down in the background; the drop never blocks. When the term is over, the lock
+/// is released, even if this value is kept: a leader that could not renew in time does not lead again. Watch
 /// [`ended`](Self::ended).
 #[must_use = "the leader steps down as soon as this is dropped"]
 #[clippy::has_significant_drop]
@@ -30,7 +30,7 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Begins a term, and a task that gives the lock back when it is over.
+    /// Begins a term, and a task that releases the lock when the term is over.
     pub(crate) fn begin(
         engine: &Arc<Engine>,
         guard: Guard,
@@ -44,39 +44,39 @@ impl Leadership {
             term: term.clone(),
             who: Arc::clone(who),
         };
-        tracing::info!(name = &*term.hold().name(), token = %term.token(), "leads");
+        tracing::info!(name = &*term.hold().name(), token = %term.token(), "began to lead");
         engine.tasks.spawn(reign.run(guard, told));
         Self { term, given_back }
     }
 
-    /// The term, to be handed to what needs to know of it.
+    /// The term, to pass to code that needs it.
     #[must_use]
     pub fn term(&self) -> Term {
         self.term.clone()
     }
 
-    /// As [`Term::token`].
+    /// Same as [`Term::token`].
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.term.token()
     }
 
-    /// As [`Term::is_leader`].
+    /// Same as [`Term::is_leader`].
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.term.is_leader()
     }
 
-    /// As [`Term::remaining`].
+    /// Same as [`Term::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
     }
 
-    /// As [`Term::ended`].
+    /// Same as [`Term::ended`].
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         self.term.ended()
     }
@@ -84,10 +84,10 @@ impl Leadership {
     /// Steps down, so that another candidate may lead at once, and reports the outcome.
     ///
     /// # Cancel safety
-    /// From the first poll on, the leader steps down whatever happens.
+    /// From the first poll on, the leader steps down in any case.
     ///
     /// # Errors
-    /// As [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime of
+    /// Same as [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime of
     /// [`campaign`](crate::Election::campaign) has ended.
     pub async fn step_down(mut self) -> Result<()> {
         self.term.end();
@@ -107,7 +107,7 @@ impl fmt::Debug for Leadership {
     }
 }
 
-/// The task of one term: it says who leads, and gives the lock back in the end.
+/// The task of one term: it announces the leader, and finally releases the lock.
 struct Reign {
     seated: Seated,
     engine: Arc<Engine>,
@@ -123,21 +123,21 @@ impl Reign {
             () = self.announces() => {}
         }
         let Self { seated, engine, term, who: _ } = self;
-        tracing::info!(name = &*term.hold().name(), token = %term.token(), "leads no more");
+        tracing::info!(name = &*term.hold().name(), token = %term.token(), "stopped leading");
         drop(seated);
-        // From here on only the guard keeps the client: its last handle may be gone.
+        // From here on only the guard keeps the client alive: the last handle may be gone.
         drop(engine);
-        let _ = told.send(guard.unlock().await); // refused if the leadership was dropped
+        let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
     }
 
-    /// Tells observers who leads, and again before the server forgets it.
+    /// Announces the leader to observers, and again before the server forgets it.
     async fn announces(&self) {
         let lease = self.engine.config.watchdog_timeout;
         let again = lease / 3;
         loop {
             let said = self.engine.announce(self.term.hold(), &self.who, lease * 2).await;
             if let Err(error) = &said {
-                tracing::warn!(%error, "observers of the election do not hear who leads");
+                tracing::warn!(%error, "could not announce the leader to observers");
             }
             sleep(if said.is_ok() { again } else { AGAIN.min(again) }).await;
         }

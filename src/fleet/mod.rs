@@ -1,4 +1,4 @@
-//! What a fleet of processes agrees on under a plain lock: who leads, and who does what is due.
+//! What a fleet of processes agrees on with a plain lock: who leads, and which process does a periodic job.
 
 mod changes;
 mod election;

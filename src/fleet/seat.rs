@@ -1,4 +1,4 @@
-//! What the handles of one candidate share: whether it leads at the moment.
+//! What the handles of one candidate share: whether the candidate leads now.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ impl Seat {
         self.0.subscribe()
     }
 
-    /// The term has the seat until what this returns is dropped, or the next term takes it.
+    /// The term has the seat until the returned value is dropped, or the next term takes the seat.
     pub(crate) fn take(&self, term: &Term) -> Seated {
         self.0.send_replace(Some(term.clone()));
         Seated { seat: self.clone(), term: term.clone() }
     }
 }
 
-/// Dropped, it leaves the seat, also if the runtime of its task has ended.
+/// Its drop leaves the seat, even if the runtime of its task has ended.
 pub(crate) struct Seated {
     seat: Seat,
     term: Term,
@@ -41,7 +41,7 @@ impl Drop for Seated {
     fn drop(&mut self) {
         self.term.end();
         self.seat.0.send_if_modified(|seated| {
-            // The next term of this candidate may sit there already.
+            // The next term of this candidate may have taken the seat already.
             let ours = seated.as_ref().is_some_and(|term| term.token() == self.term.token());
             if ours {
                 *seated = None;

@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Hold;
 use crate::token::FencingToken;
 
-/// What a leader can ask about its term. It does not keep the leadership: the [`Leadership`](crate::Leadership) does.
+/// A view of a leader's term. It does not keep the leadership: the [`Leadership`](crate::Leadership) does.
 ///
-/// A term that is over stays over, even if the lock could be renewed after all.
+/// A term that is over stays over, even if the lock could still be renewed.
 #[derive(Clone)]
 pub struct Term {
     hold: Hold,
-    /// How long before the end of the lease the term is over.
+    /// How long before the end of the lease the term ends.
     margin: Duration,
-    /// It is over, whoever saw it first.
+    /// Cancelled when the term is over, by whichever observer sees it first.
     over: CancellationToken,
 }
 
@@ -27,15 +27,15 @@ impl Term {
         Self { hold, margin, over: CancellationToken::new() }
     }
 
-    /// The number of this term, greater than those of all terms before it. Send it along with what you write, so that the
-    /// resource can refuse a former leader: see [`FencingToken`].
+    /// The fencing token of this term, greater than those of all earlier terms. Send it with everything that you write,
+    /// so that the resource can reject a former leader: see [`FencingToken`].
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.hold.token()
     }
 
-    /// Whether the term goes on, as far as clocks can tell: see [`Guard::is_valid`](crate::Guard::is_valid). It turns
-    /// `false` by [`Election::margin`](crate::Election::margin) earlier than a guard would.
+    /// Whether the term is still running, as far as clocks can tell: see [`Guard::is_valid`](crate::Guard::is_valid).
+    /// It turns `false` earlier than a guard would, by [`Election::margin`](crate::Election::margin).
     #[must_use]
     pub fn is_leader(&self) -> bool {
         !self.remaining().is_zero()
@@ -54,12 +54,12 @@ impl Term {
         left
     }
 
-    /// Resolves when the term is over: the leader has stepped down, or the lock is lost, or could not be renewed until
-    /// [`Election::margin`](crate::Election::margin) before the end of its lease. The future must be polled in a Tokio
-    /// runtime.
+    /// Resolves when the term is over: the leader has stepped down, the lock is lost, or the lock could not be renewed
+    /// until [`Election::margin`](crate::Election::margin) before its lease expires. The future must be polled in a
+    /// Tokio runtime.
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         let term = self.clone();
         async move {
@@ -70,7 +70,7 @@ impl Term {
                 if left.is_zero() {
                     return;
                 }
-                // A renewal moves the end: so after the time has passed, it looks again.
+                // A renewal moves the end: so after that time, check again.
                 tokio::select! {
                     _ = &mut gone => term.end(),
                     () = term.over.cancelled() => {}

@@ -15,17 +15,16 @@ use crate::keys::Keys;
 use crate::token::FencingToken;
 
 /// The proof that a lock is held, that an [`RwLock`](crate::RwLock) is held to read or to write, or that permits of a
-/// [`Semaphore`](crate::Semaphore) are.
+/// [`Semaphore`](crate::Semaphore) are held.
 ///
-/// It owns all that it needs and can be sent anywhere. A dropped guard gives the lock back in the background: the
-/// drop never blocks and never panics, not even outside of a runtime. [`unlock`](Self::unlock) does the same and
-/// reports the outcome.
+/// A guard owns everything that it needs, and is `Send` and `'static`. A dropped guard releases the lock in the
+/// background: the drop never blocks and never panics, even outside a runtime. [`unlock`](Self::unlock) does the same
+/// and reports the outcome.
 ///
 /// # What a guard cannot promise
-/// A lease is a promise about time. If this process is stopped for longer than its lease, another holder may
-/// have the lock when it wakes, and nothing tells the code in between: check
-/// [`is_valid`](Self::is_valid) before what matters, and let the protected resource check the
-/// [`token`](Self::token).
+/// A lease is a promise about time. If this process is stopped for longer than its lease, another holder may have the
+/// lock when it resumes, and the resumed code does not know. Check [`is_valid`](Self::is_valid) before each critical
+/// step, and let the protected resource check the [`token`](Self::token).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -44,7 +43,7 @@ pub struct Guard {
     hold: Hold,
     engine: Arc<Engine>,
     left: bool,
-    /// The notification after which it has the lock. It is used up when the lock is given back.
+    /// The notification after which it got the lock back. Unlocking uses it up.
     notice: Option<Notice>,
     span: tracing::Span,
 }
@@ -73,7 +72,7 @@ impl Guard {
         Ok(acquired?.map(|hold| Self::new(Arc::clone(engine), hold)))
     }
 
-    /// Gets another kind of hold of the same lock. It needs no room while this hold lasts.
+    /// Gets a second hold, of another kind, of the same lock. It needs no room while this hold lasts.
     pub(crate) async fn acquire_within(
         &self,
         keys: &Arc<Keys>,
@@ -93,13 +92,13 @@ impl Guard {
         Self { hold, engine, left: false, notice: None, span }
     }
 
-    /// Gives the lock back, waits for the condition, and takes the lock again.
+    /// Releases the lock, waits for the condition, and takes the lock again.
     pub(crate) async fn wait_at(
         mut self,
         condition: &Arc<Keys>,
         limit: Option<Duration>,
     ) -> Result<(Self, Woken)> {
-        // From here on the engine has the hold.
+        // From here on the engine owns the hold.
         let (engine, hold) = (Arc::clone(&self.engine), self.hold.now().into_owned());
         self.left = true;
         self.span.in_scope(|| tracing::debug!(condition = ?condition.name(), "waits"));
@@ -111,8 +110,7 @@ impl Guard {
         Ok((guard, woken))
     }
 
-    /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, the work is
-    /// dropped.
+    /// Runs `work` while the lock is held, and then unlocks. If the lock is lost first, drops `work`.
     pub(crate) async fn run<T, F>(self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -121,41 +119,43 @@ impl Guard {
         while_held(lost, work, self.unlock()).await
     }
 
-    /// A view of this hold. It does not keep the lock.
+    /// A view of this hold that does not keep the lock.
     pub(crate) fn hold(&self) -> Hold {
         self.hold.clone()
     }
 
-    /// Gives the lock back, and reports the outcome.
+    /// Releases the lock, and reports the outcome.
     ///
-    /// A nested hold only counts down; the last one frees the lock and wakes a waiter.
+    /// Unlocking a nested hold only decrements the hold count; the last one releases the lock and wakes a waiter.
     ///
     /// # What `Ok` means
-    /// By its lease, the lock was ours until this call. It is not ours any more:
-    /// - In most cases Redis has found our hold and removed it.
-    /// - If another caller of this client waits for the lock, it may get the lock without a request
-    ///   to Redis (see [`Config::hand_off`](crate::Config::hand_off)). The lease was not over then. The client does
-    ///   not ask whether somebody removed the key by force: the next holder is told of that.
-    /// - Readers of one client share a read lock, and the last one of them gives it back. A permit may
-    ///   stay with the client for a short time, for its next caller, while another permit is on its way back to Redis. In
-    ///   both cases `unlock` sends nothing. If no caller takes the permit up, the client gives it back in the background.
-    /// - If the first answer was lost and a repetition finds nothing while the lease is not over, the
-    ///   first request has removed it. Only one thing looks the same: somebody removed the key by force (`DEL`,
-    ///   `force_unlock`, a failover that forgot it) since the last answer that reached this client.
+    /// The lease had not expired when this call began, and the lock is not ours any more:
+    /// - Usually, Redis has found our hold and removed it.
+    /// - If another caller of this client waits for the lock, that caller may get it without a request to Redis (see
+    ///   [`Config::hand_off`](crate::Config::hand_off)). The lease had not expired at that time. The client does not
+    ///   ask whether somebody removed the key by force: the next holder is told.
+    /// - Readers of one client share a read lock, and the last of them releases it. A permit may stay with the client
+    ///   for a short time, for its next caller, while another permit is being released. In both cases `unlock` sends
+    ///   nothing. If no caller takes the permit, the client releases it in the background.
+    /// - If the first answer was lost and a repeated release finds nothing while the lease lasts, the first release has
+    ///   removed the hold. Only one other cause looks the same: since the last answer that reached this client, the key
+    ///   was removed by force (`DEL`, `force_unlock`, a failover that forgot it).
     ///
     /// # Cancel safety
-    /// From the first poll on, the client gives the lock back whatever happens; if the future is dropped, it does so
-    /// in the background. A future that is dropped before its first poll is a dropped guard.
+    /// From the first poll on, the client releases the lock in any case; if the future is dropped, in the background.
+    /// Dropping the future before its first poll is the same as dropping the guard.
     ///
     /// # Errors
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was touched. Also if no answer
-    /// came before the lease was over, and the lock was gone after that: the hold may have lasted to the end, but the
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was changed. Also if no answer
+    /// came before the lease expired, and the lock was gone after that: the hold may have lasted to the end, but the
     /// client cannot know.
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release
-    /// within [`Config::ride_out`](crate::Config::ride_out), or before
-    /// [`Client::close`](crate::Client::close) ran out of time. The lease ends the lock at the latest. Until then the
-    /// client repeats the release in the background, unless it was closed.
-    /// [`Error::Permission`](crate::Error::Permission) if Redis does not let this user release locks any more.
+    ///
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release within
+    /// [`Config::ride_out`](crate::Config::ride_out), or before [`Client::close`](crate::Client::close) ran out of
+    /// time. The lock expires with its lease at the latest. Until then the client repeats the release in the
+    /// background, unless it was closed.
+    ///
+    /// [`Error::Permission`](crate::Error::Permission) if Redis no longer lets this user release locks.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;
         let left = self.engine.leave(&self.hold).await;
@@ -169,8 +169,8 @@ impl Guard {
         Ok(())
     }
 
-    /// The number of this hold, for the protected resource to compare. A nested hold has the number of
-    /// the outer one.
+    /// The fencing token of this hold, for the protected resource to compare. A nested hold has the token of the outer
+    /// hold.
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.hold.token()
@@ -178,50 +178,48 @@ impl Guard {
 
     /// Whether the lock is still ours, as far as clocks can tell.
     ///
-    /// It compares the time with the deadline of the last confirmed lease, so it is right even if no task of this
-    /// process could run for a while. It turns `false` early enough, as long as the clocks of this machine and of the
-    /// server run at the same speed within one in a hundred. No check can rule out a pause between itself and the
-    /// next line.
+    /// It compares the current time with the deadline of the last confirmed lease, so it is correct even if no task of
+    /// this process could run for a while. It turns `false` early enough if the clocks of this machine and of the
+    /// server run at the same speed to within 1 %. No check can rule out a pause between the check and the next line.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.hold.is_valid()
     }
 
-    /// How long the lock stays ours if no renewal is confirmed from now on. Zero if it is lost or given back.
+    /// How long the lock stays ours if no renewal is confirmed from now on. Zero if it is lost or released.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()
     }
 
-    /// Resolves when the lock is no longer held: given back, or lost.
+    /// Resolves when the lock is no longer held: released or lost.
     ///
-    /// It resolves at once when the server says that the lock is gone, and at the deadline at the latest. The future
+    /// It resolves at once when the server reports that the lock is gone, and at the deadline at the latest. The future
     /// is independent of the guard, and must be polled in a Tokio runtime.
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.hold.ended()
     }
 
-    /// Makes the lease at least this long from now. It is never shortened.
+    /// Extends the lease to at least `lease` from now. It never shortens the lease.
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have extended the lease in Redis.
+    /// If the future is dropped, the lease may or may not have been extended in Redis.
     ///
     /// # Errors
-    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if it is not between 10 ms and 24 h.
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is not between 10 ms and 24 h.
     /// [`Error::Lost`](crate::Error::Lost) if the lock is not ours any more.
-    /// [`Error::Unavailable`](crate::Error::Unavailable) or
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer; the old
-    /// deadline stands.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) or [`Error::Indeterminate`](crate::Error::Indeterminate) if
+    /// Redis did not answer; the old deadline remains.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.engine.extend(&self.hold.now(), lease).await
     }
 
-    /// How many holds its owner has of this lock: more than one only for a
-    /// [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock), where
-    /// reading and writing are counted apart. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
+    /// How many holds the owner has of this lock. It can be more than one only for a
+    /// [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock), which counts read and
+    /// write holds separately. It is not the number of permits of a [`Semaphore`](crate::Semaphore).
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.hold.count()
@@ -230,14 +228,15 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        // A holder that has lost the lock, or panics, may not have done what it was notified for. A future of `unlock` that is
+        // dropped before its answer has given the lock back.
+        if let Some(notice) = self.notice.take()
+            && (self.is_valid() || self.hold.now().outcome() == Some(Ended::Released))
+            && !std::thread::panicking()
+        {
+            notice.taken();
+        }
         if !self.left {
-            // A holder that has lost the lock, or panics, may not have done what it was notified for.
-            if let Some(notice) = self.notice.take()
-                && self.is_valid()
-                && !std::thread::panicking()
-            {
-                notice.taken();
-            }
             self.engine.abandon(&self.hold);
             self.span.in_scope(|| tracing::debug!("dropped"));
         }
@@ -250,15 +249,15 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Runs `work` until it is done or the lock is lost, then unlocks. Until it is polled, the future that
-/// unlocks keeps the guard.
+/// Runs `work` until it is done or the lock is lost, then unlocks. Until it is polled, the future that unlocks keeps
+/// the guard.
 pub(crate) async fn while_held<T>(
     lost: impl Future<Output = Ended>,
     work: impl Future<Output = T>,
     unlock: impl Future<Output = Result<()>>,
 ) -> Result<T> {
     let output = tokio::select! {
-        // A loss that has already been told comes before another step of the work.
+        // If the loss is already known, do not poll the work again.
         biased;
         _ = lost => return Err(Error::Lost),
         output = work => output,

@@ -1,4 +1,4 @@
-//! Several guards as one: it is held as long as enough of them are.
+//! Several guards as one: the set is held as long as enough of them are.
 
 use std::fmt;
 use std::future::Future;
@@ -30,13 +30,13 @@ impl GuardSet {
         &self.view
     }
 
-    /// Gives all of them back at once.
+    /// Releases all of them at once.
     pub(crate) async fn unlock(self) -> Result<()> {
         agreed(self.guards.into_iter().map(Guard::unlock), self.view.needed).await
     }
 
-    /// Makes the leases of all of them at least this long from now, at once. If too few are left, the others are of
-    /// no use: with a longer lease they would only keep the next holder waiting.
+    /// Extends each lease to at least `lease` from now, all at once. If too few guards are still valid, it extends
+    /// none: a longer lease would only delay the next holder.
     pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {
         if !self.view.is_valid() {
             return Err(Error::Lost);
@@ -68,7 +68,7 @@ impl View {
         let mut ends: FuturesUnordered<_> = self.parts.iter().map(Hold::ended).collect();
         let mut spare = ends.len() - self.needed;
         async move {
-            // The parts are given back together, but lost one by one.
+            // The parts are released together, but lost one by one.
             let mut end = ends.next().await;
             while let Some(ended) = end {
                 match (ended, spare) {
@@ -78,7 +78,7 @@ impl View {
                 }
                 end = ends.next().await;
             }
-            // A part was given back. Other parts may have been lost before.
+            // A part was released. Other parts may have been lost before.
             let ended = std::iter::from_fn(|| ends.next().now_or_never().flatten());
             let lost = ended.filter(|ended| *ended == Ended::Lost).count();
             if lost > spare { Ended::Lost } else { Ended::Released }
@@ -94,8 +94,8 @@ impl View {
     }
 }
 
-/// Returns as soon as enough of them have agreed; the others go on in the background. If too few agree, a loss is
-/// worse news than an outage.
+/// Returns as soon as enough of them have succeeded; the others continue in the background. If too few succeed, it
+/// reports a loss rather than an outage.
 async fn agreed<F>(asked: impl Iterator<Item = F>, needed: usize) -> Result<()>
 where
     F: Future<Output = Result<()>>,

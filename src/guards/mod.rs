@@ -1,4 +1,4 @@
-//! What users hold: guards, which prove that a lock is held and give it back.
+//! What users hold: guards, which prove that a lock is held and release it.
 
 mod guard;
 mod guard_set;

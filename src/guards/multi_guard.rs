@@ -12,8 +12,8 @@ use crate::token::FencingToken;
 
 /// The proof that all locks of a [`MultiLock`](crate::MultiLock) are held.
 ///
-/// It is valid as long as every one of them is. The watchdog renews each lock for itself. A dropped guard gives all
-/// of them back in the background.
+/// It is valid as long as every one of them is. The watchdog renews each lock separately. A dropped guard releases all
+/// of them in the background.
 #[must_use = "the locks are given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct MultiGuard {
@@ -27,37 +27,37 @@ impl MultiGuard {
         Self { parts: GuardSet::new(guards, all) }
     }
 
-    /// Gives all of the locks back at once, and reports the outcome.
+    /// Releases all locks at once, and reports the outcome.
     ///
     /// # Cancel safety
-    /// As [`Guard::unlock`].
+    /// Same as [`Guard::unlock`].
     ///
     /// # Errors
-    /// As [`Guard::unlock`]: [`Error::Lost`](crate::Error::Lost) if any of them was not ours any more, and otherwise
-    /// the first other error. A failure of one release does not stop the others.
+    /// Same as [`Guard::unlock`]: [`Error::Lost`](crate::Error::Lost) if any of them was not ours any more, and
+    /// otherwise the first other error. If one release fails, the others continue.
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
     }
 
-    /// Makes the lease of all of them at least this long from now.
+    /// Extends the lease of each lock to at least `lease` from now.
     ///
     /// # Cancel safety
-    /// As [`Guard::extend`].
+    /// Same as [`Guard::extend`].
     ///
     /// # Errors
-    /// As [`Guard::extend`], if it failed for any of them; others may have been extended.
+    /// Same as [`Guard::extend`], if it failed for any of them; others may have been extended.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.parts.extend(lease).await
     }
 
-    /// The token of each lock, in the order in which they were named. A name that came twice
-    /// has one token. Tokens of different locks do not compare: give each protected resource the token of its lock.
+    /// The token of each lock, in the order in which the locks were named. A repeated name has one token. Tokens of
+    /// different locks are not comparable: give each protected resource the token of its own lock.
     #[must_use]
     pub fn tokens(&self) -> Vec<FencingToken> {
         tokens(&self.parts.view().parts)
     }
 
-    /// As [`Guard::is_valid`], of all of them.
+    /// Whether all of them are valid: see [`Guard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.parts.view().is_valid()
@@ -69,10 +69,10 @@ impl MultiGuard {
         self.parts.view().remaining()
     }
 
-    /// Resolves when the locks are no longer held: given back, or the first of them lost.
+    /// Resolves when the locks are no longer all held: released, or one of them lost.
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.parts.view().ended()
     }
@@ -88,35 +88,35 @@ impl fmt::Debug for MultiGuard {
     }
 }
 
-/// What work under a [`MultiLock`](crate::MultiLock) can ask about its hold. It does not keep the locks.
+/// A view of a [`MultiLock`](crate::MultiLock)'s hold, for the work that runs under it. It does not keep the locks.
 #[derive(Clone)]
 pub struct MultiHold {
     view: View,
 }
 
 impl MultiHold {
-    /// As [`MultiGuard::tokens`].
+    /// Same as [`MultiGuard::tokens`].
     #[must_use]
     pub fn tokens(&self) -> Vec<FencingToken> {
         tokens(&self.view.parts)
     }
 
-    /// As [`MultiGuard::is_valid`].
+    /// Same as [`MultiGuard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.view.is_valid()
     }
 
-    /// As [`MultiGuard::remaining`].
+    /// Same as [`MultiGuard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.view.remaining()
     }
 
-    /// As [`MultiGuard::ended`].
+    /// Same as [`MultiGuard::ended`].
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.view.ended()
     }

@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::guards::guard::Guard;
 use crate::guards::guard_set::{GuardSet, View};
 
-/// The proof that a [`RedLock`](crate::RedLock) is held on a majority of its servers, or on more of them.
+/// The proof that a [`RedLock`](crate::RedLock) is held on at least a majority of its servers.
 ///
-/// It is valid as long as a majority of its parts is. A dropped guard gives all of them back in the background. It
-/// has no fencing token, since each server counts for itself.
+/// It is valid as long as a majority of its parts is. A dropped guard releases all of them in the background. It has no
+/// fencing token, since each server counts separately.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RedGuard {
@@ -24,30 +24,30 @@ impl RedGuard {
         Self { parts: GuardSet::new(guards, majority) }
     }
 
-    /// Gives the lock back on all servers at once, and reports the outcome.
+    /// Releases the lock on all servers at once, and reports the outcome.
     ///
     /// # Cancel safety
-    /// As [`Guard::unlock`].
+    /// Same as [`Guard::unlock`].
     ///
     /// # Errors
-    /// None if a majority confirmed the release. Otherwise [`Error::Lost`](crate::Error::Lost) if the lock was lost
-    /// on any of the servers, or else the first other error.
+    /// None if a majority confirmed the release. Otherwise [`Error::Lost`](crate::Error::Lost) if the lock was lost on
+    /// any of the servers, or else the first other error.
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
     }
 
-    /// Makes the lease at least this long from now, on all servers at once.
+    /// Extends the lease to at least `lease` from now, on all servers at once.
     ///
     /// # Cancel safety
-    /// As [`Guard::extend`].
+    /// Same as [`Guard::extend`].
     ///
     /// # Errors
-    /// As [`Guard::extend`], if fewer than a majority agreed. If the lock is lost already, no server is asked.
+    /// Same as [`Guard::extend`], if fewer than a majority agreed. If the lock is already lost, no server is asked.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.parts.extend(lease).await
     }
 
-    /// As [`Guard::is_valid`]: whether a majority of the parts is valid.
+    /// Whether a majority of the parts is valid: see [`Guard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.parts.view().is_valid()
@@ -59,10 +59,10 @@ impl RedGuard {
         self.parts.view().remaining()
     }
 
-    /// Resolves when the lock is no longer held: given back, or no longer by a majority.
+    /// Resolves when the lock is no longer held: released, or no longer held on a majority.
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.parts.view().ended()
     }
@@ -71,7 +71,7 @@ impl RedGuard {
         RedHold { view: self.parts.view().clone() }
     }
 
-    /// On how many servers it is held now.
+    /// The number of servers on which the lock is held now.
     #[must_use]
     pub fn servers(&self) -> usize {
         self.parts.view().parts.iter().filter(|part| part.is_valid()).count()
@@ -84,29 +84,29 @@ impl fmt::Debug for RedGuard {
     }
 }
 
-/// What work under a [`RedLock`](crate::RedLock) can ask about its hold. It does not keep the lock.
+/// A view of a [`RedLock`](crate::RedLock)'s hold, for the work that runs under it. It does not keep the lock.
 #[derive(Clone)]
 pub struct RedHold {
     view: View,
 }
 
 impl RedHold {
-    /// As [`RedGuard::is_valid`].
+    /// Same as [`RedGuard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.view.is_valid()
     }
 
-    /// As [`RedGuard::remaining`].
+    /// Same as [`RedGuard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.view.remaining()
     }
 
-    /// As [`RedGuard::ended`].
+    /// Same as [`RedGuard::ended`].
     ///
     /// # Cancel safety
-    /// It may be dropped and called again at any time.
+    /// The future may be dropped at any time, and `ended` called again.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.view.ended()
     }

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::guards::guard::Guard;
 use crate::keys::Keys;
 
-/// The proof that an [`RwLock`](crate::RwLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock) is
-/// held to write: a [`Guard`] that can become one to read.
+/// The proof that an [`RwLock`](crate::RwLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock) is held to write: a
+/// [`Guard`] that can be downgraded to a read lock.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct WriteGuard {
@@ -25,28 +25,28 @@ impl WriteGuard {
         Self { guard, read }
     }
 
-    /// Gives the lock back, and reports the outcome.
+    /// Releases the lock, and reports the outcome.
     ///
     /// # Cancel safety
-    /// As [`Guard::unlock`].
+    /// Same as [`Guard::unlock`].
     ///
     /// # Errors
-    /// As [`Guard::unlock`].
+    /// Same as [`Guard::unlock`].
     pub async fn unlock(self) -> Result<()> {
         self.guard.unlock().await
     }
 
-    /// Goes on reading instead of writing. Nobody else writes in between. From then on other readers are let in.
+    /// Turns the write lock into a read lock. Nobody else writes in between. From then on other readers may enter.
     ///
-    /// If the owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) has locked it to write more than
-    /// once, the lock stays locked to write until the other guards are given back too.
+    /// If the owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) holds the write lock more than once, the lock
+    /// stays write-locked until its other guards are released too.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the lock is given back in the background.
+    /// If the future is dropped, the lock is released in the background.
     ///
     /// # Errors
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more. Otherwise as
-    /// [`RwLock::read`](crate::RwLock::read) and [`Guard::unlock`]; then the lock is given back.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more. Otherwise as for
+    /// [`RwLock::read`](crate::RwLock::read) and [`Guard::unlock`]; in that case the lock is released.
     pub async fn downgrade(self) -> Result<Guard> {
         // Within the write hold, the read needs no room and waits for nobody. The owner holds both for a moment, so
         // that no other writer can enter in between.
@@ -58,7 +58,7 @@ impl WriteGuard {
             reading = self.guard.acquire_within(keys, *options) => reading,
         };
         let reading = match reading {
-            // Only a read that is not within a write has to wait. So the server has lost the write.
+            // Only a read outside a write has to wait. So the server has lost the write.
             Err(Error::TooManyWaiters { .. }) => return Err(Error::Lost),
             reading => reading?,
         };

@@ -14,11 +14,12 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::wire::Order;
 
-/// A condition that the holders of a lock wait for, until somebody notifies them, in all processes that share the server.
+/// A condition variable, shared by all processes that share the server: holders of a lock wait for it until they are
+/// notified.
 ///
-/// It is to a lock of this crate what [`std::sync::Condvar`] is to a mutex. A holder finds that it cannot go on, for example
-/// because a buffer is empty. [`Guard::wait`] gives its lock back and waits in one step, and has the lock again when it returns.
-/// Whoever changes something that others wait for calls [`notify_one`](Self::notify_one) or
+/// It is to a lock of this crate what [`std::sync::Condvar`] is to a mutex. A holder finds that it cannot continue, for
+/// example because a buffer is empty. [`Guard::wait`] releases its lock and waits in one step, and holds the lock again
+/// when it returns. A caller that changes what others wait for calls [`notify_one`](Self::notify_one) or
 /// [`notify_all`](Self::notify_all), usually while it holds the lock.
 ///
 /// ```
@@ -27,7 +28,7 @@ use crate::wire::Order;
 /// # use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 /// let client = parklock::Client::connect(&url).await?;
 /// let (lock, not_empty) = (client.lock("doc:buffer"), client.condition("doc:buffer:not-empty"));
-/// let items = AtomicU32::new(0); // in truth a list in a database that the lock protects
+/// let items = AtomicU32::new(0); // in practice a list in a database that the lock protects
 /// let consumer = async {
 ///     let mut guard = lock.lock().await?;
 ///     while items.load(SeqCst) == 0 {
@@ -39,41 +40,42 @@ use crate::wire::Order;
 /// let producer = async {
 ///     let guard = lock.lock().await?;
 ///     not_empty.notify_one().await?;
-///     items.fetch_add(1, SeqCst); // nobody looks before the lock is given back
+///     items.fetch_add(1, SeqCst); // nobody looks before the lock is released
 ///     guard.unlock().await
 /// };
 /// tokio::try_join!(consumer, producer)?;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 ///
-/// # What is promised
-/// - **No notification is lost between the two.** A waiter stands in the line of the condition before its lock is given back. So
-///   whoever gets the lock after it can notify it.
-/// - **A notification goes to a waiter that lives.** The waiters stand in line in the order in which they came. A waiter
-///   whose process has died holds up a notification for at most one
-///   [`Config::waiter_ttl`](crate::Config::waiter_ttl). Then it goes to the next waiter.
-/// - **A notification is used up when its waiter has had the lock again, and gives it back.** If the process dies before that,
-///   wherever it is, or panics, or loses the lock, the notification goes to the next waiter. So nobody sleeps because somebody else has
-///   died with what it was to do.
+/// # Guarantees
+/// - **No notification is lost between the release and the wait.** A waiter enters the line of the condition before its
+///   lock is released. So any caller that gets the lock after it can notify it.
+/// - **A notification goes to a live waiter.** The waiters stand in line in the order in which they came. A waiter
+///   whose process has died delays a notification by at most one [`Config::waiter_ttl`](crate::Config::waiter_ttl).
+///   Then the notification goes to the next waiter.
+/// - **A notification is used up when its waiter has held the lock again, and releases it.** If the process dies,
+///   panics or loses the lock before that, the notification goes to the next waiter. So no waiter sleeps forever
+///   because another one died before it acted on its notification.
 /// - **A condition remembers nothing.** If nobody waits, a notification has no effect.
-/// - **A wait can end without a reason**, as with `Condvar`. That happens when a waiter may have missed a notification: it was
-///   silent for longer than `waiter_ttl`, an answer to it was lost, or the server has lost the line, as a replica may have
-///   that takes over. Then it looks for itself rather than wait for ever. So wait in a loop that checks, or with
+/// - **A wait can end spuriously**, as with `Condvar`. This happens when a waiter may have missed a notification: it
+///   was silent for longer than `waiter_ttl`, an answer to it was lost, or the server lost the line, for example in a
+///   failover. The waiter then returns rather than wait forever. So wait in a loop that checks, or use
 ///   [`Guard::wait_while`].
-/// - **A wait is a new turn of the lock.** The token is a new and greater one, since others have had the lock meanwhile.
+/// - **After a wait, the lock has a new token.** The token is greater, since other callers may have held the lock
+///   meanwhile.
 ///
 /// # Processes that die
-/// Notify first, and then change what others wait for, both under the lock: the waiter cannot look before the lock is given
-/// back. If the process dies in between, the waiter looks in vain, and waits again. In the other order, what was changed would
-/// be there, and nobody would know.
+/// Under the lock, notify first, and then change what others wait for. The waiter cannot look before the lock is
+/// released. If the process dies in between, the waiter wakes, finds no change, and waits again. In the other order,
+/// the change would be there, and nobody would be notified.
 ///
 /// # Which guards can wait
-/// Those of [`Lock`](crate::Lock), fair or not, and of [`ReentrantLock`](crate::ReentrantLock), and the
-/// [`WriteGuard`] of [`RwLock`](crate::RwLock) and [`ReentrantRwLock`](crate::ReentrantRwLock). Readers and permits
-/// are no turn of a lock. One condition is for the holders of one lock; a lock may have many conditions.
+/// The guards of [`Lock`](crate::Lock), fair or not, and of [`ReentrantLock`](crate::ReentrantLock), and the
+/// [`WriteGuard`] of [`RwLock`](crate::RwLock) and [`ReentrantRwLock`](crate::ReentrantRwLock). Guards of readers and
+/// of permits cannot. One condition belongs to one lock; a lock may have many conditions.
 ///
-/// In [`Layout::Redisson`] there is no condition: `RLock.newCondition()` throws an exception, so no process in Java could ever
-/// notify. Every call reports [`Error::Unsupported`].
+/// [`Layout::Redisson`] has no conditions: `RLock.newCondition()` throws an exception, so no Java process could ever
+/// notify. Every call returns [`Error::Unsupported`].
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is asked for something"]
 pub struct Condition {
@@ -89,20 +91,21 @@ impl Condition {
         Self { handle: if is_there { handle } else { handle.failing(unsupported()) } }
     }
 
-    /// Wakes the waiter that has waited for longest, if there is one.
+    /// Wakes the waiter that has waited longest, if there is one.
     ///
-    /// If an answer is lost, the client repeats the request. The server carries it out once all the same.
+    /// If an answer is lost, the client repeats the request. The server still carries it out only once.
     ///
     /// # Cancel safety
     /// A dropped future may or may not have notified a waiter.
     ///
     /// # Errors
-    /// If Redis did not answer within [`Config::ride_out`](crate::Config::ride_out): [`Error::Indeterminate`] if the request
-    /// may have run, and [`Error::Unavailable`] if it cannot have run. [`Error::Conflict`] if the name is used for another
-    /// kind. [`Error::Unsupported`] in Redisson's layout. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// If Redis did not answer within [`Config::ride_out`](crate::Config::ride_out): [`Error::Indeterminate`] if the
+    /// request may have run, and [`Error::Unavailable`] if it cannot have run. [`Error::Conflict`] if the name is used
+    /// for another kind. [`Error::Unsupported`] in Redisson's layout. Otherwise as for
+    /// [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn notify_one(&self) -> Result<()> {
         self.handle.order(Order::NotifyOne).await.map(drop)
     }
@@ -110,10 +113,10 @@ impl Condition {
     /// Wakes all waiters. They get the lock again one after the other.
     ///
     /// # Cancel safety
-    /// As [`notify_one`](Self::notify_one).
+    /// Same as [`notify_one`](Self::notify_one).
     ///
     /// # Errors
-    /// As [`notify_one`](Self::notify_one).
+    /// Same as [`notify_one`](Self::notify_one).
     pub async fn notify_all(&self) -> Result<()> {
         self.handle.order(Order::NotifyAll).await.map(drop)
     }
@@ -131,49 +134,50 @@ impl fmt::Debug for Condition {
 
 /// Waiting for a [`Condition`].
 impl Guard {
-    /// Gives the lock back, whatever its [`hold_count`](Self::hold_count), and waits for the condition, in one step. Returns
-    /// the guard when the lock is held again, as often as before, with a new and greater [`token`](Self::token).
+    /// Releases the lock, whatever its [`hold_count`](Self::hold_count), and waits for the condition, in one step.
+    /// Returns the guard when the lock is held again, with the same hold count and a greater [`token`](Self::token).
     ///
-    /// A wait can end without a reason: see [`Condition`]. So call it in a loop, or use [`wait_while`](Self::wait_while). It
-    /// costs four requests if nobody is in the way: to line up, to give the lock back, to take it again, and to say that the
-    /// notification is used up.
+    /// A wait can end spuriously: see [`Condition`]. So call it in a loop, or use [`wait_while`](Self::wait_while). It
+    /// costs four requests without contention: to line up, to release the lock, to take it again, and to use up the
+    /// notification.
     ///
-    /// If the owner of a re-entrant lock has more than one guard, all of them are in the same position as this one: meanwhile they
-    /// are not valid, and afterwards they are again, with the new token. Those that are given back meanwhile are not taken
-    /// again. What [`ended`](Self::ended) has returned to them goes on waiting. If the wait fails, they have lost the lock.
+    /// If the owner of a re-entrant lock has several guards, this applies to all of them: during the wait they are not
+    /// valid, and afterwards they are valid again, with the new token. Guards that are released during the wait are not
+    /// taken again. Futures that [`ended`](Self::ended) has returned to them keep waiting. If the wait fails, all of
+    /// them have lost the lock.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the lock is given back, and the guard is gone. A notification that had come goes to the next
-    /// waiter.
+    /// If the future is dropped, the lock is released and the guard is gone. A notification that had arrived goes to
+    /// the next waiter. Other guards of the owner have lost the lock, unless the future is dropped before it released
+    /// the lock: in that case only the hold of this guard is released.
     ///
     /// # Errors
-    /// On every error the lock is not held any more, and the guard is gone.
-    /// [`Error::Lost`] if the lock was lost before it could be given back: then the guard did not wait.
-    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if Redis does not answer for longer than
-    /// [`Config::ride_out`](crate::Config::ride_out).
-    /// [`Error::Unsupported`] if this guard cannot wait: it is that of a reader or of a permit; or its owner has taken another
-    /// hold within it (reads within a write), which would stay; or the layout is Redisson's.
-    /// [`Error::Conflict`] if the name of the condition is used for another kind.
-    /// [`Error::TooManyWaiters`] if too many callers of this client wait already.
-    /// Otherwise as [`Lock::lock`](crate::Lock::lock).
+    /// After every error the lock is no longer held, and the guard is gone. [`Error::Lost`] if the lock was lost before
+    /// it could be released; in that case the guard did not wait. [`Error::Unavailable`] or [`Error::Indeterminate`] if
+    /// Redis does not answer for longer than [`Config::ride_out`](crate::Config::ride_out). [`Error::Unsupported`] if
+    /// this guard cannot wait: it is the guard of a reader or a permit; or its owner has taken another hold within it
+    /// (a read within a write), which would remain; or the layout is Redisson's. [`Error::Conflict`] if the name of the
+    /// condition is used for another kind. [`Error::TooManyWaiters`] if too many callers of this client already wait.
+    /// Otherwise as for [`Lock::lock`](crate::Lock::lock).
     pub async fn wait(self, condition: &Condition) -> Result<Self> {
         Ok(self.wait_at(condition.keys()?, None).await?.0)
     }
 
-    /// As [`wait`](Self::wait), but it waits for the notification no longer than this. Then it takes the lock again, which can
-    /// take longer: the limit does not count for that. Returns the guard, and whether the time was over.
+    /// Same as [`wait`](Self::wait), but waits for the notification no longer than `limit`. Taking the lock again
+    /// afterwards can take longer: the limit does not apply to it. Returns the guard, and whether the limit was
+    /// reached.
     ///
     /// # Cancel safety
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
         self.wait_at(condition.keys()?, Some(limit)).await
     }
 
-    /// Waits as long as `is_to_wait` says so: it is asked first of all, and again after each wait. The lock is held each time
-    /// that it is asked.
+    /// Waits while `is_to_wait` returns `true`. It is called once before the first wait, and again after each wait,
+    /// always while the lock is held.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -189,10 +193,10 @@ impl Guard {
     /// ```
     ///
     /// # Cancel safety
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait), and whatever `is_to_wait` returns; then the lock is given back.
+    /// Same as [`wait`](Self::wait), and any error of `is_to_wait`; in that case the lock is released.
     pub async fn wait_while<E, F>(
         mut self,
         condition: &Condition,
@@ -211,24 +215,24 @@ impl Guard {
 
 /// Waiting for a [`Condition`].
 impl WriteGuard {
-    /// As [`Guard::wait`].
+    /// Same as [`Guard::wait`].
     ///
     /// # Cancel safety
-    /// As [`Guard::wait`].
+    /// Same as [`Guard::wait`].
     ///
     /// # Errors
-    /// As [`Guard::wait`].
+    /// Same as [`Guard::wait`].
     pub async fn wait(self, condition: &Condition) -> Result<Self> {
         Ok(self.wait_at(condition.keys()?, None).await?.0)
     }
 
-    /// As [`Guard::wait_for`].
+    /// Same as [`Guard::wait_for`].
     ///
     /// # Cancel safety
-    /// As [`Guard::wait`].
+    /// Same as [`Guard::wait`].
     ///
     /// # Errors
-    /// As [`Guard::wait`].
+    /// Same as [`Guard::wait`].
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
         self.wait_at(condition.keys()?, Some(limit)).await
     }

@@ -1,4 +1,4 @@
-//! The inside of every handle: a client, a name, a lease.
+//! The internals of every handle: a client, a name, a lease.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,7 +40,7 @@ impl Handle {
         Self { keys: keys.map(Arc::new), ..self }
     }
 
-    /// A handle whose every call reports this error.
+    /// A handle whose every call returns this error.
     pub(crate) fn failing(self, error: Error) -> Self {
         Self { keys: Err(error), ..self }
     }
@@ -63,13 +63,13 @@ impl Handle {
         self.acquire_within(None, owner, patience).await
     }
 
-    /// As [`acquire`](Self::acquire), when the server has just said that somebody holds the lock.
+    /// Same as [`acquire`](Self::acquire), for a lock that the server has just reported as held.
     pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
         let (keys, options) = self.asked(None, patience)?;
         Guard::acquire(&self.engine, &keys, AcquireOptions { known_taken: true, ..options }).await
     }
 
-    /// As [`acquire`](Self::acquire), within a hold that the owner has already. Such a call needs no room.
+    /// Same as [`acquire`](Self::acquire), within a hold that the owner already has. Such a call needs no room.
     pub(crate) async fn acquire_within(
         &self,
         within: Option<Hold>,
@@ -101,10 +101,10 @@ impl Handle {
         ))
     }
 
-    /// Waits for a latch. Returns whether it was open before the patience ran out.
+    /// Waits for a latch. Returns whether it opened before the patience ran out.
     pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
         let (keys, options) = self.asked(None, patience)?;
-        // The lease of a latch says how long the latch exists. No waiter holds it.
+        // The lease of a latch is how long the latch exists. No waiter holds it.
         let options = AcquireOptions { lease: Lease::Watched, ..options };
         let span = tracing::debug_span!("latch.wait", "lock.name" = ?keys.name());
         let asked = keys.meters.asks(patience.is_none());
@@ -124,8 +124,8 @@ impl Handle {
         Ok(self.engine.held_by(owner, self.keys()?))
     }
 
-    /// Takes all of these locks at once or none of them, without waiting. The inner error says which lock is in the
-    /// way. They are plain locks of one client, and distinct.
+    /// Takes all of these locks at once or none of them, without waiting. The inner error is the index of the lock that
+    /// is held. They are plain locks of one client, and distinct.
     pub(crate) async fn acquire_all(
         handles: &[&Self],
         patience: Patience,
@@ -147,7 +147,7 @@ impl Handle {
         })
     }
 
-    /// Gets the lock however long it takes.
+    /// Waits for the lock without a time limit.
     pub(crate) async fn lock(&self, owner: Option<OwnerId>) -> Result<Guard> {
         let guard = self.acquire(owner, Patience::Endless).await?;
         guard.ok_or(Error::Closed)
@@ -188,7 +188,7 @@ impl Handle {
         self.answered(asked.await).await
     }
 
-    /// Waits for this client's own releases, so that the answer does not count them.
+    /// Waits for this client's own pending releases, so that the answer does not count them.
     async fn settle(&self, keys: &Keys) {
         if !keys.row.lies_as_plain {
             self.engine.settle(keys).await;
@@ -216,7 +216,7 @@ impl Handle {
         self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
     }
 
-    /// The fixed lease, if it has one: the watchdog does not renew it.
+    /// The fixed lease, if there is one: the watchdog does not renew it.
     pub(crate) fn fixed_lease(&self) -> Option<Duration> {
         match self.lease {
             Ok(Lease::Fixed(lease)) => Some(lease),
@@ -229,12 +229,12 @@ impl Handle {
         self.lease.clone().map(|lease| self.engine.lease(lease))
     }
 
-    /// Whether a latch that is not there counts as open.
+    /// Whether a missing latch counts as open.
     pub(crate) fn is_open_if_absent(&self) -> bool {
         self.keys.as_ref().is_ok_and(|keys| keys.row.is_open_if_absent)
     }
 
-    /// How long a call outlives a server that is gone.
+    /// How long a call keeps trying while the server is unreachable.
     pub(crate) fn ride_out(&self) -> Duration {
         self.engine.config.riding_out()
     }
@@ -248,12 +248,12 @@ impl Handle {
         self.lease.clone().and(self.keys().map(drop))
     }
 
-    /// The name that the user gave, or an empty one if that is invalid.
+    /// The name that the user gave, or an empty one if it is invalid.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         self.keys.as_ref().map_or(Cow::Borrowed(""), |keys| keys.name())
     }
 
-    /// Whether one script can take it together with others.
+    /// Whether one script can take this lock together with others.
     pub(crate) fn is_taken_with_others(&self) -> bool {
         self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain && keys.slot.is_none())
     }

@@ -11,14 +11,14 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::wire::Order;
 
-/// The numbers of Lua are exact up to here.
+/// Numbers in Lua are exact up to this.
 const MOST: u64 = (1 << 53) - 1;
 
-/// A number that callers count down to zero, while others wait for zero, in all processes that share the server.
+/// A count that callers count down to zero, while others wait for zero, across all processes that share the server.
 ///
-/// A latch is set once, and can be set again when it is open. Set it again only after every waiter has returned: a
-/// waiter that has not looked by then waits for the next opening. A latch has a lease, 24 h unless
-/// [`lease`](Self::lease) says otherwise. When the lease is over, the latch is gone, whether it was open or closed.
+/// A latch is set once, and may be set again when it is open. Set it again only after every waiter has returned: a
+/// waiter that has not noticed the opening by then waits for the next one. A latch has a lease of 24 h unless
+/// [`lease`](Self::lease) says otherwise. When the lease expires, the latch is gone, whether it was open or closed.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -30,18 +30,17 @@ const MOST: u64 = (1 << 53) - 1;
 /// assert_eq!(loaded.count_down().await?, 1);
 /// assert!(!loaded.wait_for(std::time::Duration::from_millis(20)).await?);
 /// assert_eq!(loaded.count_down().await?, 0);
-/// loaded.wait().await?; // open: it does not wait
+/// loaded.wait().await?; // open: returns at once
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 ///
-/// # A latch that is not there
-/// If the latch was never set, or was deleted, or its lease is over, every caller that waits for it or counts it down
-/// gets [`Error::Unset`] at once. That includes callers that were waiting before. A missing latch never counts as
-/// open.
+/// # A missing latch
+/// If the latch was never set, was deleted, or its lease expired, every caller that waits for it or counts it down gets
+/// [`Error::Unset`] at once, including callers that were already waiting. A missing latch never counts as open.
 ///
 /// In [`Layout::Redisson`](crate::Layout::Redisson) a missing latch counts as open, since Redisson deletes a latch when
-/// it opens. There, all waiters pass when somebody deletes the latch, and when its lease ends (a latch that Java has
-/// set has no lease). Counting down a missing latch returns 0.
+/// it opens. There, all waiters pass when somebody deletes the latch, and when its lease expires (a latch set by Java
+/// has no lease). Counting down a missing latch returns 0.
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is asked for something"]
 pub struct CountDownLatch {
@@ -53,26 +52,26 @@ impl CountDownLatch {
         Self { handle: Handle::new(engine, Kind::Latch, name).lease(longest_lease()) }
     }
 
-    /// How long the latch exists after it was set through this handle: 10 ms to 24 h, which is the default.
-    /// [`set`](Self::set) reports an invalid lease.
+    /// How long the latch exists after it is set through this handle: 10 ms to 24 h. Default 24 h. [`set`](Self::set)
+    /// reports an invalid lease.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
 
-    /// Sets the count. Returns `false`, and changes nothing, if the latch is set and not open yet. A latch with a
-    /// count of 0 is open.
+    /// Sets the count. If the latch is set and not open yet, returns `false` and changes nothing. A latch with a count
+    /// of 0 is open.
     ///
     /// # Cancel safety
     /// A dropped future may or may not have set the latch.
     ///
     /// # Errors
-    /// [`Error::InvalidCount`] if the count is 2^53 or more, [`Error::InvalidLease`].
-    /// [`Error::Conflict`] if the name is used for another kind. If Redis did not answer within
-    /// [`Config::ride_out`](crate::Config::ride_out): [`Error::Indeterminate`] if the request may have run, and
-    /// [`Error::Unavailable`] if it cannot have run. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// [`Error::InvalidCount`] if the count is 2^53 or more. [`Error::InvalidLease`]. [`Error::Conflict`] if the name
+    /// is used for another kind. If Redis did not answer within [`Config::ride_out`](crate::Config::ride_out):
+    /// [`Error::Indeterminate`] if the request may have run, and [`Error::Unavailable`] if it cannot have run.
+    /// Otherwise as for [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled, as every call of a latch.
+    /// Outside a Tokio runtime with time enabled, as every call of a latch does.
     pub async fn set(&self, count: u64) -> Result<bool> {
         if count > MOST {
             return Err(Error::InvalidCount { count });
@@ -81,15 +80,15 @@ impl CountDownLatch {
         Ok(self.handle.order(Order::Set { count, ttl }).await? == 1)
     }
 
-    /// Counts down by one, and returns how much is left. The count does not go below zero.
+    /// Counts down by one, and returns the remaining count, which never goes below zero.
     ///
-    /// If an answer is lost, the client repeats the request. The server counts it once all the same.
+    /// If an answer is lost, the client repeats the request. The server still counts it only once.
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have counted. If that must not be in doubt, call it in a task of its own.
+    /// A dropped future may or may not have counted. To be sure, call it in a separate task.
     ///
     /// # Errors
-    /// [`Error::Unset`] if the latch does not exist. Otherwise as [`set`](Self::set).
+    /// [`Error::Unset`] if the latch does not exist. Otherwise as for [`set`](Self::set).
     pub async fn count_down(&self) -> Result<u64> {
         let left = self.handle.order(Order::CountDown).await?;
         Ok(u64::try_from(left).unwrap_or(0))
@@ -101,7 +100,7 @@ impl CountDownLatch {
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Unset`] if the latch does not exist, or is gone before it opens. Otherwise as
+    /// [`Error::Unset`] if the latch does not exist, or disappears before it opens. Otherwise as for
     /// [`Lock::lock`](crate::Lock::lock).
     pub async fn wait(&self) -> Result<()> {
         match self.handle.pass(Patience::Endless).await? {
@@ -110,45 +109,44 @@ impl CountDownLatch {
         }
     }
 
-    /// Waits until the latch is open, but not longer than this. Returns whether it is open. With a limit of zero it
-    /// looks once.
+    /// Waits until the latch is open, but not longer than `limit`. Returns whether it is open. With a limit of zero, it
+    /// checks once.
     ///
     /// # Cancel safety
-    /// As [`wait`](Self::wait).
+    /// Same as [`wait`](Self::wait).
     ///
     /// # Errors
-    /// [`Error::Unset`] as [`wait`](Self::wait); otherwise as
+    /// [`Error::Unset`] as for [`wait`](Self::wait). Otherwise as for
     /// [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn wait_for(&self, limit: Duration) -> Result<bool> {
         if limit.is_zero() {
-            // An attempt would not even begin while another caller of this client asks. A question always gets an
-            // answer.
+            // While another caller of this client asks, an attempt would not even begin. A query always gets an answer.
             return self.is_open().await;
         }
         self.handle.pass(Patience::For(limit)).await
     }
 
-    /// How much is left to count: 0 if the latch is open, and `None` if it does not exist. In
+    /// The remaining count: 0 if the latch is open, and `None` if it does not exist. In
     /// [`Layout::Redisson`](crate::Layout::Redisson), an open latch does not exist.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn count(&self) -> Result<Option<u64>> {
         let status = self.handle.status().await?;
         Ok((status.ttl != -2).then(|| u64::try_from(status.used).unwrap_or(0)))
     }
 
     /// Deletes the latch, whether it is open or not. Returns whether it existed. All callers that wait for it return:
-    /// see [above](Self#a-latch-that-is-not-there).
+    /// see [above](Self#a-missing-latch).
     ///
     /// # Cancel safety
     /// A dropped future may or may not have deleted the latch.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub async fn delete(&self) -> Result<bool> {
         Ok(self.handle.order(Order::Delete).await? == 1)
     }

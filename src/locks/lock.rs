@@ -12,16 +12,15 @@ use crate::guards::Guard;
 use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 
-/// A lock that one guard holds at a time, in all processes that share the server.
+/// A lock that one guard holds at a time, across all processes that share the server.
 ///
-/// As with `tokio::sync::Mutex`, each guard is its own owner: a task that locks twice waits for
-/// itself. That makes it right under `join!`, `select!` and `for_each_concurrent`. For nested calls of one piece of
-/// work there is [`ReentrantLock`](crate::ReentrantLock). A `Lock` and a `ReentrantLock` of one name exclude each
-/// other.
+/// As with `tokio::sync::Mutex`, each guard is its own owner: a task that locks twice waits for itself. This is correct
+/// under `join!`, `select!` and `for_each_concurrent`. For nested calls, use [`ReentrantLock`](crate::ReentrantLock). A
+/// `Lock` and a `ReentrantLock` of the same name exclude each other.
 ///
-/// A client serves its callers in the order in which they asked. A waiting caller parks until Redis tells it to go
-/// on, or the holder's lease is over. Only near the front of the line does its client send a request now and then, to
-/// show that it lives.
+/// A client serves its callers in the order in which they asked. A waiting caller parks until Redis wakes it, or until
+/// the holder's lease expires. Only near the front of the line does its client send an occasional request to show that
+/// it is alive.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -43,10 +42,10 @@ impl Lock {
         Self { handle: Handle::new(engine, kind, name) }
     }
 
-    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
     ///
-    /// When the time is over the lock is lost, unless [`Guard::extend`] prolonged it. The first call reports an
-    /// invalid lease.
+    /// When the time is over, the lock is lost, unless [`Guard::extend`] extended it. The first call reports an invalid
+    /// lease.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
@@ -54,100 +53,95 @@ impl Lock {
     /// Waits for the lock.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up the place in the queue. If Redis grants the lock after all, the client gives it
-    /// back in the background. For a limit, use
-    /// [`try_lock_for`](Self::try_lock_for) or `tokio::time::timeout`.
+    /// Dropping the future gives up the place in the queue. If Redis grants the lock after all, the client releases it
+    /// in the background. For a time limit, use [`try_lock_for`](Self::try_lock_for) or `tokio::time::timeout`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis could not answer for
-    /// [`Config::ride_out`](crate::Config::ride_out);
-    /// [`Error::Permission`](crate::Error::Permission) and
-    /// [`Error::Conflict`](crate::Error::Conflict) at once;
-    /// [`Error::InvalidName`](crate::Error::InvalidName) and
-    /// [`Error::InvalidLease`](crate::Error::InvalidLease) before any I/O;
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if Redis did not answer for
+    /// [`Config::ride_out`](crate::Config::ride_out). [`Error::Permission`](crate::Error::Permission) and
+    /// [`Error::Conflict`](crate::Error::Conflict) at once. [`Error::InvalidName`](crate::Error::InvalidName) and
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) before any I/O.
     /// [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) beyond
-    /// [`Config::max_waiters`](crate::Config::max_waiters);
-    /// [`Error::Closed`](crate::Error::Closed) once the client is closed.
+    /// [`Config::max_waiters`](crate::Config::max_waiters). [`Error::Closed`](crate::Error::Closed) once the client is
+    /// closed.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<Guard> {
         self.handle.lock(None).await
     }
 
     /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it. If another caller of
-    /// this client holds it or waits for it, the answer needs no I/O. If this client is giving the lock back in the
-    /// background, after a guard was dropped, the attempt waits for that.
+    /// this client holds it or waits for it, the answer needs no I/O. If this client is still releasing the lock in the
+    /// background after a guard was dropped, the attempt waits for that release.
     ///
     /// # Cancel safety
-    /// If Redis grants the lock to a dropped future, the client gives it back in the background.
+    /// If the future is dropped and Redis grants the lock, the client releases it in the background.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), but at once and not after `ride_out`:
+    /// Same as [`lock`](Self::lock), but at once instead of after `ride_out`:
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the request was not sent, and
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer it.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::None).await
     }
 
-    /// Waits for the lock, but not longer than this. Returns `None` if it was not free in time. With a
-    /// limit of zero it is [`try_lock`](Self::try_lock).
+    /// Waits for the lock, but not longer than `limit`. Returns `None` if the lock was not free in time. A limit of
+    /// zero is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock). If Redis did not answer within the limit, the caller cannot know whether the lock
+    /// Same as [`lock`](Self::lock). If Redis did not answer within the limit, the caller cannot know whether the lock
     /// was free: [`Error::Indeterminate`](crate::Error::Indeterminate) if the request may have run (the client cleans
-    /// up after it); [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
+    /// up after it), [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::limited(limit)).await
     }
 
-    /// Whether the lock is held, at the time of the server's answer.
+    /// Whether the lock is held, as of the server's answer.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable),
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) or
-    /// [`Error::Permission`](crate::Error::Permission) if Redis gave no answer;
+    /// [`Error::Unavailable`](crate::Error::Unavailable), [`Error::Indeterminate`](crate::Error::Indeterminate) or
+    /// [`Error::Permission`](crate::Error::Permission) if Redis gave no answer.
     /// [`Error::InvalidName`](crate::Error::InvalidName), [`Error::Conflict`](crate::Error::Conflict) and
-    /// [`Error::Closed`](crate::Error::Closed) as [`lock`](Self::lock).
+    /// [`Error::Closed`](crate::Error::Closed) as for [`lock`](Self::lock).
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
 
-    /// How long the lock stays held if nobody renews it or gives it back; `None` if there is no such time, because
-    /// nobody holds the lock, or because somebody else wrote its key without a TTL.
-    /// [`is_locked`](Self::is_locked) tells one from the other.
+    /// How long the lock stays held if nobody renews or releases it. `None` if there is no such time: nobody holds the
+    /// lock, or another program wrote its key without a TTL. [`is_locked`](Self::is_locked) distinguishes the two.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`is_locked`](Self::is_locked).
+    /// Same as [`is_locked`](Self::is_locked).
     pub async fn ttl(&self) -> Result<Option<Duration>> {
         self.handle.ttl().await
     }
 
     /// Takes the lock away from its holder. Returns whether there was one.
     ///
-    /// The holder is told that the lock is lost, at its next renewal at the latest. This call is for operators: the
-    /// holder's work goes on without protection until it is told.
+    /// This call is for operators. The holder learns of the loss at its next renewal at the latest, and its work
+    /// continues unprotected until then.
     ///
     /// # Cancel safety
     /// If the future is dropped before Redis has answered, the lock may or may not have been taken away.
     ///
     /// # Errors
-    /// As [`is_locked`](Self::is_locked).
+    /// Same as [`is_locked`](Self::is_locked).
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
 
-    /// Locks, does some work, and unlocks. If the lock is lost first, the work is dropped at its next `await`. Tasks that
-    /// the work has spawned go on.
+    /// Locks, runs `work`, and unlocks. If the lock is lost first, `work` is dropped at its next `await`. Tasks that it
+    /// has spawned continue.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -161,11 +155,11 @@ impl Lock {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the lock back in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
-    /// the work was done. If the work was done and only the release failed, it is `Ok`: the lease frees the lock.
+    /// Same as [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before the work was
+    /// done. If the work was done and only the release failed, the result is `Ok`: the lock expires with its lease.
     pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -178,13 +172,13 @@ impl Lock {
         self.handle.acquire(None, patience).await
     }
 
-    /// As [`acquire`](Self::acquire), when the server has just said that the lock is held.
+    /// Same as [`acquire`](Self::acquire), for a caller to whom the server has just reported that the lock is held.
     pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
         self.handle.acquire_taken(patience).await
     }
 
-    /// Takes all of these locks at once or none of them, without waiting. The inner error says which lock is in the
-    /// way. They are plain locks of one client, and distinct.
+    /// Takes all of these locks at once or none of them, without waiting. The inner error is the index of the lock that
+    /// is held. They are plain locks of one client, and distinct.
     pub(crate) async fn acquire_all(
         locks: &[&Self],
         patience: Patience,
@@ -206,7 +200,7 @@ impl Lock {
         self.handle.is_taken_with_others()
     }
 
-    /// Whether both are the same lock, as far as one client can tell.
+    /// Whether both are the same lock, as far as one client can know.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.is_of_same_client(other)
             && self.handle.kind() == other.handle.kind()
@@ -218,7 +212,7 @@ impl Lock {
         self.handle.attempt_limit()
     }
 
-    /// The lease that each of its guards begins with, or zero if that is invalid.
+    /// The lease that each of its guards begins with, or zero if the lease is invalid.
     pub(crate) fn whole_lease(&self) -> Duration {
         self.handle.checked_lease().unwrap_or_default()
     }

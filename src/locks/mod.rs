@@ -1,4 +1,4 @@
-//! What users lock: one primitive a file, and the handles that they are made of.
+//! The primitives, one per file, and the handles that they are made of.
 
 mod condition;
 mod handle;

@@ -17,39 +17,39 @@ use crate::guards::{Guard, MultiGuard, MultiHold, while_held};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
-/// One script that takes more locks would hold up the server's other clients.
+/// A script that takes more locks would block the server's other clients for too long.
 const MOST: usize = 1_000;
 
-/// How often a caller tries again at once when another of its locks was taken meanwhile. Then it pauses.
+/// How often a caller retries at once when another of its locks was taken meanwhile. After that, it pauses.
 const CALM: u32 = 2;
 
-/// The longest pause of a caller that steps aside.
+/// The longest pause of a caller that backs off.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
-/// Several locks that are held together: all of them, or none.
+/// Several locks that are held together: all of them or none.
 ///
-/// One guard holds all. Each is the [`Lock`] of its name, and excludes every other caller that locks that name, alone or
-/// together with others. The order in which they are named does not matter. A lock that is named twice counts once,
-/// with the lease that was named first. There may be at most 1,000 locks.
+/// One guard holds them all. Each is the [`Lock`] of its name, and excludes every other caller that locks that name,
+/// alone or with others. The order in which you name them does not matter. A lock that is named twice counts once, with
+/// the lease that was named first. There may be at most 1,000 locks.
 ///
 /// # Locks of one client
-/// One script takes all of them on the server. So no other caller ever sees a part of them held, and callers cannot
-/// block each other in a circle. A caller that finds one of them taken waits for that one, as for a [`Lock`], and
-/// **holds nothing meanwhile**. When it has that lock, it asks for all others at once. If another of them is taken by
-/// then, it gives back the lock that it has and waits for that one.
+/// One script takes all of them on the server. So no other caller ever sees only a part of them held, and callers
+/// cannot deadlock. A caller that finds one of them held waits for that one, as for a [`Lock`], and **holds nothing
+/// meanwhile**. When it gets that lock, it asks for all others at once. If another of them is held by then, it releases
+/// the lock that it has and waits for the other one.
 ///
-/// The price is fairness: a caller that wants many contended names may be overtaken again and again
-/// by callers that want one. Name few, or take one lock for all.
+/// The cost is fairness: callers that want one name can overtake a caller that wants many contended names again and
+/// again. Name few locks, or use one lock for everything.
 ///
 /// # Locks of several clients or kinds
 /// This applies to [`MultiLock::new`] over several servers, to lists with [fair](crate::Client::fair_lock) or
-/// [fenced](crate::Redisson::fenced_lock) locks, and to every list in a Redis Cluster. No script on one server can
-/// take a lock on another. So a caller takes these locks one after the other, in the order of their names, and while it waits for one it **holds the
-/// locks before it**. All callers take them in the same order, so they do not wait for each other in a circle. This
-/// needs one thing of you: if a name is on the list for several servers, every caller must list these servers in the
-/// same order. If the caller cannot get one of the locks, it gives back all of them.
+/// [fenced](crate::Redisson::fenced_lock) locks, and to every list in a Redis Cluster. No script on one server can take
+/// a lock on another. So a caller takes these locks one after the other, in the order of their names, and while it
+/// waits for one it **holds the locks before it**. All callers take them in the same order, so they cannot deadlock.
+/// This requires one thing of you: if a name is on the list for several servers, every caller must list these servers
+/// in the same order. If the caller cannot get one of the locks, it releases all of them.
 ///
-/// Two clients of one server do not know of each other: a list with the same name through both waits for itself.
+/// Two clients of one server do not know of each other: a list that has the same name through both waits for itself.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -57,7 +57,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 /// let client = parklock::Client::connect(&url).await?;
 /// let accounts = client.multi_lock(["doc:multi:alice", "doc:multi:bob"]);
 /// let guard = accounts.lock().await?;
-/// // ... move the money; tokens()[0] is that of alice ...
+/// // ... move the money; tokens()[0] is the token of alice ...
 /// assert_eq!(guard.tokens().len(), 2);
 /// guard.unlock().await?;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
@@ -65,18 +65,17 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
 pub struct MultiLock {
-    /// Distinct, in the order named.
+    /// Distinct, in the order in which the user named them.
     locks: Arc<[Lock]>,
-    /// The same in the order of their names, and then of their places in the list.
+    /// The same locks, ordered by name, and then by position in the list.
     order: Arc<[usize]>,
 }
 
-/// The guards in the sorted order, or the index of the lock that is in the way.
+/// The guards in the sorted order, or the index of a lock that is held.
 type Answer = Result<Vec<Guard>, usize>;
 
 impl MultiLock {
-    /// Locks of any clients, each perhaps of another server. The first call reports an invalid
-    /// list.
+    /// Locks of any clients, which may be of different servers. The first call reports an invalid list.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -103,7 +102,7 @@ impl MultiLock {
         Self { locks: distinct.into(), order: named.into_values().flatten().collect() }
     }
 
-    /// Holds the locks for a fixed time instead of having them renewed: between 10 ms and 24 h.
+    /// Holds the locks for a fixed time, between 10 ms and 24 h, instead of renewing them.
     pub fn lease(self, lease: Duration) -> Self {
         Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect(), ..self }
     }
@@ -111,14 +110,14 @@ impl MultiLock {
     /// Waits for all of the locks.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`]: the client gives back in the background the locks that it has got so far.
+    /// As for [`Lock::lock`]: the client releases in the background the locks that the call already has.
     ///
     /// # Errors
-    /// As [`Lock::lock`], for whichever lock fails; the call then holds none of them. [`Error::InvalidLocks`] if
-    /// there is no lock in the list, or more than 1,000.
+    /// Same as [`Lock::lock`], for whichever lock fails; the call then holds none of them. [`Error::InvalidLocks`] if
+    /// the list has no lock, or more than 1,000.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<MultiGuard> {
         self.acquire(Limit::none()).await?.ok_or(Error::Closed)
     }
@@ -127,10 +126,10 @@ impl MultiLock {
     /// takes one request, or none if another caller of this client has one of the locks.
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`], for whichever lock fails; the call then holds none of them.
+    /// Same as [`Lock::try_lock`], for whichever lock fails; the call then holds none of them.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
         self.check()?;
         let locks = self.sorted();
@@ -148,15 +147,15 @@ impl MultiLock {
         Ok(Some(self.guard(held)))
     }
 
-    /// Waits for all of the locks, but not longer than this. Returns `None` if they were not free in time. With a
-    /// limit of zero it is [`try_lock`](Self::try_lock).
+    /// Waits for all of the locks, but not longer than `limit`. Returns `None` if they were not free in time. A limit
+    /// of zero is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock). If Redis did not answer within the limit: [`Error::Indeterminate`] if a request may
-    /// have run (the client cleans up after it), and [`Error::Unavailable`] otherwise.
+    /// Same as [`lock`](Self::lock). If Redis did not answer within the limit: [`Error::Indeterminate`] if a request
+    /// may have run (the client cleans up after it), and [`Error::Unavailable`] otherwise.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<MultiGuard>> {
         if limit.is_zero() {
             return self.try_lock().await;
@@ -164,14 +163,14 @@ impl MultiLock {
         self.acquire(Limit::of(limit)).await
     }
 
-    /// Runs the work while all of the locks are held, and then unlocks. If one of them is lost first, drops the work: as
+    /// Runs `work` while all of the locks are held, and then unlocks. If one of them is lost first, drops `work`: see
     /// [`Lock::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the locks back in the background.
+    /// Dropping the future drops the work and releases the locks in the background.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and [`Error::Lost`] if any of them was lost before the work was done.
+    /// Same as [`lock`](Self::lock), and [`Error::Lost`] if any of them was lost before the work was done.
     pub async fn run<T, F>(&self, work: impl FnOnce(MultiHold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -181,26 +180,26 @@ impl MultiLock {
         while_held(lost, work, guard.unlock()).await
     }
 
-    /// Whether any of them is held, so that they cannot be taken now.
+    /// Whether any of the locks is held, so that they cannot be taken now.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`], if none of those that could be asked is held.
+    /// Same as [`Lock::is_locked`], unless one of the locks that did answer is held.
     pub async fn is_locked(&self) -> Result<bool> {
         self.check()?;
         any(join_all(self.locks.iter().map(Lock::is_locked)).await)
     }
 
-    /// Takes all of them away from their holders: as [`Lock::force_unlock`]. Returns whether any of them was held.
+    /// Takes all locks away from their holders: see [`Lock::force_unlock`]. Returns whether any of them was held.
     ///
     /// # Cancel safety
-    /// If the future is dropped before it was answered, any of the locks may have been taken away: call it
-    /// again to be sure of all.
+    /// If the future is dropped before Redis has answered, any of the locks may have been taken away. Call it again to
+    /// be sure.
     ///
     /// # Errors
-    /// As [`Lock::force_unlock`], if any of them could not be taken away; the others are.
+    /// Same as [`Lock::force_unlock`], if one of the locks could not be taken away. The others still were.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.check()?;
         let gone = join_all(self.locks.iter().map(Lock::force_unlock)).await;
@@ -216,7 +215,7 @@ impl MultiLock {
         }
     }
 
-    /// Whether one script can take all of them.
+    /// Whether one script can take all of the locks.
     fn is_one_step(&self) -> bool {
         self.locks
             .iter()
@@ -227,7 +226,7 @@ impl MultiLock {
         self.order.iter().map(|at| &self.locks[*at]).collect()
     }
 
-    /// The guard of these locks, which are held in the sorted order.
+    /// The guard of these locks, given in the sorted order.
     fn guard(&self, held: Vec<Guard>) -> MultiGuard {
         let mut named: Vec<_> = self.order.iter().zip(held).collect();
         named.sort_unstable_by_key(|(at, _)| **at);
@@ -244,7 +243,7 @@ impl MultiLock {
         Ok(held?.map(|held| self.guard(held)))
     }
 
-    /// Waits for the lock that is in the way, and then asks for all others at once.
+    /// Waits for the lock that is held by another caller, and then asks for all others at once.
     async fn in_one_step(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
         let (locks, mut retry) = (self.sorted(), Retry::default());
         let (mut first, mut misses) = (None, 0);
@@ -271,7 +270,7 @@ impl MultiLock {
         }
     }
 
-    /// Takes the locks in their order, and waits for each while it holds those before it.
+    /// Takes the locks in order. While it waits for one, it holds the locks before it.
     async fn one_after_the_other(&self, limit: Limit) -> Result<Option<Vec<Guard>>> {
         let (locks, mut misses) = (self.sorted(), 0);
         'again: loop {
@@ -328,14 +327,14 @@ impl Limit {
         lock.acquire(patience).await
     }
 
-    /// As [`lock`](Self::lock), when the server has just said that somebody holds the lock.
+    /// Same as [`lock`](Self::lock), for a lock that the server has just reported as held.
     async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
         let Some(patience) = self.patience() else { return Ok(None) };
         lock.acquire_taken(patience).await
     }
 }
 
-/// Asks for all locks but the one that is held already. If another is in the way, it gives that one back.
+/// Asks for all locks except the one that the caller already holds. If another is held, releases that one.
 async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answer> {
     let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
     let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();
@@ -352,7 +351,7 @@ async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answ
         }
     }
     held.insert(at, guard);
-    // A guard may have been lost before the others were ours.
+    // A guard may have been lost before the other locks were granted.
     let lost = held.iter().position(|guard| !guard.is_valid());
     Ok(lost.map_or(Ok(held), Err))
 }
@@ -365,7 +364,7 @@ async fn kept(locks: &[&Lock], held: &[Guard]) {
     let kept = kept.map(|(lease, guard)| async move {
         loop {
             sleep(lease / 3).await;
-            // If that fails because the lock is lost, `ends` says so.
+            // If this fails because the lock is lost, `ends` reports the loss.
             let _ = guard.extend(lease).await;
         }
     });
@@ -375,7 +374,7 @@ async fn kept(locks: &[&Lock], held: &[Guard]) {
     }
 }
 
-/// Gives the locks that were held while the caller waited for another their whole lease again.
+/// Extends the locks that were held while the caller waited for another, each to its whole lease.
 async fn refreshed(locks: &[&Lock], held: &[Guard]) -> Result<()> {
     let Some((_, earlier)) = held.split_last() else { return Ok(()) };
     let extended = locks.iter().zip(earlier).filter_map(|(lock, guard)| {
@@ -385,8 +384,8 @@ async fn refreshed(locks: &[&Lock], held: &[Guard]) -> Result<()> {
     try_join_all(extended).await.map(drop)
 }
 
-/// Lets other callers go on. Without the pause, two callers that each have what the other wants next could chase each
-/// other for ever.
+/// Pauses, so that other callers can continue. Without the pause, two callers that each have the lock that the other
+/// wants next could chase each other forever.
 async fn step_aside(misses: &mut u32, limit: Limit) {
     *misses += 1;
     if let Some(times @ 1..) = misses.checked_sub(CALM) {

@@ -16,43 +16,42 @@ use crate::guards::{Guard, RedGuard, RedHold, while_held};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
-/// How long a call waits for the other servers when a majority has answered: as long again as that took, and at least
-/// this. A holder gives the lock back on all servers at once. So a waiter that was granted one server waits as long
-/// for the others.
+/// How long a call waits for the other servers after a majority has answered: as long again as the majority took, and
+/// at least this. A holder releases the lock on all servers at once. So a waiter that was granted the lock on one
+/// server waits as long for the others.
 const STRAGGLERS: Duration = Duration::from_millis(5);
 
-/// How long a call waits for servers that are held before it asks all others again.
+/// How long a call waits for held servers before it asks all others again.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
 
-/// One lock on several independent servers: a caller has it if it holds it on a majority of them.
+/// One lock on several independent servers. A caller has it if it holds it on a majority of the servers.
 ///
-/// It outlives the loss of any minority of the servers, with all that they knew. The algorithm is
-/// Redlock (redis.io, *Distributed locks with Redis*), with these differences:
-/// - A waiting call parks as a [`Lock`] does instead of trying again and again. It parks at enough of the held
-///   servers: no majority can become free without one of them telling it.
+/// It survives the complete loss of any minority of the servers. The algorithm is Redlock (redis.io, *Distributed locks
+/// with Redis*), with these differences:
+/// - A waiting call parks as a [`Lock`] does instead of retrying. It parks at enough of the held servers: no
+///   majority can become free without one of them waking it.
 /// - While a call waits, it holds only servers that come before the first one that another caller holds. So two calls
-///   never block each other for ever.
-/// - The watchdog renews each part for itself, and each part is lost for itself.
+///   never block each other forever.
+/// - The watchdog renews each part separately, and each part is lost separately.
 ///
-/// Redlock grants a lock for its lease, less the time that it took to collect the majority, less the drift of clocks,
-/// and only if some time is left. Here a part counts only while more than half of its lease is left. A call that had
-/// to wait extends the parts that it kept meanwhile. It gives back the parts that it cannot extend, and takes them
-/// anew.
+/// Redlock grants a lock for its lease, less the time that it took to collect the majority, less clock drift, and only
+/// if some time is left. Here, a part counts only while more than half of its lease is left. A call that had to wait
+/// extends the parts that it kept meanwhile. It releases the parts that it cannot extend, and takes them again.
 ///
 /// It is not fair: a newcomer may overtake callers that wait.
 ///
 /// # When not to use it
-/// - **To save a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler.
-///   The price is that a failover forgets a lock now and then.
-/// - **Where two holders at once do damage**, you need a fencing token that the protected resource
-///   checks. This lock has none: each server counts for itself. A single server's [`Lock`] has one,
-///   and then needs no majority (Martin Kleppmann, *How to do distributed locking*, 2016).
-/// - The servers must be **independent**: not replicas of each other, not shards of one cluster, not
-///   one machine. A server that loses its data must stay away for longer than the longest lease before it comes back;
-///   otherwise it can grant the same lock twice. Or keep everything on disk (`appendonly yes`, `appendfsync always`).
+/// - **To survive a restart of one server**, a primary with replicas and a plain [`Lock`] is simpler. The cost: a
+///   failover now and then forgets a lock.
+/// - **Where two holders at once do damage**, you need a fencing token that the protected resource checks. This lock
+///   has none, since each server counts separately. A single server's [`Lock`] has one, and then needs no majority
+///   (Martin Kleppmann, *How to do distributed locking*, 2016).
+/// - The servers must be **independent**: not replicas of each other, not shards of one cluster, not one machine. A
+///   server that loses its data must stay offline for longer than the longest lease; otherwise it can grant the same
+///   lock twice. Or persist everything on disk (`appendonly yes`, `appendfsync always`).
 /// - Each hold costs at least two requests to *every* server, and is as slow as a majority of them.
 ///
-/// Take an odd number of servers, three or five: four servers are no safer than three.
+/// Use an odd number of servers, three or five: four servers are no safer than three.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -60,7 +59,7 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 /// # let (one, two, three) = (url.clone(), url.clone(), url);
 /// use parklock::{Client, RedLock};
 ///
-/// // Three servers that know nothing of each other.
+/// // Three servers that are independent of each other.
 /// let mut locks = Vec::new();
 /// for (number, url) in [one, two, three].into_iter().enumerate() {
 /// #   let name = format!("doc:red:{number}"); // the examples have one server for all
@@ -84,9 +83,9 @@ pub struct RedLock {
 #[derive(Default)]
 struct Round {
     won: BTreeMap<usize, Guard>,
-    /// Held by somebody else.
+    /// Another caller holds these.
     held: BTreeSet<usize>,
-    /// Gave no answer, or an error.
+    /// The errors of servers that failed or did not answer.
     failed: Vec<Error>,
 }
 
@@ -101,15 +100,15 @@ impl Round {
 }
 
 impl RedLock {
-    /// One lock made of the locks of several clients, each of another server.
+    /// One lock made of locks of several clients, each of a different server.
     ///
-    /// All callers that compete for it must name the same servers in the same order. The first call reports an
-    /// invalid list.
+    /// All callers that compete for it must name the same servers in the same order. The first call reports an invalid
+    /// list.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self { locks: locks.into_iter().collect() }
     }
 
-    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
     pub fn lease(self, lease: Duration) -> Self {
         Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect() }
     }
@@ -117,16 +116,16 @@ impl RedLock {
     /// Waits for the lock.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`]: the clients give back in the background the locks that the call has got so far.
+    /// As for [`Lock::lock`]: the clients release in the background the locks that the call already has.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if no majority of the servers could answer for
-    /// [`Config::ride_out`](crate::Config::ride_out). [`Error::InvalidLocks`] if the list has no lock, or two of one
-    /// client. Otherwise as [`Lock::lock`], if so many servers report an error that no majority is left, or if a
-    /// server at which the call waits reports one.
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if no majority of the servers answered for
+    /// [`Config::ride_out`](crate::Config::ride_out). [`Error::InvalidLocks`] if the list has no lock, or two locks of
+    /// one client. Otherwise as for [`Lock::lock`], if so many servers report an error that no majority is left, or if
+    /// a server at which the call waits reports one.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<RedGuard> {
         self.wait(&mut Retry::default()).await
     }
@@ -149,15 +148,15 @@ impl RedLock {
         }
     }
 
-    /// Takes the lock if a majority of the servers grants it at once. `None` if others hold so many servers that no
-    /// majority is left.
+    /// Takes the lock if a majority of the servers grants it at once. Returns `None` if other callers hold so many
+    /// servers that no majority is left.
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if too few servers answered to tell;
-    /// otherwise as [`lock`](Self::lock).
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if too few servers answered to decide. Otherwise as for
+    /// [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<RedGuard>> {
         self.check()?;
         match self.judge(self.ask_all(BTreeMap::new()).await) {
@@ -167,14 +166,13 @@ impl RedLock {
         }
     }
 
-    /// Waits for the lock, but not longer than this. With a limit of zero it is
-    /// [`try_lock`](Self::try_lock).
+    /// Waits for the lock, but not longer than `limit`. A limit of zero is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<RedGuard>> {
         if limit.is_zero() {
             return self.try_lock().await;
@@ -186,14 +184,14 @@ impl RedLock {
         }
     }
 
-    /// Runs the work while the lock is held, and then unlocks. If the lock is lost first, drops the work: as
+    /// Runs `work` while the lock is held, and then unlocks. If the lock is lost first, drops `work`: see
     /// [`Lock::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and leaves the lock in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and [`Error::Lost`] if a majority was lost before the work was done.
+    /// Same as [`lock`](Self::lock), and [`Error::Lost`] if the majority was lost before the work was done.
     pub async fn run<T, F>(&self, work: impl FnOnce(RedHold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -203,14 +201,13 @@ impl RedLock {
         while_held(lost, work, guard.unlock()).await
     }
 
-    /// Whether a majority of the servers says that the lock is held.
+    /// Whether a majority of the servers reports that the lock is held.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if too few servers answered to tell; otherwise as
-    /// [`Lock::is_locked`].
+    /// [`Error::Unavailable`] if too few servers answered to decide. Otherwise as for [`Lock::is_locked`].
     pub async fn is_locked(&self) -> Result<bool> {
         self.check()?;
         let said = join_all(self.locks.iter().map(Lock::is_locked)).await;
@@ -223,15 +220,16 @@ impl RedLock {
         }
     }
 
-    /// Takes the lock away from its holders on all servers: as [`Lock::force_unlock`]. Returns whether it
-    /// was held on any server.
+    /// Takes the lock away from its holders on all servers: see [`Lock::force_unlock`]. Returns whether it was held on
+    /// any server.
     ///
     /// # Cancel safety
     /// If the future is dropped before all servers have answered, the lock may have been taken away on any of them.
-    /// Call it again to be sure of all.
+    /// Call it again to be sure.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if fewer than a majority of the servers answered; otherwise as [`Lock::force_unlock`].
+    /// [`Error::Unavailable`] if fewer than a majority of the servers answered. Otherwise as for
+    /// [`Lock::force_unlock`].
     pub async fn force_unlock(&self) -> Result<bool> {
         self.check()?;
         let said = join_all(self.locks.iter().map(Lock::force_unlock)).await;
@@ -262,8 +260,8 @@ impl RedLock {
         self.locks.iter().map(Lock::ride_out).max().unwrap_or_default()
     }
 
-    /// Asks all servers that we have not won yet, once and at the same time. A server that does not answer costs a
-    /// small part of the lease, and next to nothing if a majority has answered.
+    /// Asks all servers on which we do not hold the lock yet, once and at the same time. A server that does not answer
+    /// costs a small part of the lease, and almost nothing if a majority has answered.
     async fn ask_all(&self, won: BTreeMap<usize, Guard>) -> Round {
         let started = Instant::now();
         let mut until = (won.len() >= self.majority()).then(|| started + STRAGGLERS);
@@ -291,8 +289,8 @@ impl RedLock {
         let reachable = self.locks.len() - failed.len() >= self.majority();
         match held.first() {
             Some(first) if reachable => {
-                // Give back the later ones. A waiter holds only servers before the first one that is held, so that
-                // callers do not wait in a circle.
+                // Release the later parts. A waiter holds only servers before the first held one, so that callers do
+                // not wait in a circle.
                 drop(won.split_off(first));
                 Judged::Held(held, won)
             }
@@ -300,14 +298,14 @@ impl RedLock {
         }
     }
 
-    /// Whether a part counts: more than half of its lease is left. A part that was granted in this round has far
-    /// more, since a round takes a small part of the lease.
+    /// Whether a part counts: more than half of its lease is left. A part that was granted in this round has far more
+    /// left, since a round takes a small part of the lease.
     fn is_fresh(&self, at: usize, guard: &Guard) -> bool {
         guard.remaining() > self.locks[at].whole_lease() / 2
     }
 
-    /// Waits until a server that is held may have become free. Meanwhile it holds the servers before the first of
-    /// them. Returns what it has won, and the kept ones that have a whole lease again.
+    /// Waits until a held server may have become free. Meanwhile, the call keeps `kept`, the parts before the first
+    /// held server. Returns the parts that were granted, and the kept parts that could be extended to a whole lease.
     async fn wait_for(
         &self,
         held: &BTreeSet<usize>,
@@ -319,11 +317,11 @@ impl RedLock {
         Ok(kept)
     }
 
-    /// Parks at held servers until one of them grants its lock. Takes what the others grant soon after, at most
-    /// `wanted` in all.
+    /// Parks at held servers until one of them grants its lock. Also takes the locks that others grant soon after, at
+    /// most `wanted` in all.
     ///
-    /// A majority is out of reach as long as `blocking` servers are held. So if a majority becomes free, one of the
-    /// first `blocking` held servers is part of it.
+    /// While `blocking` servers are held, no majority is possible. So if a majority becomes free, it includes one of
+    /// the first `blocking` held servers.
     async fn park(&self, held: &BTreeSet<usize>, wanted: usize) -> Result<BTreeMap<usize, Guard>> {
         let blocking = self.locks.len() - self.majority() + 1;
         let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
@@ -336,7 +334,7 @@ impl RedLock {
                     won.insert(at, guard);
                     until.get_or_insert_with(|| Instant::now() + STRAGGLERS);
                 }
-                // A permanent error: to wait longer does not help.
+                // A permanent error: waiting longer does not help.
                 Err(error) if !error.is_passing() => return Err(error),
                 // The next round asks the others.
                 Ok(None) | Err(_) => {}
@@ -348,8 +346,8 @@ impl RedLock {
         Ok(won)
     }
 
-    /// Gives the parts that were held while we waited their whole lease again. If that fails for a part, it is given
-    /// back, and asked for anew in the next round.
+    /// Extends the parts that were kept while the call waited to a whole lease. If that fails for a part, the call
+    /// releases the part, and asks for it again in the next round.
     async fn refresh(&self, kept: &mut BTreeMap<usize, Guard>) {
         let extended = kept.iter().map(|(at, guard)| async move {
             let (lock, lease) = (&self.locks[*at], self.locks[*at].whole_lease());
@@ -364,10 +362,10 @@ impl RedLock {
     }
 }
 
-/// What the answers of a round come to.
+/// The result of a round.
 enum Judged {
     Won(RedGuard),
-    /// Others hold too many servers: which ones, and what we keep meanwhile.
+    /// Other callers hold too many servers: which ones, and the parts that the call keeps meanwhile.
     Held(BTreeSet<usize>, BTreeMap<usize, Guard>),
     /// Too few servers answered.
     Failed(Error),
@@ -388,7 +386,7 @@ fn worst(failed: impl Iterator<Item = Error>) -> Error {
         worst = worst.or(Some(error));
     }
     worst.unwrap_or_else(|| Error::Unavailable {
-        source: said("a majority of the servers gave the lock too late"),
+        source: said("a majority of the servers granted the lock too late"),
     })
 }
 

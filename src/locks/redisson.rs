@@ -9,11 +9,10 @@ use crate::kinds::Kind;
 use crate::locks::lock::Lock;
 use crate::locks::semaphore::Semaphore;
 
-/// The locks and semaphores that only Redisson has: see
-/// [`Client::redisson`](crate::Client::redisson).
+/// The locks and semaphores that only Redisson has: see [`Client::redisson`](crate::Client::redisson).
 ///
-/// In [`Layout::Native`](crate::Layout::Native) each of them is the usual lock or semaphore, so that a program can be
-/// written once and configured for either layout.
+/// In [`Layout::Native`](crate::Layout::Native) each of them is the usual lock or semaphore, so that one program can be
+/// configured for either layout.
 #[derive(Clone)]
 pub struct Redisson {
     engine: Arc<Engine>,
@@ -24,8 +23,8 @@ impl Redisson {
         Self { engine }
     }
 
-    /// Redisson's `RFencedLock`. Its tokens are counted together with those of a Java fleet, in a counter for each
-    /// name that stays in Redis for ever.
+    /// Redisson's `RFencedLock`. Rust and Java programs share its tokens: one counter for each name, which stays in
+    /// Redis forever.
     ///
     /// In [`Layout::Native`](crate::Layout::Native) every lock has a token, and this is
     /// [`Client::lock`](crate::Client::lock).
@@ -37,11 +36,14 @@ impl Redisson {
         Lock::new(Arc::clone(&self.engine), kind, name.into())
     }
 
-    /// Redisson's `RPermitExpirableSemaphore`, where [`Client::semaphore`](crate::Client::semaphore) is its
-    /// `RSemaphore`.
+    /// Redisson's `RPermitExpirableSemaphore`. ([`Client::semaphore`](crate::Client::semaphore) is its `RSemaphore`.)
     ///
     /// In [`Layout::Native`](crate::Layout::Native) every permit has a lease, and this is
     /// [`Client::semaphore`](crate::Client::semaphore).
+    ///
+    /// In [`Layout::Redisson`](crate::Layout::Redisson), one call takes at most 10,000 permits, and otherwise returns
+    /// [`Error::InvalidPermits`](crate::Error::InvalidPermits): Redisson keeps each permit as a member of a sorted set, and a
+    /// script that writes many of them stops the server for all others.
     pub fn expirable_semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
         let engine = Arc::clone(&self.engine);
         match self.engine.config.layout {

@@ -12,18 +12,18 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::{Owner, OwnerId};
 
-/// A lock that its owner may take again through any handle of its name, and gives back as often.
-/// It is Redisson's `RLock`.
+/// A lock that its owner may take again through any handle of its name, and must release as often. It is Redisson's
+/// `RLock`.
 ///
-/// **The owner is the current Tokio task**, or outside of a task the current thread. So futures that
-/// are polled side by side in one task (`join!`, `select!`, `FuturesUnordered`) are one owner. If one of them holds the
-/// lock, another one nests at once: **both are inside**. If both ask before either holds it, one waits until the other
-/// unlocks; if the other needs both to finish, that is a deadlock. Use [`Lock`](crate::Lock) for them, or give each an
-/// [`Owner`] of its own with [`owned_by`](Self::owned_by).
+/// **The owner is the current Tokio task**, or outside a task the current thread. So futures that one task polls side
+/// by side (`join!`, `select!`, `FuturesUnordered`) are one owner. If one of them holds the lock, another one nests at
+/// once: **both are inside**. If both ask before either holds the lock, one waits until the other unlocks; if that one
+/// needs both to finish first, this is a deadlock. Use [`Lock`](crate::Lock) for them, or give each its own [`Owner`]
+/// with [`owned_by`](Self::owned_by).
 ///
-/// A nested hold costs one round trip and never waits. Its guards may be dropped in any order and on any task. When
-/// the last one is dropped, the lock is free. If a nested hold is to be renewed, the watchdog renews the whole lock
-/// from then on, even if the outer hold has a fixed lease.
+/// A nested hold costs one round trip and never waits. The guards may be dropped in any order and on any task; dropping
+/// the last one releases the lock. If a nested hold is to be renewed, the watchdog renews the whole lock from then on,
+/// even if the outer hold has a fixed lease.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -49,98 +49,97 @@ impl ReentrantLock {
         Self { handle: Handle::new(engine, Kind::Lock, name), owner: None }
     }
 
-    /// Holds the lock for a fixed time instead of having it renewed: between 10 ms and 24 h.
+    /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
     ///
-    /// When the time is over the lock is lost, unless [`Guard::extend`] or a nested hold prolonged it. The first call
+    /// When the time is over, the lock is lost, unless [`Guard::extend`] or a nested hold extended it. The first call
     /// reports an invalid lease.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease), ..self }
     }
 
-    /// Locks for this owner instead of the current task.
+    /// Locks for `owner` instead of the current task.
     pub fn owned_by(self, owner: &Owner) -> Self {
         Self { owner: Some(owner.into()), ..self }
     }
 
-    /// Waits for the lock. An owner that holds it already gets one more hold at once.
+    /// Waits for the lock. An owner that already holds it gets another hold at once.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`](crate::Lock::lock). A dropped nested call adds no hold.
+    /// Same as [`Lock::lock`](crate::Lock::lock). A dropped nested call adds no hold.
     ///
     /// # Errors
-    /// As [`Lock::lock`](crate::Lock::lock). Nested, [`Error::Lost`](crate::Error::Lost) if the
-    /// owner's lock turns out to be lost, and [`Error::TooManyHolds`](crate::Error::TooManyHolds)
-    /// beyond 65,535 holds.
+    /// Same as [`Lock::lock`](crate::Lock::lock). In a nested call, [`Error::Lost`](crate::Error::Lost) if the owner's
+    /// lock turns out to be lost, and [`Error::TooManyHolds`](crate::Error::TooManyHolds) beyond 65,535 holds.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<Guard> {
         self.handle.lock(self.owner()).await
     }
 
-    /// Takes the lock if it is free, or if its owner holds it already, in one attempt.
+    /// Takes the lock if it is free or its owner already holds it, in one attempt.
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`lock`](Self::lock).
+    /// Same as [`Lock::try_lock`](crate::Lock::try_lock) and [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.handle.acquire(self.owner(), Patience::None).await
     }
 
-    /// Waits for the lock, but not longer than this. With a limit of zero it is
-    /// [`try_lock`](Self::try_lock).
+    /// Waits for the lock, but not longer than `limit`. A limit of zero is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`lock`](Self::lock).
+    /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`lock`](Self::lock).
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.acquire(self.owner(), Patience::limited(limit)).await
     }
 
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Whether the lock is held: see [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
 
-    /// As [`Lock::ttl`](crate::Lock::ttl).
+    /// How long the lock stays held: see [`Lock::ttl`](crate::Lock::ttl).
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Lock::ttl`](crate::Lock::ttl).
     pub async fn ttl(&self) -> Result<Option<Duration>> {
         self.handle.ttl().await
     }
 
-    /// As [`Lock::force_unlock`](crate::Lock::force_unlock). The owner loses all of its holds.
+    /// Takes the lock away from its owner, who loses all holds: see [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Cancel safety
-    /// As [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Same as [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Lock::force_unlock`](crate::Lock::force_unlock).
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
 
-    /// As [`Lock::run`](crate::Lock::run). The work may take the lock again, as long as its owner is the same.
+    /// Locks, runs `work`, and unlocks: see [`Lock::run`](crate::Lock::run). `work` may take the lock again as the same
+    /// owner.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives its hold back in the background.
+    /// Dropping the future drops the work and releases its hold in the background.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
+    /// Same as [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
     /// the work was done.
     pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where

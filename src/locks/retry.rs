@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::{Error, Result};
 
-/// The pause before servers that did not answer are asked again, give or take a half.
+/// The pause before a call asks servers again that did not answer, plus or minus half.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The outcome of the requests so far.
@@ -14,12 +14,11 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Retry {
     /// The servers have answered that another caller holds a lock.
     held: bool,
-    /// Since when the servers give no answer, and the last error.
+    /// Since when the servers have given no answer, and the last error.
     failing: Option<(Instant, Error)>,
 }
 
 impl Retry {
-    /// The servers have answered that somebody else holds a lock.
     pub(crate) fn is_held(&mut self) {
         *self = Self { held: true, failing: None };
     }
@@ -38,7 +37,7 @@ impl Retry {
         Ok(())
     }
 
-    /// What to return when the limit is over. `None` means that somebody else holds a lock: it must not be a guess.
+    /// What to return at the time limit. `None` means that another caller does hold a lock: it must not be a guess.
     pub(crate) fn out_of_time<T>(self, limit: Duration) -> Result<Option<T>> {
         match self {
             Self { failing: Some((_, error)), .. } => Err(error),

@@ -1,4 +1,4 @@
-//! The inside of both read-write locks: two handles of one name, one to read and one to write.
+//! The internals of both read-write locks: two handles of one name, one to read and one to write.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::OwnerId;
 
-/// A read-write lock by name. Each call names the owner that may nest, or `None`: then the guard is the owner.
+/// A read-write lock by name. Each call names the owner that may nest. With `None`, the guard is the owner.
 #[derive(Clone)]
 pub(crate) struct RwHandle {
     read: Handle,
@@ -28,7 +28,7 @@ impl RwHandle {
         Self { read: self.read.lease(lease), write: self.write.lease(lease) }
     }
 
-    /// Begins to read, or `None` if the patience ran out. An owner that writes needs no room.
+    /// Begins to read; `None` if the patience ran out. An owner that writes needs no room.
     pub(crate) async fn read(
         &self,
         owner: Option<OwnerId>,
@@ -41,7 +41,7 @@ impl RwHandle {
         self.read.acquire_within(within, owner, patience).await
     }
 
-    /// Begins to write, or `None` if the patience ran out.
+    /// Begins to write; `None` if the patience ran out.
     pub(crate) async fn write(
         &self,
         owner: Option<OwnerId>,
@@ -55,7 +55,7 @@ impl RwHandle {
         Ok(guard.map(|guard| WriteGuard::new(guard, read)))
     }
 
-    /// An owner that reads and does not write would wait for itself.
+    /// Refuses an owner that reads and does not write: it would wait for itself.
     fn refuse_upgrade(&self, owner: OwnerId) -> Result<()> {
         match (self.write.held_by(owner)?, self.read.held_by(owner)?) {
             (None, Some(_)) => Err(Error::Upgrade),

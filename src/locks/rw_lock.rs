@@ -1,4 +1,4 @@
-//! The lock that many may hold to read, or one to write: each guard is its own owner.
+//! The read-write lock: each guard is its own owner.
 
 use std::fmt;
 use std::future::Future;
@@ -12,19 +12,17 @@ use crate::locks::reentrant_rw_lock::ReentrantRwLock;
 use crate::locks::rw_handle::RwHandle;
 use crate::owner::Owner;
 
-/// A lock that any number of readers hold at once, or one writer alone, in all processes that share the server.
+/// A lock that many readers or one writer hold at a time, across all processes that share the server.
 ///
-/// As with `tokio::sync::RwLock`, **each guard is its own owner**: of two futures that one task polls
-/// side by side, the second waits until the first has unlocked, and a task that asks to write while it
-/// reads waits for itself. For nested calls of one piece of work there is
-/// [`reentrant`](Self::reentrant); both forms exclude each other.
+/// As with `tokio::sync::RwLock`, **each guard is its own owner**. Of two futures that one task polls side by side, the
+/// second waits until the first has unlocked. A task that asks to write while it reads waits for itself. For nested
+/// calls, use [`reentrant`](Self::reentrant); the two forms exclude each other.
 ///
-/// Each reader has a lease of its own: when a reader dies, its own hold ends and no other. All callers
-/// wait in one line, first come, first served, with one exception: readers that waited while a writer
-/// held the lock go before the next writer. So a writer waits only for the readers that came before it, and a
-/// reader for one writer at the most; neither can starve. (In
-/// [`Layout::Redisson`](crate::Layout::Redisson) there is no queue: the quickest gets the lock, and
-/// readers that keep coming can keep a writer out.)
+/// Each reader has its own lease: when a reader dies, only its own hold ends. All callers wait in one line, first come,
+/// first served, with one exception: readers that waited while a writer held the lock go before the next writer. So a
+/// writer waits only for the readers that came before it, and a reader for at most one writer; neither can starve. (In
+/// [`Layout::Redisson`](crate::Layout::Redisson) there is no line: the fastest caller gets the lock, and a steady
+/// stream of readers can starve a writer.)
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -33,7 +31,7 @@ use crate::owner::Owner;
 /// let prices = client.rw_lock("doc:prices");
 /// let writing = prices.write().await?;
 /// // ... change them ...
-/// let reading = writing.downgrade().await?; // others may read from here on, nobody else write
+/// let reading = writing.downgrade().await?; // from here on others may read, but not write
 /// // ... check them ...
 /// reading.unlock().await?;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
@@ -68,18 +66,17 @@ impl RwLock {
         Self { handle: RwHandle::new(engine, name) }
     }
 
-    /// The same lock, for owners that lock it again: the owner is the current Tokio task.
+    /// The same lock, for nested calls: the owner is the current Tokio task.
     pub fn reentrant(self) -> ReentrantRwLock {
         ReentrantRwLock::new(self.handle, None)
     }
 
-    /// The same lock, for this owner: it may lock the lock again from any task.
+    /// The same lock, for nested calls by this owner, from any task.
     pub fn owned_by(self, owner: &Owner) -> ReentrantRwLock {
         self.reentrant().owned_by(owner)
     }
 
-    /// Holds the lock for a fixed time instead of having it renewed: as
-    /// [`Lock::lease`](crate::Lock::lease).
+    /// Holds the lock for a fixed time instead of renewing it: see [`Lock::lease`](crate::Lock::lease).
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
@@ -87,35 +84,35 @@ impl RwLock {
     /// Waits for a read lock: until no writer holds the lock, and no earlier writer waits.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`](crate::Lock::lock).
+    /// Same as [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`Lock::lock`](crate::Lock::lock).
+    /// Same as [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn read(&self) -> Result<Guard> {
         self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a read lock if that is possible now, in one attempt.
+    /// Takes a read lock if it is available now, in one attempt.
     ///
     /// # Cancel safety
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    /// Same as [`Lock::try_lock`](crate::Lock::try_lock).
     pub async fn try_read(&self) -> Result<Option<Guard>> {
         self.handle.read(None, Patience::None).await
     }
 
-    /// Waits for a read lock, but not longer than this.
+    /// Waits for a read lock, but not longer than `limit`.
     ///
     /// # Cancel safety
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn try_read_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.read(None, Patience::limited(limit)).await
     }
@@ -123,47 +120,47 @@ impl RwLock {
     /// Waits for the write lock: until no reader or writer holds the lock, and no earlier caller waits.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`](crate::Lock::lock).
+    /// Same as [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn write(&self) -> Result<WriteGuard> {
         self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the write lock if that is possible now, in one attempt.
+    /// Takes the write lock if it is available now, in one attempt.
     ///
     /// # Cancel safety
-    /// As [`write`](Self::write).
+    /// Same as [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock).
+    /// Same as [`Lock::try_lock`](crate::Lock::try_lock).
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         self.handle.write(None, Patience::None).await
     }
 
-    /// Waits for the write lock, but not longer than this.
+    /// Waits for the write lock, but not longer than `limit`.
     ///
     /// # Cancel safety
-    /// As [`write`](Self::write).
+    /// Same as [`write`](Self::write).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for).
     pub async fn try_write_for(&self, limit: Duration) -> Result<Option<WriteGuard>> {
         self.handle.write(None, Patience::limited(limit)).await
     }
 
-    /// Runs some work under a read lock, and then unlocks: as [`Lock::run`](crate::Lock::run).
-    /// The work must not lock this lock again: it would wait for itself.
+    /// Runs `work` under a read lock, and then unlocks: see [`Lock::run`](crate::Lock::run). `work` must not lock this
+    /// lock again: it would wait for itself.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the lock back in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`Error::Lost`] if the lock was lost before the work was done.
+    /// Same as [`read`](Self::read), and [`Error::Lost`] if the lock was lost before the work was done.
     pub async fn run_read<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -171,14 +168,14 @@ impl RwLock {
         self.read().await?.run(work).await
     }
 
-    /// Runs some work under the write lock, and then unlocks: as [`Lock::run`](crate::Lock::run).
-    /// The work must not lock this lock again: it would wait for itself.
+    /// Runs `work` under the write lock, and then unlocks: see [`Lock::run`](crate::Lock::run). `work` must not lock
+    /// this lock again: it would wait for itself.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the lock back in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     ///
     /// # Errors
-    /// As [`write`](Self::write), and [`Error::Lost`] if the lock was lost before the work was done.
+    /// Same as [`write`](Self::write), and [`Error::Lost`] if the lock was lost before the work was done.
     pub async fn run_write<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -186,48 +183,47 @@ impl RwLock {
         self.write().await?.into_guard().run(work).await
     }
 
-    /// Whether the lock is held, to read or to write, at the time of the server's answer.
+    /// Whether the lock is held, to read or to write, as of the server's answer.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
 
-    /// Whether a writer holds the lock, at the time of the server's answer.
+    /// Whether a writer holds the lock, as of the server's answer.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn is_write_locked(&self) -> Result<bool> {
         self.handle.is_write_locked().await
     }
 
-    /// How long the lock stays held if nobody renews it or gives it back: until the last lease ends. As
+    /// How long the lock stays held if nobody renews or releases it: until the last lease expires. See
     /// [`Lock::ttl`](crate::Lock::ttl).
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn ttl(&self) -> Result<Option<Duration>> {
         self.handle.ttl().await
     }
 
-    /// Takes the lock away from all of its readers and writers: as
-    /// [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Takes the lock away from all its readers and writers: see [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Cancel safety
-    /// As [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Same as [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Errors
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }

@@ -11,34 +11,34 @@ use crate::guards::Guard;
 use crate::kinds::{ALL, Kind};
 use crate::locks::handle::Handle;
 
-/// A number of permits, in all processes that share the server.
+/// A number of permits, shared by all processes that share the server.
 ///
-/// Each permit has a lease. The watchdog renews it while its [`Guard`] lives. If its holder dies, the permit comes
-/// back when the lease is over. All callers wait in one line, first come, first served, whether they ask for one
-/// permit or for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one.
+/// Each permit has a lease, which the watchdog renews while its [`Guard`] lives. If the holder dies, the permit becomes
+/// free when its lease expires. All callers wait in one line, first come, first served, whether they ask for one permit
+/// or for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one.
 ///
-/// The number given to [`Client::semaphore`](crate::Client::semaphore) is what the semaphore begins with: it applies
-/// from the first acquire until no caller holds a permit or waits. Meanwhile, a caller whose handle has another
-/// number gets an [`Error::Conflict`], since two parts of a program disagree. A number that was set with
-/// [`set_permits`](Self::set_permits) comes first: it applies to every handle in every process, whatever number the
-/// handle was made with. It stays until it is set again, or until no caller has used the semaphore for thirty days.
+/// The number given to [`Client::semaphore`](crate::Client::semaphore) is the initial number of permits. It applies
+/// from the first acquire until no caller holds a permit or waits. Meanwhile, a caller whose handle has another number
+/// gets an [`Error::Conflict`], since two parts of a program disagree. A number set with
+/// [`set_permits`](Self::set_permits) takes precedence: it applies to every handle in every process, whatever number
+/// the handle was made with. It applies until it is set again, or until no caller has used the semaphore for thirty
+/// days.
 ///
 /// # In Redisson's layout
-/// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients. Within a client there is one:
-/// a caller that waits for many permits holds up the later callers of its client. The first acquire sets the number
-/// of permits, as Redisson's `trySetPermits` does, and the number stays. A handle of another number follows the
-/// number in Redis, and gets no conflict. Redisson's key has no TTL. So you have to delete a semaphore by hand that
-/// nobody needs any more.
+/// In [`Layout::Redisson`](crate::Layout::Redisson) there is no queue between clients. Within a client there is one: a
+/// caller that waits for many permits delays the later callers of its client. The first acquire sets the number of
+/// permits, as Redisson's `trySetPermits` does, and the number stays. A handle with another number follows the number
+/// in Redis, without a conflict. Redisson's key has no TTL, so you must delete a semaphore by hand when nobody needs it
+/// any more.
 ///
 /// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no owners: the
-///   permits of a dead process are gone, and Redis does not know how many permits there are in all. The permits of
-///   parklock have leases, in keys of their own. When a process has died and its leases are over, its permits come
-///   back as soon as another client of parklock asks.
-/// - [`Redisson::expirable_semaphore`](crate::Redisson::expirable_semaphore) is its
-///   `RPermitExpirableSemaphore`. Both sides know all leases and clear up after each other. Java measures leases by
-///   the clocks of its own machines: if such a clock is ahead of the server's by more than what is left of a lease,
-///   Java takes away a permit that is held. Each permit is a member of a set, so the server needs some time to grant
-///   many thousands at once.
+///   permits of a dead process are lost, and Redis does not know the total number of permits. parklock's permits have
+///   leases, in separate keys. When a process has died and its leases have expired, its permits become free as soon as
+///   another parklock client asks.
+/// - [`Redisson::expirable_semaphore`](crate::Redisson::expirable_semaphore) is Redisson's `RPermitExpirableSemaphore`.
+///   Both sides know all leases and remove each other's expired permits. Java measures leases by the clocks of its own
+///   machines: if such a clock is ahead of the server's by more than the rest of a lease, Java takes away a permit that
+///   is still held. Each permit is a member of a set, so the server needs some time to grant many thousands at once.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -49,7 +49,7 @@ use crate::locks::handle::Handle;
 /// let three = uploads.acquire_many(3).await?;
 /// assert!(uploads.try_acquire().await?.is_none());
 /// permit.unlock().await?;
-/// drop(three); // given back in the background
+/// drop(three); // released in the background
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
@@ -73,8 +73,7 @@ impl Semaphore {
         Self { handle: Handle::new(engine, kind(permits), name), permits, kind }
     }
 
-    /// Holds permits for a fixed time instead of having them renewed: as
-    /// [`Lock::lease`](crate::Lock::lease).
+    /// Holds permits for a fixed time instead of renewing them: see [`Lock::lease`](crate::Lock::lease).
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease), ..self }
     }
@@ -82,71 +81,71 @@ impl Semaphore {
     /// Waits for a permit.
     ///
     /// # Cancel safety
-    /// As [`Lock::lock`](crate::Lock::lock).
+    /// Same as [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Errors
-    /// As [`Lock::lock`](crate::Lock::lock); [`Error::Conflict`] also if others use the name with another number of
-    /// permits and nobody has set one. [`Error::InvalidPermits`] if the semaphore has fewer permits than the call
-    /// asks for, also if that happens while the call waits.
+    /// Same as [`Lock::lock`](crate::Lock::lock). [`Error::Conflict`] also if others use the name with another number
+    /// of permits and nobody has set one. [`Error::InvalidPermits`] if the semaphore has fewer permits than the call
+    /// asks for, even if that becomes true while the call waits.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_many(1).await
     }
 
-    /// Waits for this many permits at once, under one guard.
+    /// Waits for `permits` permits at once, under one guard.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
         let guard = self.asking_for(permits)?.acquire(None, Patience::Endless).await?;
         guard.ok_or(Error::Closed)
     }
 
-    /// Takes a permit if one is free and no caller waits for it, in one attempt.
+    /// Takes a permit if one is free and no caller waits for one, in one attempt.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As [`Lock::try_lock`](crate::Lock::try_lock) and [`acquire`](Self::acquire).
+    /// Same as [`Lock::try_lock`](crate::Lock::try_lock) and [`acquire`](Self::acquire).
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         self.try_acquire_many(1).await
     }
 
-    /// As [`try_acquire`](Self::try_acquire), for this many permits at once.
+    /// Takes `permits` permits at once, in one attempt: see [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
         self.asking_for(permits)?.acquire(None, Patience::None).await
     }
 
-    /// Waits for a permit, but not longer than this.
+    /// Waits for a permit, but not longer than `limit`.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`acquire`](Self::acquire).
+    /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`acquire`](Self::acquire).
     pub async fn try_acquire_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.try_acquire_many_for(1, limit).await
     }
 
-    /// As [`try_acquire_for`](Self::try_acquire_for), for this many permits at once.
+    /// Waits for `permits` permits at once, but not longer than `limit`.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub async fn try_acquire_many_for(
         &self,
         permits: u32,
@@ -155,14 +154,13 @@ impl Semaphore {
         self.asking_for(permits)?.acquire(None, Patience::limited(limit)).await
     }
 
-    /// Takes a permit, does some work, and gives the permit back: as [`Lock::run`](crate::Lock::run).
+    /// Takes a permit, runs `work`, and releases the permit: see [`Lock::run`](crate::Lock::run).
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost before the work was
-    /// done.
+    /// Same as [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost before the work was done.
     pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -170,34 +168,33 @@ impl Semaphore {
         self.asking_for(1)?.run(None, work).await
     }
 
-    /// How many permits are free, at the time of the server's answer.
+    /// How many permits are free, as of the server's answer.
     ///
-    /// [`try_acquire`](Self::try_acquire) may fail even if this is positive: callers that wait in the
-    /// queue go first.
+    /// [`try_acquire`](Self::try_acquire) may fail even if this is positive: callers that already wait go first.
     ///
     /// # Cancel safety
-    /// It only asks, and may be dropped at any time.
+    /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn available_permits(&self) -> Result<u32> {
         let status = self.handle.status().await?;
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
     }
 
-    /// Sets the number of permits for all handles in all processes. Returns a handle that begins with this number. It
-    /// works at any time. If more permits are held than there are now, no holder loses one: the server grants none
-    /// until enough came back.
+    /// Sets the number of permits for all handles in all processes. Returns a handle that begins with this number. You
+    /// may call it at any time. If more permits are held than the new number, no holder loses one: the server grants
+    /// none until enough permits were released.
     ///
-    /// Callers that wait go on waiting. A caller that waits for more permits than there are now gets an
-    /// [`Error::InvalidPermits`]. The number stays until it is set again. Redis forgets it if nobody has used the
-    /// semaphore (acquired, given back, asked) for thirty days: so nothing stays in Redis for good, and a job that
-    /// runs once a month still finds it. Then the numbers of the handles apply again. Redis also forgets it when the
-    /// name is used as another kind while nobody holds a permit or waits.
+    /// Waiting callers continue to wait. A caller that waits for more permits than there are now gets an
+    /// [`Error::InvalidPermits`]. The number applies until it is set again. Redis forgets it if nobody has used the
+    /// semaphore (acquired, released, asked) for thirty days: so nothing stays in Redis forever, and a job that runs
+    /// once a month still finds it. After that, the numbers of the handles apply again. Redis also forgets it when the
+    /// name is used for another kind while nobody holds a permit or waits.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) Redis never forgets it. For an `RSemaphore`, Redisson stores
-    /// only the number of free permits, so this call applies a difference: to the number that a client of parklock
-    /// set within the last day, or else to the number of this handle. So several clients that set the same number
+    /// only the number of free permits, so this call applies a difference: to the number that a parklock client set
+    /// within the last day, or otherwise to the number of this handle. So several clients that set the same number
     /// change it once. If Java changes it in between, both changes add up.
     ///
     /// # Cancel safety
@@ -214,7 +211,7 @@ impl Semaphore {
         Ok(Self { handle, permits, kind: self.kind })
     }
 
-    /// Takes all permits away from their holders, as [`Lock::force_unlock`](crate::Lock::force_unlock). Returns
+    /// Takes all permits away from their holders, as [`Lock::force_unlock`](crate::Lock::force_unlock) does. Returns
     /// whether there were any. In [`Layout::Redisson`](crate::Layout::Redisson) it takes only permits that have a
     /// lease, and their holders learn of it at their next renewal.
     ///
@@ -222,12 +219,12 @@ impl Semaphore {
     /// If the future is dropped before Redis has answered, the permits may or may not have been taken away.
     ///
     /// # Errors
-    /// As [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
 
-    /// The server checks whether the semaphore has so many: another client may have set their number.
+    /// The server checks whether the semaphore has so many permits, since another client may have set the number.
     fn asking_for(&self, permits: u32) -> Result<Handle> {
         checked(self.permits)?;
         if permits == 0 {

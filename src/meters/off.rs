@@ -1,4 +1,4 @@
-//! Nothing is counted: every function here is empty, and every type has no size.
+//! Metrics are disabled: every function here is empty, and every type has no size.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Tells the recorder of the program what happens.
+//! Reports events to the program's recorder.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 static METADATA: Metadata<'static> = Metadata::new("parklock", Level::INFO, Some(module_path!()));
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Counter,
@@ -18,7 +18,7 @@ enum Sort {
     Histogram,
 }
 
-/// One metric: its name, what it is, its labels, and what its description says.
+/// One metric: its name, type, labels, and description.
 struct Metric {
     name: &'static str,
     sort: Sort,
@@ -49,7 +49,7 @@ const HOLD: Metric = Metric {
     sort: Sort::Histogram,
     unit: Unit::Seconds,
     labels: &["kind", "lock"],
-    says: "Time from a grant to the end of the hold: given back, or lost",
+    says: "Time from a grant to the end of the hold: released or lost",
 };
 
 const HELD: Metric = Metric {
@@ -57,7 +57,7 @@ const HELD: Metric = Metric {
     sort: Sort::Gauge,
     unit: Unit::Count,
     labels: &["kind", "lock"],
-    says: "Holds that this process has now",
+    says: "Holds that this process currently has",
 };
 
 const WAITING: Metric = Metric {
@@ -65,7 +65,7 @@ const WAITING: Metric = Metric {
     sort: Sort::Gauge,
     unit: Unit::Count,
     labels: &["kind", "lock"],
-    says: "Callers of this process that wait now",
+    says: "Callers of this process that are waiting",
 };
 
 const LOST: Metric = Metric {
@@ -73,7 +73,7 @@ const LOST: Metric = Metric {
     sort: Sort::Counter,
     unit: Unit::Count,
     labels: &["kind", "lock", "reason"],
-    says: "Holds that ended before they were given back",
+    says: "Holds that ended before they were released",
 };
 
 const HAND_OFF: Metric = Metric {
@@ -81,7 +81,7 @@ const HAND_OFF: Metric = Metric {
     sort: Sort::Counter,
     unit: Unit::Count,
     labels: &["kind", "lock"],
-    says: "Holds that began without a request, from caller to caller of this process",
+    says: "Holds handed from caller to caller of this process, without a request",
 };
 
 const RENEW: Metric = Metric {
@@ -105,7 +105,7 @@ const GHOSTS: Metric = Metric {
     sort: Sort::Counter,
     unit: Unit::Count,
     labels: &[],
-    says: "Requests for a lock whose caller never had the answer, and that are cleaned up after",
+    says: "Requests for a lock whose caller never got the answer, so that the client cleans up after them",
 };
 
 const WAKEUPS: Metric = Metric {
@@ -113,7 +113,7 @@ const WAKEUPS: Metric = Metric {
     sort: Sort::Counter,
     unit: Unit::Count,
     labels: &["source"],
-    says: "What roused waiters",
+    says: "Wake-ups of waiters, by their cause",
 };
 
 const RECONNECT: Metric = Metric {
@@ -121,7 +121,7 @@ const RECONNECT: Metric = Metric {
     sort: Sort::Counter,
     unit: Unit::Count,
     labels: &["link"],
-    says: "Connections that were made again",
+    says: "Reconnections",
 };
 
 const ROUND_TRIP: Metric = Metric {
@@ -129,7 +129,7 @@ const ROUND_TRIP: Metric = Metric {
     sort: Sort::Histogram,
     unit: Unit::Seconds,
     labels: &[],
-    says: "Time from the sending of a script to its answer",
+    says: "Time from sending a script to its answer",
 };
 
 const BATCH: Metric = Metric {
@@ -137,7 +137,7 @@ const BATCH: Metric = Metric {
     sort: Sort::Histogram,
     unit: Unit::Count,
     labels: &["request"],
-    says: "Locks in one request that several callers share",
+    says: "Locks in one request shared by several callers",
 };
 
 static ALL: [Metric; 14] = [
@@ -145,7 +145,7 @@ static ALL: [Metric; 14] = [
     RECONNECT, ROUND_TRIP, BATCH,
 ];
 
-/// Says what each metric means, and begins the counters. Recorders mind no repetition.
+/// Describes each metric, and starts the counters at zero. Recorders allow repeated descriptions.
 pub(crate) fn describe() {
     with_recorder(|recorder| {
         for Metric { name, sort, unit, says, .. } in &ALL {
@@ -160,7 +160,7 @@ pub(crate) fn describe() {
     begin_counters();
 }
 
-/// A counter that appears with its first event has no increase then, and raises no alarm. So they begin at zero.
+/// A counter that appears with its first event shows no increase, and raises no alarm. So counters start at zero.
 fn begin_counters() {
     ghosts(0);
     ["renewed", "gone", "failed"].iter().for_each(|outcome| renewals(outcome, 0));
@@ -195,7 +195,7 @@ impl Labels {
         Self { of: Some(Arc::new(of)), ..Self::default() }
     }
 
-    /// What is counted for a lock of this kind and name.
+    /// The meters of a lock of this kind and name.
     pub(crate) fn meters<'a>(
         &self,
         kind: &'static str,
@@ -217,11 +217,11 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// The metrics of all locks of one kind and label. `None`: nobody counts.
+/// The metrics of all locks of one kind and label. `None`: nothing is counted.
 #[derive(Clone, Default)]
 pub(crate) struct Meters(Option<Arc<Series>>);
 
-/// The keys, with their labels. They are made once, since each lookup of a recorder needs one.
+/// The keys, with their labels. They are made once, since each lookup in a recorder needs one.
 struct Series {
     granted: Key,
     busy: Key,
@@ -233,7 +233,7 @@ struct Series {
     held: Key,
     waiting: Key,
     hand_off: Key,
-    /// With the reason of the label.
+    /// One key per reason, which is a label.
     lost: [(&'static str, Key); 3],
 }
 
@@ -282,7 +282,7 @@ impl fmt::Debug for Meters {
 }
 
 impl Meters {
-    /// A caller asks for the lock. `is_once`: it does not wait.
+    /// A caller asks for the lock. `is_once`: the caller does not wait.
     pub(crate) fn asks(&self, is_once: bool) -> Asked {
         Asked { series: self.0.clone(), since: Instant::now(), is_once }
     }
@@ -292,14 +292,14 @@ impl Meters {
         Waits { _up: self.0.as_ref().map(|series| Up::new(&series.waiting)) }
     }
 
-    /// A hold was lost, as its holder has found out by giving it back.
+    /// A hold was lost, which its holder found out by unlocking.
     pub(crate) fn lost(&self, why: &'static str) {
         self.0.iter().for_each(|series| series.lost(why));
     }
 }
 
-/// One more, until it is dropped. It counts down where it has counted up, also if the program has installed a recorder
-/// meanwhile.
+/// Adds one, until it is dropped. It counts down in the recorder in which it counted up, even if the program has since
+/// installed another.
 struct Up(Gauge);
 
 impl Up {
@@ -316,7 +316,7 @@ impl Drop for Up {
     }
 }
 
-/// A call that asks for a lock. If it is dropped before it is told how it ended, the call was cancelled.
+/// A call that asks for a lock. If it is dropped before an outcome is set, the call was cancelled.
 pub(crate) struct Asked {
     series: Option<Arc<Series>>,
     since: Instant,
@@ -351,14 +351,14 @@ pub(crate) struct Waits {
     _up: Option<Up>,
 }
 
-/// The holds of a tenure that have not ended. Their number is small, and nearly always it is one.
+/// The holds of a tenure that have not ended. There are few, almost always one.
 #[derive(Default)]
 pub(crate) struct Holds {
     first: Option<Held>,
     others: Vec<Held>,
 }
 
-/// One hold. Its drop is its end.
+/// One hold, which ends when this is dropped.
 struct Held {
     hold: u16,
     since: Instant,
@@ -373,7 +373,7 @@ impl Drop for Held {
 }
 
 impl Holds {
-    /// The hold of this number begins. All but the first have come without a request.
+    /// The hold with this number begins. Every hold but the first began without a request.
     pub(crate) fn begin(&mut self, meters: &Meters, hold: u16) {
         let Some(series) = &meters.0 else { return };
         if hold > 0 {
@@ -387,7 +387,7 @@ impl Holds {
         }
     }
 
-    /// The hold of this number has ended. The caller drops it when it has unlocked the tenure.
+    /// The hold with this number has ended. The caller drops the result after unlocking the tenure.
     pub(crate) fn end(&mut self, hold: u16) -> Self {
         let first = self.first.take_if(|held| held.hold == hold).or_else(|| {
             let at = self.others.iter().position(|held| held.hold == hold)?;
@@ -396,28 +396,28 @@ impl Holds {
         Self { first, others: Vec::new() }
     }
 
-    /// All of them have ended, as with [`end`](Self::end).
+    /// All holds have ended: see [`end`](Self::end).
     pub(crate) fn end_all(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// They were not given back.
+    /// The holds were lost, not released.
     pub(crate) fn lost(self, why: &'static str) {
         self.first.iter().chain(&self.others).for_each(|held| held.series.lost(why));
     }
 }
 
-/// Since when a renewal is due.
+/// Since when a renewal has been due.
 #[derive(Default)]
 pub(crate) struct Lateness(Option<Instant>);
 
 impl Lateness {
-    /// It is due since then, unless an earlier one is open.
+    /// A renewal is due since `at`, unless an earlier one is still open.
     pub(crate) fn due(&mut self, at: Instant) {
         self.0.get_or_insert(at);
     }
 
-    /// The server has confirmed it.
+    /// The server has confirmed the renewal.
     pub(crate) fn renewed(&mut self) {
         if let Some(due) = self.0.take() {
             static KEY: Key = Key::from_static_name(LATENESS.name);
@@ -426,12 +426,12 @@ impl Lateness {
     }
 }
 
-/// So many renewals had this outcome: `renewed`, `gone` or `failed`.
+/// This many renewals had this outcome: `renewed`, `gone` or `failed`.
 pub(crate) fn renewals(outcome: &'static str, count: usize) {
     labelled(&RENEW, "outcome", outcome, |key| counter(key).increment(count as u64));
 }
 
-/// A request for a lock has to be cleaned up after, since its caller never had the answer.
+/// The client has to clean up after a request for a lock, since its caller never got the answer.
 pub(crate) fn ghost() {
     ghosts(1);
 }
@@ -441,7 +441,7 @@ fn ghosts(count: u64) {
     counter(&KEY).increment(count);
 }
 
-/// So many waiters were roused: by a `message`, by the `ttl`, or because their `subscription` came or went.
+/// This many waiters were woken: by a `message`, by the `ttl`, or because their `subscription` began or ended.
 pub(crate) fn woken(source: &'static str, waiters: impl FnOnce() -> usize) {
     let waiters = waiters();
     if waiters > 0 {
@@ -449,23 +449,23 @@ pub(crate) fn woken(source: &'static str, waiters: impl FnOnce() -> usize) {
     }
 }
 
-/// A link has a connection. `again`: it had one before.
+/// A link has connected. `again`: it was connected before.
 pub(crate) fn connected(link: &'static str, again: bool) {
     labelled(&RECONNECT, "link", link, |key| counter(key).increment(u64::from(again)));
 }
 
-/// A script that was sent at this time is answered.
+/// A script that was sent at this time was answered.
 pub(crate) fn round_trip(sent: Instant) {
     static KEY: Key = Key::from_static_name(ROUND_TRIP.name);
     histogram(&KEY).record(sent.elapsed());
 }
 
-/// A request is about so many locks: `acquire`, `release` or `renew`.
+/// A request covers this many locks: `acquire`, `release` or `renew`.
 pub(crate) fn batch(request: &'static str, size: usize) {
     labelled(&BATCH, "request", request, |key| histogram(key).record(size as f64));
 }
 
-/// Does something with the key of this label, which is made once.
+/// Calls `act` with the key of this label, which is made once.
 fn labelled(metric: &Metric, label: &'static str, value: &'static str, act: impl FnOnce(&Key)) {
     static KEYS: LazyLock<DashMap<(&str, &str), Key>> = LazyLock::new(DashMap::new);
     let id = (metric.name, value);
@@ -497,7 +497,7 @@ mod tests {
         character.is_ascii_alphanumeric() || character == '_'
     }
 
-    /// The metrics that a text names, each with the text behind it.
+    /// The metrics that a text names, each with the rest of the text.
     fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
         text.match_indices("parklock_").map(|(at, _)| {
             let end = text[at..].find(|c| !is_word(c)).map_or(text.len(), |length| at + length);
@@ -527,13 +527,13 @@ mod tests {
         labels.map(|part| part.trim().split(|c| !is_word(c)).next().unwrap_or_default()).collect()
     }
 
-    /// The labels that the `by (..)` of a text group by.
+    /// The labels in the `by (..)` clauses of a text.
     fn grouped(text: &str) -> impl Iterator<Item = &str> {
         let lists = text.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
         lists.flat_map(|list| list.split(',').map(str::trim))
     }
 
-    /// What is wrong with the metrics and labels in a text, and how many it names.
+    /// The errors in the metrics and labels of a text, and how many metrics it names.
     fn mistakes(text: &str) -> (Vec<String>, usize) {
         let (mut wrong, mut names) = (Vec::new(), 0);
         let text = &text.replace("\\\"", "\""); // as JSON writes quotes in a text

@@ -1,10 +1,12 @@
-//! The acknowledging link: requests that count only when replicas have what they wrote.
+//! The acknowledging link: requests that count only when replicas have their writes.
 //!
-//! 1. `WAIT` blocks its connection. So these requests have a link of their own, and no other request waits for a replica.
-//! 2. `WAIT` speaks of the connection that it is sent on. So it follows the scripts in the same pipe, and never
-//!    a request that was sent elsewhere.
-//! 3. Requests that come while one pipe is on its way share the next one: one `WAIT` serves all of them.
-//! 4. On one connection requests run in the order in which they came, also those that do not wait for replicas.
+//! 1. `WAIT` blocks its connection. So these requests have a separate link, and no other request waits for a replica.
+//! 2. `WAIT` applies to the connection that it is sent on. So it follows the scripts in the same pipe, and never a
+//!    request that was sent elsewhere.
+//! 3. Requests that arrive while one pipe is in flight share the next one: one `WAIT` serves all of them.
+//! 4. On one connection requests run in the order of their arrival, including those that do not wait for replicas.
+//! 5. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and delay the
+//!    requests on the next connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
 use crate::wire::replies::strange;
 
-/// Requests in one pipe. They take the server some milliseconds.
+/// The most requests in one pipe. They take the server some milliseconds.
 const MOST: usize = 256;
 
 /// How many replicas have to acknowledge, and how long they have.
@@ -30,14 +32,14 @@ pub(crate) struct Quorum {
 }
 
 impl Quorum {
-    /// `None`: no replica has to.
+    /// `None`: no acknowledgement is needed.
     pub(crate) fn of(config: &Config) -> Option<Self> {
         let (replicas, timeout) = (config.replicas, config.acks());
         (replicas > 0).then_some(Self { replicas, timeout })
     }
 }
 
-/// The acknowledging link of one server, as those see it that ask it.
+/// The senders' side of the acknowledging link of one server.
 pub(crate) struct Acks {
     pub(crate) link: Link,
     pub(crate) clock: Arc<ServerClock>,
@@ -53,7 +55,7 @@ struct Request {
     told: oneshot::Sender<Result<Answer, Fault>>,
 }
 
-/// What was answered to a request, and the fault if too few replicas acknowledged it.
+/// The answer to a request, and the fault if too few replicas acknowledged it.
 type Answer = (Value, Option<Fault>);
 
 impl Acks {
@@ -64,10 +66,11 @@ impl Acks {
         (Self { link, clock, requests }, pipes)
     }
 
-    /// Sends a request on this connection, after all that were sent before. `waits`: until replicas have it.
+    /// Sends a request on this connection, after all that were sent before. `waits`: waits until replicas have its
+    /// writes.
     ///
     /// # Cancel safety
-    /// A request that is dropped before it was sent never will be.
+    /// A request that is dropped before it was sent is never sent.
     pub(crate) async fn send(
         &self,
         live: Live,
@@ -77,7 +80,7 @@ impl Acks {
     ) -> Result<Answer, Fault> {
         let (told, answer) = oneshot::channel();
         let request = Request { live, cmd, is_asking, waits, told };
-        // A failure of either means that the client is closed.
+        // If either fails, the client is closed.
         self.requests.send(request).map_err(|_| Fault::Closed)?;
         answer.await.unwrap_or(Err(Fault::Closed))
     }
@@ -91,11 +94,11 @@ pub(crate) struct Pipes {
 }
 
 impl Pipes {
-    /// Sends, for ever.
+    /// Sends requests forever.
     pub(crate) async fn run(mut self) {
         let mut requests = Vec::new();
         while self.queue.recv_many(&mut requests, MOST).await > 0 {
-            // A caller that has gone must not be granted anything.
+            // A caller that has left must not be granted anything.
             requests.retain(|request| !request.told.is_closed());
             let same = |one: &Request, next: &Request| one.live.generation == next.live.generation;
             let mut pipes: Vec<Vec<Request>> = Vec::new();
@@ -106,7 +109,12 @@ impl Pipes {
                 }
             }
             for pipe in pipes {
-                self.send(pipe).await;
+                let generation = pipe[0].live.generation;
+                if self.link.live().is_ok_and(|live| live.generation == generation) {
+                    self.send(pipe).await;
+                } else {
+                    refuse(pipe);
+                }
             }
         }
     }
@@ -141,12 +149,12 @@ impl Pipes {
                 }
                 Err(fault) => Err(fault.clone()),
             };
-            // Who has gone meanwhile gives back what it may have got.
+            // A caller that has left meanwhile releases what it may have been granted.
             let _ = told.send(answer);
         }
     }
 
-    /// The fault, if fewer replicas have it than are wanted.
+    /// The fault, if fewer replicas have the writes than are required.
     fn judge(&self, answer: Option<&Value>, generation: u64) -> Option<Fault> {
         let wanted = self.quorum.replicas;
         let few = |has: &dyn std::fmt::Display| {
@@ -156,7 +164,7 @@ impl Pipes {
             Some(Value::Int(has)) if *has >= i64::from(wanted) => None,
             Some(Value::Int(has)) => few(has),
             Some(Value::ServerError(error)) => {
-                // It became a replica while it waited.
+                // The server became a replica while it waited.
                 if error.code().starts_with("UNBLOCKED")
                     || matches!(fault::entry(error), Fault::Distrusted(_))
                 {
@@ -166,5 +174,12 @@ impl Pipes {
             }
             other => few(&format_args!("{other:?}; 0")),
         }
+    }
+}
+
+fn refuse(requests: Vec<Request>) {
+    let fault = Fault::NotSent(said("its connection was given up before it was sent"));
+    for Request { told, .. } in requests {
+        let _ = told.send(Err(fault.clone()));
     }
 }

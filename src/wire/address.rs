@@ -20,14 +20,14 @@ use crate::wire::fault::{self, Fault};
 use crate::wire::hello::Expected;
 use crate::wire::node::Node;
 
-/// The heartbeat notices a peer that vanished without a word. These two also free the socket.
+/// The heartbeat detects a peer that vanished silently. These two settings also free the socket.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many requests may queue for the socket before their senders wait.
 const QUEUE: usize = 1024;
 
-/// A server, with all that the client needs to connect to it.
+/// A server, with everything that the client needs to connect to it.
 pub(crate) struct Address {
     client: Client,
     dialler: Dialler,
@@ -56,7 +56,7 @@ impl fmt::Debug for Address {
 
 impl Address {
     /// # Errors
-    /// [`Error::Config`] if the URL cannot be understood. The error does not quote it: it may hold a password.
+    /// [`Error::Config`] if the URL cannot be parsed. The error does not quote the URL, which may contain a password.
     pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
         Self::of(understood(url)?, Dialler::over_sockets(), config)
     }
@@ -72,7 +72,7 @@ impl Address {
         Ok(Self { client: open(prepared(info), config)?, dialler, config: config.clone() })
     }
 
-    /// What this server is taken for, with the URLs that it may turn out to need instead.
+    /// What this server is expected to be, with the URLs that it may require instead.
     pub(crate) fn alone(&self) -> Expected {
         let url = self.to_string();
         let url = url.trim_end_matches("/0");
@@ -84,7 +84,7 @@ impl Address {
         Expected::Alone { cluster: renamed("cluster"), sentinel }
     }
 
-    /// The number of the database.
+    /// The database number.
     pub(crate) fn database(&self) -> i64 {
         self.client.get_connection_info().redis_settings().db()
     }
@@ -103,7 +103,7 @@ impl Address {
         self.config.response()
     }
 
-    /// Makes one connection. It calls `push` with what the server pushes, on the connection's own task: `push` must
+    /// Opens one connection. It calls `push` with each push of the server, on the connection's own task: `push` must
     /// not block.
     pub(crate) async fn connect(
         &self,
@@ -120,7 +120,7 @@ impl Address {
             .set_push_sender(push);
         let mut dialled = self.dial(config).await?;
         if let Some(app) = &self.config.describe {
-            // Whoever may not do this has a connection without a name.
+            // A user that may not do this gets a connection without a name.
             let mut name = cmd("CLIENT");
             name.arg("SETNAME").arg(format!("{}:{app}", env!("CARGO_PKG_NAME")));
             dialled.conn.send_packed_command(&name).await.map_err(Fault::connecting)?;
@@ -148,8 +148,8 @@ impl Address {
         client.map_err(|error| Fault::NotSent(said(error.to_string())))
     }
 
-    /// Sends new credentials on a connection that lives. Returns when they are to be replaced. If they are refused, the
-    /// connection keeps those that it has.
+    /// Sends new credentials on a live connection. Returns when they have to be replaced. If the server refuses them,
+    /// the connection keeps the previous ones.
     pub(crate) async fn authenticate(
         &self,
         conn: &mut MultiplexedConnection,
@@ -173,13 +173,13 @@ fn no_credentials(source: Source) -> Fault {
     Fault::NotSent(said(format!("no credentials: {source}")))
 }
 
-/// Three quarters of the time that they are good for.
+/// After three quarters of their validity.
 fn renew_at(credentials: &Credentials) -> Option<Instant> {
     credentials.valid_for.map(|time| Instant::now() + time.min(longest_lease()) * 3 / 4)
 }
 
-/// How several servers are reached: as the URL says, whatever one of them says of another. Nodes of a cluster, or
-/// sentinels, or the servers that are a primary one after the other.
+/// How to reach several servers: as the URL says, whatever one of them says about another. They are nodes of a cluster,
+/// or sentinels, or the servers that are the primary in turn.
 pub(crate) struct Addresses {
     info: ConnectionInfo,
     dialler: Dialler,
@@ -189,10 +189,10 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Of the nodes that these URLs name, which differ in nothing else.
+    /// For the nodes of these URLs, which differ in nothing else.
     ///
     /// # Errors
-    /// As [`Address::new`].
+    /// Same as [`Address::new`].
     pub(crate) fn new(urls: &[String], config: &Config) -> Result<Self> {
         let infos = urls.iter().map(|url| understood(url)).collect::<Result<Vec<_>>>()?;
         let seeds = infos.iter().map(|info| node(info.addr())).collect::<Result<_>>()?;
@@ -206,7 +206,7 @@ impl Addresses {
         Ok(addresses)
     }
 
-    /// The number of the database.
+    /// The database number.
     pub(crate) fn database(&self) -> i64 {
         self.info.redis_settings().db()
     }
@@ -218,7 +218,7 @@ impl Addresses {
     }
 
     /// # Errors
-    /// As [`Address::new`].
+    /// Same as [`Address::new`].
     pub(crate) fn of(&self, node: &Node) -> Result<Address> {
         let (host, port) = (node.host.to_string(), node.port);
         let addr = match self.info.addr() {
@@ -248,7 +248,7 @@ fn understood(url: &str) -> Result<ConnectionInfo> {
 }
 
 fn malformed(error: &redis::RedisError) -> Error {
-    // The client's description of the error is a constant; its detail could quote the URL.
+    // The client's description of the error is a constant; its detail might quote the URL.
     let reason = error.category();
     Error::config(format!(
         "the URL is not one of redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster://, \
@@ -259,13 +259,13 @@ fn malformed(error: &redis::RedisError) -> Error {
 fn verified(info: ConnectionInfo) -> Result<ConnectionInfo> {
     match info.addr() {
         ConnectionAddr::TcpTls { insecure: true, .. } => {
-            Err(Error::config("#insecure is not accepted: a server is verified or not talked to"))
+            Err(Error::config("#insecure is not accepted: the server must be verified"))
         }
         _ => Ok(info),
     }
 }
 
-/// RESP3, since pushes and replies share a connection; no Nagle, which would double the latency.
+/// RESP3, since pushes and replies share a connection; no Nagle algorithm, which would double the latency.
 fn prepared(info: ConnectionInfo) -> ConnectionInfo {
     let redis = info
         .redis_settings()
@@ -286,7 +286,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     use rustls::crypto::{CryptoProvider, ring};
 
     if CryptoProvider::get_default().is_none() {
-        // This fails if another task was quicker. Then there is one already.
+        // This fails if another task was quicker. Then there already is a provider.
         let _ = ring::default_provider().install_default();
     }
     let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
@@ -309,7 +309,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     client.map_err(|error| Error::config(format!("the certificates cannot be used: {error}")))
 }
 
-/// Refuse a file without any certificate: the TLS library would make an authority of it that trusts nobody.
+/// Refuses a file without any certificate: the TLS library would make an authority of it that trusts nobody.
 #[cfg(feature = "tls")]
 fn is_certificate(pem: &[u8]) -> bool {
     String::from_utf8_lossy(pem).contains("BEGIN CERTIFICATE")

@@ -1,4 +1,4 @@
-//! Arguments that are put together only when they are written.
+//! Arguments that are assembled only when they are written.
 
 use redis::{RedisWrite, ToRedisArgs};
 

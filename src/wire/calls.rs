@@ -18,12 +18,12 @@ use crate::wire::scripts::{COUNT, RENEW};
 /// What the server does if it cannot grant the lock now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Nothing: now or never.
+    /// Nothing: the caller does not wait.
     Once,
     /// It puts the caller in line. If the caller stands there already, this is its sign of life.
     Wait,
-    /// As `Wait`. The caller has stood near the front for long, and shows its next sign of life when it is told that
-    /// the line has moved.
+    /// As `Wait`. The caller has stood near the front for a long time, and shows its next sign of life when it is
+    /// notified that the line has moved.
     Rest,
 }
 
@@ -48,40 +48,40 @@ pub(crate) struct Acquire {
     pub(crate) permits: u32,
     /// The tenure within which its owner asks: then the request needs no room.
     pub(crate) within: Option<TenureId>,
-    /// The place in line that the server told the caller before; 0: none. The caller keeps it under a new owner
+    /// The place in line that the server last reported to the caller; 0: none. The caller keeps it under a new owner
     /// field.
     pub(crate) place: u64,
     /// The sign of life, which the server repeats if it grants this by message.
     pub(crate) secret: u64,
-    /// A tenure that the server gives back first, in the same step. The head of the line gets it, or the caller if
+    /// A tenure that the server releases first, in the same step. The head of the line gets the lock, or the caller if
     /// nobody waits.
     pub(crate) old: Option<TenureId>,
-    /// The debt: the request may be on its way, and its grant may have to be given back.
+    /// The debt: the request may be in flight, and its grant may have to be released.
     pub(crate) debt: TaskTrackerToken,
 }
 
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// Ours, with this number from the server. `awaited`: a waiter stands in line for it now. In Redisson's layout
+    /// Granted, with this number from the server. `awaited`: a waiter stands in line for it now. In Redisson's layout
     /// nobody knows that, and it is always false.
     Granted { number: u64, awaited: bool },
-    /// Not ours yet: the caller stands in line at this place. `ttl`: by then the lease of the first holder is over;
+    /// Not granted yet: the caller stands in line at this place. `ttl`: by then the lease of the first holder is over;
     /// `None`: the key has no TTL. `near`: the caller has to show signs of life, three times per `waiter_ttl`.
-    /// Otherwise the server tells it when it comes near.
+    /// Otherwise the server notifies it when it comes near the front.
     Waits { ttl: Option<Duration>, place: u64, near: bool },
-    /// Another holder has it for this long; `None`: the key has no TTL. Redis keeps nothing of this request.
+    /// Another holder has it for this long; `None`: the key has no TTL. Redis stores nothing of this request.
     Held(Option<Duration>),
-    /// Somebody holds it or waits for it: ask for it alone, with [`Connection::acquire`].
+    /// Another caller holds it or waits for it: ask for it alone, with [`Connection::acquire`].
     Contended,
 }
 
-/// A lock to give back.
+/// A lock to release.
 #[derive(Debug, Clone)]
 pub(crate) struct Release {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
-    /// It is a notification that its waiter has used up, and that goes to nobody else.
+    /// It is a notification that its waiter has used up, so no other waiter gets it.
     pub(crate) is_taken: bool,
 }
 
@@ -100,14 +100,14 @@ impl Connection<'_> {
         if keys.row.exchanges {
             return self.enter(acquire).await;
         }
-        // Redisson's layout has no call that gives back and takes in one step.
+        // Redisson's layout has no call that releases and takes in one step.
         if let Some(id) = *old {
             let given_back = [Release { keys: Arc::clone(keys), id, is_taken: false }];
             for answer in self.release(&given_back).await? {
                 answer?;
             }
         }
-        // The release has just woken a waiter of another client: it may come first.
+        // The release has just woken a waiter of another client, which may go first.
         if old.is_some() {
             return Ok(Acquired::Contended);
         }
@@ -118,8 +118,8 @@ impl Connection<'_> {
         self.acquired_alone(reply)
     }
 
-    /// Takes those of these plain locks that are free and have no waiter. Returns an answer for each lock: a refusal
-    /// of one does not concern the others.
+    /// Takes those of these plain locks that are free and have no waiter. Returns an answer for each lock: a refusal of
+    /// one does not affect the others.
     pub(crate) async fn acquire_each(
         &mut self,
         acquires: &[Acquire],
@@ -157,8 +157,8 @@ impl Connection<'_> {
         self.call(script, fill).await
     }
 
-    /// Takes all of these plain locks, or none. Returns the answer and the lock that it is about. A grant is that of
-    /// the first lock, and grows by one from lock to lock.
+    /// Takes all of these plain locks, or none. Returns the answer and the index of the lock that it is about. The
+    /// grant is that of the first lock, and increases by one from lock to lock.
     pub(crate) async fn acquire_all(
         &mut self,
         acquires: &[&Acquire],
@@ -202,7 +202,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Gives each of these back: a lock, or a place in line. Returns for each lock whether it was still ours.
+    /// Releases each of these: a lock, or a place in line. Returns for each whether the caller still had it.
     pub(crate) async fn release(
         &mut self,
         releases: &[Release],
@@ -218,14 +218,15 @@ impl Connection<'_> {
             Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
                 self.release_alone(release, fault).await
             }
-            // It gave back, and then could not let the next one in. To give back comes first in all of the scripts.
+            // The script released the lock, and then could not let in the next waiter. In all of the scripts, the
+            // release comes first.
             Err(Fault::HalfRun(_)) => Ok(true),
             answer => answer,
         }])
     }
 
-    /// Gives back a lock whose keys are at two nodes of a cluster, while their slot moves. A field that does not hold it
-    /// may still stand in its line, which cannot be touched now: then the answer is still the one before.
+    /// Releases a lock whose keys are at two nodes of a cluster, while their slot moves. A field that does not hold the
+    /// lock may still stand in its line, which cannot be changed now: in that case the answer remains `before`.
     async fn release_alone(&mut self, release: &Release, before: Fault) -> Result<bool, Fault> {
         let Release { keys, id, .. } = release;
         let Some(script) = scripts_of(keys).release_alone else { return Err(before) };
@@ -234,7 +235,7 @@ impl Connection<'_> {
             cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client));
             cmd.arg(&*keys.channel).arg(terms.message());
         };
-        // From the owner of the slot: the lock may not have moved yet.
+        // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
         match number(self.call(script, fill).await?)? {
             1 => Ok(true),
@@ -277,7 +278,7 @@ impl Connection<'_> {
         self.each(reply, releases().len())
     }
 
-    /// Renews each of these locks. Returns for each whether it is still ours.
+    /// Renews each of these locks. Returns for each whether this client still holds it.
     pub(crate) async fn renew(
         &mut self,
         renewals: &[Renewal<'_>],
@@ -308,8 +309,8 @@ impl Connection<'_> {
         Ok(answers.into_iter().map(|answer| self.kept(answer?)).collect())
     }
 
-    /// Writes the hold count of a tenure. Returns whether it is still ours. For other kinds than a plain lock, the
-    /// client counts in memory only.
+    /// Writes the hold count of a tenure. Returns whether this client still holds it. For kinds other than a plain
+    /// lock, the client counts only in memory.
     pub(crate) async fn count(
         &mut self,
         keys: &Keys,
@@ -357,7 +358,7 @@ impl Connection<'_> {
         Ok(number(self.call(script, fill).await?)? == 1)
     }
 
-    /// The answer to a request for one lock. If it was free, the reply is a number and nothing else.
+    /// The answer to a request for one lock. If the lock was free, the reply is a single number.
     pub(crate) fn acquired_alone(&self, reply: Value) -> Result<Acquired, Fault> {
         match reply {
             Value::Int(_) => self.acquired(&[Value::Int(1), reply]),
@@ -390,8 +391,8 @@ impl Connection<'_> {
     fn still_ours(&self, item: &Value) -> Result<bool, Fault> {
         match entry(item) {
             Ok(code) => Ok(code == 1),
-            // Another program has put another value in the place of our lock: the lock is gone, and we leave the
-            // value alone.
+            // Another program has replaced our lock with another value: the lock is gone, and we do not change the
+            // value.
             Err(Fault::WrongType) => Ok(false),
             Err(fault) => {
                 self.heed(&fault);
@@ -434,7 +435,7 @@ fn held_for(ttl: i64) -> Option<Duration> {
     u64::try_from(ttl).ok().map(Duration::from_millis)
 }
 
-/// Whole milliseconds, at least one. The leases were checked before.
+/// Whole milliseconds, at least one. The range of leases was checked before.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -1,4 +1,4 @@
-//! What a client says of itself in Redis, for the eyes of an operator.
+//! A client's description of itself in Redis, for operators.
 
 use std::time::Duration;
 use std::{fs, process};
@@ -11,10 +11,10 @@ use crate::slot::Slot;
 use crate::wire::commands::Commands;
 use crate::wire::fault::{self, Fault};
 
-/// How long the key lives. The client writes it again in a third of that.
+/// How long the key lives. The client rewrites it after a third of that.
 const LIFE: Duration = Duration::from_secs(15);
 
-/// How long to wait for the connection to a node of a cluster that nobody else has asked for.
+/// How long to wait for the connection to a node of a cluster that no other request has used.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who a client is.
@@ -25,7 +25,7 @@ pub(crate) struct Card {
     slot: Option<Slot>,
     app: String,
     host: String,
-    /// The server's time at the first writing, in ms; 0: it has not been written yet.
+    /// The server's time at the first write, in ms; 0: it has not been written yet.
     since: u64,
 }
 
@@ -36,7 +36,7 @@ impl Card {
         Self { key, slot, app: app.to_owned(), host: host(), since: 0 }
     }
 
-    /// How often it is to be written.
+    /// How often to write it.
     pub(crate) fn period() -> Duration {
         LIFE / 3
     }
@@ -49,10 +49,10 @@ impl Card {
 }
 
 impl Commands {
-    /// Writes the card, for a while.
+    /// Writes the card, which expires after a while.
     pub(crate) async fn show(&self, card: &mut Card) -> Result<(), Fault> {
         let shard = self.shard_of(card.slot)?;
-        // Whether it came up in time, the link says.
+        // The link reports whether it came up in time.
         let _ = timeout(PATIENCE, shard.up()).await;
         let mut live = shard.link.live()?;
         if card.since == 0 {
@@ -67,7 +67,7 @@ impl Commands {
     }
 }
 
-/// The name of this machine, as far as it can stand in quotes.
+/// The name of this machine, as far as it can be written in quotes.
 fn host() -> String {
     let files = ["/proc/sys/kernel/hostname", "/etc/hostname"];
     let name = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The server's clock, as far as heartbeats tell it. It is the floor of the token counter.
+//! The server's clock, as known from heartbeats. It is the floor of the token counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,36 +6,35 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// This is subtracted from the estimate. So a monotonic clock that runs too fast does not put the counter ahead of
-/// the server's clock.
+/// Subtracted from the estimate, so that a fast monotonic clock does not put the counter ahead of the server's clock.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// The server's time in microseconds. Between two heartbeats our monotonic clock carries it on.
+/// The server's time in microseconds. Between two heartbeats our monotonic clock continues it.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     reading: Mutex<Option<Reading>>,
-    /// More than the greatest number that we were granted, even if a clock says less. The clocks of all servers of a
-    /// client share it.
+    /// More than the greatest number that this client was granted, even if a clock says less. The clocks of all servers
+    /// of a client share it.
     beyond: Arc<AtomicU64>,
 }
 
-/// A number that is this many microseconds ahead of the server's clock is not from our counter: a stranger wrote it.
-/// The scripts have the same limit.
+/// A number that is this many microseconds ahead of the server's clock is not from our counter: another program wrote
+/// it. The scripts have the same limit.
 const AHEAD: u64 = 1 << 40;
 
-/// A reading that took no longer than this is good enough for a beginning.
+/// A reading that took no longer than this is precise enough at the start.
 pub(crate) const PRECISE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     micros: u64,
     at: Instant,
-    /// How far off the reading may be.
+    /// The greatest error of the reading.
     error: Duration,
 }
 
 impl Reading {
-    /// How far off the reading may be now: two clocks may run apart by one in a thousand.
+    /// The greatest error of the reading now: the speed of two clocks may differ by one in a thousand.
     fn error_at(&self, now: Instant) -> Duration {
         self.error + now.saturating_duration_since(self.at) / 1000
     }
@@ -47,13 +46,13 @@ impl ServerClock {
         Self::with(Arc::clone(&self.beyond))
     }
 
-    /// The clock of one of the servers that this is shared by.
+    /// The clock of one of the servers that share `beyond`.
     pub(crate) fn with(beyond: Arc<AtomicU64>) -> Self {
         Self { reading: Mutex::default(), beyond }
     }
 
-    /// Another server goes on from here. Its clock may be behind, and what this one granted last may be lost: so no number
-    /// is to be drawn that this clock could have shown.
+    /// Another server takes over. Its clock may be behind, and the latest grants of this one may be lost: so no number
+    /// may be drawn that this clock could have shown.
     pub(crate) fn hand_on(&self, now: Instant) {
         let reading = *self.reading.lock().expect("no panic under this lock");
         if let Some(reading) = reading {
@@ -62,9 +61,9 @@ impl ServerClock {
         }
     }
 
-    /// Takes note of a time that the server told between these two moments. This takes the time of arrival for it: so
-    /// we never think that the server's clock is ahead of what it is. An answer that took long, or was read late,
-    /// does not replace a better one.
+    /// Records a time that the server reported between these two moments. It is taken as the time of arrival, so the
+    /// estimate is never ahead of the server's clock. An answer that took long, or was read late, does not replace a
+    /// better one.
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
         let error = answered.saturating_duration_since(sent);
         let reading = Reading { micros, at: answered, error };
@@ -74,12 +73,12 @@ impl ServerClock {
         }
     }
 
-    /// Forgets the reading: another server may have another time.
+    /// Forgets the reading: another server may have a different time.
     pub(crate) fn forget(&self) {
         *self.reading.lock().expect("no panic under this lock") = None;
     }
 
-    /// Takes note of a number that was granted. If the counter is lost, it goes on from there.
+    /// Records a number that was granted. If the counter is lost, it continues from there.
     pub(crate) fn granted(&self, number: u64, now: Instant) {
         if number <= self.time(now).saturating_add(AHEAD) {
             self.beyond.fetch_max(number + 1, Ordering::Relaxed);
@@ -91,7 +90,7 @@ impl ServerClock {
         self.time(now).max(self.beyond.load(Ordering::Relaxed))
     }
 
-    /// The server's time, or a little earlier, or 0 if it is not known.
+    /// The server's time or slightly earlier; 0 if it is not known.
     fn time(&self, now: Instant) -> u64 {
         let reading = *self.reading.lock().expect("no panic under this lock");
         reading.map_or(0, |reading| {

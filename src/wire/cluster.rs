@@ -1,8 +1,10 @@
-//! The servers of a cluster, as one client knows them: which of them has which slot, and a shard for each that was asked
-//! for.
+//! The servers of a cluster, as one client knows them: which server has which slot, and a shard for each server that
+//! was used.
 //!
-//! 1. A shard is made when a slot of it is first asked for, and kept until its node has been out of the map for a while.
-//! 2. The map is never asked whether it is right. The node that is asked says so, and its word changes one slot at once.
+//! 1. A shard is made when one of its slots is first needed, and kept until its node has been out of the map for a
+//!    while.
+//! 2. The map is never asked whether it is right. The node that receives a request says so, and its answer changes one
+//!    slot at once.
 //! 3. Whatever casts doubt on the map wakes the guide (`guide.rs`), which asks for a new one.
 
 use std::collections::BTreeMap;
@@ -33,12 +35,12 @@ use crate::wire::redirect::Redirect;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Shard};
 
-/// A node that has no slot for so long has left. Two nodes may disagree about a slot for seconds.
+/// A node without a slot for this long has left. Two nodes may disagree about a slot for seconds.
 const LEFT: Duration = Duration::from_secs(30);
 
-/// Who runs the tasks that a client needs later.
+/// Runs the tasks that a client needs later.
 pub(crate) struct Crew {
-    /// On the runtime of the client, whoever calls.
+    /// Runs a task on the runtime of the client, whichever task calls it.
     pub(crate) spawn: Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
     pub(crate) stop: CancellationToken,
 }
@@ -55,7 +57,7 @@ pub(crate) struct Cluster {
     /// See [`ServerClock::with`].
     beyond: Arc<AtomicU64>,
     map: watch::Sender<Arc<SlotMap>>,
-    /// Something is wrong with the map.
+    /// The map may be wrong.
     pub(crate) stale: Arc<Notify>,
     shards: Mutex<BTreeMap<Node, Kept>>,
 }
@@ -101,12 +103,12 @@ impl Cluster {
         self.addresses.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
     }
 
-    /// What each of its nodes is taken for.
+    /// What each of its nodes is expected to be.
     pub(crate) fn expected(&self) -> Expected {
         Expected::Node { plain_channels: self.plain_channels }
     }
 
-    /// Has a task run. It ends by itself when this token is cancelled, which it is when the client ends.
+    /// Runs a task. The task ends when the token is cancelled, which happens when the client ends.
     pub(crate) fn run<T: Future<Output = ()> + Send + 'static>(
         &self,
         task: impl FnOnce(CancellationToken) -> T,
@@ -130,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// The shard of this node, which is made if it is new.
+    /// The shard of this node; makes it if necessary.
     pub(crate) fn shard(&self, node: &Node) -> Result<Arc<Shard>, Fault> {
         if let Some(kept) = self.shards().get_mut(node) {
             kept.unused = None;
@@ -155,14 +157,14 @@ impl Cluster {
         Ok(shard)
     }
 
-    /// A node said that this one has the slot.
+    /// A node reported that `node` has the slot.
     pub(crate) fn moved(&self, slot: Slot, node: Node) {
         tracing::debug!(slot = slot.number(), %node, "the slot has moved");
         self.change(|map| map.with(slot, node));
         self.stale.notify_one();
     }
 
-    /// Believes a new map.
+    /// Adopts a new map.
     pub(crate) fn adopt(&self, map: SlotMap) {
         self.change(|_| map);
         self.end_unused();
@@ -175,7 +177,7 @@ impl Cluster {
             if left.is_empty() && newer.left_for(map).is_empty() {
                 return false;
             }
-            // Before any request goes to the server that comes after.
+            // Do this before any request goes to the next server.
             let (shards, now) = (self.shards(), Instant::now());
             left.into_iter().filter_map(|node| shards.get(node)).for_each(|kept| {
                 kept.shard.clock.hand_on(now);
@@ -186,7 +188,7 @@ impl Cluster {
         });
     }
 
-    /// Ends the links to nodes that have left. Requests that are on their way there have the connection for themselves.
+    /// Ends the links to nodes that have left. Requests in flight there hold on to their connection.
     fn end_unused(&self) {
         let (map, now) = (Arc::clone(&self.map.borrow()), Instant::now());
         let used = map.nodes();
@@ -215,7 +217,7 @@ impl Cluster {
         live.collect()
     }
 
-    /// Whether a server that has slots, and that was asked for, cannot be reached.
+    /// Whether a server with slots, which this client has used, cannot be reached.
     pub(crate) fn is_troubled(&self) -> bool {
         let map = Arc::clone(&self.map.borrow());
         let used = map.nodes();
@@ -224,7 +226,7 @@ impl Cluster {
             .any(|(node, kept)| used.contains(node) && kept.shard.link.live().is_err())
     }
 
-    /// Asks a node for the map, over a connection for this alone.
+    /// Asks a node for the map, over a separate connection.
     pub(crate) async fn ask_stranger(&self, node: &Node) -> Result<SlotMap, Fault> {
         let address = self.address(node)?;
         let limit = address.connect_timeout();
@@ -245,7 +247,7 @@ pub(crate) async fn ask_for_map(
     let answer = conn.send_packed_command(cmd("CLUSTER").arg("SLOTS")).await;
     match answer.map_err(Fault::answering)? {
         redis::Value::ServerError(error) if is_no_cluster(&error) => Err(Fault::Config(format!(
-            "{node} is no node of a cluster: connect to it as redis:// or rediss://"
+            "{node} is not a node of a cluster: connect to it as redis:// or rediss://"
         ))),
         redis::Value::ServerError(error) => Err(fault::entry(&error)),
         answer => {

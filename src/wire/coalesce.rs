@@ -1,14 +1,13 @@
 //! Requests of several callers at the same moment share a batch.
 //!
 //! 1. A caller sends a lone request at once, on its own task.
-//! 2. While one request is on its way, the others gather, and the task of the gathering sends them in the order in
-//!    which they came. While several batches are on their way, requests gather until one of these is answered, until
-//!    there are enough for a batch, or for one round trip.
-//! 3. Gathered requests belong to the task of the gathering. A caller that is dropped strands no other, and a grant
-//!    to it is reported as an orphan.
-//! 4. A gathering has a limit of requests on their way. If ten thousand callers came at once and all of them asked, the
-//!    server would answer the last of them after its response timeout, each would ask again, and nothing else would
-//!    be done.
+//! 2. While one request is in flight, the others gather, and the task of the gathering sends them in their order of
+//!    arrival. While several batches are in flight, requests gather until one of these is answered, until there are
+//!    enough for a batch, or for one round trip.
+//! 3. Gathered requests belong to the task of the gathering. A dropped caller strands no other, and a grant to it is
+//!    reported as an orphan.
+//! 4. A gathering limits its requests in flight. If ten thousand callers asked at once, the server would answer the
+//!    last of them after its response timeout, each would ask again, and nothing else would get done.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,11 +21,11 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::wire::fault::Fault;
 
-/// With this many batches on their way, further requests wait for company. With fewer, client and server would take
-/// turns to idle.
+/// With this many batches in flight, further requests wait for company. With fewer, client and server would idle in
+/// turn.
 const SEVERAL: usize = 3;
 
-/// The longest that a request waits for company.
+/// The longest time that a request waits for company.
 const SLOWEST: Duration = Duration::from_millis(5);
 
 /// An answer, with what its caller has to know of the request.
@@ -44,12 +43,13 @@ pub(crate) trait Batch: Send + Sync {
     type Question: Send + Sync;
     type Answer: Send;
 
-    /// The most questions in one request. More than some dozens would gain little, and make the first wait for the last.
+    /// The most questions in one request. More than a few dozen would gain little, and make the first wait for the
+    /// last.
     const MOST: usize;
-    /// With so many requests of callers on their way, the next callers do not send theirs themselves.
+    /// With this many requests of callers in flight, later callers do not send their own requests themselves.
     const STRAIGHT: usize;
-    /// The most requests on their way that the task of the gathering has sent. It does not count those of callers: one
-    /// that is not polled any more would count for ever.
+    /// The most requests in flight that the task of the gathering has sent. Requests sent by callers do not count: one
+    /// that is not polled any more would count forever.
     const WINDOW: usize;
 
     /// Sends all of these questions in one request.
@@ -58,12 +58,12 @@ pub(crate) trait Batch: Send + Sync {
         questions: &[Self::Question],
     ) -> impl Future<Output = Vec<Answer<Self::Answer>>> + Send;
 
-    /// Deals with an answer that no caller waits for any more.
+    /// Handles an answer that no caller waits for any more.
     fn orphan(&self, answered: Answered<Self>)
     where
         Self: Sized;
 
-    /// Deals with a question that is not sent, since its caller has gone.
+    /// Handles a question that is not sent because its caller has left.
     fn unsent(&self, question: Self::Question);
 }
 
@@ -120,8 +120,8 @@ impl<F: Batch> Gathering<F> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The right to send a request alone, if few are on their way. While the task of the gathering sends, it may not have
-    /// sent an earlier request yet: then a caller does not send before it.
+    /// The right to send a request alone, if few are in flight. While the task of the gathering sends, it may still
+    /// have an earlier request to send: then a caller does not send before it.
     pub(crate) fn send_alone(&self) -> Option<OnItsWay<'_, F>> {
         let mut state = self.state();
         let is_first = state.gathered == 0 && state.waiting.is_empty();
@@ -136,7 +136,8 @@ impl<F: Batch> Gathering<F> {
     /// Waits for the next batch, and for its answer.
     ///
     /// # Cancel safety
-    /// A question that was not sent yet is never sent: see [`Batch::unsent`]. The answer to one that was sent is an orphan.
+    /// A question that was not sent yet is never sent: see [`Batch::unsent`]. The answer to a question that was sent is
+    /// an orphan.
     pub(crate) async fn join(&self, question: F::Question) -> Result<Answered<F>, Fault> {
         let mut ticket = self.queue(question);
         (&mut ticket.answered).await.map_err(|_| Fault::Closed)
@@ -147,7 +148,7 @@ impl<F: Batch> Gathering<F> {
         let ticket = Ticket { batch: &self.batch, answered };
         let mut state = self.state();
         if state.closed {
-            // The sender is gone with the question: there will be no answer.
+            // The sender is gone, and the question with it: there will be no answer.
             return ticket;
         }
         if state.waiting.is_empty() {
@@ -162,7 +163,7 @@ impl<F: Batch> Gathering<F> {
         ticket
     }
 
-    /// Sends batches for ever. When this ends, no caller is left waiting.
+    /// Sends batches forever. When this ends, no caller is left waiting.
     pub(crate) async fn run(&self) {
         let _closing = Closing(self);
         let mut batches = FuturesUnordered::new();
@@ -193,7 +194,7 @@ impl<F: Batch> Gathering<F> {
         }
     }
 
-    /// The callers whose batch goes out now, or the latest time at which it goes out.
+    /// The callers whose batch is sent now, or the latest time at which it is sent.
     fn board(&self, now: Instant) -> Result<Vec<Waiting<F>>, Option<Instant>> {
         let mut state = self.state();
         if state.waiting.is_empty() || state.gathered >= F::WINDOW {
@@ -223,7 +224,7 @@ impl<F: Batch> Drop for Closing<'_, F> {
     }
 }
 
-/// The wait for an answer. Its drop takes care of an answer that has just come.
+/// The wait for an answer. Its drop handles an answer that has just arrived.
 struct Ticket<'a, F: Batch> {
     batch: &'a F,
     answered: oneshot::Receiver<Answered<F>>,
@@ -231,7 +232,7 @@ struct Ticket<'a, F: Batch> {
 
 impl<F: Batch> Drop for Ticket<'_, F> {
     fn drop(&mut self) {
-        // Close it first: an answer that is not here yet finds no receiver, and the sender makes it an orphan.
+        // Close it first: a later answer finds no receiver, and the sender makes it an orphan.
         self.answered.close();
         if let Ok(answered) = self.answered.try_recv() {
             self.batch.orphan(answered);
@@ -246,7 +247,7 @@ async fn departure(until: Option<Instant>) {
     }
 }
 
-/// Counts a request as on its way, until it is dropped.
+/// Counts a request as in flight, until it is dropped.
 pub(crate) struct OnItsWay<'a, F: Batch> {
     gathering: &'a Gathering<F>,
     since: Instant,
@@ -255,7 +256,7 @@ pub(crate) struct OnItsWay<'a, F: Batch> {
 
 impl<F: Batch> Drop for OnItsWay<'_, F> {
     fn drop(&mut self) {
-        // Leave out a caller that is not polled, or a server that does not answer: that is no round trip.
+        // The limit excludes a caller that is not polled, or a server that does not answer: neither is a round trip.
         let took = self.since.elapsed().min(SLOWEST).as_micros() as u64;
         let smoothed = &self.gathering.round_trip;
         let before = smoothed.load(Ordering::Relaxed);
@@ -275,7 +276,7 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
 }
 
 async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Waiting<F>>, air: OnItsWay<'_, F>) {
-    // A caller that has gone while it waited needs no answer, and must not be granted a lock.
+    // A caller that left while it waited needs no answer, and must not be granted a lock.
     let (gone, staying): (Vec<_>, Vec<_>) =
         waiting_for.into_iter().partition(|caller| caller.told.is_closed());
     gone.into_iter().for_each(|caller| batch.unsent(caller.question));
@@ -342,7 +343,7 @@ mod tests {
         gathering
     }
 
-    /// So many batches on their way that the next requests have to gather.
+    /// So many batches in flight that the next requests have to gather.
     fn all_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
         gathering.round_trip.store(60_000_000, Ordering::Relaxed);
         gathering.state().gathered = SEVERAL;

@@ -1,4 +1,4 @@
-//! The way of the scripts to the servers: for each lock the connection to the server that has it.
+//! The path of the scripts to the servers: for each lock, the connection to its server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,41 +24,41 @@ use crate::wire::redirect::Redirect;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{CommandDuty, Shard, ShardKeeper};
 
-/// How often one request is sent on to another node. More are two nodes that disagree.
+/// How often one request is redirected. More redirections mean that two nodes disagree.
 const MOST_HOPS: usize = 5;
 
-/// The way of all scripts to the servers.
+/// The path of all scripts to the servers.
 #[derive(Clone)]
 pub(crate) struct Commands {
     servers: Servers,
     terms: Arc<Terms>,
     newest: watch::Receiver<u64>,
-    /// How long a request waits for the connection to the node that it is sent on to.
+    /// How long a redirected request waits for the connection to its new node.
     connect_timeout: Duration,
 }
 
-/// Where the locks lie.
+/// The servers that store the locks.
 #[derive(Clone)]
 enum Servers {
     One(Arc<Shard>),
     Cluster(Arc<Cluster>),
 }
 
-/// The arguments that every script of a client gets.
+/// The arguments common to every script of a client.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// This client's name, in lines and in the messages that it publishes.
+    /// This client's id, in lines and in the messages that it publishes.
     pub(crate) client: String,
     pub(crate) layout: Layout,
-    /// How long the server keeps a line in which no client shows a sign of life. Most clients in a line sleep, but
-    /// ask more often than this.
+    /// How long the server keeps a line in which no client shows a sign of life. Most clients in a line sleep, but ask
+    /// more often than this.
     pub(crate) line_ttl: Duration,
     /// For how long after its last sign of life a client in line counts as alive.
     pub(crate) waiter_ttl: Duration,
 }
 
 impl Terms {
-    /// The message that a release publishes for us.
+    /// The message that a release of this client publishes.
     pub(crate) fn message(&self) -> &str {
         self.layout.message(&self.client)
     }
@@ -78,7 +78,7 @@ impl Commands {
         (Self { servers, terms: Arc::new(terms), newest: seen, connect_timeout }, keeper)
     }
 
-    /// The locks lie in the slots of a cluster.
+    /// The locks are in the slots of a cluster.
     pub(crate) fn in_cluster(cluster: Arc<Cluster>, terms: Terms, config: &Config) -> Self {
         let (newest, connect_timeout) = (cluster.newest.subscribe(), config.connect_timeout);
         Self { servers: Servers::Cluster(cluster), terms: Arc::new(terms), newest, connect_timeout }
@@ -98,7 +98,7 @@ impl Commands {
         }
     }
 
-    /// How many locks one script may be about, of so many: a server of a cluster may not have the next one.
+    /// How many locks, at most this many, one script may handle: in a cluster, the next lock may be at another server.
     pub(crate) fn together(&self, most: usize) -> usize {
         match self.servers {
             Servers::One(_) => most,
@@ -106,8 +106,8 @@ impl Commands {
         }
     }
 
-    /// Whether each request is to be about one lock, and sent when there is one. Requests that replicas have to
-    /// acknowledge gather further on, and releases take two different links then.
+    /// Whether each request handles one lock, and is sent immediately. Requests that replicas have to acknowledge still
+    /// gather, and releases then take two different links.
     pub(crate) fn is_scattered(&self) -> bool {
         match &self.servers {
             Servers::One(shard) => shard.acks.is_some(),
@@ -115,18 +115,18 @@ impl Commands {
         }
     }
 
-    /// The connection to send requests about this lock on, or why there is none.
+    /// The connection for requests about this lock, or why there is none.
     pub(crate) fn connection(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
         self.connection_by(Way::Plain, keys)
     }
 
-    /// As [`connection`](Self::connection), for requests that count only when replicas have them, if replicas are to
-    /// acknowledge at all. Whoever passes a latch holds nothing that could be lost.
+    /// Same as [`connection`](Self::connection), but if replicas have to acknowledge, for requests that count only when
+    /// replicas have their writes. A caller that passes a latch holds nothing that could be lost.
     pub(crate) fn acknowledged(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
         self.connection_by(Way::of(keys, true), keys)
     }
 
-    /// As [`connection`](Self::connection), for requests that have to run after those that were
+    /// Same as [`connection`](Self::connection), for requests that have to run after those that were
     /// [`acknowledged`](Self::acknowledged), and that wait for no replica.
     pub(crate) fn behind_acknowledged(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
         self.connection_by(Way::of(keys, false), keys)
@@ -139,23 +139,23 @@ impl Commands {
         Ok(Connection { live, shard, way, short: None, sent_on, commands: self })
     }
 
-    /// Takes note of a number that the server of this lock has granted.
+    /// Records a number that the server of this lock has granted.
     pub(crate) fn granted(&self, keys: &Keys, number: u64) {
         if let Ok(shard) = self.shard(keys) {
             shard.clock.granted(number, Instant::now());
         }
     }
 
-    /// Waits until the server of this lock has been tried to connect to. A server of a cluster is connected to when
-    /// it is first asked for.
+    /// Waits until the client has tried to connect to the server of this lock. The client connects to a server of a
+    /// cluster when it first needs it.
     pub(crate) async fn tried(&self, keys: &Keys) {
         if let (Servers::Cluster(_), Ok(shard)) = (&self.servers, self.shard(keys)) {
             shard.tried().await;
         }
     }
 
-    /// Waits until there is a connection to the server of this lock, or never will be again. In a cluster another one may
-    /// become its server meanwhile.
+    /// Waits until there is a connection to the server of this lock, or never will be again. In a cluster, the lock may
+    /// meanwhile move to another server.
     pub(crate) async fn up(&self, keys: &Keys) {
         let Servers::Cluster(cluster) = &self.servers else {
             if let Ok(shard) = self.shard(keys) {
@@ -184,15 +184,14 @@ impl Commands {
         *self.newest.borrow()
     }
 
-    /// Waits until there is a newer connection than that of this generation: for ever, if there never will be one.
+    /// Waits until there is a newer connection than that of this generation; forever, if there never will be one.
     pub(crate) async fn newer_than(&self, generation: u64) {
         if self.newest.clone().wait_for(|newest| *newest > generation).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Turns a fault into the error of a call about this lock. If a key has another type, it asks the server which
-    /// one.
+    /// Turns a fault into the error of a call about this lock. If a key has another type, asks the server for the type.
     pub(crate) async fn explained(&self, fault: Fault, keys: &Keys) -> Error {
         if !matches!(fault, Fault::WrongType) {
             return fault.into_error(&keys.lock().to_string());
@@ -214,7 +213,7 @@ impl Commands {
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Plain,
-    /// The acknowledging one, if there is one. `waits`: until replicas have what was written.
+    /// The acknowledging one, if there is one. `waits`: waits until replicas have the writes.
     Acks {
         waits: bool,
     },
@@ -234,7 +233,7 @@ impl Way {
     }
 
     fn live(self, shard: &Shard) -> Result<Live, Fault> {
-        // The other link says how its server's scripts publish.
+        // The other link knows how its server's scripts publish.
         let live = shard.link.live()?;
         match self.acks(shard) {
             None => Ok(live),
@@ -243,14 +242,14 @@ impl Way {
     }
 }
 
-/// One connection, for one request or a few that belong together, about one lock.
+/// One connection, for one request or a few related requests, about one lock.
 pub(crate) struct Connection<'a> {
     live: Live,
     shard: Arc<Shard>,
     way: Way,
     /// Too few replicas have acknowledged the last request.
     short: Option<Fault>,
-    /// The connection on which a request was sent last: of a request that was sent on, where it may run.
+    /// The connection on which a request was last sent: for a redirected request, the one on which it may run.
     sent_on: Arc<AtomicU64>,
     commands: &'a Commands,
 }
@@ -262,8 +261,8 @@ impl Connection<'_> {
         self.sent_on.load(Ordering::Relaxed)
     }
 
-    /// As [`generation`](Self::generation), for those who own what a request may get while it is on its way: each hop is
-    /// noted before it is sent.
+    /// Same as [`generation`](Self::generation), for the owner of what a request in flight may be granted: each hop is
+    /// recorded before the request is sent there.
     pub(crate) fn sent_on(&self) -> SentOn {
         SentOn(Arc::clone(&self.sent_on))
     }
@@ -283,8 +282,8 @@ impl Connection<'_> {
         Self { live, shard, way: self.way, short: None, sent_on, commands: self.commands }
     }
 
-    /// Calls a script, whether the server remembers it or not, wherever in a cluster it has to be called. `fill` is told
-    /// the least value that the counter of the tokens should have.
+    /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock. `fill`
+    /// gets the least value that the token counter should have.
     pub(crate) async fn call(
         &mut self,
         script: &Script,
@@ -323,7 +322,8 @@ impl Connection<'_> {
         answer
     }
 
-    /// Follows a redirection: turns to the node that the answer names. Returns whether that is only for this one request.
+    /// Follows a redirection: switches to the node that the answer names. Returns whether only this one request may go
+    /// there.
     async fn follow(&mut self, fault: Fault) -> Result<bool, Fault> {
         let (Servers::Cluster(cluster), Fault::Redirected(redirect, _)) =
             (&self.commands.servers, &fault)
@@ -356,7 +356,7 @@ impl Connection<'_> {
         Ok(is_asking)
     }
 
-    /// Turns to the server that has this lock, wherever a request was sent on to before.
+    /// Switches back to the server that has this lock, wherever a request was redirected before.
     pub(crate) fn go_back(&mut self, keys: &Keys) -> Result<(), Fault> {
         let shard = self.commands.shard(keys)?;
         self.live = self.way.live(&shard)?;
@@ -365,7 +365,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// What the last request was answered, if enough replicas have acknowledged it.
+    /// Passes on the answer to the last request, if enough replicas have acknowledged it.
     pub(crate) fn counts<T>(&self, answer: T) -> Result<T, Fault> {
         match &self.short {
             None => Ok(answer),
@@ -373,12 +373,12 @@ impl Connection<'_> {
         }
     }
 
-    /// As [`counts`](Self::counts), for a lock that is still ours. That it is not does not need to be acknowledged.
+    /// Same as [`counts`](Self::counts), for a lock that is still ours. The answer "not ours" needs no acknowledgement.
     pub(crate) fn kept(&self, is_ours: bool) -> Result<bool, Fault> {
         if is_ours { self.counts(true) } else { Ok(false) }
     }
 
-    /// An entry of an answer may report a fault of the whole server: then the link acts as if the whole answer did.
+    /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
     pub(crate) fn heed(&self, fault: &Fault) {
         if matches!(fault, Fault::Distrusted(_)) {
             self.distrust();
@@ -418,7 +418,7 @@ impl Connection<'_> {
         }
     }
 
-    /// In one piece: the permission to ask is for the next command of the connection, whoever's it is.
+    /// Sent in one piece: the permission to ask is for the next command of the connection, whichever task sends it.
     async fn send_asking(&mut self, cmd: &Cmd) -> redis::RedisResult<Value> {
         let mut pipe = pipe();
         pipe.cmd("ASKING").add_command(cmd.clone());

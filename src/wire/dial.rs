@@ -1,4 +1,4 @@
-//! How the stream under a connection is made: over a socket to the server's address, or in the project's own
+//! How the stream under a connection is opened: over a socket to the server's address, or in the project's own
 //! simulation (`cfg(parklock_sim)`) by a function.
 
 use redis::aio::MultiplexedConnection;
@@ -12,9 +12,9 @@ use crate::wire::fault::Fault;
 /// A new connection.
 pub(crate) struct Dialled {
     pub(crate) conn: MultiplexedConnection,
-    /// When its credentials are to be replaced.
+    /// When its credentials have to be replaced.
     pub(crate) renew_at: Option<Instant>,
-    /// Ends the connection with its last user. Over a socket, the `redis` crate does that.
+    /// Ends the connection when its last user is gone. Over a socket, the `redis` crate does that.
     #[cfg(parklock_sim)]
     pub(crate) driver: std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>,
 }
@@ -64,7 +64,7 @@ mod simulated {
 
     impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-    /// Makes one stream to the server of this host and port.
+    /// Opens one stream to the server at this host and port.
     pub type Dial =
         Arc<dyn Fn(&str, u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 

@@ -6,7 +6,7 @@ use crate::kinds::Family;
 use crate::wire::fault::Fault;
 use crate::wire::scripts::{self, Script};
 
-/// The scripts of a family. `None`: the client never calls such a script of it.
+/// The scripts of a family. `None`: the client never calls such a script for it.
 pub(crate) struct Scripts {
     pub(crate) acquire: &'static Script,
     /// Takes those of several locks that are free.
@@ -14,10 +14,10 @@ pub(crate) struct Scripts {
     /// Takes all of several locks, or none.
     pub(crate) acquire_all: Option<&'static Script>,
     pub(crate) release: &'static Script,
-    /// Gives back what is held, and touches one key only.
+    /// Releases what is held, and touches only one key.
     pub(crate) release_alone: Option<&'static Script>,
     pub(crate) renew: Option<&'static Script>,
-    /// Renews a hash field, and touches one key only. `None`: `renew` does so, or there is no such script.
+    /// Renews a hash field, and touches only one key. `None`: `renew` does so, or there is no such script.
     pub(crate) renew_alone: Option<&'static Script>,
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
@@ -26,14 +26,14 @@ pub(crate) struct Scripts {
     pub(crate) condition: Option<ConditionScripts>,
 }
 
-/// The further scripts of a latch.
+/// The additional scripts of a latch.
 pub(crate) struct LatchScripts {
     pub(crate) set: &'static Script,
     pub(crate) count_down: &'static Script,
     pub(crate) delete: &'static Script,
 }
 
-/// The further scripts of a condition.
+/// The additional scripts of a condition.
 pub(crate) struct ConditionScripts {
     pub(crate) notify: &'static Script,
     /// Uses a notification up.
@@ -60,7 +60,7 @@ pub(crate) fn scripts_of(keys: &Keys) -> &'static Scripts {
 /// A script that not every family has.
 ///
 /// # Errors
-/// A fault if this family does not have it. That does not happen, unless this crate has a bug.
+/// A fault if this family does not have it, which happens only if this crate has a bug.
 pub(crate) fn existing(
     script: Option<&'static Script>,
     keys: &Keys,
@@ -84,7 +84,7 @@ static LINE: Scripts = Scripts {
     condition: None,
 };
 
-/// Plain locks. One request takes, renews or gives back several of them.
+/// Plain locks. One request takes, renews or releases several of them.
 static LOCK: Scripts = Scripts {
     acquire: &scripts::LOCK_ACQUIRE,
     acquire_each: Some(&scripts::TAKE),
@@ -124,7 +124,7 @@ static CONDITION: Scripts = Scripts {
     acquire_each: None,
     acquire_all: None,
     release: &scripts::CONDITION_RELEASE,
-    // Who gives a notification back with one key alone cannot pass it on.
+    // A release of a notification with one key alone cannot pass the notification on.
     release_alone: None,
     renew: Some(&scripts::LINE_RENEW),
     renew_alone: None,

@@ -7,7 +7,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use crate::error::{Error, Source, said};
 use crate::wire::redirect::Redirect;
 
-/// Why a request failed, sorted by what may have happened to it.
+/// Why a request failed, classified by what may have happened to it.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// There was no connection to send the request on: it did not run.
@@ -16,14 +16,14 @@ pub(crate) enum Fault {
     Unanswered(Source),
     /// The server refused the request for now: it did not run.
     Refused(Source),
-    /// The server is not the primary that we took it for, or not yet. So it refused the request, or we do not believe
-    /// its answer.
+    /// The server is not the primary that it was taken for, or not yet. So it refused the request, or its answer is not
+    /// believed.
     Distrusted(Source),
     /// The server denies this user permission.
     Permission(Source),
     /// A key has another type.
     WrongType,
-    /// Others use the name for this kind.
+    /// Other callers use the name for this kind.
     Conflict(Source),
     /// The caller asked for more permits than there are.
     Permits(Source),
@@ -31,11 +31,12 @@ pub(crate) enum Fault {
     Unset,
     /// The server does not know the script: it did not run.
     NoScript,
-    /// It ran, but too few replicas have it in time. What it granted must not be believed, and has to be given back.
+    /// It ran, but too few replicas had the writes in time. What it granted must not be believed, and has to be
+    /// released.
     Unacknowledged(Source),
-    /// A cluster wants it asked elsewhere, or later: it did not run.
+    /// A cluster wants the request to be sent elsewhere, or later: it did not run.
     Redirected(Redirect, Source),
-    /// A part of the script ran: it emptied a key of a slot that stands open, and could not touch it again.
+    /// Part of the script ran: it emptied a key of a migrating slot, and could not access the key again.
     HalfRun(Source),
     /// The server is not what the URL says.
     Config(String),
@@ -46,8 +47,8 @@ pub(crate) enum Fault {
 /// Makes a fault of its source.
 type Kind = fn(Source) -> Fault;
 
-/// The codes to look for in an error of the server, in this order, anywhere in its text: before version 7, the error
-/// of a command within a script has its code in the middle.
+/// The codes to look for in an error of the server, in this order, anywhere in its text: before version 7, the error of
+/// a command within a script has its code in the middle.
 const CODES: [(&str, Kind); 16] = [
     ("CONFLICT", Fault::Conflict),
     ("PERMITS", Fault::Permits),
@@ -68,7 +69,7 @@ const CODES: [(&str, Kind); 16] = [
 ];
 
 impl Fault {
-    /// The fault of an error text of the server. The text may be a whole answer or one entry of a batch.
+    /// The fault for an error text of the server, which may be a whole answer or one entry of a batch.
     pub(crate) fn from_text(text: &str) -> Self {
         let source = said(text);
         if text.contains("non local key") {
@@ -91,7 +92,7 @@ impl Fault {
         }
     }
 
-    /// The fault of an attempt to connect: nothing that matters can have run.
+    /// The fault of an attempt to connect: nothing relevant can have run.
     pub(crate) fn connecting(error: RedisError) -> Self {
         match error.kind() {
             ErrorKind::AuthenticationFailed => Self::Permission(Arc::new(error)),
@@ -119,7 +120,7 @@ impl Fault {
         self.is_open() || matches!(self, Self::Unacknowledged(_))
     }
 
-    /// Whether a later try may help.
+    /// Whether retrying may help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::NotSent(_)
@@ -165,7 +166,7 @@ impl Fault {
     }
 
     /// The fault as the error of a release that Redis has not confirmed. The release may have run, and the client
-    /// repeats it for as long as the lock may still be there.
+    /// repeats it for as long as the lock may still be held.
     pub(crate) fn into_unconfirmed(self) -> Error {
         match self {
             Self::Unanswered(source)
@@ -183,8 +184,8 @@ impl Fault {
         }
     }
 
-    /// The fault as the error of a call that has ridden it out for as long as it may. The client cleans up after its
-    /// requests, so nothing stays open.
+    /// The fault as the error of a call that has ridden it out until its limit. Which of its many requests was not
+    /// answered tells the caller nothing: Redis was away, and the client cleans up.
     pub(crate) fn into_outage(self, key: &str) -> Error {
         match self.into_error(key) {
             Error::Indeterminate { source } => Error::Unavailable { source },
@@ -193,7 +194,7 @@ impl Fault {
     }
 }
 
-/// An error of the server as it came over the wire: code, then detail.
+/// An error of the server as sent over the wire: code, then detail.
 fn text(error: &RedisError) -> String {
     let code = error.code().unwrap_or_default();
     format!("{code} {}", error.detail().unwrap_or_default())

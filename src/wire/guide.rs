@@ -1,6 +1,6 @@
 //! The guide: the task that keeps the map of a cluster.
 //!
-//! It asks one node at a time, and not more than five times a second, however many requests were sent the wrong way.
+//! It asks one node at a time, at most five times a second, however many requests were redirected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::wire::fault::Fault;
 use crate::wire::map::SlotMap;
 use crate::wire::subscriber::Subscriber;
 
-/// Between two maps.
+/// The pause between two maps.
 const APART: Duration = Duration::from_millis(200);
 
 /// How long a connected node may take to answer.
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// When to ask again while a server cannot be reached.
 const IN_TROUBLE: Duration = Duration::from_millis(500);
 
-/// When to ask again if nothing happens, give or take a third.
+/// When to ask again if nothing happens, plus or minus a third.
 const AT_LEAST: Duration = Duration::from_secs(60);
 
 /// The task that keeps the map.
@@ -42,7 +42,7 @@ impl Guide {
         Ok(())
     }
 
-    /// Keeps the map until `stop`, and tells the subscriber of each change.
+    /// Maintains the map until `stop`, and reports each change to the subscriber.
     pub(crate) async fn run(self, subscriber: Subscriber, stop: CancellationToken) {
         let telling = async {
             let mut map = self.cluster.map();
@@ -78,22 +78,19 @@ impl Guide {
                     true
                 }
                 Err(fault) => {
-                    tracing::warn!(
-                        ?fault,
-                        "no node of the cluster answers with a map of its slots"
-                    );
+                    tracing::warn!(?fault, "no node of the cluster returns a map of its slots");
                     false
                 }
             };
         }
     }
 
-    /// Asks the nodes that are connected, in any order, then the others that are known, then those of the URL.
+    /// Asks the connected nodes in any order, then the other known nodes, then those of the URL.
     async fn ask(&self) -> Result<SlotMap, Fault> {
         let mut connected = self.cluster.connections();
         fastrand::shuffle(&mut connected);
         for (node, conn) in &mut connected {
-            // One that hangs must not keep the others from being asked.
+            // A node that hangs must not keep the others from being asked.
             if let Ok(Ok(map)) = timeout(PATIENCE, ask_for_map(conn, node)).await {
                 return Ok(map);
             }
@@ -109,7 +106,7 @@ impl Guide {
         for node in &strangers {
             match self.cluster.ask_stranger(node).await {
                 Ok(map) => return Ok(map),
-                // What waiting does not mend is more worth telling.
+                // A permanent error is more useful to report.
                 Err(fault) if failed.is_passing() => failed = fault,
                 Err(_) => {}
             }

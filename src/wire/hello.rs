@@ -1,4 +1,4 @@
-//! What a server says of itself when it is greeted.
+//! What a server reports about itself in its greeting.
 
 use redis::Value;
 
@@ -6,10 +6,10 @@ use crate::error::said;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{strange, word};
 
-/// What a client takes a server for.
+/// What the client expects a server to be.
 #[derive(Debug, Clone)]
 pub(crate) enum Expected {
-    /// The only one. If it is a node of a cluster, or a sentinel, this is the URL to connect to instead.
+    /// The only server. If it is a node of a cluster, or a sentinel, this is the URL to use instead.
     Alone { cluster: String, sentinel: String },
     /// The primary that sentinels name.
     Watched,
@@ -45,7 +45,7 @@ impl Hello {
         })
     }
 
-    /// Whether it can be believed: only a primary can, and only one of the kind that the URL says.
+    /// Whether the server can be trusted: it must be a primary, and of the kind that the URL says.
     pub(crate) fn accepted(&self, expected: &Expected) -> Result<(), Fault> {
         match (expected, self.mode.as_str()) {
             (Expected::Alone { cluster, .. }, "cluster") => Err(Fault::Config(format!(
@@ -65,7 +65,7 @@ impl Hello {
     pub(crate) fn is_sentinel(&self) -> Result<(), Fault> {
         match self.mode.as_str() {
             "sentinel" => Ok(()),
-            _ => Err(Fault::Config("the server is no sentinel".to_owned())),
+            _ => Err(Fault::Config("the server is not a sentinel".to_owned())),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Changes of a count-down latch, and notifications of a condition. The server carries each out once, however often the
-//! client sends it.
+//! Changes of a count-down latch, and notifications of a condition. The server carries out each one once, however often
+//! the client sends it.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ impl Order {
 }
 
 impl Connection<'_> {
-    /// Carries this out. Returns 1 or 0 (done or not), the count that is left, or how many waiters were notified. The
-    /// server remembers this request for as long as `request` says.
+    /// Carries out this change. Returns 1 or 0 (done or not), the remaining count, or how many waiters were notified.
+    /// The server remembers this request for as long as `request` says.
     pub(crate) async fn order(
         &mut self,
         keys: &Keys,

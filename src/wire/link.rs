@@ -1,10 +1,10 @@
-//! One connection, which the client makes again for ever.
+//! One connection, which the client re-establishes forever.
 //!
-//! A [`Keeper`] is the task: it connects, greets, keeps alive, and starts again when the connection
-//! fails. A [`Link`] is what the others see of it: the live connection, or why there is none.
+//! A [`Keeper`] is the task: it connects, greets, keeps the connection alive, and starts again when it fails. A
+//! [`Link`] is the view of other tasks: the live connection, or why there is none.
 //!
 //! 1. A link does not show a connection before its duty has greeted it.
-//! 2. Each connection has a generation of its own. So a late answer of an older connection is recognised.
+//! 2. Each connection has its own generation. So a late answer from an older connection is recognized.
 //! 3. Only the keeper ends a connection, by dropping it.
 
 use std::convert::Infallible;
@@ -26,22 +26,21 @@ use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
 use crate::wire::place::{Found, Place};
 
-/// The first pause after a connection failed. The pause doubles up to the longest, until a connection has lived for
-/// longer than the next pause would be. So the client does not knock a hundred times a second at a server that takes
-/// connections and drops them at once. Nor does it stay away for long from a server that drops a connection now and
-/// then.
+/// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for
+/// longer than the next pause would be. So the client does not connect a hundred times a second to a server that
+/// accepts connections and drops them at once. Nor does it stay away for long from a server that drops a connection now
+/// and then.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a connection may be gone before its duty is told that nothing comes in. Mostly there is a new one in a
-/// few milliseconds.
+/// How long a connection may be gone before its duty learns that no messages arrive. Usually there is a new one within
+/// milliseconds.
 const NOTICED: Duration = Duration::from_millis(250);
 
-/// The least time between two credentials, give or take a half.
+/// The shortest time between two credentials, plus or minus half.
 const SHORTEST_VALIDITY: Duration = Duration::from_secs(1);
 
-/// The pause between heartbeats. The client notices a stopped server after this and one response timeout at the
-/// latest.
+/// The pause between heartbeats. The client detects a stopped server after this plus one response timeout at most.
 const LONGEST_PAUSE_BETWEEN_HEARTBEATS: Duration = Duration::from_secs(1);
 
 /// The duty of a connection: what it is for.
@@ -49,7 +48,7 @@ pub(crate) trait Duty: Send + Sync + 'static {
     /// The link's name in the log.
     const NAME: &'static str;
 
-    /// Does what must be true of a connection before it may be used.
+    /// Does what is required of a connection before it may be used.
     fn greet(
         &self,
         conn: &mut MultiplexedConnection,
@@ -65,10 +64,10 @@ pub(crate) trait Duty: Send + Sync + 'static {
     /// The connection may be used from now on.
     fn up(&self, _generation: u64) {}
 
-    /// Works as long as the connection lives, and returns why it has ended.
+    /// Works as long as the connection lives, and returns why the connection has ended.
     fn work(&self, conn: MultiplexedConnection) -> impl Future<Output = Fault> + Send;
 
-    /// Hears what the server pushes, on the connection's own task. It must not block.
+    /// Receives the server's pushes, on the connection's own task. It must not block.
     fn hear(&self, generation: u64, push: PushInfo);
 
     /// The connection is gone.
@@ -78,7 +77,8 @@ pub(crate) trait Duty: Send + Sync + 'static {
     fn stays_down(&self) {}
 }
 
-/// Numbers connections. Those that may carry requests of one client share it, so that no two of them have one number.
+/// Numbers connections. All connections that may carry requests of one client share it, so that no two have the same
+/// number.
 #[derive(Clone, Default)]
 pub(crate) struct Generations(Arc<AtomicU64>);
 
@@ -111,11 +111,11 @@ impl Live {
 /// The live connection, or why there is none.
 type State = Result<Live, Fault>;
 
-/// A view of a connection that another task keeps.
+/// A view of a connection that another task maintains.
 #[derive(Clone)]
 pub(crate) struct Link {
     state: watch::Receiver<State>,
-    /// The newest generation whose server must not be believed: it speaks as a replica would, or is behind.
+    /// The newest generation whose server must not be trusted: it answers like a replica, or is behind.
     suspects: Arc<watch::Sender<u64>>,
 }
 
@@ -140,7 +140,7 @@ impl Link {
         let _ = self.state.clone().changed().await;
     }
 
-    /// Has the keeper replace a connection whose server must not be believed.
+    /// Has the keeper replace a connection whose server must not be trusted.
     pub(crate) fn suspect(&self, generation: u64) {
         self.suspects.send_if_modified(|newest| {
             let newer = generation > *newest;
@@ -150,10 +150,10 @@ impl Link {
     }
 }
 
-/// The task that keeps one connection.
+/// The task that maintains one connection.
 pub(crate) struct Keeper<D> {
     place: Place,
-    /// Where the last connection was to lead to.
+    /// The target of the last connection.
     found: Option<Found>,
     duty: Arc<D>,
     state: watch::Sender<State>,
@@ -165,7 +165,7 @@ pub(crate) struct Keeper<D> {
     was_up: bool,
 }
 
-/// A connection and the news of its end.
+/// A connection, and the signal of its end.
 struct Fresh {
     live: Live,
     renew_at: Option<Instant>,
@@ -195,7 +195,7 @@ impl<D: Duty> Keeper<D> {
         )
     }
 
-    /// Makes the first connection, so that a caller learns at once why there is none.
+    /// Opens the first connection, so that a caller learns at once why there is none.
     pub(crate) async fn start(&mut self) -> Result<(), Fault> {
         let fresh = self.establish().await?;
         self.show(Ok(fresh.live.clone()));
@@ -204,7 +204,7 @@ impl<D: Duty> Keeper<D> {
         Ok(())
     }
 
-    /// Keeps a connection until `stop`, whatever happens to it.
+    /// Maintains a connection until `stop`, whatever happens to it.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let forever = async {
             loop {
@@ -245,7 +245,7 @@ impl<D: Duty> Keeper<D> {
         Ok(Fresh { live, renew_at, found: found.clone(), broken })
     }
 
-    /// As [`establish_again`](Self::establish_again). The duty hears of it if that takes a while.
+    /// Same as [`establish_again`](Self::establish_again), but notifies the duty if that takes a while.
     async fn establish_or_tell(&mut self) -> Fresh {
         let duty = Arc::clone(&self.duty);
         let tell = async move {
@@ -259,10 +259,10 @@ impl<D: Duty> Keeper<D> {
         }
     }
 
-    /// Tries until it succeeds. After each failure it tells the callers why there is no connection.
+    /// Tries until it succeeds. After each failure it records for callers why there is no connection.
     async fn establish_again(&mut self) -> Fresh {
         loop {
-            // Jitter, or all clients of a server that comes back would knock in the same moment.
+            // Jitter: otherwise all clients of a restarted server would connect at the same moment.
             let pause = sleep(self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
             tokio::select! {
                 biased;
@@ -278,7 +278,7 @@ impl<D: Duty> Keeper<D> {
         }
     }
 
-    /// Shows the connection, and stays with it until it fails.
+    /// Publishes the connection, and stays with it until it fails.
     async fn keep(&mut self, fresh: Fresh) {
         let Fresh { live, renew_at, found, broken } = fresh;
         let (generation, conn, server) = (live.generation, live.conn.clone(), &found.address);
@@ -328,7 +328,7 @@ impl<D: Duty> Keeper<D> {
     }
 }
 
-/// Replaces the credentials of a connection before they end, again and again.
+/// Replaces the credentials of a connection before they expire, again and again.
 async fn authenticate(
     mut conn: MultiplexedConnection,
     server: &Address,
@@ -337,12 +337,12 @@ async fn authenticate(
     while let Some(at) = renew_at {
         sleep_until(at).await;
         let answer = server.authenticate(&mut conn).await;
-        // Whatever they say, a provider is not asked all the time.
+        // Whatever validity it reports, a provider is not called continuously.
         let again = Instant::now() + SHORTEST_VALIDITY.mul_f64(0.5 + fastrand::f64());
         renew_at = match answer {
             Ok(next) => next.map(|next| next.max(again)),
             Err(fault) => {
-                tracing::warn!(%server, ?fault, "the credentials are not replaced: trying again");
+                tracing::warn!(%server, ?fault, "could not replace the credentials: trying again");
                 Some(again)
             }
         };
@@ -350,12 +350,12 @@ async fn authenticate(
     std::future::pending().await
 }
 
-/// It may answer yet, and call itself a primary.
+/// The server may still answer, and call itself a primary.
 fn elsewhere() -> Fault {
     Fault::Distrusted(said("the sentinels name another primary"))
 }
 
-/// However the connection ended: requests from now on are not sent.
+/// However the connection ended, requests from now on are not sent.
 fn unsent(fault: Fault) -> Fault {
     match fault {
         Fault::Unanswered(source) => Fault::NotSent(source),

@@ -12,14 +12,14 @@ use crate::wire::replies::strange;
 /// The primary of each slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SlotMap {
-    /// Each once. The numbers below are places in here.
+    /// Each node once. The numbers in `owners` are indices into this list.
     nodes: Vec<Node>,
-    /// For each slot one more than the place of its primary; 0: none is known. Empty: none at all.
+    /// For each slot, one more than the index of its primary; 0: unknown. Empty: nothing is known.
     owners: Vec<u16>,
 }
 
 impl SlotMap {
-    /// Reads the answer to `CLUSTER SLOTS`. What it says of replicas does not matter here.
+    /// Reads the answer to `CLUSTER SLOTS`. It ignores replicas.
     pub(crate) fn read(answer: &Value, answering: &Node) -> Result<Self, Fault> {
         let Value::Array(ranges) = answer else { return Err(strange(answer)) };
         let mut map = Self::default();
@@ -33,7 +33,7 @@ impl SlotMap {
             if first > last {
                 return Err(strange(range));
             }
-            // A primary whose address nobody knows is as good as none.
+            // A primary with an unknown address counts as none.
             if let Some(node) = node(primary, answering)? {
                 map.give(first..=last, node);
             }
@@ -64,7 +64,7 @@ impl SlotMap {
         used.into_iter().filter_map(|place| self.nodes.get(usize::from(*place) - 1)).collect()
     }
 
-    /// The nodes that had a slot in this map that another one has in that.
+    /// The nodes of this map that have lost a slot to another node in the newer map.
     pub(crate) fn left_for<'a>(&'a self, newer: &Self) -> BTreeSet<&'a Node> {
         let slots = (0..SLOTS as u16).filter_map(Slot::new);
         let left = slots.filter_map(|slot| {

@@ -1,4 +1,4 @@
-//! Marks beside a plain lock: who leads under it, and which interval somebody has claimed under it.
+//! Marks beside a plain lock: who leads under it, and the interval that was claimed under it.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::wire::scripts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     Ours,
-    /// Another hold has claimed it, and it lasts this much longer.
+    /// Another hold has claimed the interval, which lasts this much longer.
     Taken(Duration),
     /// The lock is not ours any more.
     Gone,
 }
 
 impl Connection<'_> {
-    /// Writes down who leads. Returns whether the lock is still ours.
+    /// Announces the leader. Returns whether the lock is still held.
     pub(crate) async fn announce(
         &mut self,
         keys: &Keys,
@@ -46,7 +46,7 @@ impl Connection<'_> {
         items.first().map(text).transpose()
     }
 
-    /// Claims an interval for the hold of this token. It may be repeated: the server knows its claim again.
+    /// Claims an interval for the hold with this token. The claim may be repeated: the server recognizes it.
     pub(crate) async fn claim(
         &mut self,
         keys: &Keys,
@@ -64,7 +64,7 @@ impl Connection<'_> {
         })
     }
 
-    /// How long the interval still lasts that somebody has claimed.
+    /// How long the interval that was claimed still lasts.
     pub(crate) async fn interval_left(&mut self, keys: &Keys) -> Result<Duration, Fault> {
         let asked = |cmd: &mut Cmd, _| _ = cmd.arg(1).arg(keys.interval());
         let left = number(self.call(&scripts::LEFT, asked).await?)?;

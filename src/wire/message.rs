@@ -2,7 +2,7 @@
 
 use crate::keys::TenureId;
 
-/// No grant of ours has such a number: a token has room for smaller ones.
+/// None of our grants has such a number: a token has space only for smaller ones.
 const GRANTS: u64 = 1 << 53;
 
 /// One word of a message, about one owner field of this client.
@@ -12,25 +12,25 @@ pub(crate) struct Word {
     pub(crate) what: What,
 }
 
-/// What the word says of this owner field.
+/// What the word says about this owner field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// `<field>=<grant>@<secret>`: it holds the lock now. The secret is the sign of life for which the server has
-    /// granted it.
+    /// `<field>=<grant>@<secret>`: it holds the lock now. The secret is that of the sign of life for which the server
+    /// granted the lock.
     Granted { number: u64, secret: u64 },
     /// `<field>?`: it is near the front of the line, and has to show signs of life from now on. `<field>!`: the same,
     /// and it has to ask at once, since its last sign is too old.
     Near { at_once: bool },
-    /// `<field>`: it was put out by force.
+    /// `<field>`: it was removed by force.
     Out,
 }
 
-/// Who published a message. In Redisson's layout this says nothing about the client.
+/// The client that published a message. In Redisson's layout this says nothing about the client.
 pub(crate) fn publisher(message: &[u8]) -> &[u8] {
     message.split(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
-/// The words of a message about owner fields of this client. All else in it is skipped.
+/// The words of a message about owner fields of this client. The rest of the message is ignored.
 pub(crate) fn words<'a>(message: &'a [u8], client: &'a str) -> impl Iterator<Item = Word> + 'a {
     let words = message.split(|byte| *byte == b' ').skip(1);
     words.filter_map(move |word| Word::for_us(word, client))
@@ -59,7 +59,7 @@ fn granted(grant: &str) -> Option<What> {
     (number < GRANTS).then_some(What::Granted { number, secret })
 }
 
-/// Digits, and nothing else: `parse` would also take a plus sign.
+/// Digits only: `parse` would also accept a plus sign.
 fn number(digits: &str) -> Option<u64> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }

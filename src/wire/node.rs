@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A host and a port. A node has no other name here.
+/// A host and a port, which identify a node here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     pub(crate) host: Arc<str>,
@@ -15,16 +15,16 @@ impl Node {
         Self { host: host.into(), port }
     }
 
-    /// What a redirection calls a node: `host:port`. An IPv6 address stands there without brackets. Without a host it is
-    /// the host of the node that answered.
+    /// The node that a redirection names: `host:port`. An IPv6 address has no brackets there. Without a host, it is the
+    /// host of the node that answered.
     pub(crate) fn redirected(text: &str, answering: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(answering.told(host, port.parse().ok()?))
     }
 
-    /// A node as this one calls it.
+    /// A node as this node names it.
     pub(crate) fn told(&self, host: &str, port: u16) -> Self {
-        // What a node listens on says nothing of where others reach it.
+        // The address on which a node listens says nothing about how others reach it.
         let is_ours = matches!(host, "" | "0.0.0.0" | "::");
         Self { host: if is_ours { Arc::clone(&self.host) } else { host.into() }, port }
     }

@@ -1,4 +1,4 @@
-//! Where a link leads to: to one server for ever, or to wherever the primary is now.
+//! Where a link leads: to one fixed server, or to the current primary.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use crate::wire::hello::Expected;
 use crate::wire::node::Node;
 use crate::wire::sentinels::Sentinels;
 
-/// Where a link leads to.
+/// Where a link leads.
 #[derive(Clone)]
 pub(crate) enum Place {
     Fixed(Arc<Address>),
-    /// The primary that these watch.
+    /// The primary that these sentinels watch.
     Primary(Arc<Sentinels>),
-    /// Any one of these themselves.
+    /// Any one of these sentinels.
     Sentinel(Arc<Sentinels>),
 }
 
-/// Where it leads to now.
+/// Where the link leads now.
 #[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) address: Arc<Address>,
-    /// Where the primary was when it was asked for.
+    /// The address of the primary when it was last asked for.
     node: Option<Node>,
 }
 
 impl Place {
-    /// What is to be found there.
+    /// What the client expects to find there.
     pub(crate) fn expected(&self) -> Expected {
         match self {
             Self::Fixed(address) => address.alone(),
@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// Each connection asks anew.
+    /// Asks for the address again; each connection does so.
     pub(crate) async fn find(&self) -> Result<Found, Fault> {
         match self {
             Self::Fixed(address) => Ok(Found { address: Arc::clone(address), node: None }),
@@ -49,7 +49,7 @@ impl Place {
         }
     }
 
-    /// Waits until it leads elsewhere: for ever, if it never will.
+    /// Waits until the link has to lead elsewhere; forever, if it never will.
     pub(crate) async fn left(&self, found: Option<&Found>) {
         match (self, found.and_then(|found| found.node.as_ref())) {
             (Self::Primary(sentinels), Some(node)) => sentinels.left(node).await,

@@ -1,4 +1,4 @@
-//! Questions about one name: the same for every family, asked with its own scripts.
+//! Questions about one name: the same for every family, with the scripts of that family.
 
 use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
@@ -22,8 +22,8 @@ pub(crate) struct Status {
 }
 
 impl Connection<'_> {
-    /// Asks one question about one name: the arguments that every script of a family gets, and then those of this
-    /// one.
+    /// Asks one question about one name. The arguments are those that every script of a family gets, followed by those
+    /// of this script.
     pub(crate) async fn ask(
         &mut self,
         script: &'static Script,
@@ -34,7 +34,7 @@ impl Connection<'_> {
         self.ask_of(script, keys, &all, fill).await
     }
 
-    /// As [`ask`](Self::ask), with the key of the requests that were carried out.
+    /// Same as [`ask`](Self::ask), with the key of the requests that were carried out.
     pub(crate) async fn ask_with_requests(
         &mut self,
         script: &'static Script,
@@ -45,8 +45,8 @@ impl Connection<'_> {
         self.ask_of(script, keys, &all, fill).await
     }
 
-    /// As [`ask`](Self::ask), of the holders alone. While a slot of a cluster moves, the other keys may be elsewhere, and only
-    /// a request with one key is answered: the same one four times is one.
+    /// Same as [`ask`](Self::ask), for the holders alone. While a slot of a cluster moves, the other keys may be
+    /// elsewhere, and only a request with one key is answered. The same key four times counts as one.
     async fn ask_holders(
         &mut self,
         script: &'static Script,
@@ -80,7 +80,7 @@ impl Connection<'_> {
         self.call(script, asked).await
     }
 
-    /// As [`ask`](Self::ask), with a script that not every family has.
+    /// Same as [`ask`](Self::ask), with a script that not every family has.
     pub(crate) async fn ask_if(
         &mut self,
         script: Option<&'static Script>,
@@ -111,7 +111,7 @@ impl Connection<'_> {
         self.acquired_alone(reply)
     }
 
-    /// Asks about the plain locks in one request, and about each other in a request of its own, all at once.
+    /// Asks about all plain locks in one request, and about each other lock in a separate request, all at once.
     pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
         let is_plain = |release: &Release| release.keys.row.lies_as_plain;
         let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
@@ -135,15 +135,15 @@ impl Connection<'_> {
         if !matches!(together, Err(Fault::Permission(_))) {
             return each_of(releases.len(), together);
         }
-        // The server refuses the whole request if the user may not touch one of its keys. Then ask about each lock
-        // alone.
+        // The server refuses the whole request if the user may not access one of its keys. Then ask about each lock
+        // separately.
         let alone = releases.iter().map(async |release| {
             only(self.again().release_plain(std::slice::from_ref(*release)).await)
         });
         join_all(alone).await
     }
 
-    /// As [`Self::leave_each`].
+    /// Same as [`Self::leave_each`].
     pub(crate) async fn renew_each(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
         let is_plain = |renewal: &Renewal<'_>| renewal.keys.row.lies_as_plain;
         let plain: Vec<_> = renewals.iter().copied().filter(is_plain).collect();
@@ -162,7 +162,8 @@ impl Connection<'_> {
         in_order(renewals.iter().map(is_plain), plain, others)
     }
 
-    /// Renews a lock of Redisson's whose keys are at two nodes of a cluster, while their slot moves. Its queue stays as it is.
+    /// Renews a Redisson lock whose keys are at two nodes of a cluster, while their slot moves. Its queue stays
+    /// unchanged.
     async fn renew_alone(&mut self, renewal: Renewal<'_>, before: Fault) -> Result<bool, Fault> {
         let keys = renewal.keys;
         let Some(script) = scripts_of(keys).renew_alone else { return Err(before) };
@@ -171,7 +172,7 @@ impl Connection<'_> {
             cmd.arg(1).arg(keys.lock());
             cmd.arg(renewal.id.of(&terms.client)).arg(millis(renewal.ttl));
         };
-        // From the owner of the slot: the lock may not have moved yet.
+        // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
         let is_ours = found(self.call(script, fill).await)?;
         self.kept(is_ours)
@@ -201,7 +202,7 @@ impl Connection<'_> {
         Ok(Status { ttl, used, capacity })
     }
 
-    /// Takes it away from all holders. Returns how many there were.
+    /// Takes the lock away from all holders. Returns how many there were.
     pub(crate) async fn force_out(&mut self, keys: &Keys) -> Result<i64, Fault> {
         number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)
     }
@@ -239,7 +240,7 @@ fn only(answer: Each) -> Result<bool, Fault> {
 fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
     match answer.and_then(number) {
         Ok(found) => Ok(found == 1),
-        // Another program has put another value in its place: the lock is gone, and we leave the value alone.
+        // Another program has replaced it with another value: the lock is gone, and we do not change the value.
         Err(Fault::WrongType | Fault::Conflict(_)) => Ok(false),
         Err(fault) => Err(fault),
     }

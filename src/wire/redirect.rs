@@ -1,27 +1,27 @@
-//! Redirections: what a node of a cluster answers to a request that it does not run, and where to ask instead
-//! ([Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/)).
-//! `commands.rs` follows them.
+//! Redirections: how a node of a cluster refuses a request, and where to send it instead ([Redis cluster
+//! specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/)). `commands.rs` follows
+//! them.
 
 use crate::slot::Slot;
 
-/// What a node of a cluster answers to a request that it does not run.
+/// A cluster node's answer to a request that it does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    /// This node has the slot now.
+    /// The node `to` has the slot now.
     Moved { slot: Slot, to: String },
-    /// The slot is on its way to this node, and all keys of the request are there by now, or nowhere. Only this
-    /// one request is to be asked there.
+    /// The slot is moving to the node `to`, and all keys of the request have moved there, or do not exist. Only this
+    /// one request should be sent there.
     Ask { to: String },
-    /// The slot is on its way to another node, and the keys of the request are at both.
+    /// The slot is moving to another node, and the keys of the request are at both.
     TryAgain,
-    /// The slot is no node's, or the cluster has no majority.
+    /// No node has the slot, or the cluster has no majority.
     Down,
-    /// The keys lie in several slots: no node would ever run it.
+    /// The keys lie in several slots: no node would ever run the request.
     CrossSlot,
 }
 
 impl Redirect {
-    /// What the whole answer of a node says, if it begins as one of these.
+    /// The redirection in the whole answer of a node, if it begins with one of these codes.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let slot = |word: Option<&str>| word?.parse().ok().and_then(Slot::new);

@@ -1,4 +1,4 @@
-//! The replies of the scripts: an array with one item or two for each lock, or a number alone.
+//! The replies of the scripts: an array with one or two items for each lock, or a single number.
 
 use redis::Value;
 
@@ -14,7 +14,7 @@ pub(crate) fn items(reply: Value) -> Result<Vec<Value>, Fault> {
     }
 }
 
-/// A text in the answer to a command of Redis' own.
+/// A string in the answer to a Redis command.
 pub(crate) fn word(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
@@ -40,7 +40,7 @@ pub(crate) fn numbers<const N: usize>(reply: Value) -> Result<[i64; N], Fault> {
     numbers.try_into().map_err(|numbers: Vec<i64>| strange(&numbers.len()))
 }
 
-/// One lock's item: a number, or a text that says why the server refused.
+/// One lock's item: a number, or a text with the reason for the refusal.
 pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
     match item {
         Value::Int(number) => Ok(*number),
@@ -49,9 +49,9 @@ pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
     }
 }
 
-/// An answer that our scripts do not give: something else has run, and we do not know what it did.
+/// An answer that our scripts never give: something else has run, with unknown effects.
 pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
-    Fault::Unanswered(said(format!("the server answered something else than our script: {what:?}")))
+    Fault::Unanswered(said(format!("the server sent an unexpected reply: {what:?}")))
 }
 
 #[cfg(test)]

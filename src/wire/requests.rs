@@ -10,7 +10,7 @@ use crate::wire::coalesce::{Answer, Answered, Batch, Gathering};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 
-/// Deals with an acquire that was answered after its caller had gone.
+/// Handles an acquire that was answered after its caller had left.
 type Orphanage = Arc<dyn Fn(&Acquire, Answer<Acquired>) + Send + Sync>;
 
 /// The acquires and releases of a client.
@@ -37,7 +37,7 @@ impl Requests {
         }
     }
 
-    /// Gathers requests for ever.
+    /// Gathers requests forever.
     pub(crate) async fn run(self) {
         tokio::join!(self.acquires.run(), self.singles.run(), self.releases.run());
     }
@@ -62,7 +62,7 @@ impl Batch for Acquires {
         let (sent_on, results) = match self.commands.connection(&questions[0].keys) {
             Ok(mut connection) => {
                 let mut results = match questions {
-                    // Alone, it asks with the script that lines it up at once if the lock is not free.
+                    // A lone question uses the script that also puts the caller in line if the lock is not free.
                     [question] => connection.acquire(question).await.map(|answer| vec![Ok(answer)]),
                     questions => connection.acquire_each(questions).await,
                 };
@@ -84,11 +84,11 @@ impl Batch for Acquires {
         (self.orphaned)(&question, answer);
     }
 
-    /// Its caller had no place in line, or it would have asked alone.
+    /// The caller had no place in line: otherwise it would have asked alone.
     fn unsent(&self, _: Acquire) {}
 }
 
-/// Acquires that go alone, each as one call of a script.
+/// Acquires that are sent alone, each as one script call.
 pub(crate) struct Singles {
     commands: Commands,
     orphaned: Orphanage,
@@ -121,8 +121,8 @@ impl Batch for Singles {
         (self.orphaned)(&question, answer);
     }
 
-    /// A sign of life: its caller stands in line where it stood before. The contender takes a request on its way to be
-    /// answered or given back by others, so it has not given up that place.
+    /// A sign of life: its caller keeps its place in line. The contender assumes that a request in flight is answered,
+    /// or is released by another task, so it has not given up that place.
     fn unsent(&self, question: Acquire) {
         if question.place > 0 {
             let stands = Acquired::Waits { ttl: None, place: question.place, near: false };
@@ -166,14 +166,14 @@ impl Batch for Releases {
         answers(sent, 0, results, questions.len())
     }
 
-    /// A caller that has gone before the answer has left its release to the background.
+    /// A caller that left before the answer has left its release to the background.
     fn orphan(&self, _: Answered<Self>) {}
 
     fn unsent(&self, _: Release) {}
 }
 
-/// Whether each request has to go alone. The server refuses a whole call, before it runs any of it, if the user may
-/// not touch one of its keys.
+/// Whether each request has to be sent alone. The server refuses a whole call, without running any of it, if the user
+/// may not access one of its keys.
 fn refused_for_one<A>(results: &Result<Vec<A>, Fault>, asked: usize) -> bool {
     asked > 1 && matches!(results, Err(Fault::Permission(_)))
 }
@@ -182,7 +182,7 @@ fn alone<A>(fault: Fault) -> Vec<Result<A, Fault>> {
     vec![Err(fault)]
 }
 
-/// If the batch has failed, each request of it has failed.
+/// If the batch failed, each request in it failed.
 fn answers<A>(
     sent: Instant,
     sent_on: u64,

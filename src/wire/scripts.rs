@@ -2,27 +2,27 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, Pipeline};
+use redis::{Cmd, Pipeline, Value};
 
-/// A script that the server keeps.
+/// A script that the server caches.
 #[derive(Debug)]
 pub(crate) struct Script {
     /// The files in `lua/` that it is made of.
     files: &'static [&'static str],
     text: &'static str,
     hash: LazyLock<String>,
-    /// The same script where channels belong to slots, and its hash.
+    /// The same script for sharded channels, and its hash.
     sharded: LazyLock<(String, String)>,
-    /// The same script that tells everybody, and its hash.
+    /// The same script for `Dialect::Both`, and its hash.
     both: LazyLock<(String, String)>,
 }
 
-/// How scripts tell others, which is all in which they differ from server to server.
+/// How scripts publish, which is their only difference between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// On channels of the whole server, or of the whole cluster.
     Plain,
-    /// On channels that belong to a slot of a cluster.
+    /// On sharded channels, which belong to a slot of a cluster.
     Sharded,
     /// On both. The client listens on channels of the whole cluster.
     Both,
@@ -136,7 +136,15 @@ impl Script {
         }
     }
 
-    /// Whether it is never called on a server that is no node of a cluster.
+    fn hash(&self, dialect: Dialect) -> &str {
+        match dialect {
+            Dialect::Plain => &self.hash,
+            Dialect::Sharded => &self.sharded.1,
+            Dialect::Both => &self.both.1,
+        }
+    }
+
+    /// Whether it is called only on nodes of a cluster.
     fn is_for_clusters(&self) -> bool {
         self.files.iter().any(|file| file.ends_with("/release_alone.lua"))
     }
@@ -146,38 +154,64 @@ impl Script {
         self.files.iter().any(|file| file.starts_with(folder))
     }
 
-    /// The call of a script that the server should know.
+    /// Calls a script that the server should have cached.
     pub(crate) fn by_hash(&self, dialect: Dialect) -> Cmd {
-        let hash = match dialect {
-            Dialect::Plain => &*self.hash,
-            Dialect::Sharded => &self.sharded.1,
-            Dialect::Both => &self.both.1,
-        };
-        head("EVALSHA", hash)
+        head("EVALSHA", self.hash(dialect))
     }
 
-    /// The call of a script that the server has forgotten.
+    /// Calls a script that the server has forgotten.
     pub(crate) fn by_text(&self, dialect: Dialect) -> Cmd {
         head("EVAL", self.text(dialect))
     }
 }
 
 fn head(command: &str, script: &str) -> Cmd {
-    // Room for one lock with a name of usual length; more makes it grow.
+    // Space for one lock with a name of usual length; the buffer grows for more.
     let mut cmd = Cmd::with_capacity(12, 320);
     cmd.arg(command).arg(script);
     cmd
 }
 
-/// Loads all scripts, except for a folder that the client never calls. Many clients may connect again at the same
-/// time, and each of them has to finish before its connection times out. `node`: how a node of a cluster publishes.
-pub(crate) fn load(pipe: &mut Pipeline, never_called: &str, node: Option<Dialect>) {
-    let is_called = |script: &&&Script| {
-        !script.is_in(never_called) && (node.is_some() || !script.is_for_clusters())
-    };
-    for script in ALL.iter().filter(is_called) {
-        let text = script.text(node.unwrap_or(Dialect::Plain));
-        pipe.cmd("SCRIPT").arg("LOAD").arg(text);
+/// The scripts that a client calls on one server.
+pub(crate) struct Library {
+    scripts: Vec<&'static Script>,
+    dialect: Dialect,
+}
+
+impl Library {
+    /// All scripts, except for a folder that the client never calls. `node`: how a node of a cluster publishes.
+    pub(crate) fn new(never_called: &str, node: Option<Dialect>) -> Self {
+        let is_called = |script: &&Script| {
+            !script.is_in(never_called) && (node.is_some() || !script.is_for_clusters())
+        };
+        let scripts = ALL.iter().copied().filter(is_called).collect();
+        Self { scripts, dialect: node.unwrap_or(Dialect::Plain) }
+    }
+
+    /// Asks which of them the server knows.
+    pub(crate) fn question(&self) -> Cmd {
+        let mut cmd = redis::cmd("SCRIPT");
+        cmd.arg("EXISTS");
+        self.scripts.iter().for_each(|script| _ = cmd.arg(script.hash(self.dialect)));
+        cmd
+    }
+
+    /// Loads those that the server does not know, after its answer. Loads all of them if the user may not ask.
+    ///
+    /// The texts are half a megabyte. After a failover many clients connect at the same time: if each of them sent all texts,
+    /// they could all exceed their time to connect, again and again. And Redis 6.2 also replicates what it loads.
+    pub(crate) fn load_missing(&self, known: Option<&Value>) -> Pipeline {
+        let known = match known {
+            Some(Value::Array(known)) => known.as_slice(),
+            _ => &[],
+        };
+        let mut pipe = Pipeline::new();
+        for (at, script) in self.scripts.iter().enumerate() {
+            if known.get(at) != Some(&Value::Int(1)) {
+                pipe.cmd("SCRIPT").arg("LOAD").arg(script.text(self.dialect));
+            }
+        }
+        pipe
     }
 }
 
@@ -207,15 +241,27 @@ mod tests {
 
     #[test]
     fn one_server_does_not_hear_of_clusters() {
-        let (mut alone, mut node) = (Pipeline::new(), Pipeline::new());
-        load(&mut alone, "redisson/", None);
-        load(&mut node, "redisson/", Some(Dialect::Plain));
+        let all = |node| Library::new("redisson/", node).load_missing(None);
+        let [alone, node, sharded] = [None, Some(Dialect::Plain), Some(Dialect::Sharded)].map(all);
         assert_eq!(node.len(), alone.len() + 2);
-        let mut sharded = Pipeline::new();
-        load(&mut sharded, "redisson/", Some(Dialect::Sharded));
         let text = |pipe: &Pipeline| String::from_utf8(pipe.get_packed_pipeline()).unwrap();
         assert!(!text(&alone).contains("spublish") && !text(&node).contains("spublish"));
         assert!(text(&sharded).contains("spublish"));
+    }
+
+    #[test]
+    fn only_what_the_server_does_not_know_is_loaded() {
+        let library = Library::new("redisson/", None);
+        let count = library.scripts.len();
+        let mut known = vec![Value::Int(1); count];
+        assert_eq!(library.load_missing(Some(&Value::Array(known.clone()))).len(), 0);
+        known[3] = Value::Int(0);
+        let missing = library.load_missing(Some(&Value::Array(known)));
+        let mut third = Pipeline::new();
+        third.cmd("SCRIPT").arg("LOAD").arg(library.scripts[3].text);
+        assert_eq!(missing.get_packed_pipeline(), third.get_packed_pipeline());
+        // The user may not ask.
+        assert_eq!(library.load_missing(Some(&Value::Nil)).len(), count);
     }
 
     #[test]

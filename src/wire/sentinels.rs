@@ -1,10 +1,13 @@
-//! The sentinels that watch a primary, and what they say of it.
+//! The sentinels that watch a primary, and what they report about it.
 //!
-//! 1. All of them are asked at once. Of those that answer at about the same time, the one with the greatest config epoch is
-//!    believed: it has heard of the latest failover.
-//! 2. They give addresses and nothing else. Whether a primary listens there, its own greeting says (`hello.rs`).
-//! 3. Without any answer the client goes on with the address that it knows.
+//! 1. All of them are asked at once. Of those that answer at about the same time, the client believes the one with the
+//!    greatest config epoch: it knows of the latest failover.
+//! 2. The sentinel that leads a failover has the new epoch in `SENTINEL MASTER`, but for a while still the old address. So the
+//!    client takes the address from `GET-MASTER-ADDR-BY-NAME`.
+//! 3. They only give addresses. The greeting of the server itself says whether it is a primary (`hello.rs`).
+//! 4. If none answers, the client keeps the address that it knows.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -23,16 +26,16 @@ use crate::wire::node::Node;
 use crate::wire::replies::{strange, word};
 use crate::wire::target::Watched;
 
-/// How long the others have to answer when one has.
+/// How long the others have to answer once one has answered.
 const COMPANY: Duration = Duration::from_millis(300);
 
-/// The longest that one sentinel may take.
+/// The longest time that one sentinel may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// An answer so fresh serves a second link too that has to be made again.
+/// An answer no older than this also serves a second link that has to reconnect.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// Sentinels that others name, and that are asked too.
+/// The most sentinels that are asked because others named them.
 const MOST_LEARNT: usize = 16;
 
 /// The sentinels of one service.
@@ -43,34 +46,36 @@ pub(crate) struct Sentinels {
     patience: Duration,
     primary: watch::Sender<Option<Primary>>,
     roster: Mutex<Roster>,
-    /// The last time that all were asked. One task asks at a time.
+    /// The last round of asking all sentinels. Only one task asks at a time.
     round: tokio::sync::Mutex<Option<Round>>,
-    /// Something casts doubt on the address.
+    /// The address may be wrong.
     pub(crate) doubted: Notify,
     turn: AtomicUsize,
 }
 
-/// Where the primary is, and since which failover.
+/// The address of the primary, and the failover since which it is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Primary {
     node: Node,
     epoch: u64,
 }
 
-/// What is known of the sentinels themselves.
+/// What is known of the sentinels.
 #[derive(Default)]
 struct Roster {
-    /// Those that the others name, and the URL does not.
+    /// Sentinels that others name and the URL does not.
     learnt: Vec<Node>,
-    /// Those that answered last, the quickest first, each with its epoch.
+    /// Those that answered last, the fastest first, each with its epoch.
     answered: Vec<(Node, u64)>,
-    /// The one that was chosen last to be listened to.
+    /// The sentinel that the client last chose to listen to.
     listened_to: Option<Node>,
 }
 
-/// What one sentinel says.
+/// The answer of one sentinel.
 #[derive(Debug)]
 struct Told {
+    /// Which sentinel it is: several names may lead to one.
+    id: String,
     /// `None`: it does not know the service.
     primary: Option<Primary>,
     /// The other sentinels of this service.
@@ -84,9 +89,9 @@ struct Round {
 
 impl Sentinels {
     /// # Errors
-    /// As [`Address::new`].
+    /// Same as [`Address::new`].
     pub(crate) fn new(watched: Watched, config: &Config) -> Result<Self> {
-        // Those of the provider are for the primary.
+        // The provider's credentials are for the primary.
         let mut plain = config.clone();
         plain.credentials = None;
         Ok(Self {
@@ -113,7 +118,7 @@ impl Sentinels {
         &self.service
     }
 
-    /// The number of the database.
+    /// The database number.
     pub(crate) fn database(&self) -> i64 {
         self.primaries.database()
     }
@@ -127,7 +132,7 @@ impl Sentinels {
         self.primaries.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
     }
 
-    /// Asks where the primary is, or takes the answer that another link has just been given.
+    /// Asks where the primary is, or reuses a fresh answer that another link got.
     pub(crate) async fn primary(&self) -> Result<Node, Fault> {
         self.primary_as_of(Instant::now().checked_sub(FRESH)).await
     }
@@ -151,7 +156,7 @@ impl Sentinels {
         answer
     }
 
-    /// Waits until the primary is known to be elsewhere than at this node.
+    /// Waits until the primary is known to be at another node than this one.
     pub(crate) async fn left(&self, node: &Node) {
         let is_elsewhere =
             |primary: &Option<Primary>| primary.as_ref().is_some_and(|now| now.node != *node);
@@ -160,7 +165,7 @@ impl Sentinels {
         }
     }
 
-    /// A sentinel to listen to: the one that answered first, and each further time the next one.
+    /// A sentinel to listen to: the one that answered first, and the next one on each further call.
     pub(crate) fn any(&self) -> Result<Address, Fault> {
         let mut roster = self.roster();
         let mut nodes: Vec<_> = roster.answered.iter().map(|(node, _)| node.clone()).collect();
@@ -174,7 +179,7 @@ impl Sentinels {
         self.sentinel(node)
     }
 
-    /// Whether the sentinel that is listened to did not answer, or has not heard of the latest failover.
+    /// Whether the sentinel that the client listens to did not answer, or does not know of the latest failover.
     pub(crate) fn is_behind(&self) -> bool {
         let roster = self.roster();
         let Some(newest) = roster.answered.iter().map(|(_, epoch)| *epoch).max() else {
@@ -222,7 +227,9 @@ impl Sentinels {
             let mut dialled = self.sentinel(node)?.connect(|_| {}).await?;
             let mut pipe = pipe();
             pipe.cmd("SENTINEL").arg("MASTER").arg(&self.service);
+            pipe.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
             pipe.cmd("SENTINEL").arg("SENTINELS").arg(&self.service);
+            pipe.cmd("SENTINEL").arg("MYID");
             let answers = dialled.conn.send_packed_commands(&pipe, 0, pipe.len()).await;
             Told::read(&answers.map_err(Fault::answering)?, node)
         };
@@ -253,11 +260,11 @@ impl Sentinels {
         let told: Vec<_> = answers.iter().filter_map(|(_, told)| told.as_ref().ok()).collect();
         let primaries: Vec<_> = told.iter().filter_map(|told| told.primary.as_ref()).collect();
         let before = self.primary.borrow().clone();
-        let majority = self.sentinels.seeds.len() / 2 + 1;
-        let Some(primary) = chosen(&primaries, before.as_ref(), majority) else {
+        let are_majority = are_majority(&told, self.sentinels.seeds.len());
+        let Some(primary) = chosen(&primaries, before.as_ref(), are_majority) else {
             let service = &self.service;
             let Some(before) = before else { return Err(self.nobody_knows(answers)) };
-            tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: going on with the one before");
+            tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: keeping the previous one");
             return Ok(before.node);
         };
         let node = primary.node.clone();
@@ -278,7 +285,7 @@ impl Sentinels {
         let mut faults = Vec::new();
         for (_, told) in answers {
             match told {
-                // It answered, and does not know the service.
+                // It answered, but does not know the service.
                 Ok(_) => {
                     let service = &self.service;
                     return Fault::Config(format!(
@@ -288,7 +295,7 @@ impl Sentinels {
                 Err(fault) => faults.push(fault),
             }
         }
-        // What waiting does not mend is more worth telling.
+        // A permanent error is more useful to report.
         match faults.into_iter().find(|fault| !fault.is_passing()) {
             Some(fault) => fault,
             None => Fault::NotSent(said("no sentinel answers")),
@@ -296,13 +303,13 @@ impl Sentinels {
     }
 }
 
-/// The primary to believe in. An answer that is older than what was known `before` is a sentinel's that was cut off, unless
-/// a majority says so: then the sentinels were set up anew.
-fn chosen(told: &[&Primary], before: Option<&Primary>, majority: usize) -> Option<Primary> {
+/// The primary to believe in. An answer that is older than `before` comes from a sentinel that was cut off, unless a
+/// majority gives it: then the sentinels were set up again.
+fn chosen(told: &[&Primary], before: Option<&Primary>, are_majority: bool) -> Option<Primary> {
     let newest = told.iter().map(|primary| primary.epoch).max()?;
     let mut candidates = told.iter().filter(|primary| primary.epoch == newest);
     match before {
-        Some(before) if newest < before.epoch && told.len() < majority => Some(before.clone()),
+        Some(before) if newest < before.epoch && !are_majority => Some(before.clone()),
         Some(before) if candidates.clone().any(|primary| *primary == before) => {
             Some(before.clone())
         }
@@ -310,30 +317,53 @@ fn chosen(told: &[&Primary], before: Option<&Primary>, majority: usize) -> Optio
     }
 }
 
+/// Whether most of the sentinels know the service. The URL may name only some of them, or all of them by one name.
+fn are_majority(told: &[&Told], seeds: usize) -> bool {
+    let knows = |told: &&&Told| told.primary.is_some();
+    let ids: BTreeSet<_> = told.iter().filter(knows).map(|told| &told.id).collect();
+    let all = told.iter().map(|told| told.others.len() + 1).fold(seeds, usize::max);
+    ids.len() > all / 2
+}
+
 impl Told {
     fn read(answers: &[Value], node: &Node) -> Result<Self, Fault> {
-        let [primary, others] = answers else { return Err(strange(&answers.len())) };
+        let [primary, address, others, id] = answers else { return Err(strange(&answers.len())) };
         let primary = match primary {
             Value::ServerError(error) if says(error, "No such master") => None,
             Value::ServerError(error) if says(error, "unknown command") => {
-                return Err(Fault::Config(format!("{node} is no sentinel")));
+                return Err(Fault::Config(format!("{node} is not a sentinel")));
             }
             Value::ServerError(error) => return Err(fault::entry(error)),
-            answer => Some(Primary::read(answer).ok_or_else(|| strange(answer))?),
+            answer => Some(Primary::read(answer, address)?),
         };
-        // Who may not ask for the others goes without them.
+        // If the user may not ask for the others, do without them.
         let others = match others {
             Value::Array(others) => others.iter().filter_map(place).collect(),
             _ => Vec::new(),
         };
-        Ok(Self { primary, others })
+        // If the user may not ask for it, its address has to do.
+        let id = word(id).map_or_else(|| node.to_string(), str::to_owned);
+        Ok(Self { id, primary, others })
     }
 }
 
 impl Primary {
-    fn read(answer: &Value) -> Option<Self> {
-        let epoch = field(answer, "config-epoch")?.parse().ok()?;
-        Some(Self { node: place(answer)?, epoch })
+    fn read(described: &Value, address: &Value) -> Result<Self, Fault> {
+        let epoch = field(described, "config-epoch").and_then(|epoch| epoch.parse().ok());
+        let node = match address {
+            // A user without the right to ask for it goes without it.
+            Value::ServerError(error) => match fault::entry(error) {
+                Fault::Permission(_) => place(described),
+                fault => return Err(fault),
+            },
+            Value::Array(address) => match address.as_slice() {
+                [host, port] => node(word(host), word(port)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let node = node.ok_or_else(|| strange(address))?;
+        Ok(Self { node, epoch: epoch.ok_or_else(|| strange(described))? })
     }
 }
 
@@ -341,13 +371,17 @@ fn says(error: &redis::ServerError, words: &str) -> bool {
     error.details().is_some_and(|details| details.contains(words))
 }
 
-/// Where something is that a sentinel describes.
+/// The address in a sentinel's description.
 fn place(answer: &Value) -> Option<Node> {
-    let (host, port) = (field(answer, "ip")?, field(answer, "port")?.parse().ok()?);
+    node(field(answer, "ip"), field(answer, "port"))
+}
+
+fn node(host: Option<&str>, port: Option<&str>) -> Option<Node> {
+    let (host, port) = (host?, port?.parse().ok()?);
     if host.is_empty() || port == 0 { None } else { Some(Node::new(host, port)) }
 }
 
-/// One field of what a sentinel describes: a map, or a list of names and values in turn.
+/// One field of a sentinel's description: a map, or a list of alternating names and values.
 fn field<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
     match answer {
         Value::Map(fields) => fields
@@ -374,38 +408,76 @@ mod tests {
         Value::BulkString(text.as_bytes().to_vec())
     }
 
+    fn told(id: &str, others: usize) -> Told {
+        let others = (0..others).map(|at| Node::new("s", at as u16 + 1)).collect();
+        Told { id: id.to_owned(), primary: Some(primary(1, 3)), others }
+    }
+
     #[test]
     fn the_greatest_epoch_is_believed() {
         let [old, new] = [primary(1, 3), primary(2, 4)];
-        assert_eq!(chosen(&[&old, &new, &old], None, 2), Some(new.clone()));
-        assert_eq!(chosen(&[&old, &new], Some(&old), 2), Some(new.clone()));
-        assert_eq!(chosen(&[], Some(&old), 2), None);
+        assert_eq!(chosen(&[&old, &new, &old], None, true), Some(new.clone()));
+        assert_eq!(chosen(&[&old, &new], Some(&old), true), Some(new.clone()));
+        assert_eq!(chosen(&[], Some(&old), true), None);
         let other = primary(9, 4);
-        assert_eq!(chosen(&[&other, &new], Some(&new), 2), Some(new), "of equals the one before");
+        assert_eq!(
+            chosen(&[&other, &new], Some(&new), true),
+            Some(new),
+            "of equals the one before"
+        );
     }
 
     #[test]
     fn a_sentinel_that_was_cut_off_does_not_undo_a_failover() {
         let [old, new] = [primary(1, 3), primary(2, 4)];
-        assert_eq!(chosen(&[&old], Some(&new), 2), Some(new.clone()));
-        assert_eq!(chosen(&[&old, &old], Some(&new), 2), Some(old), "they were set up anew");
+        assert_eq!(chosen(&[&old], Some(&new), false), Some(new.clone()));
+        assert_eq!(chosen(&[&old, &old], Some(&new), true), Some(old), "they were set up anew");
+    }
+
+    #[test]
+    fn a_sentinel_counts_once_however_many_names_it_has() {
+        let [a, b] = [told("a", 2), told("b", 2)];
+        assert!(!are_majority(&[&a, &a], 3));
+        assert!(are_majority(&[&a, &b, &a], 3));
+        // The URL names all three sentinels by one name.
+        assert!(!are_majority(&[&a], 1));
+        let silent = Told { primary: None, ..told("c", 2) };
+        assert!(!are_majority(&[&a, &silent], 3));
+        assert!(are_majority(&[&told("a", 0)], 1), "it is the only one");
+    }
+
+    fn description(fields: &[(&str, &str)]) -> [Value; 2] {
+        let map = Value::Map(fields.iter().map(|(key, value)| (text(key), text(value))).collect());
+        let list = fields.iter().flat_map(|(key, value)| [text(key), text(value)]).collect();
+        [map, Value::Array(list)]
     }
 
     #[test]
     fn an_answer_is_a_map_or_a_list() {
         let fields = [("name", "m"), ("ip", "10.0.0.1"), ("port", "7000"), ("config-epoch", "5")];
-        let map = Value::Map(fields.iter().map(|(key, value)| (text(key), text(value))).collect());
-        let list = fields.iter().flat_map(|(key, value)| [text(key), text(value)]).collect();
-        let us = Node::new("s", 1);
-        for answer in [map, Value::Array(list)] {
-            let told = [answer.clone(), Value::Array(vec![answer, Value::Nil])];
-            let told = Told::read(&told, &us).unwrap();
+        let (us, address) = (Node::new("s", 1), Value::Array(vec![text("10.0.0.1"), text("7000")]));
+        for answer in description(&fields) {
+            let others = Value::Array(vec![answer.clone(), Value::Nil]);
+            let told = Told::read(&[answer, address.clone(), others, text("me")], &us).unwrap();
             let node = Node::new("10.0.0.1", 7000);
             assert_eq!(told.primary, Some(Primary { node: node.clone(), epoch: 5 }));
-            assert_eq!(told.others, [node]);
+            assert_eq!((told.id, told.others), ("me".to_owned(), vec![node]));
         }
         for nonsense in [Value::Nil, Value::Array(vec![text("ip"), text("h")]), Value::Okay] {
-            assert!(Told::read(&[nonsense, Value::Nil], &us).is_err());
+            assert!(Told::read(&[nonsense, address.clone(), Value::Nil, Value::Nil], &us).is_err());
         }
+    }
+
+    /// The one that leads a failover has the new epoch before it gives the new address in its description.
+    #[test]
+    fn the_address_is_not_that_of_the_description() {
+        let fields = [("ip", "10.0.0.1"), ("port", "7000"), ("config-epoch", "6")];
+        let [_, description] = description(&fields);
+        let address = Value::Array(vec![text("10.0.0.2"), text("7001")]);
+        let told = Told::read(&[description, address, Value::Nil, Value::Nil], &Node::new("s", 1));
+        let primary = Primary { node: Node::new("10.0.0.2", 7001), epoch: 6 };
+        let told = told.unwrap();
+        assert_eq!(told.primary, Some(primary));
+        assert_eq!(told.id, "s:1");
     }
 }

@@ -1,8 +1,8 @@
-//! The sentry: keeps the address of a primary up to date, between the connections that ask for it themselves.
+//! The sentry: keeps the address of a primary up to date between connections, which ask for it themselves.
 //!
-//! It listens to one sentinel. `SENTINEL FAILOVER` makes another server the primary while the old one, which calls itself
-//! primary for ten seconds more, goes on answering: only the message says so in time. A message only makes it
-//! ask, and so does time, since messages get lost.
+//! It listens to one sentinel. `SENTINEL FAILOVER` makes another server the primary, while the old one calls itself
+//! primary for ten seconds more and keeps answering: only the message reports the change in time. A message only makes
+//! the sentry ask. So does time, since messages get lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +18,23 @@ use crate::wire::link::{Duty, Generations, Keeper, Link};
 use crate::wire::place::Place;
 use crate::wire::sentinels::Sentinels;
 
-/// When to ask if nothing happens, give or take a third.
+/// When to ask if nothing happens, plus or minus a third.
 const AT_LEAST: Duration = Duration::from_secs(30);
 
-/// When to ask once more after a message: not all sentinels hear of a failover in the same moment.
+/// When to ask once more after a message: sentinels do not all learn of a failover at the same moment.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Between two questions.
+/// The pause between two questions.
 const APART: Duration = Duration::from_millis(100);
 
+/// Every sentinel sends this when it has heard of a failover.
 const SWITCHED: &str = "+switch-master";
 
-/// The task that keeps the address.
+/// The sentinel that leads a failover sends this when it knows the new primary. It sends the other message only when all replicas
+/// follow the new primary, which may take minutes.
+const PROMOTED: &str = "+failover-state-reconf-slaves";
+
+/// The task that keeps the address up to date.
 pub(crate) struct Sentry {
     sentinels: Arc<Sentinels>,
     keeper: Keeper<Ear>,
@@ -44,7 +49,7 @@ impl Sentry {
         Self { sentinels: Arc::clone(sentinels), keeper, link }
     }
 
-    /// Keeps the address until `stop`. The links that lead elsewhere find out by themselves.
+    /// Keeps the address up to date until `stop`. Links that lead elsewhere notice it themselves.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let Self { sentinels, keeper, link } = self;
         let listening = keeper.run(stop.clone());
@@ -59,7 +64,7 @@ async fn watch(sentinels: &Sentinels, link: &Link) {
             () = sentinels.doubted.notified() => AGAIN,
             () = sleep(next.mul_f64(2.0 / 3.0 + fastrand::f64() * 2.0 / 3.0)) => AT_LEAST,
         };
-        // Why there is none, the links say that need it.
+        // If there is no address, the links that need it report why.
         let _ = sentinels.primary_now().await;
         if sentinels.is_behind()
             && let Ok(live) = link.live()
@@ -70,7 +75,7 @@ async fn watch(sentinels: &Sentinels, link: &Link) {
     }
 }
 
-/// What is done on the link to a sentinel.
+/// The duty of the link to a sentinel.
 struct Ear(Arc<Sentinels>);
 
 impl Duty for Ear {
@@ -79,14 +84,19 @@ impl Duty for Ear {
     async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
         let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
         Hello::read(Some(&hello))?.is_sentinel()?;
-        conn.subscribe(SWITCHED).await.map_err(Fault::connecting)
+        conn.subscribe(SWITCHED).await.map_err(Fault::connecting)?;
+        match conn.subscribe(PROMOTED).await.map_err(Fault::answering) {
+            // A user that may not hear of it goes without it.
+            Ok(()) | Err(Fault::Permission(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 
     async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         conn.send_packed_command(&cmd("PING")).await.map(drop).map_err(Fault::answering)
     }
 
-    /// What was said before nobody has heard.
+    /// Earlier messages were missed.
     fn up(&self, _: u64) {
         self.0.doubted.notify_one();
     }
@@ -99,8 +109,9 @@ impl Duty for Ear {
         let (PushKind::Message, [_, Value::BulkString(message)]) = (push.kind, &*push.data) else {
             return;
         };
-        let service = message.split(|byte| *byte == b' ').next().unwrap_or_default();
-        if service == self.0.service().as_bytes() {
+        // "<service> <old address> <new address>", or "master <service> <old address>".
+        let mut words = message.split(|byte| *byte == b' ').take(2);
+        if words.any(|word| word == self.0.service().as_bytes()) {
             self.0.doubted.notify_one();
         }
     }

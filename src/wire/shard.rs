@@ -1,11 +1,11 @@
-//! One server that a client sends scripts to: a primary that knows them, and tells the time.
+//! One server that a client sends scripts to: a primary that has them cached, and reports its time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, Value, cmd, pipe};
+use redis::{Pipeline, PushInfo, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,18 +19,18 @@ use crate::wire::link::{Duty, Generations, Keeper, Link};
 use crate::wire::node::Node;
 use crate::wire::place::Place;
 use crate::wire::replies::strange;
-use crate::wire::scripts::{self, Dialect};
+use crate::wire::scripts::{Dialect, Library};
 
-/// How many times the client reads the clock of a new server, if the answers are slow.
+/// How often the client reads the clock of a new server, if the answers are slow.
 const READINGS: usize = 3;
 
-/// One server, as those see it that ask it.
+/// One server, as other tasks see it.
 pub(crate) struct Shard {
     /// `None`: it is the only one.
     pub(crate) node: Option<Node>,
     pub(crate) link: Link,
     pub(crate) clock: Arc<ServerClock>,
-    /// If replicas have to acknowledge.
+    /// The acknowledging link, if replicas have to acknowledge.
     pub(crate) acks: Option<Acks>,
     facts: Arc<Facts>,
 }
@@ -57,7 +57,7 @@ impl Shard {
         (Self { node, link, clock, acks, facts }, keeper)
     }
 
-    /// Waits until there are all connections to it, or waiting does not help.
+    /// Waits until all connections to it exist, or waiting does not help.
     pub(crate) async fn up(&self) {
         self.link.up().await;
         if let Some(acks) = &self.acks {
@@ -65,7 +65,7 @@ impl Shard {
         }
     }
 
-    /// Waits until it has been tried to connect to.
+    /// Waits until the client has tried to connect to it.
     pub(crate) async fn tried(&self) {
         self.link.tried().await;
         if let Some(acks) = &self.acks {
@@ -79,14 +79,14 @@ impl Shard {
     }
 }
 
-/// The tasks that keep the links of a shard.
+/// The tasks that maintain the links of a shard.
 pub(crate) struct ShardKeeper {
     commands: Keeper<CommandDuty>,
     acks: Option<(Keeper<AckDuty>, Pipes)>,
 }
 
 impl ShardKeeper {
-    /// Makes the first connections, so that a caller learns at once why there are none.
+    /// Opens the first connections, so that a caller learns at once why there are none.
     pub(crate) async fn start(&mut self) -> Result<(), Fault> {
         match &mut self.acks {
             None => self.commands.start().await,
@@ -96,7 +96,7 @@ impl ShardKeeper {
         }
     }
 
-    /// Keeps the connections until `stop`.
+    /// Maintains the connections until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let Some((acks, pipes)) = self.acks else { return self.commands.run(stop).await };
         let sending = stop.run_until_cancelled(pipes.run());
@@ -104,7 +104,7 @@ impl ShardKeeper {
     }
 }
 
-/// What a server said of itself.
+/// What a server reported about itself.
 #[derive(Default)]
 pub(crate) struct Facts {
     is_sharded: AtomicBool,
@@ -120,7 +120,7 @@ impl Facts {
         }
     }
 
-    /// Takes note of what a server says of itself. On one that is no node of a cluster, all channels are plain.
+    /// Records what a server reports about itself. On a server that is not a node of a cluster, all channels are plain.
     pub(crate) fn learn(&self, hello: &Hello, expected: &Expected) {
         let Expected::Node { plain_channels } = *expected else { return };
         self.tells_both.store(plain_channels, Ordering::Relaxed);
@@ -128,14 +128,14 @@ impl Facts {
     }
 }
 
-/// What is done on a link for scripts.
+/// The duty of a link for scripts.
 pub(crate) struct CommandDuty {
     pub(crate) layout: Layout,
     pub(crate) clock: Arc<ServerClock>,
     pub(crate) expected: Expected,
     /// The newest connection of all servers.
     pub(crate) newest: Arc<watch::Sender<u64>>,
-    /// Told when the connection is gone.
+    /// Signalled when the connection is gone.
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
     warned_of_eviction: AtomicBool,
@@ -162,8 +162,8 @@ impl CommandDuty {
 }
 
 impl CommandDuty {
-    /// What is done on a second link to the same server. It reads the clock for itself: for a moment the two may lead to
-    /// two servers.
+    /// The duty of a second link to the same server. It reads the clock separately: for a moment the two links may lead
+    /// to two servers.
     fn again(&self) -> Self {
         Self {
             layout: self.layout,
@@ -177,7 +177,7 @@ impl CommandDuty {
     }
 }
 
-/// What is done on a link for scripts that replicas have to acknowledge.
+/// The duty of a link for scripts that replicas have to acknowledge.
 struct AckDuty(CommandDuty);
 
 impl Duty for AckDuty {
@@ -185,7 +185,7 @@ impl Duty for AckDuty {
 
     async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
         self.0.greet(conn, generation).await?;
-        // For no replica it does not wait. A user that may not ask learns so now.
+        // With zero replicas it does not wait. A user without the permission learns so now.
         let answer = conn.send_packed_command(cmd("WAIT").arg(0).arg(1)).await;
         match answer.map_err(Fault::answering)? {
             Value::ServerError(error) => Err(fault::entry(&error)),
@@ -218,17 +218,18 @@ impl Duty for CommandDuty {
     async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
         match self.expected {
             Expected::Alone { .. } | Expected::Watched => {
+                let library = Library::new(self.layout.never_calls(), None);
                 let mut pipe = pipe();
                 pipe.cmd("HELLO");
                 pipe.cmd("INFO").arg("memory");
-                scripts::load(&mut pipe, self.layout.never_calls(), None);
+                pipe.add_command(library.question());
                 let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
                 let answers = answers.map_err(Fault::connecting)?;
                 self.accept(answers.first())?;
                 self.warn_of_eviction(answers.get(1));
-                answers[2..].iter().try_for_each(loaded)?;
+                load(conn, &library.load_missing(answers.get(2))).await?;
                 if matches!(self.expected, Expected::Watched) {
-                    // It may be another server than the one before.
+                    // It may be another server than before.
                     self.clock.hand_on(Instant::now());
                 }
                 self.clock.forget();
@@ -236,13 +237,14 @@ impl Duty for CommandDuty {
             Expected::Node { .. } => {
                 let hello = conn.send_packed_command(&cmd("HELLO")).await;
                 self.accept(Some(&hello.map_err(Fault::connecting)?))?;
+                let library = Library::new(self.layout.never_calls(), Some(self.facts.dialect()));
                 let mut pipe = pipe();
                 pipe.cmd("INFO").arg("memory");
-                scripts::load(&mut pipe, self.layout.never_calls(), Some(self.facts.dialect()));
+                pipe.add_command(library.question());
                 let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
                 let answers = answers.map_err(Fault::connecting)?;
                 self.warn_of_eviction(answers.first());
-                answers[1..].iter().try_for_each(loaded)?;
+                load(conn, &library.load_missing(answers.get(1))).await?;
                 // There may be another server behind this address.
                 self.clock.hand_on(Instant::now());
                 self.clock.forget();
@@ -291,7 +293,7 @@ impl CommandDuty {
         Ok(())
     }
 
-    /// How long it took.
+    /// Reads the clock. Returns how long that took.
     async fn read_clock(&self, conn: &mut MultiplexedConnection) -> Result<Duration, Fault> {
         let sent = Instant::now();
         let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
@@ -300,7 +302,7 @@ impl CommandDuty {
         Ok(answered - sent)
     }
 
-    /// Warns of a server that may evict keys: it may evict a lock that is held. If the user may not ask, there is no
+    /// Warns of a server that may evict keys: it could evict a lock that is held. If the user may not ask, there is no
     /// warning.
     fn warn_of_eviction(&self, info: Option<&Value>) {
         let Some(Value::VerbatimString { text, .. }) = info else { return };
@@ -316,15 +318,18 @@ impl CommandDuty {
     }
 }
 
-/// Checks that a script was loaded. A user that may not load scripts can still call them if another user has loaded them.
-fn loaded(answer: &Value) -> Result<(), Fault> {
-    match answer {
-        Value::ServerError(error) => match fault::entry(error) {
-            Fault::Permission(_) => Ok(()),
-            fault => Err(fault),
-        },
-        _ => Ok(()),
+/// Loads scripts. A user that may not load them can still call them if another user has loaded them.
+async fn load(conn: &mut MultiplexedConnection, scripts: &Pipeline) -> Result<(), Fault> {
+    if scripts.is_empty() {
+        return Ok(());
     }
+    let answers = conn.send_packed_commands(scripts, 0, scripts.len()).await;
+    let refusal = |answer| match answer {
+        Value::ServerError(error) => Some(fault::entry(&error)),
+        _ => None,
+    };
+    let mut refusals = answers.map_err(Fault::connecting)?.into_iter().filter_map(refusal);
+    refusals.find(|fault| !matches!(fault, Fault::Permission(_))).map_or(Ok(()), Err)
 }
 
 fn micros(time: Value) -> Result<u64, Fault> {

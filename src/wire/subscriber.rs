@@ -1,13 +1,12 @@
-//! The subscriber link: to which channels the client listens, for whom, and since when.
+//! The subscriber link: the channels that the client listens to, for whom, and since when.
 //!
-//! 1. A channel is live only when the server has said so, on the connection that is live now.
-//! 2. The link's task alone subscribes and unsubscribes, one batch after the other. If a waiter comes while its
-//!    channel is being left, the task subscribes that channel again right after.
+//! 1. A channel is live only when the server has acknowledged it, on the current live connection.
+//! 2. Only the link's task subscribes and unsubscribes, one batch after the other. If a waiter comes while its channel
+//!    is being unsubscribed, the task subscribes that channel again right after.
 //! 3. Messages go straight from the connection's own task to the listener. Messages that were sent while there was no
-//!    connection are lost. So the listener is also told of each channel that becomes live, for the first time or
-//!    again.
-//! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel goes to
-//!    the link of the server that has the slot now, and becomes live again there.
+//!    connection are lost. So the listener also learns of each channel that becomes live, for the first time or again.
+//! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel moves
+//!    to the link of the slot's new server, and becomes live again there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,31 +34,31 @@ use crate::wire::shard::Facts;
 /// The most channels in one SUBSCRIBE. A hundred thousand would take the server a third of a second.
 const BATCH: usize = 1000;
 
-/// The pause after a full batch: so waiters do not come back all at once with their server.
+/// The pause after a full batch: so waiters do not all return at once with their server.
 const PACE: Duration = Duration::from_millis(20);
 
-/// The most channels that linger at the same time. A client that uses ever new names forgets the oldest ones earlier:
+/// The most channels that linger at the same time. A client that keeps using new names forgets the oldest ones earlier,
 /// so its memory is bounded.
 const MOST_IDLE: usize = 12_000;
 
-/// The pause before the client asks again for a channel that the server's ACL has refused.
+/// The pause before the client subscribes again to a channel that the server's ACL refused.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
-/// The pause before a channel is asked for again that a server did not take, give or take a half.
+/// The pause before the client subscribes again to a channel that a server did not accept, plus or minus half.
 const NOT_TAKEN: Duration = Duration::from_millis(50);
 
-/// What the listener hears of a channel.
+/// An event on a channel, for the listener.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Heard<'a> {
     /// The channel is live: from now on no message is missed.
     Live,
-    /// There is no connection: no message comes in for now.
+    /// There is no connection: no message arrives for now.
     Deaf,
     /// A client has published this.
     Message(&'a [u8]),
 }
 
-/// The link calls it with the channel and what was heard, on the connection's own task. It must not block.
+/// The link calls it with the channel and the event, on the connection's own task. It must not block.
 type Listener = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
 
 /// The channels of one client.
@@ -67,7 +66,7 @@ type Listener = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
 pub(crate) struct Subscriber(Arc<Channels>);
 
 impl Subscriber {
-    /// All channels are of one server.
+    /// For channels of one server.
     pub(crate) fn new(
         place: Place,
         linger: Duration,
@@ -81,7 +80,7 @@ impl Subscriber {
         (Self(channels), keeper)
     }
 
-    /// The channels are of the servers of a cluster.
+    /// For channels of the servers of a cluster.
     pub(crate) fn in_cluster(
         cluster: Arc<Cluster>,
         linger: Duration,
@@ -117,7 +116,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Whether no message on its channel is missed.
+    /// Whether no message on its channel can be missed.
     pub(crate) fn is_live(&self) -> bool {
         self.channels.is_live(&self.channel)
     }
@@ -145,7 +144,8 @@ struct Channels {
     listener: Listener,
 }
 
-/// Where channels are subscribed. `None` is the only server, or in a cluster no server: the slot has none for now.
+/// Where channels are subscribed. The key `None` is the only server, or, in a cluster, no server: the slot has none for
+/// now.
 #[derive(Default)]
 struct Homes {
     map: Arc<SlotMap>,
@@ -186,13 +186,13 @@ impl Homes {
         self.all.entry(home).or_default()
     }
 
-    /// Moves each channel to where it belongs now. Returns the links that have more or less to do.
+    /// Moves each channel to its current home. Returns the links whose work has changed.
     fn follow(&mut self, map: Arc<SlotMap>) -> Vec<Arc<HomeLink>> {
         self.map = Arc::clone(&map);
         let (mut moved, mut changed) = (Vec::new(), Vec::new());
         for (node, home) in &mut self.all {
             let stays = |channel: &str| map.owner(Slot::of(channel)) == node.as_ref();
-            // Where channels belong to slots, the server ends what has moved. A plain one stays, and has to be left.
+            // The server ends sharded channels that have moved. A plain one remains, and has to be unsubscribed.
             let is_left = home.link.facts.dialect() != Dialect::Sharded;
             let leaving = home.table.leave_behind(stays, is_left);
             if !leaving.is_empty() {
@@ -224,16 +224,16 @@ struct Table {
     channels: BTreeMap<Arc<str>, Channel>,
     /// Channels to subscribe.
     wanted: VecDeque<Arc<str>>,
-    /// Channels without subscribers, in the order in which they became idle, with the time since when they linger.
+    /// Channels without subscribers, each with the time since when it lingers, the longest idle first.
     idle: VecDeque<(Instant, Arc<str>)>,
-    /// To be unsubscribed, since another server has them now.
+    /// Channels to unsubscribe, since another server has them now.
     left: BTreeSet<Arc<str>>,
 }
 
 struct Channel {
     subscribers: usize,
     phase: Phase,
-    /// When the last subscriber left. Set while the channel stands in the queue of idle ones.
+    /// When the last subscriber left. Set while the channel is in the queue of idle ones.
     idle_since: Option<Instant>,
 }
 
@@ -268,7 +268,7 @@ impl Table {
         name
     }
 
-    /// Whether the channel has just become idle, and does not stand in the queue of idle ones yet.
+    /// Whether the channel has just become idle, and is not in the queue of idle ones yet.
     fn leave(&mut self, name: &Arc<str>, now: Instant) -> bool {
         let Some(channel) = self.channels.get_mut(name) else {
             return false;
@@ -281,14 +281,14 @@ impl Table {
         true
     }
 
-    /// The next channels to subscribe. Some may have been forgotten while they stood in the queue.
+    /// The next channels to subscribe. Some may have been forgotten while they were in the queue.
     fn next_wanted(&mut self) -> Vec<Arc<str>> {
         let most = self.wanted.len().min(BATCH);
         let wanted = self.wanted.drain(..most);
         wanted.filter(|name| self.channels.contains_key(name)).collect()
     }
 
-    /// Forgets the channels that no waiter came back to. If a waiter wants one again before it was left, that is a
+    /// Forgets the channels that no waiter returned to. If a waiter wants one again before it was unsubscribed, it is a
     /// new channel.
     fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
         let mut expired = Vec::new();
@@ -317,7 +317,8 @@ impl Table {
         self.idle.front().map(|(since, _)| if crowded { *since } else { *since + linger })
     }
 
-    /// Forgets the channels that do not stay. Returns those that are waited for, with the number of their subscribers.
+    /// Forgets the channels that leave this server. Returns those that have subscribers, with the number of
+    /// subscribers.
     fn leave_behind(
         &mut self,
         stays: impl Fn(&str) -> bool,
@@ -345,7 +346,7 @@ impl Table {
         self.wanted.push_back(name);
     }
 
-    /// A server ended a channel that nobody has left, or did not take it.
+    /// A server ended a channel that nobody unsubscribed, or did not accept it.
     fn want_again(&mut self, name: &str) -> bool {
         let Some((name, _)) = self.channels.get_key_value(name) else { return false };
         let name = Arc::clone(name);
@@ -356,7 +357,7 @@ impl Table {
         true
     }
 
-    /// There is a new connection, which knows no channel: all channels with waiters are wanted again.
+    /// There is a new connection, without subscriptions: all channels with waiters are wanted again.
     fn start_again(&mut self) {
         self.idle.clear();
         self.left.clear();
@@ -379,7 +380,7 @@ impl Channels {
         self.homes.lock().expect("no panic under this lock")
     }
 
-    /// Connects to the servers of a cluster that channels have come to.
+    /// Connects to servers of a cluster that channels have moved to.
     fn connect(self: &Arc<Self>) {
         let Some(cluster) = &self.cluster else { return };
         loop {
@@ -387,7 +388,7 @@ impl Channels {
             let mut new = homes.all.iter_mut().filter(|(_, home)| home.stop.is_none());
             let Some((Some(node), home)) = new.find(|(node, _)| node.is_some()) else { return };
             let (node, link) = (node.clone(), Arc::clone(&home.link));
-            // Its own, so that it can be ended before the client is.
+            // A separate token, so that this link can end before the client does.
             let stop = CancellationToken::new();
             home.stop = Some(stop.clone());
             drop(homes);
@@ -411,7 +412,7 @@ impl Channels {
     }
 }
 
-/// What is done on a link for channels: those of one home.
+/// The duty of a link for channels: those of one home.
 struct Ears {
     channels: Arc<Channels>,
     home: Option<Node>,
@@ -420,16 +421,16 @@ struct Ears {
 }
 
 impl Ears {
-    /// Does something with the table of this home.
+    /// Applies a function to the table of this home.
     fn at<T: Default>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
         let mut homes = self.channels.homes();
-        // It may have been closed, and opened again with another link.
+        // The home may have been closed, and opened again with another link.
         let home = homes.all.get_mut(&self.home).filter(|home| Arc::ptr_eq(&home.link, &self.link));
         home.map_or_else(T::default, |home| act(&mut home.table))
     }
 
-    /// The server has acknowledged a channel. The channel may have been left and wanted again in between. Then
-    /// another acknowledgement follows, and until then this one is as good.
+    /// The server has acknowledged a channel. The channel may have been unsubscribed and wanted again in between. Then
+    /// another acknowledgement follows, and until then this one is just as valid.
     fn acknowledge(&self, name: &str, generation: u64) {
         if generation != self.link.generation() {
             return;
@@ -442,7 +443,7 @@ impl Ears {
     }
 
     fn refuse(&self, name: &str, fault: &Fault) {
-        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters ask now and then instead");
+        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters poll from time to time instead");
         self.at(|table| {
             if let Some(channel) = table.channels.get_mut(name) {
                 channel.phase = Phase::Refused(Instant::now());
@@ -450,13 +451,13 @@ impl Ears {
         });
     }
 
-    /// The server ended a channel, since its slot has moved. Where it is now, the next answer will say.
+    /// The server ended a channel, since its slot has moved. The next answer will say where it is now.
     fn ended(&self, name: &str) {
         let on = self.link.generation();
         let was_live = |table: &Table| {
             table.channels.get(name).is_some_and(|c| matches!(c.phase, Phase::Live(at) if at == on))
         };
-        // If it was not, we have left it ourselves, and want it again by now.
+        // If it was not, this client has unsubscribed it, and wants it again by now.
         if self.at(|table| was_live(table) && table.want_again(name)) {
             self.link.changed.notify_one();
             self.map_is_stale();
@@ -489,7 +490,7 @@ impl Ears {
                 self.refuse(&names[0], &Fault::Permission(source));
                 Ok(())
             }
-            // The server refuses all of them if one is forbidden. So ask for each of them alone.
+            // The server refuses all of them if one is forbidden. So subscribe each of them separately.
             Err(Fault::Permission(_)) => {
                 for name in names.chunks(1) {
                     Box::pin(self.subscribe(conn, name)).await?;
@@ -500,9 +501,9 @@ impl Ears {
         }
     }
 
-    /// Each channel in a command of its own, or the answers would be taken for those of other commands. Even so, a push that
-    /// ends a channel counts as an answer to something else: so only pushes say what is live, and no answer
-    /// says which channel it is about.
+    /// Each channel needs a separate command, or `redis-rs` would take its answers for those of other commands. Even
+    /// so, a push that ends a channel counts as an answer to another command: so only pushes say what is live, and no
+    /// answer says which channel it is about.
     async fn subscribe_sharded(
         &self,
         conn: &mut MultiplexedConnection,
@@ -554,15 +555,15 @@ impl Ears {
         names: &[Arc<str>],
     ) -> Result<(), Fault> {
         if self.is_sharded() {
-            // Of a slot that has moved, the server has ended the channel already, and says so once more.
+            // For a slot that has moved, the server has already ended the channel, and reports that once more.
             in_a_row(conn, "SUNSUBSCRIBE", names).await.map(drop)
         } else {
             conn.unsubscribe(words(names)).await.map_err(Fault::answering)
         }
     }
 
-    /// Subscribes one batch of wanted channels, and leaves all expired ones. Returns whether there was anything to
-    /// do.
+    /// Subscribes one batch of wanted channels, and unsubscribes all expired ones. Returns whether there was anything
+    /// to do.
     async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
         let wanted = self.at(Table::next_wanted);
         if !wanted.is_empty() {
@@ -622,14 +623,15 @@ impl Duty for Ears {
     }
 
     async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        // Do not use PING: a replica answers it too, and a subscriber of a replica would hear of releases too late.
+        // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
         match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
             Value::ServerError(error) => match fault::entry(&error) {
                 // A server that answers is alive, even if it says that it is busy or broken.
                 Fault::Refused(_) => Ok(()),
                 fault => Err(fault),
             },
-            // A push that ended a channel was taken for the answer. It is a sign of life, and the next one says more.
+            // A push that ended a channel was taken for the answer. It is a sign of life, and the next answer says
+            // more.
             answer if self.is_sharded() && !matches!(answer, Value::Map(_)) => Ok(()),
             hello => Hello::read(Some(&hello))?.accepted(&self.expected),
         }
@@ -671,8 +673,7 @@ impl Duty for Ears {
         self.map_is_stale();
     }
 
-    /// Tells the waiters that no message comes in: they must not sleep until the TTL of a lock that may be free by
-    /// now.
+    /// Tells the waiters that no messages arrive: they must not sleep until the TTL of a lock that may be free by now.
     fn stays_down(&self) {
         let awaited: Vec<_> = self.at(|table| {
             let awaited = table.channels.iter().filter(|(_, channel)| channel.subscribers > 0);

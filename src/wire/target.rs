@@ -1,11 +1,11 @@
-//! What a URL points to: one server, the nodes through which a cluster is found, or the sentinels that know a primary.
+//! What a URL refers to: one server, some nodes of a cluster, or the sentinels of a primary.
 
 use crate::error::{Error, Result};
 
-/// Where a sentinel listens if the URL does not say.
+/// The default port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// What a URL points to.
+/// What a URL refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// One server: the URL as it is.
@@ -21,15 +21,15 @@ pub(crate) enum Target {
 pub(crate) struct Watched {
     /// One URL for each sentinel that was named.
     pub(crate) sentinels: Vec<String>,
-    /// How the sentinels call what they watch.
+    /// The sentinels' name for the service that they watch.
     pub(crate) service: String,
-    /// The URL of the primary, in which only the host is not right.
+    /// The URL of the primary, except that its host is not the right one.
     pub(crate) primary: String,
 }
 
-/// A URL that names several hosts. The `url` crate knows only those with one.
+/// A URL with several hosts. The `url` crate supports only one host.
 struct Hosts<'a> {
-    /// The scheme of a URL with one host.
+    /// The scheme of the corresponding URL with one host.
     scheme: &'static str,
     /// User and password, with their `@`.
     user: String,
@@ -40,7 +40,7 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    /// `None`: the URL begins as none of these.
+    /// `None`: the URL has none of these schemes.
     fn of(url: &'a str, schemes: &[(&str, &'static str)]) -> Option<Self> {
         let begins = |(begin, of_one): &(&str, _)| Some((url.strip_prefix(begin)?, *of_one));
         let (rest, scheme) = schemes.iter().find_map(begins)?;
@@ -57,8 +57,8 @@ impl<'a> Hosts<'a> {
 
 impl Target {
     /// # Errors
-    /// [`Error::Config`] if it looks like the URL of a cluster or of sentinels and is not one. It is not quoted: it may
-    /// hold a password.
+    /// [`Error::Config`] if it looks like the URL of a cluster or of sentinels but is malformed. The error does not
+    /// quote the URL, which may contain a password.
     pub(crate) fn of(url: &str) -> Result<Self> {
         let clusters = [("redis-cluster://", "redis"), ("rediss-cluster://", "rediss")];
         if let Some(hosts) = Hosts::of(url, &clusters) {
@@ -113,13 +113,13 @@ fn watched(url: &Hosts<'_>) -> Result<Watched> {
     Ok(Watched { sentinels: hosts.iter().map(sentinel).collect(), service, primary })
 }
 
-/// The options of a URL: those that speak of sentinels, and the others.
+/// The options of a URL: those for sentinels, and the others.
 #[derive(Default)]
 struct Options {
     service: Option<String>,
     username: Option<String>,
     password: Option<String>,
-    /// With all that stands before and between them.
+    /// The other options, with the separators before and between them.
     others: String,
 }
 
@@ -142,7 +142,7 @@ impl Options {
     }
 }
 
-/// Of `/service/3`, `/service`, `/3` and nothing. A word that is no number is the service.
+/// Parses `/service/3`, `/service`, `/3` or nothing. A word that is not a number is the service.
 fn service_and_database(path: &str, named: Option<String>) -> Result<(String, String)> {
     let words: Vec<_> = path.split('/').filter(|word| !word.is_empty()).collect();
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
@@ -171,7 +171,7 @@ fn service_and_database(path: &str, named: Option<String>) -> Result<(String, St
 }
 
 fn has_port(host: &str) -> bool {
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are in brackets.
     host.rsplit(']').next().is_some_and(|rest| rest.contains(':'))
 }
 

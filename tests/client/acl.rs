@@ -414,7 +414,15 @@ async fn no_place_is_to_spare() {
 #[tokio::test]
 async fn a_user_that_may_not_listen_publish_or_load_scripts_still_gets_locks() {
     let server = Server::start().await;
-    for missing in [&["subscribe"][..], &["publish"], &["script|load"], &["eval"], &["type"]] {
+    for missing in [
+        &["subscribe"][..],
+        &["publish"],
+        &["script|load"],
+        &["script|exists"],
+        &["script|load", "script|exists"],
+        &["eval"],
+        &["type"],
+    ] {
         passes_from_client_to_client(&user_without(&server, missing).await).await;
     }
     passes_from_client_to_client(&user_without(&server, &["&lock_channel:*"]).await).await;

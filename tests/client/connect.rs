@@ -4,9 +4,11 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::fixture::{LONG, SOON, client, client_with, is_pending, key, lock_keys, parked, quick};
+use common::fixture::{
+    LONG, SOON, client, client_with, comes_in, is_pending, key, lock_keys, parked, quick,
+};
 use common::port::{Port, listen};
-use common::{Admin, Server, eventually};
+use common::{Admin, Proxy, Server, eventually};
 use parklock::{Client, Config, Error};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
@@ -241,6 +243,23 @@ async fn a_server_that_forgot_the_scripts_is_told_again() {
     let _guard = lock.lock().await.unwrap();
     flushed().await;
     assert!(lock.force_unlock().await.unwrap());
+}
+
+/// Clients come back all at once after a failover, and the texts are long.
+#[tokio::test]
+async fn a_script_that_the_server_knows_is_not_sent_again() {
+    let server = Server::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    let _first = client_with(&server, quick()).await;
+    // One question, and no text.
+    let asked = proxy.command("SCRIPT").count();
+    let second = comes_in(proxy.url(), quick()).await;
+    works(&second).await;
+    assert_eq!(asked.fired(), 1);
+    admin.script_flush().await;
+    admin.client_kill("normal").await;
+    eventually(SOON, "it loads them again", async || asked.fired() > 10).await;
+    works(&second).await;
 }
 
 #[tokio::test]

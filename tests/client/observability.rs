@@ -3,7 +3,7 @@
 use crate::common;
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use common::fixture::{SOON, client, comes_in, is_pending, key, lock_keys, quick};
@@ -12,9 +12,13 @@ use parklock::{Client, Config};
 use tokio::time::timeout;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, set_default};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
+
+/// With one subscriber in the process, `tracing` asks only the thread that meets an event first whether anybody listens. That
+/// may be the thread of another test, where nobody does. With two it asks both.
+static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Registry::default()));
 
 /// All that was logged on this thread: level, then the event's fields, then those of its spans.
 #[derive(Clone, Default)]
@@ -75,6 +79,7 @@ impl Log {
     /// Captures the log of this thread, hence of everything in a test with one thread.
     fn capture() -> (Self, DefaultGuard) {
         let log = Self::default();
+        LazyLock::force(&ANOTHER);
         let guard = set_default(Registry::default().with(log.clone()));
         // Another test may be registering an event at this moment, which then believes that nobody listens.
         tracing::callsite::rebuild_interest_cache();
@@ -160,11 +165,11 @@ async fn a_reconnect_is_said_with_the_server_but_no_louder_than_info() {
     let (log, _capturing) = Log::capture();
     let server = Server::start().await;
     let client = client(&server).await;
-    let connected = log.said(Level::INFO, &["connected"]);
     let address = server.address().to_string();
+    let said = async |times: usize| log.said(Level::INFO, &["connected", &address]) >= times;
+    eventually(SOON, "both links say hello", async || said(2).await).await;
     assert_eq!(server.admin().await.client_kill("normal").await, 2);
-    let again = async || log.said(Level::INFO, &["connected", &address]) >= connected + 4;
-    eventually(SOON, "both links say goodbye and hello", again).await;
+    eventually(SOON, "both links say goodbye and hello", async || said(6).await).await;
     client.lock("a").lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(log.loud(), []);
 }

@@ -58,12 +58,11 @@ impl Watched {
         }
     }
 
-    /// Has the sentinels wait for so many milliseconds before they count a server as dead.
-    pub async fn never_fails_over(&self, ms: &str) {
+    /// Sets an option of all sentinels.
+    pub async fn set(&self, option: &str, value: &str) {
         for sentinel in &self.sentinels {
             let admin = Admin::connect(&sentinel.url()).await;
-            let words = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", ms];
-            admin.cmd::<()>(&words).await;
+            admin.cmd::<()>(&["SENTINEL", "SET", SERVICE, option, value]).await;
         }
     }
 

@@ -244,7 +244,7 @@ async fn watched() -> Lent<Watched> {
         Some(watched) => watched,
         None => {
             let watched = Watched::start().await;
-            watched.never_fails_over(NEVER).await;
+            watched.set("down-after-milliseconds", NEVER).await;
             watched
         }
     };

@@ -141,6 +141,48 @@ async fn a_healthy_primary_that_was_replaced_is_left_at_once() {
     assert!(scripts_run_on(&watched.servers[new]).await > 0);
 }
 
+/// The sentinel that leads a failover describes the primary before, though with the new epoch, until all replicas follow the new
+/// one. One of them does not answer.
+#[tokio::test]
+async fn a_primary_that_the_leading_sentinel_still_describes_is_left_at_once() {
+    let watched = Watched::with_replicas(2).await;
+    let [old, new, silent] = [0, 1, 2].map(|at| &watched.servers[at]);
+    watched.set("down-after-milliseconds", "60000").await;
+    watched.set("failover-timeout", "60000").await;
+    let leader = Admin::connect(&watched.sentinels[0].url()).await;
+    silent.admin().await.cmd::<()>(&["CONFIG", "SET", "replica-priority", "0"]).await;
+    let is_known = async || {
+        let replicas: Vec<Vec<String>> = leader.cmd(&["SENTINEL", "REPLICAS", SERVICE]).await;
+        let has =
+            |replica: &Vec<String>, field: [&str; 2]| replica.chunks(2).any(|pair| pair == field);
+        let port = silent.port().to_string();
+        replicas.iter().any(|one| has(one, ["port", &port]) && has(one, ["slave-priority", "0"]))
+    };
+    eventually(LONG, "it is never promoted", is_known).await;
+    let url = watched.url();
+    let clients: Vec<_> =
+        futures_util::future::join_all((0..8).map(|_| client(&url, outliving()))).await;
+
+    // After it has connected, each client asks once more. Some listen to the leader, which ends the failover much later.
+    sleep(Duration::from_secs(3)).await;
+    silent.pause();
+    watched.fail_over().await;
+    let gives_two = async || {
+        let described: Vec<String> = leader.cmd(&["SENTINEL", "MASTER", SERVICE]).await;
+        let given: [String; 2] =
+            leader.cmd(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]).await;
+        described.contains(&old.port().to_string()) && given[1] == new.port().to_string()
+    };
+    eventually(LONG, "the leader gives two addresses", gives_two).await;
+    let left = async || is_left(old).await;
+    eventually(Duration::from_secs(3), "the clients leave the one before", left).await;
+    assert!(gives_two().await, "the failover has not ended");
+    silent.resume();
+    for client in clients {
+        client.lock("a").lock().await.expect("it is free").unlock().await.expect("it is ours");
+    }
+}
+
 async fn scripts_run_on(server: &Server) -> u64 {
     server.admin().await.command_calls("evalsha").await
 }
@@ -219,7 +261,7 @@ async fn a_service_or_a_url_that_does_not_fit_is_named() {
     let url = format!("redis-sentinel://{sentinel}/<service>");
     refused(watched.sentinels[0].url(), &url).await;
     let server = watched.servers[0].address();
-    refused(format!("redis-sentinel://{server}/{SERVICE}"), "is no sentinel").await;
+    refused(format!("redis-sentinel://{server}/{SERVICE}"), "is not a sentinel").await;
     refused(format!("redis-sentinel://{sentinel}"), "no service").await;
 }
 
@@ -242,14 +284,16 @@ async fn sentinels_have_credentials_of_their_own() {
     guard.unlock().await.expect("it is ours");
     // A user that may do no more than README says, and listens too.
     let sentinels = Admin::connect(&format!("redis://:other@{}", sentinel.address())).await;
-    let words = "ACL SETUSER watcher on >look resetchannels &+switch-master -@all \
-                 +sentinel|master +sentinel|sentinels +hello +ping +subscribe";
+    let words = "ACL SETUSER watcher on >look resetchannels &+switch-master \
+                 &+failover-state-reconf-slaves -@all \
+                 +sentinel|master +sentinel|get-master-addr-by-name +sentinel|sentinels \
+                 +sentinel|myid +hello +ping +subscribe";
     sentinels.cmd::<()>(&words.split_whitespace().collect::<Vec<_>>()).await;
     let options = "?sentinelUsername=watcher&sentinelPassword=look";
     let other = Client::connect_with(url(":pw@", options), patient()).await.expect("it may");
     let listens = async || {
         let clients = sentinels.clients().await;
-        clients.iter().any(|line| line.contains("user=watcher") && line.contains(" sub=1 "))
+        clients.iter().any(|line| line.contains("user=watcher") && line.contains(" sub=2 "))
     };
     eventually(SOON, "it listens", listens).await;
     other.close().await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::eventually;
+use crate::common::fixture::settled;
 use crate::scene::*;
 use parklock::Error;
 
@@ -35,12 +36,7 @@ async fn thousands_of_channels_come_back_in_a_few_requests() {
     let subscribed = async || scene.admin.channels().await.len() == CHANNELS;
     eventually(LONG, "everybody listens", subscribed).await;
     looked(&scene, 2 * NAMES).await;
-    let asleep = async || {
-        let before = looks(&scene).await;
-        tokio::time::sleep(A_WHILE * 5).await;
-        looks(&scene).await == before
-    };
-    eventually(LONG, "everybody sleeps", asleep).await;
+    settled(&scene.admin).await;
 
     scene.admin.reset_stats().await;
     let subscribes = scene.proxy.command("SUBSCRIBE").count();

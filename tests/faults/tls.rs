@@ -101,7 +101,7 @@ fn encrypted(port: &Port) -> String {
 
 /// Nothing that anybody sent was taken for a command.
 async fn was_not_talked_to(admin: &Admin) {
-    for command in ["evalsha", "hello", "script|load", "subscribe", "auth"] {
+    for command in ["evalsha", "hello", "script|load", "script|exists", "subscribe", "auth"] {
         let calls = admin.command_calls(command).await;
         // The test's own connection says hello once.
         assert!(calls <= u64::from(command == "hello"), "{calls} {command}");

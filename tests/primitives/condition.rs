@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, quick};
 use common::{Admin, Proxy, Site, eventually};
+use futures_util::FutureExt;
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, Result, Woken};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -123,6 +124,23 @@ async fn a_notification_whose_answer_is_lost_wakes_one() {
     soon(notifies.condition("c").notify_one()).await.unwrap();
     assert_eq!((asked.fired(), lost.fired()), (2, 1), "it was asked again");
     comes_back(first).await.unlock().await.unwrap();
+    sleep(A_WHILE).await;
+    assert!(!second.is_finished());
+    lined_up(&admin, 1).await;
+    second.abort();
+}
+
+/// Its guard gives the lock back all the same.
+#[tokio::test]
+async fn an_unlock_that_is_dropped_has_used_its_notification_up() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let first = next_in_line(&client, &admin).await;
+    let second = next_in_line(&client, &admin).await;
+    client.condition("c").notify_one().await.unwrap();
+    let guard = comes_back(first).await;
+    assert!(guard.unlock().now_or_never().is_none(), "it waits for the answer");
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
     sleep(A_WHILE).await;
     assert!(!second.is_finished());
     lined_up(&admin, 1).await;
@@ -276,8 +294,9 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
     let condition = client.condition("c");
     let waiter = tokio::spawn(async move { inner.wait(&condition).await });
     lined_up(&admin, 1).await;
-    waiter.abort();
+    // It stands in line before it releases the lock. Dropped in between, it would release its own hold alone.
     soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+    waiter.abort();
     soon(outer.ended()).await;
     assert!(!outer.is_valid());
     assert!(matches!(soon(outer.unlock()).await, Err(Error::Lost)));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
+use common::site::only_on_one_server;
 use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually};
 use parklock::{
     Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, ReentrantRwLock, RwLock,
@@ -551,6 +552,33 @@ async fn a_client_that_uses_force_tells_its_own_holder_too() {
             tokio::spawn(async move { granted(other).await.unlock().await }),
         ];
         next.await.unwrap().and(other.await.unwrap()).unwrap();
+    })
+    .await;
+}
+
+/// Its leases are long enough already, so a renewal has nothing to change. But a primary that was demoted must not confirm it.
+#[tokio::test]
+async fn a_replica_confirms_no_renewal() {
+    if only_on_one_server("elsewhere, whoever demotes a primary makes another one") {
+        return;
+    }
+    in_both(USUAL, async |scene| {
+        for is_writer in [false, true] {
+            let (reads, writes) = if is_writer {
+                (None, Some(scene.somebody().write().await.unwrap()))
+            } else {
+                (Some(scene.somebody().read().await.unwrap()), None)
+            };
+            let guard: &Guard = reads.as_ref().or(writes.as_deref()).unwrap();
+            guard.extend(2 * LONG).await.unwrap();
+            scene.admin.cmd::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await;
+            let extended = timeout(SOON, guard.extend(LONG)).await.unwrap();
+            let layout = scene.layout;
+            assert!(!matches!(extended, Ok(()) | Err(Error::Lost)), "{layout:?}: {extended:?}");
+            scene.admin.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+            drop((reads, writes));
+            scene.is_clean().await;
+        }
     })
     .await;
 }

@@ -183,6 +183,18 @@ async fn several_permits_are_taken_at_once_or_none() {
     }
 }
 
+/// Redisson keeps each of these permits as a member of a sorted set.
+#[tokio::test]
+async fn one_call_takes_a_limited_number_of_expirable_permits() {
+    let scene = Scene::of(Expirable).await;
+    let permits = scene.permits(1 << 29);
+    let refused = permits.acquire_many(10_001).await;
+    assert!(matches!(refused, Err(Error::InvalidPermits { asked: 10_001, of: 10_000 })));
+    assert!(lock_keys(&scene.admin).await.is_empty());
+    let most = permits.acquire_many(10_000).await.unwrap();
+    most.unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn more_than_there_are_is_refused_at_once() {
     for of in ALL {

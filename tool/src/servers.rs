@@ -128,9 +128,7 @@ pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
 /// Connects to every server that has locks.
 pub(crate) async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
     if url.contains("#insecure") {
-        return Err(Failure::config(
-            "#insecure is not accepted: a server is verified or not talked to",
-        ));
+        return Err(Failure::config("#insecure is not accepted: the server must be verified"));
     }
     encrypt();
     match operator::servers(url)? {
@@ -183,10 +181,10 @@ async fn named_by(sentinel: &str, service: &str) -> Result<(u64, String, u16), F
     let sentinel = Server::connect(sentinel.into_connection_info()?, false).await?;
     let told: std::collections::HashMap<String, String> =
         sentinel.query(&["SENTINEL", "MASTER", service]).await?;
-    let field = |name| told.get(name).cloned().unwrap_or_default();
-    let number = |name| field(name).parse::<u64>().unwrap_or(0);
-    let port = u16::try_from(number("port")).unwrap_or(0);
-    Ok((number("config-epoch"), field("ip"), port))
+    let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    // While a sentinel leads a failover, its description has the new epoch and still the old address.
+    let (host, port) = sentinel.query(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]).await?;
+    Ok((epoch, host, port))
 }
 
 async fn cluster(seeds: &[String]) -> Result<Vec<Server>, Failure> {

@@ -1,30 +1,30 @@
--- What the scripts of this folder begin with, after lua/lock/grant.lua: Redisson's fair lock, with its own
--- queue, shared with its own clients.
+-- The beginning of all scripts in this folder, after lua/lock/grant.lua: Redisson's fair lock, with its own queue,
+-- shared with its own clients.
 --
 -- KEYS   the token counter, the lock, the queue, the deadlines
--- ARGV   the floor of the counter, the kind, its capacity, channel, message, how long a place outlives
---        its last sign of life in ms, then what the script asks for: see lua/queue/*.lua
+-- ARGV   the floor of the counter, the kind, its capacity, channel, message, how long a place outlives its last sign of life in
+--        ms (our patience), then what the script asks for: see lua/line/*.lua
 --
 -- Lock       HASH owner field -> hold count
--- Queue      LIST of owner fields, in their order
--- Deadlines  ZSET owner field -> until when it is waited for, in ms
+-- Queue      LIST of owner fields, in order
+-- Deadlines  ZSET owner field -> the deadline until which its turn is kept, in ms
 --
--- Redisson never refreshes a deadline. It writes one when it begins to wait: that of whoever is last plus
--- its own wait (300 s, or the limit of its tryLock), which is as if all before it used up theirs. When it
--- is granted the lock, or gives up, it takes its wait off the deadlines behind it. Any client of it, by its
--- own clock, throws out a head whose deadline is over.
+-- A client of Redisson never refreshes its deadline. It writes the deadline when it begins to wait: that of the last
+-- waiter plus its own wait (300 s, or the limit of its tryLock), as if every waiter ahead used up its own wait. When it
+-- is granted the lock, or gives up, it subtracts its wait from the deadlines behind it. Any of Redisson's clients
+-- removes a head whose deadline is over by that client's own clock.
 --
--- Ours refresh their deadlines with each sign of life. What is written for us outlives the next one by our
--- patience, by what clocks may differ, and by all that Redisson's clients before us may take off. Our own
--- scripts know that we are dead as soon as our patience is over: they tell us from Redisson's by the version
--- of the client's UUID, which there is always 4.
+-- Our clients refresh their deadlines with each sign of life. A deadline of ours allows for our patience, for the
+-- difference of clocks, and for everything that Redisson's clients ahead of us may subtract. Our own scripts treat our
+-- waiter as dead as soon as its patience is over. They distinguish our waiters from Redisson's by the version of the
+-- client's UUID, which is always 4 in Redisson.
 --
--- Nobody waits in Redisson's queue while we wait and hold: a deadline behind us would run out before its turn.
--- So our scripts keep to Redisson's rule for a newcomer: a deadline of Redisson's is counted from the deadline
--- of whoever stands before it, and the first one from the end of the holder's lease. Whenever one of ours
--- moves what others are counted from, by a sign of life, a grant, a renewal or a release, it moves them with
--- it, up to the next of ours. Each is waited for as long as it asked for, and the time that we hold is not
--- part of it.
+-- By Redisson's rules, no deadline behind ours would allow for the time that we wait and hold: it would pass before its
+-- turn. So our scripts follow Redisson's rule for a newcomer: a deadline of Redisson's counts from the deadline of the
+-- waiter ahead, and the first one counts from the end of the holder's lease. When one of our clients moves such a
+-- starting point, by a sign of life, a grant, a renewal or a release, the script moves the deadlines that count from it
+-- too, up to our next waiter. So each waiter is kept for as long as it asked for, not counting the time that we hold
+-- the lock.
 
 local lock, queue, deadlines = KEYS[2], KEYS[3], KEYS[4]
 local channel, message, patience = ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -40,8 +40,8 @@ local function is_ours(field)
   return field:sub(15, 15) == '8'
 end
 
--- Moves the deadlines of Redisson's clients from this place on, up to the next of ours, by so many ms. Moved
--- back, each is still waited for as long as one of ours that fell silent.
+-- Moves the deadlines of Redisson's clients by this many ms, from this place up to our next waiter. A move
+-- backwards leaves each deadline at least `patience` and `SKEW` from now, if it had that much before.
 local function move(place, ms)
   local who = redis.call('lindex', queue, place)
   while who and not is_ours(who) do
@@ -53,14 +53,14 @@ local function move(place, ms)
   end
 end
 
--- What the deadline of whoever stands at this place is counted from.
+-- What the deadline of the waiter at this place counts from.
 local function base(place)
   local before = place > 0 and redis.call('lindex', queue, place - 1)
   local deadline = before and tonumber(redis.call('zscore', deadlines, before) or nil)
   return deadline or now + math.max(0, redis.call('pttl', lock))
 end
 
--- One of ours leaves the queue, to hold the lock or for good. Whether it stood there.
+-- A waiter of ours leaves the queue, because it holds the lock or for good. Returns whether it was in the queue.
 local function leave(field)
   local place = redis.call('lpos', queue, field)
   local deadline = tonumber(redis.call('zscore', deadlines, field) or nil)
@@ -71,7 +71,7 @@ local function leave(field)
   return place or deadline
 end
 
--- Throws out whoever stands at the head and is dead. Who stands there then, if anybody does.
+-- Removes dead waiters from the head. Returns the waiter at the head then, if there is one.
 local function head_of_queue()
   local head = redis.call('lindex', queue, 0)
   while head do
@@ -91,8 +91,8 @@ local function tell(field)
   redis.pcall('publish', channel .. ':' .. field, message)
 end
 
--- A day longer than anybody in it is waited for: Redisson's clients, which never ask for more time, may
--- be the only ones that come in the meantime. It is written again when half of that is over.
+-- Sets the TTL of the queue: a day longer than the latest deadline, since Redisson's clients, which never refresh
+-- anything, may be the only ones that come meanwhile. It is written again when half of that day is over.
 local function keep()
   local last = redis.call('zrange', deadlines, -1, -1, 'WITHSCORES')[2]
   if not last then return end

@@ -1,4 +1,4 @@
--- Take each lock that is free. Say for each other lock how long it is still held.
+-- Take each lock that is free. Report for each other lock how long it is still held.
 --
 -- KEYS   the token counter, the locks
 -- ARGV   the floor of the counter, then for each lock: owner field, lease in ms
@@ -7,8 +7,8 @@
 --          0, TTL in ms    held by somebody else (-1: the key has no TTL)
 --         -1, text         refused, nothing was changed
 --
--- The locks are distinct: a free lock that is named twice would be granted twice. A script that runs again for the same owner
--- field finds its own work, and says "taken" once more.
+-- The locks are distinct: a free lock that is named twice would be granted twice. A script that runs again for the same
+-- owner field finds its own work, and answers "taken" again.
 
 local function grant(lock, field, lease)
   local number, err = draw(1)

@@ -1,4 +1,4 @@
--- Take all of the locks if every one of them is free. Otherwise take none, and say which one is in the way.
+-- Take all of the locks if every one of them is free. Otherwise take none, and report which one is unavailable.
 --
 -- KEYS   the token counter, the locks
 -- ARGV   the floor of the counter, then for each lock: owner field, lease in ms
@@ -8,7 +8,8 @@
 --         -1, n, text       refused because of the n-th (0: of none of them)
 --        Unless all are taken, nothing has changed.
 --
--- The locks are distinct. A script that runs again for the same owner fields finds its own work, and says "taken" once more.
+-- The locks are distinct. A script that runs again for the same owner fields finds its own work, and answers "taken"
+-- again.
 
 local locks = #KEYS - 1
 local found = {} -- the TTLs of the locks that have our field already
@@ -17,7 +18,7 @@ local function asked(i)
   return KEYS[i + 1], ARGV[2 * i], ARGV[2 * i + 1]
 end
 
--- Why the i-th lock cannot be taken. Nothing, if it is free or has our field.
+-- Why the i-th lock cannot be taken. Nil if it is free or has our field.
 local function obstacle(i)
   local lock, field, lease = asked(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end

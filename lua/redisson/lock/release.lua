@@ -1,15 +1,15 @@
--- Give each lock back, whatever its hold count, and tell its waiters.
+-- Release each lock, whatever its hold count, and notify its waiters.
 --
 -- KEYS   the locks
 -- ARGV   message, then for each lock: owner field, channel
--- Reply  for each lock: 1 given back | 0 not ours (any more) | text: refused, nothing was changed
+-- Reply  for each lock: 1 released | 0 not ours (any more) | text: refused, nothing was changed
 --
--- Redis allows HDEL when its memory is full, and deletes the key with its last field. A publish that the server's ACL forbids
--- must not turn a release that happened into an error.
+-- Redis allows HDEL when its memory is full, and deletes the key with its last field. If the server's ACL forbids the
+-- publish, that must not turn a successful release into an error.
 --
--- If our hold is gone, the lock may have gone without a release: somebody deleted it, or a replica that had never heard of it
--- took over. Then nobody has told the waiters, and they would sleep until the old TTL is over. So the script also tells them
--- when there is no lock.
+-- If our hold is gone, the lock may have gone without a release: somebody deleted it, or a replica without it was
+-- promoted. In that case nobody has notified the waiters, and they would sleep until the old TTL is over. So the script
+-- also notifies them when there is no lock.
 
 local reply = {}
 for i = 1, #KEYS do

@@ -1,4 +1,4 @@
--- Take the lock away from all readers and writers, and tell the waiters.
+-- Take the lock away from all readers and writers, and notify the waiters.
 --
 -- KEYS   see rw.lua
 -- ARGV   see rw.lua

@@ -3,10 +3,10 @@
 -- KEYS   see rw.lua
 -- ARGV   ..., owner field, -, lease in ms, -, the owner field of the write within which it reads ('': none)
 -- Reply  1, grant        it reads; the grant is the new value of the counter
---        0, TTL in ms    somebody writes, for this long at the most (-1: the key has no TTL)
+--        0, TTL in ms    somebody writes, for at most this long (-1: the key has no TTL)
 --        an error of CONFLICT: the name is that of a plain lock
 --
--- A script that runs again for the same owner field finds its own work, and says "reads" once more.
+-- A script that runs again for the same owner field finds its own work, and answers "reads" again.
 
 local reader, lease, beneath = ARGV[7], tonumber(ARGV[9]), ARGV[11]
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
@@ -24,7 +24,7 @@ local function undo(err)
   return redis.error_reply(err)
 end
 
--- First write the key that shows that the reader lives: without the field in the lock, it means nothing.
+-- First write the key that shows that the reader is alive: without the field in the lock, it means nothing.
 local function enter()
   local number, err = draw(1)
   if not number then return redis.error_reply(err) end

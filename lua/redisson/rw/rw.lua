@@ -1,7 +1,7 @@
--- The beginning of all scripts of this folder, after lua/lock/grant.lua: a read-write lock that clients of Redisson and ours
--- share.
+-- The beginning of all scripts in this folder, after lua/lock/grant.lua: a read-write lock that clients of Redisson and
+-- ours share.
 --
--- KEYS   the token counter, the lock, a key that is not used here, the beginning of the readers' keys
+-- KEYS   the token counter, the lock, a key that is not used here, the prefix of the readers' keys
 -- ARGV   the floor of the counter, the kind, its capacity, channel, the client that publishes, waiter_ttl in ms, then what the
 --        script asks for, as in lua/line/
 --
@@ -9,9 +9,9 @@
 --                ':write' -> its hold count; the key lives as long as the longest of them
 -- Readers' keys  one for each hold, with the TTL of that hold; a reader without any is dead
 --
--- The hold count of an owner of ours is always one here: our client counts in its own memory. We read the fields of Java's
--- owners and never change them; they go with the lock when nobody in it is alive. The messages are Redisson's: '0' wakes one
--- waiter of each of its clients, '1' wakes all.
+-- The hold count of our owners is always one here: our client counts in its own memory. We read the fields of Java's
+-- owners and never change them; they disappear with the lock when nobody in it is alive. The messages are Redisson's:
+-- '0' wakes one waiter of each of its clients, '1' wakes all.
 
 local lock, prefix, capacity, channel = KEYS[2], KEYS[4], tonumber(ARGV[3]), ARGV[4]
 local ONE, ALL = '0', '1'
@@ -24,7 +24,7 @@ local function is_strange()
   return mode ~= 'read' and mode ~= 'write' and redis.call('exists', lock) == 1
 end
 
--- This changes nothing, and a replica refuses it: so the reply is always a primary's word.
+-- This changes nothing, and a replica refuses it: so the reply always comes from a primary.
 local function confirm()
   redis.call('hdel', lock, 'parklock:nobody')
 end
@@ -38,7 +38,7 @@ local function key_of(reader, hold)
   return prefix .. ':' .. reader .. ':rwlock_timeout:' .. hold
 end
 
--- How long the last reader lives, in ms. It stops looking at a reader that lives for `enough` or longer.
+-- How long the last reader is alive, in ms. It stops as soon as it finds a reader that is alive for `enough` or longer.
 local function longest_life(enough)
   local longest, fields = 0, redis.call('hgetall', lock)
   for i = 1, #fields, 2 do
@@ -50,8 +50,8 @@ local function longest_life(enough)
   return longest
 end
 
--- Lets the lock live at least this long. Returns whether it does. It leaves a TTL alone that is long enough, since a TTL loses
--- a part of a millisecond each time that it is read and written.
+-- Extends the life of the lock to at least this long. Returns whether that succeeded. A TTL that is long enough is left
+-- alone, since a TTL loses a fraction of a millisecond each time that it is read and written.
 local function keep(ms)
   if redis.call('pttl', lock) >= ms then return true end
   local kept = redis.pcall('pexpire', lock, ms)
@@ -68,8 +68,8 @@ local function free(message)
   tell(message)
 end
 
--- A holder has left, and nobody writes: the lock now lives as long as its last reader. Without a reader it is free. Returns how
--- long it lives now, and how long it lived before.
+-- A holder has left, and nobody writes: the lock now lives as long as its last reader. Without a reader it is free.
+-- Returns how long it lives now, and how long it lived before.
 local function settle(message)
   local before = redis.call('pttl', lock)
   local enough = before < 0 and math.huge or before
@@ -87,9 +87,9 @@ local function stop_reading(reader)
   local left = redis.call('hdel', lock, reader)
   redis.pcall('del', key_of(reader, 1))
   if left == 0 then return 0 end
-  if mode == 'write' and redis.call('hlen', lock) > 1 then return 1 end -- its owner writes on
+  if mode == 'write' and redis.call('hlen', lock) > 1 then return 1 end -- its owner still writes
   local life, before = settle(ONE)
-  -- A waiter believes the TTL that it was told, and may be waiting for dead readers.
+  -- A waiter believes the TTL that was reported to it, and may be waiting for dead readers.
   if life > 0 and life < before / 2 then tell(ONE) end
   return 1
 end

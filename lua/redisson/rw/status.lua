@@ -1,4 +1,4 @@
--- Say how many hold the lock, and for how long.
+-- Report how many hold the lock, and for how long.
 --
 -- KEYS   see rw.lua
 -- ARGV   see rw.lua

@@ -3,11 +3,11 @@
 -- KEYS   see rw.lua
 -- ARGV   ..., owner field, -, lease in ms
 -- Reply  1, grant        it writes; the grant is the new value of the counter
---        0, TTL in ms    somebody reads or writes, for this long at the most (-1: the key has no TTL)
+--        0, TTL in ms    somebody reads or writes, for at most this long (-1: the key has no TTL)
 --        an error of CONFLICT: the name is that of a plain lock
 --
--- A script that runs again for the same owner field finds its own work, and says "writes" once more. Dead readers do not count:
--- a lock that has only dead readers is free, however long its key would live.
+-- A script that runs again for the same owner field finds its own work, and answers "writes" again. Dead readers do not
+-- count: a lock that has only dead readers is free, however long its key would live.
 
 local writer, lease = ARGV[7] .. ':write', tonumber(ARGV[9])
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end

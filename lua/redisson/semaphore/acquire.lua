@@ -1,22 +1,29 @@
--- Take permits, if so many are free.
+-- Take permits, if enough are free.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   ..., owner field, how many, lease in ms, then four that are not used, since there is no line here: manner, the owner
 --        field of an outer hold, place, secret
 -- Reply  1, grant        taken; the grant is the new value of the counter
 --        0, TTL in ms    too few are free, and no lease ends sooner than this; a day if no end is known
---        an error of PERMITS: the semaphore has too few in all
+--        an error of PERMITS: the semaphore has too few in total, or one call may not take so many
 --
--- Redisson's keys say how many permits there are in all. The number of the handle applies only if the semaphore does not exist.
--- For a plain semaphore, Redis knows only the number that a client of ours has set, the permits that are free, and our own
--- leases. If that does not say how many there are in all, the script takes the number of the handle.
+-- Redisson's keys say how many permits there are in total. The number of the handle applies only if the semaphore does
+-- not exist. For a plain semaphore, Redis knows only the number that a client of ours has set, the free permits, and
+-- our own leases. If these do not determine the total, the script uses the number of the handle.
 --
 -- A script that runs again for the same owner field finds its own lease, and takes nothing more.
+
+-- Each permit of an expirable semaphore is a member of a sorted set. A script that writes more of them than this would stop the
+-- server for all others.
+local MOST_TOGETHER = 10000
 
 local field, part, lease_ms = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
 if out_of_range(lease_ms) then return redis.error_reply('ERR lease out of range') end
 if not part or part < 1 then return redis.error_reply('ERR part out of range') end
+if expirable and part > MOST_TOGETHER then
+  return redis.error_reply(string.format('PERMITS %.0f of %.0f', part, MOST_TOGETHER))
+end
 
 local function shortest_lease()
   local first = redis.call('zrange', leases, 0, 0, 'WITHSCORES')[2]
@@ -43,7 +50,7 @@ local function take()
   return { GRANTED, number }
 end
 
--- A caller that wants more permits than there are would wait for ever.
+-- A caller that wants more permits than there are would wait forever.
 local function there_are_too_few()
   local all = total() or capacity
   if part > all and available then all = math.max(all, available + leased()) end

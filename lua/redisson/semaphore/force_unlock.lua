@@ -1,4 +1,4 @@
--- Take away every permit that has a lease, and tell the waiters. Java's expirable permits have leases too.
+-- Take away every permit that has a lease, and notify the waiters. Java's expirable permits have leases too.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   see semaphore.lua

@@ -1,10 +1,10 @@
--- Give back the permits of one owner, all at once, and tell the waiters.
+-- Release the permits of one owner, all at once, and notify the waiters.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   ..., owner field
--- Reply  1 given back | 0 there was no lease (any more)
+-- Reply  1 released | 0 there was no lease (any more)
 --
--- Redis allows ZREM when its memory is full, and after it every write of this script.
+-- Redis allows ZREM when its memory is full, and then every write of this script.
 
 touch()
 local permits = forget(ARGV[7])

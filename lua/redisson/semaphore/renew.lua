@@ -1,4 +1,4 @@
--- Renew the permits of an owner: they last at least this long from now. A lease is never shortened.
+-- Renew the permits of an owner to at least this long from now. A lease is never shortened.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   ..., owner field, lease wanted in ms
@@ -7,7 +7,7 @@
 local field, wanted = ARGV[7], tonumber(ARGV[8])
 if out_of_range(wanted) then return redis.error_reply('ERR lease out of range') end
 
-touch() -- a replica refuses it: so "gone" is always a primary's word
+touch() -- a replica refuses it: so "gone" always comes from a primary
 local until_when = tonumber(redis.call('zscore', leases, field) or 0)
 if until_when <= now then return { 0 } end
 lease(field, held_by(field), math.max(until_when, now + wanted))

@@ -1,15 +1,15 @@
--- Change how many permits there are in all, and tell the waiters if some are free.
+-- Change the total number of permits, and notify the waiters if some are free.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   ..., the new number
 -- Reply  1 changed
 --
--- If more permits are held than there are now, this takes none away: the number of free permits is negative until enough came
--- back.
+-- If more permits are held than the new total, this takes none away: the number of free permits is negative until
+-- enough are released.
 --
--- For a plain semaphore, Redis does not know how many permits there are in all. The script adds the difference to the number
--- that a client of ours has set within the last day, or else to the number of the handle. So it may run again, also for
--- several clients that set the same number.
+-- For a plain semaphore, Redis does not know the total number of permits. The script adds the difference to the number
+-- that a client of ours has set within the last day, or otherwise to the number of the handle. So it may run again,
+-- also for several clients that set the same number.
 
 local wanted = tonumber(ARGV[7])
 

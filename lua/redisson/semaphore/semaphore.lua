@@ -1,5 +1,5 @@
--- The beginning of all scripts of this folder, after lua/lock/grant.lua: Redisson's RSemaphore
--- ('semaphore') and RPermitExpirableSemaphore ('expirable').
+-- The beginning of all scripts in this folder, after lua/lock/grant.lua: Redisson's RSemaphore ('semaphore') and
+-- RPermitExpirableSemaphore ('expirable').
 --
 -- KEYS   the token counter, the permits that are free, the leases, the notes
 -- ARGV   the floor of the counter, the kind, its capacity, channel, message (not used: the message is how many permits are free),
@@ -13,8 +13,8 @@
 -- Notes    for 'semaphore' only: owner field -> how many permits it holds; 'total': the number that a client of ours has set,
 --          and until when it applies
 --
--- Our leases end by the server's clock. The next client of ours that asks gives back what a dead holder had. So our keys have
--- to outlive their leases: by a year, for want of a better number.
+-- Our leases are measured by the server's clock. The next client of ours that asks returns the permits of a dead
+-- holder. So our keys have to outlive their leases: by a year, chosen arbitrarily.
 
 local DAY, YEAR = 86400000, 31536000000
 local free, leases, notes = KEYS[2], KEYS[3], KEYS[4]
@@ -32,8 +32,8 @@ end
 available = tonumber(available)
 local before = available
 
--- The member of the n-th permit of an owner. They all end at the same time, and the first comes first in their order: so it is
--- the first one that Java reaps.
+-- The member of the n-th permit of an owner. All of them expire at the same time, and the first sorts first: so Java
+-- removes the first one first.
 local function member(field, nth)
   return nth == 1 and field or field .. ':' .. nth
 end
@@ -55,7 +55,7 @@ local function lease(field, permits, until_when)
     redis.call('zadd', leases, score, member(field, nth))
   end
   if expirable then
-    -- Both keys end together, as in Redisson.
+    -- Both keys expire together, as in Redisson.
     local ttl = redis.call('pttl', free)
     if ttl > 0 then redis.call('pexpire', leases, ttl) end
     return
@@ -68,7 +68,7 @@ local function lease(field, permits, until_when)
   end
 end
 
--- Forgets a lease. Returns how many permits it had. If there is no lease, the note stays: `orphans` reads it.
+-- Removes a lease. Returns how many permits it had. If there is no lease, the note stays: `orphans` reads it.
 local function forget(field)
   local permits = held_by(field)
   if permits == 0 then return 0 end
@@ -79,13 +79,13 @@ local function forget(field)
   return permits
 end
 
--- Gives permits back to a semaphore that exists. The next client that asks sets a missing one to its whole number.
+-- Returns permits to an existing semaphore. If it is missing, the next client that asks sets it to its whole number.
 local function give_back(permits)
   if not available or permits == 0 then return end
   available = redis.call('incrby', free, string.format('%.0f', permits))
 end
 
--- Forgets the notes of leases that were deleted or evicted all at once. Returns how many permits they had.
+-- Removes the notes of leases that were deleted or evicted all at once. Returns how many permits they had.
 local function orphans()
   local permits = 0
   if expirable or are_leases or not are_notes then return permits end
@@ -98,7 +98,7 @@ local function orphans()
   return permits
 end
 
--- Takes away the permits whose leases are over, or were deleted.
+-- Takes away the permits whose leases have expired or were deleted.
 local function reap()
   local over = redis.call('zrange', leases, 0, now, 'BYSCORE')
   local permits = #over
@@ -123,7 +123,7 @@ local function leased()
   return permits
 end
 
--- How many permits there are in all, as far as Redis knows.
+-- How many permits there are in total, as far as Redis knows.
 local function total()
   if not available then return nil end
   if expirable then return available + leased() end
@@ -131,7 +131,8 @@ local function total()
   return tonumber(until_when or 0) > now and tonumber(permits) or nil
 end
 
--- Notes the number that a plain semaphore was set to. It applies for a day only: Java may change the number too, without a note.
+-- Records the number that a plain semaphore was set to. It applies for only a day: Java may also change the number,
+-- without a note.
 local function remember(permits)
   redis.call('hset', notes, 'total', string.format('%.0f %.0f', permits, now + DAY))
   if redis.call('pttl', notes) < DAY then redis.call('pexpire', notes, DAY) end
@@ -144,7 +145,7 @@ local function establish(permits)
   redis.call('set', free, string.format('%.0f', available))
 end
 
--- Tells the waiters that permits have become free. Redisson's subscribers fail on a negative number.
+-- Notifies the waiters that permits have become free. Redisson's subscribers fail on a negative number.
 local function tell()
   if available and available > 0 and available > (before or 0) then
     redis.pcall('publish', channel, string.format('%.0f', available))

@@ -1,10 +1,10 @@
--- Say how much is held, and for how long.
+-- Report how much is held, and for how long.
 --
 -- KEYS   see semaphore.lua
 -- ARGV   see semaphore.lua
 -- Reply  the longest lease left in ms (-1: no end is known; -2: there is no holder) | how many are held | how many there are
 --
--- For a plain semaphore, only the difference of the last two is right: how many are free.
+-- For a plain semaphore, only the difference of the last two numbers is right: how many are free.
 
 touch()
 reap()

@@ -1,12 +1,12 @@
-//! Small worlds, searched through: every order in which a few clients, their messages and the faults between them can
-//! come, with the real [`Line`](crate::engine::line::Line) in each contender and a model of the scripts for the server.
+//! Small worlds, searched exhaustively: every order of events that a few clients, their messages and some faults can
+//! produce, with the real [`Line`](crate::engine::line::Line) in each contender and a model of the scripts for the
+//! server.
 //!
-//! 1. Time goes in ticks, three to a `waiter_ttl`. Within a tick, everything that is on its way arrives, in any
-//!    order: a request, an answer, a message. If it takes longer, that is a fault, and so is a loss.
-//! 2. A world has a few faults to spend. So the search ends, and has then seen everything that these faults can do
+//! 1. Time passes in ticks, three to a `waiter_ttl`. Within a tick, everything in flight arrives, in any order: a
+//!    request, an answer, a message. If it takes longer, that is a fault, and so is a loss.
+//! 2. A world may have only a few faults. So the search ends, and has then seen everything that these faults can cause
 //!    together.
-//! 3. After each step, [`World::judge`] judges the state. The test reports a wrong state with the shortest way that
-//!    leads to it.
+//! 3. After each step, [`World::judge`] judges the state. The test reports a wrong state with the shortest path to it.
 //! 4. If a protocol lacks one of its rules, the search has to find what goes wrong: see [`Mutation`].
 
 mod client;
@@ -19,13 +19,13 @@ use server::{Call, Field, LetIn, Server, Terms};
 /// A `waiter_ttl`, in ticks.
 const TTL: i8 = 3;
 
-/// `max_park`, in ticks: far longer than anything that a message is waited for.
+/// `max_park`, in ticks: far longer than any wait for a message.
 const PARK: i8 = 14;
 
-/// How long after its connection was lost a request may run, in ticks.
+/// How long a request may still run after its connection was lost, in ticks.
 const STRAY: i8 = 2;
 
-/// A rule that is left out or turned around, to see that the search notices.
+/// A rule that is left out or reversed, to prove that the search notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutation {
     // Of the scripts.
@@ -56,7 +56,7 @@ enum Mutation {
     AGrantWithoutAnAnswerIsTaken,
 }
 
-/// How many of each fault may come, and how many altogether.
+/// How many of each fault may occur, and how many in total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Faults {
     most: u8,
@@ -69,12 +69,12 @@ struct Faults {
     slow_messages: u8,
     /// Two callers of one client make their signs in one order and send them in the other.
     swapped: u8,
-    /// A client stands still for more than a tick.
+    /// A client is paused for more than a tick.
     pauses: u8,
     /// The connection of a client for requests is lost, or the one for messages.
     cut: u8,
     deafened: u8,
-    /// A caller goes away.
+    /// A caller leaves.
     cancelled: u8,
     /// A client dies.
     crashes: u8,
@@ -86,10 +86,10 @@ struct Spent {
     any: bool,
     /// A message is lost, and nobody will notice.
     lost: bool,
-    /// All that were near may have died together.
+    /// All near contenders may have died together.
     blind: bool,
-    /// A client may have learnt so late what was cleared away that it stopped looking for a request that runs even
-    /// later. The lease ends such a hold.
+    /// A client may have learnt so late what was cleaned up that it no longer looks for a request that runs even later.
+    /// The lease ends such a hold.
     paused: bool,
     /// More than messages was lost: a client may have been silent for too long.
     rough: bool,
@@ -125,8 +125,7 @@ enum Action {
     Crash(usize),
 }
 
-/// How long a slow delivery takes at the most, and how long a client stands still, in ticks: longer than a client
-/// counts as alive.
+/// The longest time of a slow delivery or of a pause, in ticks: longer than a client counts as alive.
 const SLOW: i8 = 4;
 
 /// How a small world begins.
@@ -138,7 +137,7 @@ struct Setting {
     spots: usize,
     /// Callers of each entry.
     callers: u8,
-    /// All callers come before the first tick is over.
+    /// All callers arrive before the first tick is over.
     prompt: bool,
     faults: Faults,
     terms: Terms,
@@ -148,7 +147,7 @@ struct Setting {
 struct World {
     server: Server,
     clients: Vec<Client>,
-    /// Requests of lost connections, and for how long they may run yet.
+    /// Requests of lost connections, and for how long they may still run.
     strays: Vec<(Request, i8)>,
     faults: Faults,
     spent: Spent,
@@ -218,7 +217,7 @@ impl World {
         }
     }
 
-    /// Clients that have done nothing yet are all the same, and so are a client's entries: they come in one order.
+    /// Clients that have done nothing yet are interchangeable, and so are a client's entries: they start in one order.
     fn may_come(&self, c: usize, s: usize, setting: &Setting) -> bool {
         let has_come = |c: usize, s: usize| {
             self.clients[c].gone || self.clients[c].spots[s].fresh < setting.callers
@@ -241,7 +240,7 @@ impl World {
         }
     }
 
-    /// What happens before this tick is over. If there is nothing, the next tick comes.
+    /// What happens before this tick is over. If there is nothing, the next tick begins.
     fn forced_actions(&self, setting: &Setting, all: &mut Vec<Action>) {
         let before = all.len();
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
@@ -340,7 +339,7 @@ impl World {
         self.spent.blind |= matches!(action, Action::Crash(c) if self.fills_the_window(c, setting));
     }
 
-    /// All entries of a window may be those of one client. When it dies, no client is left that shows signs of life.
+    /// All entries of a window may belong to one client. When it dies, no client is left that shows signs of life.
     fn fills_the_window(&self, c: usize, setting: &Setting) -> bool {
         let terms = setting.terms;
         if terms.by_client || terms.is(Mutation::TheWindowIsOfEntries) {
@@ -453,8 +452,8 @@ impl World {
         }
     }
 
-    /// An answer arrives at once. If something else comes before it, that is a fault and costs one: so the states
-    /// stay few.
+    /// An answer arrives at once. If another event comes before it, that is a fault and costs one: so there are few
+    /// states.
     fn reply(&mut self, c: usize, answer: client::Answer, terms: Terms, clock: Clock) -> Verdict {
         let client = &mut self.clients[c];
         if client.paused > 0 || client.down_is_slow > 0 {
@@ -526,7 +525,7 @@ impl World {
         Ok(())
     }
 
-    /// A waiter that had a place has it again, whatever happened to its request.
+    /// A waiter that had a place keeps it, whatever happened to its request.
     fn judge_answer(&self, c: usize, answer: client::Answer) -> Verdict {
         let client::Answer::Acquired { id, reply: server::Reply::Waits { place, .. }, .. } = answer
         else {
@@ -555,7 +554,7 @@ impl World {
     fn judge_idle(&self, terms: Terms) -> Verdict {
         let bound = match self.spent {
             Spent { any: false, .. } => 0,
-            // The dead cost one waiter_ttl, counted from when a client near the front came by.
+            // Dead waiters cost one waiter_ttl, counted from the next call of a client near the front.
             Spent { lost: false, blind: false, .. } => TTL + 2,
             // Then only a far contender is left, which asks when the lease that it knows of is over.
             Spent { .. } if terms.far_looks => terms.lease + TTL + 2,
@@ -585,7 +584,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives places the lowest numbers in the same order: so histories that differ in nothing else become one.
+    /// Gives places the lowest numbers in the same order: so histories that are otherwise equal become one.
     fn shrink(&mut self) {
         let mut known = 0_u128;
         self.places(|place| known |= 1 << *place);
@@ -748,7 +747,7 @@ mod tests {
         holds(&Setting { terms: Terms { by_client: true, ..world.terms }, ..world });
     }
 
-    /// Some minutes, in a debug build.
+    /// Takes some minutes in a debug build.
     #[test]
     #[ignore = "takes minutes"]
     fn larger_worlds_survive_too() {
@@ -760,7 +759,7 @@ mod tests {
         holds(&setting("any fault", (2, 2, 1), 2, ANY));
     }
 
-    /// Some minutes. In smaller worlds the one sign that each client shows before it sleeps is enough.
+    /// Takes some minutes. In smaller worlds the one sign that each client shows before it sleeps is enough.
     #[test]
     #[ignore = "takes minutes"]
     fn a_window_that_may_be_all_of_one_client_is_found_out() {
@@ -805,7 +804,7 @@ mod tests {
             let setting = setting("a rule is missing", size, window, faults);
             fails(mutation, &Setting { terms: Terms { hold, ..setting.terms }, ..setting });
         }
-        // A far contender that asks at the end of the lease would make up for these.
+        // A far contender that asks at the end of the lease would compensate for these.
         for (mutation, size, window, faults, hold) in [
             (NobodyIsToldForTheDeaf, three, 1, crash, 4),
             (WhoComesNearIsNotTold, three, 1, crash, 1),

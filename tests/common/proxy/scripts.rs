@@ -1,15 +1,45 @@
 //! Scripts by name, though the wire knows them by hash.
 
+#[path = "../../../src/wire/scripts.rs"]
+#[allow(dead_code, reason = "the library needs more of it")]
+mod ours;
+
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
-use redis::Script;
+use redis::{Arg, Cmd, Script};
 
-/// Which hash belongs to which name; learnt from the texts that pass by.
-#[derive(Debug, Default)]
+use self::ours::Dialect;
+
+/// The texts of the library's scripts, by hash. A client does not load what its server knows, so they may never pass by.
+static OURS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
+    let dialects = [Dialect::Plain, Dialect::Sharded, Dialect::Both];
+    let calls = dialects.into_iter().flat_map(|dialect| {
+        ours::ALL.iter().map(move |script| (script.by_hash(dialect), script.by_text(dialect)))
+    });
+    calls.map(|(by_hash, by_text)| (script_of(&by_hash), script_of(&by_text))).collect()
+});
+
+/// The text or the hash of the script in its call.
+fn script_of(call: &Cmd) -> String {
+    match call.args_iter().nth(1) {
+        Some(Arg::Simple(script)) => String::from_utf8_lossy(script).into_owned(),
+        _ => unreachable!("every call names its script"),
+    }
+}
+
+/// Which hash belongs to which name: by the texts of the library, and those that pass by.
+#[derive(Debug)]
 pub(super) struct Scripts {
     given: Vec<(String, String)>,
     texts: HashMap<String, String>,
     names: HashMap<String, Vec<String>>,
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self { given: Vec::new(), texts: OURS.clone(), names: HashMap::new() }
+    }
 }
 
 impl Scripts {

@@ -401,6 +401,25 @@ impl World {
                 self.at(clock::now() + late, Event::SentinelHears(sentinel));
             }
         }
+        if let (Some(leader), false) = (self.fleet.sentinels.first().copied(), at_once) {
+            self.sentinel_leads(leader);
+        }
+    }
+
+    /// A sentinel leads the failover: for a while it gives two addresses. Later it hears of its end, as the others do.
+    pub fn sentinel_leads(&mut self, sentinel: usize) {
+        let watched = self.watched();
+        self.fleet.stations[sentinel].server.lead(watched);
+        self.send(sentinel);
+    }
+
+    fn watched(&self) -> Watched {
+        Watched {
+            service: SERVICE.to_owned(),
+            host: fleet::host(self.fleet.primary()),
+            port: PORT,
+            epoch: self.epoch,
+        }
     }
 
     pub fn sentinel_hears(&mut self, sentinel: usize) {
@@ -409,15 +428,10 @@ impl World {
         if ready > clock::now() {
             return self.at(ready, Event::SentinelHears(sentinel));
         }
-        let watched = Watched {
-            service: SERVICE.to_owned(),
-            host: fleet::host(self.fleet.primary()),
-            port: PORT,
-            epoch: self.epoch,
-        };
+        let watched = self.watched();
         let others = self.fleet.sentinels.iter().filter(|other| **other != sentinel);
         let others = others.map(|other| (fleet::host(*other), PORT)).collect();
-        self.fleet.stations[sentinel].server.watch(watched, others);
+        self.fleet.stations[sentinel].server.watch(fleet::host(sentinel), watched, others);
         self.send(sentinel);
     }
 }

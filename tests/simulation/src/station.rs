@@ -110,11 +110,8 @@ impl Station {
 
     /// The counters of the tokens, by key: a time of its clock in microseconds, or a little more.
     pub fn counters(&mut self) -> BTreeMap<String, u64> {
-        let keys = self
-            .list(&["KEYS", "lock:grants*"])
-            .into_iter()
-            .filter(|key| keyspace::is_counter(key));
-        let keys: Vec<String> = keys.collect();
+        let mut keys = self.list(&["KEYS", "lock:grants*"]);
+        keys.retain(|key| keyspace::is_counter(key));
         keys.into_iter().map(|key| (key.clone(), self.number(&["GET", &key]))).collect()
     }
 

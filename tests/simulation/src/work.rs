@@ -14,6 +14,7 @@ use crate::caller::{Asking, Holding, Home, Manner, Returning, Wanted, heard};
 use crate::clock::{self, MILLI};
 use crate::desk::{Desk, Seat};
 use crate::held::{Handle, Held};
+use crate::judge::Break;
 use crate::plan::{Kind, Name, millis, nanos};
 
 /// So many readers there never are.
@@ -60,7 +61,7 @@ async fn obey(desk: Arc<Desk>, order: Order) {
 async fn force_unlock(desk: &Desk, name: usize) {
     let Some(seat) = desk.seat() else { return };
     let (Name { text, kind }, client) = (&desk.home.plan.names[name], &seat.client);
-    let from = clock::now();
+    let mut takeover = Takeover { name: text.clone(), from: clock::now(), is_answered: false };
     let answer = match kind {
         Kind::Lock => client.lock(text).force_unlock().await,
         Kind::Fenced => client.redisson().fenced_lock(text).force_unlock().await,
@@ -73,11 +74,25 @@ async fn force_unlock(desk: &Desk, name: usize) {
         Kind::Latch => return,
     };
     board::reached("force_unlock");
-    // One that was not answered may yet run, as long as its connection lives.
-    let to = if answer.is_ok() { clock::now() } else { clock::now() + 10_000 * MILLI };
-    board::with(|board| board.breaks.push(crate::judge::Break::loose(Some(text), from, to)));
-    if let Err(error) = answer {
-        heard(&error);
+    match answer {
+        Ok(_) => takeover.is_answered = true,
+        Err(error) => heard(&error),
+    }
+}
+
+/// A name is taken away from its holders. Without an answer, also because its process has crashed, the request may run later, as
+/// long as its connection lives.
+struct Takeover {
+    name: String,
+    from: u64,
+    is_answered: bool,
+}
+
+impl Drop for Takeover {
+    fn drop(&mut self) {
+        let to = clock::now() + if self.is_answered { 0 } else { 10_000 * MILLI };
+        let ends = Break::loose(Some(&self.name), self.from, to);
+        board::with(|board| board.breaks.push(ends));
     }
 }
 

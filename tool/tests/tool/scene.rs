@@ -36,8 +36,8 @@ pub fn tool_at(url: &str, dir: &Path, words: &[&str]) -> Call {
     Call { words, url: url.to_owned(), files }
 }
 
-/// A shell in the background begins programs with INT and QUIT ignored, and nohup with HUP. The tool leaves ignored signals so. Its tests
-/// have to go the same way wherever they run.
+/// A shell in the background begins programs with INT and QUIT ignored, and `nohup` with HUP. The tool leaves ignored signals
+/// so. Its tests have to go the same way wherever they run.
 const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal=INT,QUIT,HUP"];
 
 /// The path of the tool.

@@ -14,7 +14,7 @@ use crate::keys::TenureId;
 /// A tick, and the rules in ticks.
 const TICK: Duration = Duration::from_millis(300);
 
-/// What a [`Line`] knows, with times in ticks from now: so states that differ only in the date are one.
+/// What a [`Line`] knows, with times in ticks from now: so states that differ only in absolute time are one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Known {
     pub(in crate::engine::line::model) id: u8,
@@ -36,7 +36,7 @@ pub(in crate::engine::line::model) struct Clock {
 
 impl Clock {
     pub(in crate::engine::line::model) fn new() -> Self {
-        // Far enough from the earliest instant, so that there are earlier ones.
+        // Far enough from the earliest instant that earlier ones exist.
         Self { now: Instant::now() + Duration::from_secs(3600) }
     }
 
@@ -55,7 +55,7 @@ impl Clock {
         }
     }
 
-    /// Whether the client may still believe a grant of this length that it asked for at this time.
+    /// Whether the client may still believe a grant of this length that it requested at this time.
     fn is_believed(self, sent: i8, lease: i8) -> bool {
         deadline(self.moment(sent), TICK * u32::from(lease.unsigned_abs())) > self.now
     }
@@ -113,7 +113,7 @@ impl Known {
     }
 }
 
-/// A request on its way to the server.
+/// A request in flight to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Request {
     Acquire(AcquireOptions),
@@ -121,7 +121,7 @@ pub(in crate::engine::line::model) enum Request {
     Renew { field: Field, sent: i8 },
 }
 
-/// An answer on its way to the client.
+/// An answer in flight to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Answer {
     Acquired { id: u8, reply: Reply, sent: i8 },
@@ -133,7 +133,7 @@ pub(in crate::engine::line::model) enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Stage {
     Free,
-    /// Until then, or until something happens.
+    /// Until then, or until an event.
     Parked(i8),
     Asking {
         old: Option<u8>,
@@ -141,7 +141,7 @@ pub(in crate::engine::line::model) enum Stage {
     /// Its request was not answered. It pauses before it asks again.
     Riding,
     Holding(Tenure),
-    /// It gives the lock back, and keeps the permit until the answer comes.
+    /// It releases the lock, and keeps the permit until the answer comes.
     Leaving {
         id: u8,
     },
@@ -150,7 +150,7 @@ pub(in crate::engine::line::model) enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Tenure {
     pub(in crate::engine::line::model) id: u8,
-    /// When it is over, by the client's own account.
+    /// When the tenure is over, by the client's own account.
     pub(in crate::engine::line::model) ends: i8,
     renew_at: i8,
     renewing: bool,
@@ -162,7 +162,7 @@ pub(in crate::engine::line::model) struct Tenure {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Spot {
     pub(in crate::engine::line::model) line: Option<Known>,
-    /// Callers that have not come yet, and callers that wait for the permit within the client.
+    /// Callers that have not arrived yet, and callers that wait for the permit within the client.
     pub(in crate::engine::line::model) fresh: u8,
     pub(in crate::engine::line::model) queued: u8,
     pub(in crate::engine::line::model) stage: Stage,
@@ -178,7 +178,7 @@ impl Spot {
     }
 }
 
-/// A job of the background: something to give back.
+/// A background job: something to release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Job {
     pub(in crate::engine::line::model) id: u8,
@@ -210,13 +210,12 @@ pub(in crate::engine::line::model) enum Ears {
 pub(in crate::engine::line::model) struct Client {
     pub(in crate::engine::line::model) number: u8,
     pub(in crate::engine::line::model) gone: bool,
-    /// It stands still for at most this many ticks.
+    /// It is paused for at most this many ticks.
     pub(in crate::engine::line::model) paused: i8,
     pub(in crate::engine::line::model) ears: Ears,
     generation: u8,
     next_id: u8,
-    /// Requests that have not run, and answers and messages that have not arrived; for how many ticks they may be
-    /// late.
+    /// Requests that have not run, and answers and messages that have not arrived; for how many ticks they may be late.
     pub(in crate::engine::line::model) up: Vec<Request>,
     pub(in crate::engine::line::model) up_is_slow: i8,
     pub(in crate::engine::line::model) down: Vec<Answer>,
@@ -270,7 +269,7 @@ impl Client {
         !self.gone && self.spots.iter().any(Spot::contends)
     }
 
-    /// Whether it will still do anything, apart from callers that may come.
+    /// Whether it will not do anything more, apart from callers that may arrive.
     pub(in crate::engine::line::model) fn is_at_rest(&self) -> bool {
         self.up.is_empty()
             && self.down.is_empty()
@@ -384,7 +383,7 @@ impl Driver<'_> {
         self.client.next_id
     }
 
-    /// A caller comes.
+    /// A caller arrives.
     pub(in crate::engine::line::model) fn comes(&mut self, spot: usize) {
         self.client.spots[spot].fresh -= 1;
         self.client.spots[spot].queued += 1;
@@ -393,8 +392,8 @@ impl Driver<'_> {
         }
     }
 
-    /// The permit is free: the next caller of this client contends. If there is none, the client gives up what was
-    /// left for it.
+    /// The permit is free: the next caller of this client contends. If there is none, the client gives up what was left
+    /// for it.
     fn next_caller(&mut self, spot: usize, old: Option<u8>) {
         self.client.spots[spot].stage = Stage::Free;
         if self.client.spots[spot].queued > 0 {
@@ -438,7 +437,7 @@ impl Driver<'_> {
         }
     }
 
-    /// One contender that is far from the front asks now and then for all of its client.
+    /// One contender that is far from the front asks from time to time for all of its client.
     fn is_watching(&mut self, spot: usize) -> bool {
         if self.client.spots.len() == 1 {
             return true;
@@ -464,7 +463,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A contender that is parked looks again.
+    /// A parked contender looks again.
     fn look(&mut self, spot: usize) {
         if matches!(self.client.spots[spot].stage, Stage::Parked(_)) {
             self.go_on(spot, None);
@@ -518,7 +517,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Gives something back. `now`: in the foreground.
+    /// Releases something. `now`: in the foreground.
     fn job(&mut self, id: u8, ghost_of: Option<u8>, until: i8, now: bool) {
         self.client.jobs.push(Job { id, ghost_of, until, state: JobState::Due });
         if now {
@@ -587,7 +586,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The client cannot know whether the request ran. It clears away what it may have done.
+    /// The client cannot know whether the request ran. It cleans up after the request.
     fn unanswered(&mut self, spot: usize) {
         let Stage::Asking { old } = self.client.spots[spot].stage else { return };
         let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
@@ -606,7 +605,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The pause after a request that was not answered is over.
+    /// The pause after an unanswered request is over.
     pub(in crate::engine::line::model) fn rode_out(&mut self, spot: usize) {
         self.go_on(spot, None);
     }
@@ -619,14 +618,14 @@ impl Driver<'_> {
         {
             let settled =
                 job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
-            // Nobody asks for a job any more that is done.
+            // Nobody repeats a job that is done.
             job.state = if settled || once { JobState::Sent } else { JobState::Resting };
         }
         self.client.jobs.retain(|job| job.id != id || job.state != JobState::Sent);
         self.stop_leaving(id);
     }
 
-    /// The permit goes on with the first answer, or the first failure.
+    /// The permit is passed on with the first answer, or the first failure.
     fn stop_leaving(&mut self, id: u8) {
         let leaves = |spot: &Spot| spot.stage == Stage::Leaving { id };
         if let Some(spot) = self.client.spots.iter().position(leaves) {
@@ -658,7 +657,7 @@ impl Driver<'_> {
         self.next_caller(spot, None);
     }
 
-    /// The holder is done: it gives the lock back.
+    /// The holder is done: it releases the lock.
     pub(in crate::engine::line::model) fn gives_back(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.client.spots[spot].stage = Stage::Leaving { id };
@@ -675,7 +674,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The holder is done. The next caller of this client offers the lock to other clients, and asks for it anew.
+    /// The holder is done. The next caller of this client offers the lock to other clients, and asks for it again.
     pub(in crate::engine::line::model) fn exchanges(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.next_caller(spot, Some(id));
@@ -749,7 +748,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The subscription begins, or its loss is noticed: something may have been missed.
+    /// The subscription begins, or its loss is noticed: a message may have been missed.
     pub(in crate::engine::line::model) fn roused(&mut self, ears: Ears) {
         self.client.ears = ears;
         for spot in 0..self.client.spots.len() {
@@ -774,7 +773,7 @@ impl Driver<'_> {
     }
 }
 
-/// For how long the client repeats giving up a place in the line.
+/// For how long the client keeps trying to give up a place in the line.
 const LONG: i8 = 20;
 
 fn number(spot: usize) -> u8 {

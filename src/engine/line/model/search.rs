@@ -1,4 +1,4 @@
-//! Searches all states of a small world, in the order of the number of steps that lead to them.
+//! Searches all states of a small world, in the order of their distance from its beginning.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use crate::engine::line::model::{Action, Setting, World, called, told};
 pub(in crate::engine::line::model) struct Found {
     pub(in crate::engine::line::model) states: usize,
     pub(in crate::engine::line::model) steps: usize,
-    /// The shortest way to a wrong state, in words.
+    /// The shortest path to a wrong state, as text.
     pub(in crate::engine::line::model) violation: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Hasher for Bytes {
     }
 
     fn write_isize(&mut self, number: isize) {
-        // Which of the variants of an enum it is.
+        // The variant of an enum.
         self.0.push(u8::try_from(number).expect("there are few variants"));
     }
 

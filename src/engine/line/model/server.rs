@@ -2,7 +2,7 @@
 
 use crate::engine::line::model::{Mutation, TTL};
 
-/// An owner field: a client, and a number of its own.
+/// An owner field: a client, and its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Field {
     pub(in crate::engine::line::model) client: u8,
@@ -27,7 +27,7 @@ pub(in crate::engine::line::model) struct Asked {
     heard: bool,
 }
 
-/// Until when a client counts as alive, and when it made the sign of life that says so.
+/// Until when a client counts as alive, and when it made the sign of life that proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Life {
     pub(in crate::engine::line::model) ends: i8,
@@ -52,7 +52,7 @@ impl Word {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) enum Reply {
     Granted,
-    /// In `again` ticks, the holder has to have gone, or a silent head may have answered.
+    /// In `again` ticks, the holder must be gone, or a silent head may have answered.
     Waits {
         place: u8,
         near: bool,
@@ -77,9 +77,9 @@ pub(in crate::engine::line::model) struct Terms {
     /// The window has this many clients, however many entries each of them has in it.
     pub(in crate::engine::line::model) by_client: bool,
     pub(in crate::engine::line::model) lease: i8,
-    /// How long a holder holds at the most.
+    /// How long a holder holds at most.
     pub(in crate::engine::line::model) hold: i8,
-    /// A far contender that watches asks when the lease that it knows of is over, and not only after `max_park`.
+    /// A far contender that watches asks when the lease that it knows of is over, not only after `max_park`.
     pub(in crate::engine::line::model) far_looks: bool,
     pub(in crate::engine::line::model) mutation: Option<Mutation>,
 }
@@ -90,7 +90,7 @@ impl Terms {
     }
 }
 
-/// Everything that Redis has of one name.
+/// Everything that Redis stores for one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::engine::line::model) struct Server {
     pub(in crate::engine::line::model) lock: Option<(Field, i8)>,
@@ -115,7 +115,7 @@ pub(in crate::engine::line::model) struct LetIn {
     pub(in crate::engine::line::model) lives: bool,
 }
 
-/// One call of a script: the server, and what it says to whom.
+/// One call of a script: the server, and its messages.
 pub(in crate::engine::line::model) struct Call<'a> {
     server: &'a mut Server,
     terms: Terms,
@@ -173,7 +173,7 @@ impl Server {
 
     /// One tick later.
     pub(in crate::engine::line::model) fn tick(&mut self) {
-        // A time that is long over stays as it is: so the number of states is bounded.
+        // A time that is long past stays as it is: so the number of states is bounded.
         self.times(|time| *time = (*time - 1).max(-2 * TTL));
         for life in self.lives.iter_mut().flatten() {
             life.sign = (life.sign - 1).max(-4 * TTL);
@@ -185,7 +185,7 @@ impl Server {
         self.quiet = if self.line.is_empty() { 0 } else { (self.quiet + 1).min(2 * TTL) };
     }
 
-    /// The line's clock stands still while the server does: it takes the first gap between two scripts for a stall.
+    /// The line's clock stops while the server stalls: it takes the first gap between two scripts for a stall.
     fn read_clock(&mut self) {
         let gap = std::mem::take(&mut self.quiet);
         let is_gap = 2 * gap > TTL;
@@ -252,8 +252,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether a sign of life changes nothing for others: there is no room, and a script has just looked at the
-    /// front.
+    /// Whether a sign of life changes nothing for others: there is no room, and a script has just looked at the front.
     fn is_of_no_account(&self, field: Field, is_relied_on: bool) -> bool {
         let Some(rank) = self.server.rank(field) else { return false };
         let stands_near = self.server.line[rank].place <= self.server.near;
@@ -261,7 +260,7 @@ impl<'a> Call<'a> {
         is_settled && self.is_recent && self.server.lock.is_some()
     }
 
-    /// Gives back what it holds, or its place in the line.
+    /// Releases its hold, or gives up its place in the line.
     pub(in crate::engine::line::model) fn release(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
         self.put_out(field);
@@ -313,10 +312,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A newcomer goes to the end. A waiter that had a place has it again, behind an entry that may be its own old
-    /// one.
+    /// A newcomer goes to the end. A waiter that had a place gets it back, behind an entry that may be its own old one.
     fn line_up(&mut self, field: Field, had: u8) {
-        // With room for an old entry's successor in between.
+        // With room in between for an old entry's successor.
         let end = self.server.top + 2;
         let keeps = had > 0 && !self.terms.is(Mutation::PlaceIsForgotten);
         let mut place = if keeps { had.min(end) } else { end };
@@ -345,7 +343,7 @@ impl<'a> Call<'a> {
         !self.server.lives_on(self.server.line[rank].field.client)
     }
 
-    /// When it was asked since its client fell silent.
+    /// When it was told to show a sign since its client fell silent.
     fn asked(&self, rank: usize) -> Option<Asked> {
         let waiter = &self.server.line[rank];
         let ends = self.server.lives[usize::from(waiter.field.client)].map_or(i8::MIN, |l| l.ends);
@@ -365,7 +363,7 @@ impl<'a> Call<'a> {
         place > self.server.sleepers && age < TTL
     }
 
-    /// Lets in the head, if there is room and its client lives.
+    /// Lets in the head, if there is room and its client is alive.
     fn admit(&mut self) {
         let all_are_awake = !self.server.line.is_empty() && self.is_awake(0);
         while !self.server.line.is_empty() {
@@ -413,11 +411,12 @@ impl<'a> Call<'a> {
         self.said.push(told);
     }
 
-    /// Tells waiters at the front until a whole window of them is awake.
+    /// Notifies waiters at the front until a whole window of them is awake.
     fn watch(&mut self) {
         let (mut awake, mut rank) = (0, 0);
         let window = self.terms.window;
         let mut counted = vec![false; self.ears.len()];
+        let (mut silent, mut is_front) = (vec![0; self.ears.len()], true);
         while awake < window && rank < self.server.line.len() {
             if rank >= window && self.terms.is(Mutation::NobodyIsToldForTheDeaf) {
                 break;
@@ -426,17 +425,29 @@ impl<'a> Call<'a> {
                 self.leave(rank);
                 continue;
             }
-            let client = usize::from(self.server.line[rank].field.client);
-            if self.wake(rank) && !(self.terms.by_client && counted[client]) {
+            let field = self.server.line[rank].field;
+            let client = usize::from(field.client);
+            // A process that is cut off still seems to hear: a silent client counts once, and so many of its waiters are told.
+            let is_silent = self.is_silent(rank) && self.asker != Some(field);
+            silent[client] += usize::from(is_silent);
+            if is_silent && silent[client] > window && self.hears(field.client) {
+                is_front = false;
+                rank += 1;
+                continue;
+            }
+            let counts_once = self.terms.by_client || is_silent;
+            if self.wake(rank) && !(counts_once && counted[client]) {
                 counted[client] = true;
                 awake += 1;
             }
-            self.server.near = self.server.near.max(self.server.line[rank].place);
+            if is_front {
+                self.server.near = self.server.near.max(self.server.line[rank].place);
+            }
             rank += 1;
         }
     }
 
-    /// Tells it what there is to tell. Returns whether it is awake now.
+    /// Sends it the message that it needs. Returns whether it is awake now.
     fn wake(&mut self, rank: usize) -> bool {
         let Waiter { field, place, .. } = self.server.line[rank];
         let hears = self.hears(field.client);

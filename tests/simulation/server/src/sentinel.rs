@@ -16,7 +16,10 @@ pub struct Watched {
 /// A sentinel's own knowledge.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinel {
+    pub(crate) id: String,
     pub(crate) watched: Watched,
+    /// The address that it describes: that of the old primary, as long as this sentinel leads the failover.
+    pub(crate) described: (String, u16),
     /// The other sentinels.
     pub(crate) others: Vec<(String, u16)>,
 }

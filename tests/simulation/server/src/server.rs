@@ -375,16 +375,30 @@ impl Server {
         self.state.borrow_mut().propagate(Caller { conn: None });
     }
 
-    /// It is a sentinel, and knows this of the primary, and these other sentinels. It tells those who listen of a new primary.
-    pub fn watch(&mut self, watched: Watched, others: Vec<(String, u16)>) {
+    /// It is a sentinel with this name, and knows this of the primary, and these other sentinels. It tells those who listen of a
+    /// new primary.
+    pub fn watch(&mut self, id: String, watched: Watched, others: Vec<(String, u16)>) {
         let mut state = self.state.borrow_mut();
-        let before = state.sentinel.replace(Sentinel { watched: watched.clone(), others });
-        let Some(Sentinel { watched: before, .. }) = before else { return };
-        let Watched { service, host, port, .. } = watched;
-        if (&before.host, before.port) != (&host, port) {
-            let message = format!("{service} {} {} {host} {port}", before.host, before.port);
+        let Watched { service, host, port, .. } = watched.clone();
+        let described = (host.clone(), port);
+        let sentinel = Sentinel { id, watched, described, others };
+        let Some(Sentinel { described: before, .. }) = state.sentinel.replace(sentinel) else {
+            return;
+        };
+        if before != (host.clone(), port) {
+            let message = format!("{service} {} {} {host} {port}", before.0, before.1);
             state.tell(b"+switch-master", message.as_bytes(), false);
         }
+    }
+
+    /// It is a sentinel that leads a failover to this primary: it knows the address, but does not describe it yet.
+    pub fn lead(&mut self, watched: Watched) {
+        let mut state = self.state.borrow_mut();
+        let Some(sentinel) = &mut state.sentinel else { return };
+        let (host, port) = &sentinel.described;
+        let message = format!("master {} {host} {port}", watched.service);
+        sentinel.watched = watched;
+        state.tell(b"+failover-state-reconf-slaves", message.as_bytes(), false);
     }
 
     /// A copy of all keys.

@@ -26,6 +26,9 @@ pub(crate) fn has(is_sentinel: bool, command: &str) -> bool {
 pub(super) fn sentinel(state: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
     let Some(sentinel) = &state.sentinel else { return Err(state.unknown_subcommand(words)) };
     let asked = words[1].to_ascii_uppercase();
+    if asked == b"MYID" && words.len() == 2 {
+        return Ok(Reply::bulk(&sentinel.id));
+    }
     let wants_name = matches!(&*asked, b"MASTER" | b"SENTINELS" | b"GET-MASTER-ADDR-BY-NAME")
         && words.len() == 3;
     if !wants_name {
@@ -42,8 +45,8 @@ pub(super) fn sentinel(state: &mut State, _: Caller, words: &[&[u8]]) -> Answer 
         _ if !is_known => Err(Reply::error("ERR No such master with that name")),
         b"MASTER" => Ok(described(&[
             ("name", &watched.service),
-            ("ip", &watched.host),
-            ("port", &watched.port.to_string()),
+            ("ip", &sentinel.described.0),
+            ("port", &sentinel.described.1.to_string()),
             ("flags", "master"),
             ("config-epoch", &watched.epoch.to_string()),
         ])),

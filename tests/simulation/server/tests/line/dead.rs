@@ -125,6 +125,38 @@ fn the_dead_in_a_row_cost_one_waiter_ttl_together() {
     }
 }
 
+/// A process that is stopped or cut off still has its connections, so the server believes that it hears. However many of its
+/// callers stand at the front, the client behind them is notified too.
+#[test]
+fn a_silent_client_that_hears_does_not_fill_the_front() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let listener = name.listener("bcd");
+            name.lock("a:1");
+            let rest = Ask { manner: "rest", ..name.whole() };
+            for field in 1..=12 {
+                name.acquire(&format!("b:{field}"), &rest);
+            }
+            name.acquire("c:1", &rest);
+            name.pass(THIRD + 1);
+            assert!(!name.acquire("c:1", &rest).is_near(), "{kind:?}");
+            // b falls silent. d keeps the clock of the waiters going.
+            for _ in 0..6 {
+                name.pass(THIRD);
+                name.lock("d:1");
+            }
+            name.words(listener);
+            name.release("a:1");
+            let words = name.words(listener);
+            assert!(words.contains(&"c:1!".to_owned()), "{kind:?}: {words:?}");
+            assert!(!words.contains(&"b:5!".to_owned()), "{kind:?}: four are enough: {words:?}");
+            // Each four of them cost their time.
+            let waited = until_granted(name, &["c:1"]);
+            assert!(waited <= 3 * (WAITER_TTL + THIRD), "{kind:?}: {waited} ms");
+        });
+    }
+}
+
 /// It may be the only live waiter in line. If it asked as seldom as resting waiters do, each pause would look like a
 /// stall, and the dead would live on in it.
 #[test]

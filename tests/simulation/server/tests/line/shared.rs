@@ -35,6 +35,27 @@ fn readers_that_waited_for_a_writer_read_before_the_next_one_writes() {
     });
 }
 
+/// The number was made smaller while more were held. One lease ends then, and there is still no room.
+#[test]
+fn a_lease_that_ends_is_counted_out_though_there_is_no_room() {
+    in_virtual_time(SEMAPHORE, |name| {
+        name.acquire("a:1", &Ask { lease: 50, ..part(1) });
+        for field in ["b:1", "c:1"] {
+            name.acquire(field, &part(1));
+        }
+        name.resize(1);
+        name.capacity = 1;
+        name.lock("d:1");
+        name.pass(51);
+        name.lock("e:1");
+        assert_eq!(name.status()[1..], [2, 1]);
+        name.release("b:1");
+        name.release("c:1");
+        assert!(name.lock("d:1").is_granted());
+        assert_eq!(name.status()[1..], [1, 1]);
+    });
+}
+
 #[test]
 fn silent_readers_are_asked_and_nobody_writes_before_they_answer_or_are_put_out() {
     in_virtual_time(RW, |name| {
