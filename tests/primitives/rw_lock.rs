@@ -30,8 +30,9 @@ const LEASE: Duration = Duration::from_millis(600);
 /// What a wake-up may take on a machine that has other things to do.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Redis counts whole milliseconds, from when it woke up for a request: a lease may end so much before its time.
-const COARSE: Duration = Duration::from_millis(5);
+/// A lease may end so much before its time. Its holder relies on it for 1 % and 2 ms less, and gives the lock back then.
+/// And Redis counts whole milliseconds, from when it woke up for a request.
+const COARSE: Duration = Duration::from_millis(6 + 2 + 5);
 
 struct Scene {
     layout: Layout,
@@ -362,7 +363,12 @@ async fn a_writer_enters_when_the_longest_lease_of_the_readers_is_over() {
         let write = scene.somebody_else().await.try_write_for(SOON).await.unwrap();
 
         let write = write.expect("the leases are over");
-        assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
+        assert!(
+            asked.elapsed() + COARSE >= LEASE,
+            "{:?}, {:?}: too early",
+            scene.layout,
+            asked.elapsed()
+        );
         assert!(had.elapsed() < LEASE + AT_ONCE, "{:?}: too late", had.elapsed());
         assert!(!long.is_valid());
         write.unlock().await.unwrap();
@@ -377,7 +383,12 @@ async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
         let write = scene.somebody().lease(LEASE).write().await.unwrap();
         let read = scene.somebody_else().await.try_read_for(SOON).await.unwrap();
         let read = read.expect("the lease is over");
-        assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
+        assert!(
+            asked.elapsed() + COARSE >= LEASE,
+            "{:?}, {:?}: too early",
+            scene.layout,
+            asked.elapsed()
+        );
         assert!(matches!(write.unlock().await, Err(Error::Lost)));
         assert!(read.is_valid());
         read.unlock().await.unwrap();
@@ -411,7 +422,12 @@ async fn a_writer_does_not_wait_for_the_lease_of_a_reader_that_left() {
         };
 
         let write = timeout(QUICK + AT_ONCE, writer).await.expect("its lease is over");
-        assert!(asked.elapsed() + COARSE >= QUICK, "{:?}: too early", asked.elapsed());
+        assert!(
+            asked.elapsed() + COARSE >= QUICK,
+            "{:?}, {:?}: too early",
+            scene.layout,
+            asked.elapsed()
+        );
         write.unwrap().unwrap().unlock().await.unwrap();
         scene.is_clean().await;
     })

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use rustix::net::{Shutdown, shutdown};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::select;
@@ -62,9 +63,9 @@ impl Keeper {
         loop {
             select! {
                 order = inbox.recv() => {
-                    let Some((open, done)) = order else { return };
                     // The old one goes first: two listeners cannot share the port.
-                    drop(listener.take());
+                    listener.take().map(close);
+                    let Some((open, done)) = order else { return };
                     listener = open.then(|| port::listen(self.at));
                     let _ = done.send(());
                 }
@@ -77,6 +78,12 @@ impl Keeper {
         let (net, link, server) = (Arc::clone(&self.net), self.net.join(), self.server);
         tokio::spawn(async move { carry(&net, &link, client, server).await });
     }
+}
+
+/// A process that another test starts has copies of all sockets until it runs its own program. Dropped here, the
+/// socket would listen until then.
+fn close(listener: TcpListener) {
+    shutdown(&listener, Shutdown::Both).expect("a socket that listens");
 }
 
 async fn carry(net: &Net, link: &Link, client: TcpStream, server: SocketAddr) {
