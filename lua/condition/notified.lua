@@ -49,7 +49,7 @@ local function remove(field)
   return true, redis.call('zrem', lock, note_of(field)) == 0
 end
 
-local function put_out(field)
+local function end_hold(field)
   local was_there, had_one = remove(field)
   if had_one then pass_on(1) end
   return was_there
@@ -59,11 +59,11 @@ end
 local function let_go()
   local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
   for _, field in ipairs(over) do
-    put_out(field)
+    end_hold(field)
   end
 end
 
-local function put_all_out()
+local function end_all_holds()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)

@@ -121,7 +121,7 @@ local function try_once()
 end
 
 local function give_back_old()
-  if put_out(old) then return end
+  if end_hold(old) then return end
   -- The hold is gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
   if nobody_is_left() then redis.pcall('publish', channel, from) end
 end
@@ -139,7 +139,7 @@ end
 -- A command was refused: undo the others. Only a key that this script has created has no TTL yet.
 local function undo()
   entering, somebody_waits = {}, false
-  if not left then pcall(put_out, field) end
+  if not left then pcall(end_hold, field) end
   pcall(leave, own)
   pcall(settle)
   for i = 2, 4 do
@@ -149,7 +149,7 @@ end
 
 local function refuse(text)
   if own.place then leave(own) end
-  if old ~= '' then put_out(old) end
+  if old ~= '' then end_hold(old) end
   admit()
   settle()
   return redis.error_reply(text)

@@ -5,7 +5,7 @@
 -- Reply  how many holders there were
 
 check_writable()
-local gone, named = put_all_out()
+local gone, named = end_all_holds()
 -- The message does not name our client as its sender: if our own client is a holder, it has to check like all others.
 -- If there are too many holders to name, the message names none, and every holder checks.
 if gone > 0 then

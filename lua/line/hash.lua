@@ -42,13 +42,13 @@ local function prolong(field, ms)
   redis.call('pexpire', lock, string.format('%.0f', ms))
 end
 
-local function put_out(field)
+local function end_hold(field)
   if redis.call('hdel', lock, field) == 0 then return false end
   used = redis.call('exists', lock)
   return true
 end
 
-local function put_all_out()
+local function end_all_holds()
   local gone = redis.call('del', lock)
   used = 0
   return gone, {}

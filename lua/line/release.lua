@@ -9,7 +9,7 @@
 local field = ARGV[7]
 check_writable()
 local was_empty = nobody_is_left()
-local left = put_out(field)
+local left = end_hold(field)
 if not left and stands(field) then leave(read({ field })[1]) end
 pcall(admit)
 settle()

@@ -41,7 +41,7 @@ local function put_in(entries, number)
   return number
 end
 
-local function put_out(field)
+local function end_hold(field)
   local part = redis.call('zscore', lock, note_of(field))
   if redis.call('zrem', lock, field, note_of(field)) == 0 then return false end
   used = math.max(0, used - (part and -part or 1))
@@ -68,7 +68,7 @@ local function let_go()
 end
 
 -- Removes all holds. Returns how many there were, and the owner fields of the first ones.
-local function put_all_out()
+local function end_all_holds()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)

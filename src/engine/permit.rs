@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_was_called_and_does_not_come_is_passed_over_and_keeps_its_place() {
+    fn a_caller_that_is_called_and_does_not_come_is_skipped_and_keeps_its_place() {
         let permit = taken();
         let (mut silent, mut second) = (Hand::waits(&permit), Hand::waits(&permit));
         let mut third = Hand::waits(&permit);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_more_than_a_revolution_away_is_passed_over() {
+    fn an_item_more_than_a_revolution_away_is_skipped() {
         let mut wheel = Wheel::new();
         let far = 3 * SLOTS as u64 + 7;
         wheel.enter(far, "far");

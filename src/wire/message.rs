@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_names_an_owner_field_as_granted_near_or_put_out() {
+    fn a_message_calls_an_owner_field_granted_near_or_removed() {
         assert_eq!(heard("client:7=12@34"), Some((7, What::Granted { number: 12, secret: 34 })));
         assert_eq!(heard("client:7?"), Some((7, What::Near { at_once: false })));
         assert_eq!(heard("client:7!"), Some((7, What::Near { at_once: true })));

@@ -20,7 +20,7 @@ pub(crate) async fn a_client_that_is_closed_gives_back_what_it_held(pair: Pair) 
     scene.is_clean().await;
 }
 
-pub(crate) async fn who_waits_in_a_client_that_is_closed_is_told(pair: Pair) {
+pub(crate) async fn a_waiter_of_a_closed_client_is_told(pair: Pair) {
     let scene = Scene::with(pair, only_told()).await;
     let held = scene.theirs().lock().await.unwrap();
     let (first, second) = (Waiter::begin(scene.ours()), Waiter::parked(scene.ours()).await);

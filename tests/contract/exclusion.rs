@@ -1,13 +1,13 @@
 //! One at a time: a number that nothing protects but the lock comes out exact, and tokens grow with each turn.
 
-use parklock::{Client, Config, FencingToken};
+use parklock::{Client, FencingToken};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 use tokio::task::JoinSet;
 
 use crate::common::{Admin, Worker, WorkerSide, connect};
 use crate::pair::Pair;
-use crate::scene::{Scene, soon};
+use crate::scene::{Scene, only_told, soon};
 
 const CLIENTS: u64 = 3;
 const PROCESSES: u64 = 3;
@@ -58,10 +58,10 @@ async fn counted(admin: &Admin) -> u64 {
 }
 
 pub(crate) async fn holders_of_several_clients_take_turns(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let mut crowds = Vec::new();
     for _ in 0..CLIENTS {
-        let client = pair.client(&scene.server.url(), Config::default()).await;
+        let client = pair.client(&scene.server.url(), only_told()).await;
         crowds.push(crowd(pair, client, &scene.server.store_of(VALUE)).await);
     }
     for crowd in crowds {
@@ -76,7 +76,7 @@ pub(crate) async fn holders_of_several_clients_take_turns(pair: Pair) {
 async fn worker_that_takes_turns() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let (pair, url) = (Pair::named(&boss.variable("PAIR")), boss.variable("URL"));
-    let client = pair.client(&url, Config::default()).await;
+    let client = pair.client(&url, only_told()).await;
     boss.tell("ready");
     boss.order().await;
     crowd(pair, client.clone(), &boss.variable("STORE")).await.join_all().await;
@@ -85,7 +85,7 @@ async fn worker_that_takes_turns() {
 }
 
 pub(crate) async fn holders_of_several_processes_take_turns(pair: Pair) {
-    let scene = Scene::new(pair).await;
+    let scene = Scene::with(pair, only_told()).await;
     let (url, store) = (scene.server.url(), scene.server.store_of(VALUE));
     let variables = [("URL", &*url), ("STORE", &*store), ("PAIR", pair.name)];
     let start = |_| Worker::start("exclusion::worker_that_takes_turns", &variables);

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use parklock::{Client, Ended, Error, Guard};
+use parklock::{Client, Config, Ended, Error, Guard};
 
-use crate::common::fixture::{SOON, quick};
+use crate::common::fixture::SOON;
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_held_as, soon};
+
+/// A loss is seen within three seconds, and a machine that stands still for two loses nothing.
+fn watchful() -> Config {
+    Config::default().watchdog_timeout(Duration::from_secs(9)).waiter_ttl(Duration::from_secs(4))
+}
 
 /// It knows; and whatever it does, `next` holds on, and gives it back.
 async fn has_lost(scene: &Scene, name: &str, guard: Guard, next: Guard) {
@@ -36,7 +41,7 @@ async fn key_is_gone(scene: &Scene, name: &str, is_awaited: bool) {
 
 pub(crate) async fn a_holder_whose_key_is_gone_has_lost_it(pair: Pair) {
     // Nobody tells the waiters.
-    let scene = Scene::with(pair, quick().max_park(Duration::from_millis(500))).await;
+    let scene = Scene::with(pair, watchful().max_park(Duration::from_millis(500))).await;
     tokio::join!(key_is_gone(&scene, "awaited", true), key_is_gone(&scene, "alone", false));
     scene.is_clean().await;
 }
@@ -50,7 +55,7 @@ async fn forced_out(scene: &Scene, name: &str, by: &Client) {
 }
 
 pub(crate) async fn a_holder_that_is_forced_out_is_told_and_the_waiter_comes_in(pair: Pair) {
-    let scene = Scene::with(pair, quick().ride_out(SOON)).await;
+    let scene = Scene::with(pair, watchful().ride_out(SOON)).await;
     assert!(!scene.ours().force_unlock().await.unwrap(), "nobody holds it");
     tokio::join!(
         forced_out(&scene, "by another", &scene.theirs),

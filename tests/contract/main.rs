@@ -53,7 +53,7 @@ macro_rules! contract {
                 a_holder_whose_key_is_gone_has_lost_it
                 a_holder_that_is_forced_out_is_told_and_the_waiter_comes_in
             }
-            silence { only_who_falls_silent_loses_it_when_its_lease_is_over }
+            silence { a_silent_holder_loses_the_lock_when_its_lease_is_over_and_a_live_one_keeps_it }
             ending {
                 a_guard_that_is_leaked_ends_with_its_client
                 a_task_that_panics_gives_it_back
@@ -68,7 +68,7 @@ macro_rules! contract {
                 a_release_whose_reply_is_lost_is_a_release
                 a_renewal_whose_reply_is_lost_is_repeated
                 a_fixed_lease_is_confirmed_though_the_first_word_is_lost
-                who_is_never_answered_is_told_so
+                a_caller_that_is_never_answered_is_told_so
                 a_wait_that_was_answered_again_knows_that_it_is_held
                 an_acquire_that_runs_late_blocks_nobody
                 a_sign_of_life_that_runs_late_blocks_nobody
@@ -77,18 +77,18 @@ macro_rules! contract {
             }
             closing {
                 a_client_that_is_closed_gives_back_what_it_held
-                who_waits_in_a_client_that_is_closed_is_told
+                a_waiter_of_a_closed_client_is_told
             }
             keeping {
                 a_fixed_lease_ends
                 an_extension_keeps_it
             }
             waiting {
-                who_waits_gives_it_back_and_has_it_again
+                a_waiter_gives_the_lock_back_and_has_it_again
                 nobody_comes_in_before_the_waiter_stands_in_line
                 a_wait_that_nobody_ends_is_over_in_time
                 a_wait_that_is_dropped_leaves_nothing
-                who_has_lost_it_does_not_wait
+                a_holder_that_has_lost_the_lock_does_not_wait
             }
             server {
                 a_server_that_forgets_its_scripts_is_taught_again

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex as Cell};
 use std::time::Duration;
 
-use parklock::{Client, Config, Guard, Result};
+use parklock::{Client, Config, Error, Guard, Result};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -42,13 +42,18 @@ impl Scene {
     }
 
     pub(crate) async fn with(pair: Pair, config: Config) -> Self {
+        Self::apart(pair, config.clone(), config).await
+    }
+
+    /// With settings for our client, behind the proxy, and others for their client, to which nothing happens.
+    pub(crate) async fn apart(pair: Pair, ours: Config, theirs: Config) -> Self {
         let server = Site::start().await;
         let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
         for (name, text) in pair.scripts {
             proxy.name_script(name, text);
         }
-        let ours = pair.client(&proxy.url(), config.clone()).await;
-        let theirs = pair.client(&server.url(), config).await;
+        let ours = pair.client(&proxy.url(), ours).await;
+        let theirs = pair.client(&server.url(), theirs).await;
         if matches!(server, Site::Cluster(_)) {
             knows_the_way(&pair.of(&ours, "a")).await;
             knows_the_way(&pair.of(&theirs, "a")).await;
@@ -173,8 +178,17 @@ pub(crate) async fn is_held(scene: &Scene) {
 
 pub(crate) async fn is_held_as(scene: &Scene, name: &str) {
     for client in [&scene.ours, &scene.theirs] {
-        let tried = scene.pair.of(client, name).try_lock().await;
-        assert!(tried.expect("an answer").is_none(), "two hold it");
+        let tried = soon(async {
+            loop {
+                match scene.pair.of(client, name).try_lock().await {
+                    Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {
+                        sleep(A_WHILE).await
+                    }
+                    tried => return tried.expect("an answer"),
+                }
+            }
+        });
+        assert!(tried.await.is_none(), "two hold it");
     }
 }
 

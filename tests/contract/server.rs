@@ -49,8 +49,7 @@ pub(crate) async fn a_server_that_lost_its_data_tells_the_holder_and_lets_the_wa
 }
 
 fn replicas_are_soon_given_up() -> Config {
-    let moment = Duration::from_millis(300);
-    Config::default().response_timeout(moment).ride_out(moment)
+    Config::default().response_timeout(Duration::from_millis(300))
 }
 
 /// Makes it a replica of a server that is not there: it keeps its data.

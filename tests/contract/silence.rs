@@ -118,14 +118,16 @@ async fn killed_while_it_waits(scene: &Scene) {
 /// Both kinds of holders: one that got the lock at once, and one that a message let in, which holds it only as long
 /// as its sign of life lasts at first.
 async fn renewed(scene: &Scene) {
-    let client = scene.pair.client(&scene.server.url(), quick()).await;
+    let lease = LEASE * 2;
+    let config = Config::default().watchdog_timeout(lease).waiter_ttl(lease / 2);
+    let client = scene.pair.client(&scene.server.url(), config).await;
     let mutex = |name| scene.pair.of(&client, name);
     let (at_once, before) =
         (mutex("at once").lock().await.unwrap(), mutex("called").lock().await.unwrap());
     let waiter = Waiter::parked(mutex("called")).await;
     before.unlock().await.unwrap();
     let called = waiter.gets_it().await;
-    tokio::time::sleep(LEASE + LEASE / 5).await;
+    tokio::time::sleep(lease + lease / 5).await;
     for (name, guard) in [("at once", at_once), ("called", called)] {
         assert!(guard.is_valid(), "{name}");
         is_held_as(scene, name).await;
@@ -134,7 +136,9 @@ async fn renewed(scene: &Scene) {
 }
 
 /// All at once, since each takes a lease.
-pub(crate) async fn only_who_falls_silent_loses_it_when_its_lease_is_over(pair: Pair) {
+pub(crate) async fn a_silent_holder_loses_the_lock_when_its_lease_is_over_and_a_live_one_keeps_it(
+    pair: Pair,
+) {
     let scene = Scene::with(pair, Config::default()).await;
     tokio::join!(
         killed(&scene),

@@ -42,7 +42,7 @@ impl Pair {
     }
 }
 
-pub(crate) async fn who_waits_gives_it_back_and_has_it_again(pair: Pair) {
+pub(crate) async fn a_waiter_gives_the_lock_back_and_has_it_again(pair: Pair) {
     let scene = Scene::with(pair, only_told()).await;
     if !pair.can_wait() {
         let guard = scene.ours().lock().await.unwrap();
@@ -140,7 +140,7 @@ pub(crate) async fn a_wait_that_is_dropped_leaves_nothing(pair: Pair) {
     scene.is_clean_but_requests().await;
 }
 
-pub(crate) async fn who_has_lost_it_does_not_wait(pair: Pair) {
+pub(crate) async fn a_holder_that_has_lost_the_lock_does_not_wait(pair: Pair) {
     if !pair.can_wait() {
         return;
     }

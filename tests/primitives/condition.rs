@@ -5,7 +5,7 @@ use crate::common;
 use std::future::Future;
 use std::time::Duration;
 
-use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, quick};
+use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};
 use common::{Admin, Proxy, Site, eventually};
 use futures_util::FutureExt;
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, Result, Woken};
@@ -20,9 +20,15 @@ fn patient() -> Config {
     config.response_timeout(Duration::from_secs(2))
 }
 
+/// How long a sign of life lasts where somebody dies: longer than a busy machine stands still.
+const LIFE: Duration = Duration::from_secs(3);
+
 /// Leases of minutes, so that what a dead process had goes on only by the rules of a line.
 fn mortal() -> Config {
-    Config::default().watchdog_timeout(LONG).response_timeout(Duration::from_secs(2))
+    Config::default()
+        .watchdog_timeout(LONG)
+        .waiter_ttl(LIFE)
+        .response_timeout(Duration::from_secs(2))
 }
 
 async fn lined_up(admin: &Admin, waiters: usize) {
@@ -176,7 +182,7 @@ async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the
     lives.condition("c").notify_one().await.unwrap();
     lined_up(&admin, 1).await;
     // Longer than a sign of life lasts: it keeps its notification alive by itself.
-    sleep(Duration::from_millis(1500)).await;
+    sleep(LIFE * 3 / 2).await;
     assert!(!next.is_finished());
     lined_up(&admin, 1).await;
     let _silent = proxy.blackhole(None);
@@ -186,7 +192,7 @@ async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the
 }
 
 #[tokio::test]
-async fn who_gives_the_lock_back_has_used_its_notification_up() {
+async fn a_waiter_that_gives_the_lock_back_has_used_up_its_notification() {
     let server = Site::start().await;
     let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
     let first = next_in_line(&client, &admin).await;
@@ -206,12 +212,14 @@ async fn who_gives_the_lock_back_has_used_its_notification_up() {
 async fn a_notification_of_a_holder_that_dies_goes_to_the_next_one() {
     let server = Site::start().await;
     let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    let (dies, lives) = (comes_in(proxy.url(), quick()).await, client_with(&server, quick()).await);
+    let config = || Config::default().watchdog_timeout(Duration::from_secs(8)).waiter_ttl(LIFE);
+    let (dies, lives) =
+        (comes_in(proxy.url(), config()).await, client_with(&server, config()).await);
     let dead = next_in_line(&dies, &admin).await;
     let next = next_in_line(&lives, &admin).await;
     lives.condition("c").notify_one().await.unwrap();
     let guard = comes_back(dead).await;
-    sleep(Duration::from_millis(1500)).await;
+    sleep(LIFE * 3 / 2).await;
     lined_up(&admin, 1).await;
     let _silent = proxy.blackhole(None);
     comes_back(next).await.unlock().await.unwrap();
@@ -220,7 +228,7 @@ async fn a_notification_of_a_holder_that_dies_goes_to_the_next_one() {
 
 /// As after a failover that has lost it: whoever may have missed a notification looks for itself.
 #[tokio::test]
-async fn who_is_no_longer_in_line_looks_for_itself() {
+async fn a_waiter_that_is_no_longer_in_line_asks_by_itself() {
     let server = Site::start().await;
     let admin = server.admin().await;
     let client = client_with(&server, patient()).await;
@@ -391,7 +399,7 @@ async fn a_bounded_buffer_loses_nothing() {
     let store = common::connect(&server.store_of("buffer")).await;
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..4 {
-        let (client, mut store) = (client(&server).await, store.clone());
+        let (client, mut store) = (client_with(&server, patient()).await, store.clone());
         let lock = client.lock("a");
         let (not_full, not_empty) = (client.condition("not-full"), client.condition("not-empty"));
         tasks.spawn(async move {

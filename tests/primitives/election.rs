@@ -135,7 +135,8 @@ async fn a_leader_without_redis_stops_before_another_one_may_lead() {
 #[tokio::test]
 async fn a_leader_that_is_renewed_goes_on() {
     let server = Server::start().await;
-    let client = client_with(&server, quick()).await;
+    let client =
+        client_with(&server, Config::default().watchdog_timeout(Duration::from_secs(6))).await;
     let leadership = leads(&client.election("a")).await;
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(7) {

@@ -268,7 +268,10 @@ async fn the_next_holder_has_the_lock_without_asking() {
     let ours = client_with(&server, patient()).await;
     let theirs = comes_in(proxy.url(), patient().waiter_ttl(claim)).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
+    let looks = scripts(&admin).await;
     let waiter = next_in_queue(&theirs, &admin).await;
+    let looked = async || scripts(&admin).await >= looks + 2;
+    eventually(SOON, "it has looked again", looked).await;
     let before = scripts(&admin).await;
     let (asked, confirmed) = (proxy.script("acquire").count(), proxy.script("renew").count());
 
@@ -401,7 +404,7 @@ async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
     lost.happened().await;
     let next = granted(waiter).await;
 
-    assert!(started.elapsed() < claim / 3 + CLAIM, "{:?}", started.elapsed());
+    assert!(started.elapsed() < claim * 5 / 6, "{:?}", started.elapsed());
     assert!(next.is_valid());
 }
 
@@ -578,7 +581,7 @@ async fn eight_waiters_that_are_killed_cost_less_than_a_waiter_ttl_each() {
 }
 
 #[tokio::test]
-async fn a_dead_head_is_passed_over_before_it_is_its_turn() {
+async fn a_dead_head_is_skipped_before_its_turn() {
     let server = Site::start().await;
     let (admin, ours) = (server.admin().await, client(&server).await);
     let mut workers = workers(&server, 1).await;
@@ -755,12 +758,15 @@ async fn eight_leases_that_run_out_are_granted_in_order() {
 async fn a_watched_lease_that_a_message_began_is_renewed() {
     let server = Site::start().await;
     let admin = server.admin().await;
-    let ours = client_with(&server, quick()).await;
+    let config = Config::default()
+        .watchdog_timeout(Duration::from_secs(6))
+        .waiter_ttl(Duration::from_secs(3));
+    let ours = client_with(&server, config).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let waiter = next_in_queue(&ours, &admin).await;
     guard.unlock().await.unwrap();
     let held = granted(waiter).await;
-    let ended = timeout(Duration::from_secs(5), held.ended()).await;
+    let ended = timeout(Duration::from_secs(8), held.ended()).await;
     assert!(ended.is_err(), "{ended:?}");
     held.unlock().await.unwrap();
 }

@@ -224,13 +224,14 @@ async fn nobody_enters_beside_a_holder_when_the_notes_are_gone() {
 #[tokio::test]
 async fn a_holder_is_told_when_its_own_client_forces_it_out() {
     let (server, ours) = server_and_client().await;
+    let admin = server.admin().await;
     for kind in [Fair, Write, Semaphore(1)] {
         let guard = kind.lock(&ours).await.unwrap();
         let waiting = ours.clone();
         let waiter = tokio::spawn(async move {
             kind.lock(&waiting).await.unwrap().unlock().await.unwrap();
         });
-        sleep(A_WHILE * 2).await;
+        common::fixture::parked(&admin, "a", 1).await;
         let forced = Instant::now();
         assert!(kind.force_unlock(&ours).await.unwrap());
         assert_eq!(timeout(SOON, guard.ended()).await.expect("it is told"), Ended::Lost);
@@ -270,7 +271,9 @@ const ONE_BY_ONE: [Kind; 5] = [Lock, Fair, Read, Write, Semaphore(1)];
 
 /// Two clients of one server, which give a caller little time to be polled.
 async fn two_clients(server: &Site, layout: Layout) -> (Client, Client) {
-    let config = Config::default().waiter_ttl(SHORT).layout(layout);
+    // A grant by message lasts longer than a busy machine stands still.
+    let config =
+        Config::default().waiter_ttl(Duration::from_secs(2)).pickup_timeout(SHORT).layout(layout);
     let ours = comes_in(server.url(), config.clone()).await;
     (ours, comes_in(server.url(), config).await)
 }
@@ -500,7 +503,7 @@ async fn an_unlock_that_is_not_polled_stops_nobody() {
 async fn a_caller_that_asks_for_others_and_is_not_polled_stops_nobody() {
     let server = Site::start().await;
     let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    let config = || Config::default().watchdog_timeout(SHORT * 4).waiter_ttl(SHORT / 2);
+    let config = || Config::default().watchdog_timeout(SHORT * 12).waiter_ttl(SHORT / 2);
     let dies = comes_in(proxy.url(), config()).await;
     let _held = taken(Fair, &dies).await;
     let in_line = async |waiters: usize| {

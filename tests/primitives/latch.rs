@@ -457,7 +457,7 @@ async fn a_waiter_that_is_not_polled_holds_up_nobody() {
 
 /// C4: nobody waits for the answers to the others.
 #[tokio::test]
-async fn many_who_pass_an_open_latch_far_away_take_a_few_round_trips() {
+async fn many_callers_of_a_distant_open_latch_take_a_few_round_trips() {
     const DISTANCE: Duration = Duration::from_millis(50);
     const WAITERS: usize = 200;
     for layout in LAYOUTS {

@@ -173,13 +173,14 @@ async fn many_take_turns_and_never_two_at_once() {
 #[tokio::test]
 async fn a_minority_that_is_down_is_not_missed() {
     let stage = Stage::set(5).await;
-    let (one, other) = (stage.lock_with(quick()).await, stage.lock_with(quick()).await);
+    let config = || quick().watchdog_timeout(Duration::from_secs(8));
+    let (one, other) = (stage.lock_with(config()).await, stage.lock_with(config()).await);
     stage.servers[0].kill();
 
     let guard = held_on(4, &one).await;
     assert!(answered(&other).await.is_none());
     stage.servers[4].kill();
-    sleep(Duration::from_secs(4)).await; // longer than the lease: renewed on a majority
+    sleep(Duration::from_secs(9)).await; // longer than the lease: renewed on a majority
     assert!(guard.is_valid());
     assert_eq!(guard.servers(), 3);
 
@@ -213,7 +214,7 @@ async fn without_a_majority_the_lock_is_lost_and_cannot_be_taken() {
     assert!(in_time(guard.unlock()).await.is_err());
 }
 
-/// F50: a server that answers too late is passed over, and given back what it granted.
+/// F50: a server that answers too late does not count, and gets back what it granted.
 #[tokio::test]
 async fn a_slow_server_costs_little_and_keeps_nothing() {
     let stage = Stage::set(3).await;

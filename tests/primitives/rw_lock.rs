@@ -23,12 +23,12 @@ const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 const USUAL: Duration = Duration::from_secs(30);
 
 /// A watchdog whose lease is worth waiting for.
-const QUICK: Duration = Duration::from_secs(2);
+const QUICK: Duration = Duration::from_secs(5);
 
 const LEASE: Duration = Duration::from_millis(600);
 
-/// What a wake-up may take on a machine that has other things to do.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// What a wake-up may take on a machine that has other things to do: less than a park, and than the first renewal of USUAL.
+const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// A lease may end so much before its time. Its holder relies on it for 1 % and 2 ms less, and gives the lock back then.
 /// And Redis counts whole milliseconds, from when it woke up for a request.
@@ -50,8 +50,9 @@ async fn in_both(watchdog: Duration, test: impl AsyncFn(Scene)) {
 }
 
 async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
-    let config = Config::default().layout(layout).watchdog_timeout(watchdog);
-    let config = if watchdog == LONG { config.waiter_ttl(LONG / 4) } else { config };
+    // A grant by message lasts for this long until the client has confirmed it.
+    let config =
+        Config::default().layout(layout).watchdog_timeout(watchdog).waiter_ttl(watchdog / 3);
     comes_in(url, config).await
 }
 
@@ -492,8 +493,12 @@ async fn the_watchdog_keeps_both_a_write_and_the_read_within_it() {
         let lives_on = async || {
             let start = Instant::now();
             while start.elapsed() < QUICK * 3 / 2 {
-                let ttl = seen.ttl().await.unwrap().expect("it is held");
-                assert!(ttl > QUICK / 4, "{:?}: {ttl:?} left", scene.layout);
+                match seen.ttl().await {
+                    Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {} // the machine is busy
+                    ttl => {
+                        assert!(ttl.unwrap().expect("it is held") > QUICK / 4, "{:?}", scene.layout)
+                    }
+                }
                 sleep(A_WHILE).await;
             }
         };
@@ -1063,7 +1068,9 @@ async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_paus
     const READERS: usize = 8;
     let scene = Scene::begin(Layout::Native, USUAL).await;
     let hand_off = HandOff { max_consecutive: MOST, max_time: LONG };
-    let client = comes_in(scene.server.url(), Config::default().hand_off(hand_off)).await;
+    let client =
+        comes_in(scene.server.url(), Config::default().hand_off(hand_off).waiter_ttl(USUAL / 3))
+            .await;
     let (done, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut readers = JoinSet::new();
     for _ in 0..READERS {

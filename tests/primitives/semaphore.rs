@@ -271,7 +271,7 @@ async fn a_lease_that_ended_long_ago_is_still_known_of() {
         let lost = permits.lease(Duration::from_secs(1)).acquire_many(2).await.unwrap();
         let _cut_off = proxy.blackhole(None);
         assert_eq!(timeout(SOON, lost.ended()).await, Ok(Ended::Lost));
-        sleep(Duration::from_millis(100)).await;
+        sleep(Duration::from_secs(1)).await;
 
         assert_eq!(scene.admin.cmd::<i64>(&["GET", "a"]).await, 0, "{of:?}: nobody came by");
         assert_eq!(scene.permits(2).available_permits().await.unwrap(), 2, "{of:?}");
@@ -286,12 +286,16 @@ async fn the_watchdog_keeps_permits_for_longer_than_its_timeout() {
 }
 
 async fn are_kept(of: Of) {
-    let scene = Scene::with(of, quick()).await;
+    let lease = Duration::from_secs(6);
+    let scene = Scene::with(of, Config::default().watchdog_timeout(lease)).await;
     let permits = scene.permits(3);
     let two = permits.acquire_many(2).await.expect("they are free");
-    let until = Instant::now() + Duration::from_millis(4_500);
+    let until = Instant::now() + lease + lease / 3;
     while Instant::now() < until {
-        assert_eq!(permits.available_permits().await.expect("an answer"), 1, "{of:?}");
+        match permits.available_permits().await {
+            Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {} // the machine is busy
+            free => assert_eq!(free.expect("an answer"), 1, "{of:?}"),
+        }
         sleep(Duration::from_millis(20)).await;
     }
     assert!(two.is_valid());
@@ -636,7 +640,7 @@ async fn a_holder_whose_lease_is_over_does_not_fix_the_number_of_permits() {
     let _cut_off = proxy.blackhole(None);
     long.unlock().await.unwrap();
     assert_eq!(timeout(SOON, lost.ended()).await, Ok(Ended::Lost));
-    sleep(Duration::from_millis(100)).await;
+    sleep(Duration::from_secs(1)).await;
 
     let all = scene.permits(3).try_acquire_many(3).await;
 

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use parklock::{Ended, Error, Guard, Lock, Result};
+use parklock::{Config, Ended, Error, Guard, Layout, Lock, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::common::fixture::SOON;
+use crate::common::fixture::{SOON, comes_in};
 use crate::common::{Worker, WorkerSide, eventually};
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
@@ -33,6 +33,12 @@ const FIVE_MINUTES: f64 = 300_000.0;
 impl Scene {
     async fn fair_lock(&self) -> Lock {
         self.client().await.fair_lock("a")
+    }
+
+    /// Its waiters keep their places although this machine stands still for seconds.
+    async fn patient_fair_lock(&self) -> Lock {
+        let config = Config::default().layout(Layout::Redisson).waiter_ttl(CLAIM * 10);
+        comes_in(&self.server.url(), config).await.fair_lock("a")
     }
 
     async fn queue(&self) -> Vec<String> {
@@ -169,7 +175,7 @@ async fn names_with_braces_are_the_same_lock_to_both() {
 #[tokio::test]
 async fn threads_of_java_and_tasks_of_rust_are_served_in_one_order() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let locks = [scene.fair_lock().await, scene.fair_lock().await];
+    let locks = [scene.patient_fair_lock().await, scene.patient_fair_lock().await];
     let first = locks[0].lock().await.unwrap();
     let mut waiters = Vec::new();
     for place in 0..20_usize {
@@ -195,14 +201,14 @@ async fn threads_of_java_and_tasks_of_rust_are_served_in_one_order() {
 #[tokio::test]
 async fn leases_that_run_out_pass_the_lock_on_in_order() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
-    let lock = scene.fair_lock().await;
+    let lock = scene.patient_fair_lock().await;
     let first = lock.lock().await.unwrap();
-    let lock = lock.lease(Duration::from_secs(1));
+    let lock = lock.lease(Duration::from_secs(3));
     let mut waiters = Vec::new();
-    for place in 0..8 {
+    for place in 0..5 {
         waiters.push(if place % 2 == 0 {
             let thread = scene.thread(&format!("t{place}"));
-            thread.order("fairlock a 1000").await;
+            thread.order("fairlock a 3000").await;
             scene.comes(place).await;
             Waiter::Java(thread)
         } else {
@@ -290,7 +296,7 @@ async fn a_long_wait_of_java_costs_nobody_its_place() {
 async fn a_thread_of_java_keeps_its_place_behind_tasks_of_rust_however_long_they_hold() {
     const WORK: Duration = Duration::from_millis(1200);
     let Some(scene) = Scene::begin_impatient(USUAL, SHORT_WAIT).await else { return };
-    let lock = scene.fair_lock().await;
+    let lock = scene.patient_fair_lock().await;
     let (first, mut waiters) = (lock.lock().await.unwrap(), Vec::new());
     for place in 0..13 {
         waiters.push(match place {
@@ -432,9 +438,9 @@ async fn a_rust_waiter_that_was_killed_costs_rust_a_claim() {
     let killed = Instant::now();
     guard.unlock().await.unwrap();
     let Waiter::Rust(next) = next else { return };
-    let next = timeout(SOON, next).await.expect("it is passed over").unwrap().unwrap();
+    let next = timeout(SOON, next).await.expect("the dead one is skipped").unwrap().unwrap();
     println!("a dead Rust waiter cost Rust {:?}", killed.elapsed());
-    assert!(killed.elapsed() < 2 * CLAIM, "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < CLAIM + FURTHER, "{:?}", killed.elapsed());
     next.unlock().await.unwrap();
 }
 
@@ -454,7 +460,7 @@ async fn a_rust_waiter_that_was_killed_costs_java_a_claim_if_rust_waits_too() {
     guard.unlock().await.unwrap();
     let took = java.answer().await.heard - killed;
     println!("a dead Rust waiter cost Java {took:?} with Rust behind it");
-    assert!(took < 2 * CLAIM, "{took:?}");
+    assert!(took < CLAIM + FURTHER, "{took:?}");
     java.ask("fairunlock a").await;
     rust.granted().await.unlock().await;
 }

@@ -37,7 +37,7 @@ async fn tokens_are_counted_together_from_one() {
     let (lock, mut java) = (scene.client().await.redisson().fenced_lock("a"), scene.thread("java"));
     let mut tokens = Vec::new();
     for _ in 0..2 {
-        for order in ["fencedlock a", "fencedlock a 10000", "fencedtrylock a 1000"] {
+        for order in ["fencedlock a", "fencedlock a 10000", "fencedtrylock a 5000"] {
             tokens.push(java.result(order).await.parse().unwrap());
             java.ask("fencedunlock a").await;
             let guard = match tokens.len() % 3 {
@@ -66,7 +66,7 @@ async fn each_side_keeps_the_other_out_and_wakes_it() {
         let guard = lock.lock().await.unwrap();
         if round == 0 {
             // Long enough for Redisson to subscribe: otherwise it ends with an error.
-            assert_eq!(java.result("fencedtrylock a 1000").await, "null");
+            assert_eq!(java.result("fencedtrylock a 5000").await, "null");
         }
         java.order("fencedlock a").await;
         scene.awaited_by("a", if round == 0 { 1 } else { 2 }).await;

@@ -192,10 +192,17 @@ impl Jvm {
         let orders = ChildStdin::from_std(orders).expect("a pipe");
         let lines = ChildStdout::from_std(lines).expect("a pipe");
         let mut lines = BufReader::new(lines).lines();
-        let first = timeout(PATIENCE, lines.next_line()).await.expect("the JVM says something");
-        let first = first.expect("a readable pipe").expect("the JVM has not ended");
-        let version = first.strip_prefix("ready ").expect("it is ready");
-        let version = Version::parse(version).expect("a version of Redisson");
+        // The JVM prints its own warnings first.
+        let ready = async {
+            loop {
+                let line = lines.next_line().await.expect("a readable pipe");
+                let line = line.expect("the JVM has not ended");
+                if let Some(version) = line.strip_prefix("ready ") {
+                    break Version::parse(version).expect("a version of Redisson");
+                }
+            }
+        };
+        let version = timeout(PATIENCE, ready).await.expect("it is ready");
         let inboxes = Inboxes::default();
         tokio::spawn(inboxes.clone().fill(lines));
         let orders = Arc::new(tokio::sync::Mutex::new(orders));

@@ -114,7 +114,10 @@ impl Postgres {
         }
         let data = dir.join("data");
         let mut initdb = command("initdb");
-        initdb.args(["--auth", "trust", "--username", "postgres", "--no-sync", "-D"]).arg(&data);
+        initdb
+            .args(["--auth", "trust", "--username", "postgres", "--locale=C", "--encoding=UTF8"])
+            .args(["--no-sync", "-D"])
+            .arg(&data);
         let made = initdb.output().expect("initdb runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut server = command("postgres");

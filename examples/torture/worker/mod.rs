@@ -58,9 +58,7 @@ pub fn run(orders: &Orders) {
     record::open(&orders.record);
     buffer::open(&orders.record);
     events::count();
-    if orders.topology.is_cluster() {
-        pulse::watch_ourselves(|from, to| record::line(&format!("l\t{from}\t{to}")));
-    }
+    pulse::watch_ourselves(|from, to| record::line(&format!("l\t{from}\t{to}")));
     panic::set_hook(Box::new(|info| {
         let said = info.to_string();
         if !said.contains(ON_PURPOSE) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use redis::aio::MultiplexedConnection;
-use redis::{Client, FromRedisValue, Script, cmd};
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, Script, cmd};
 use tokio::time::sleep;
 
 /// How often a wrong lock asks again: nobody tells it.
@@ -13,13 +13,17 @@ pub const POLL: Duration = Duration::from_millis(10);
 /// `GET`, compare, `DEL` in one step: the release that all of them should have.
 const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A client's own connection.
 #[derive(Clone, Debug)]
 pub struct Store(MultiplexedConnection);
 
 impl Store {
     pub async fn connect(url: &str) -> Result<Self> {
-        Ok(Self(Client::open(url)?.get_multiplexed_async_connection().await?))
+        // A story is not about a machine that stands still for half a second, the default.
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        Ok(Self(Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?))
     }
 
     pub async fn set_nx(&self, key: &str, value: &str) -> Result<bool> {

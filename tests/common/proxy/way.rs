@@ -105,7 +105,7 @@ pub(super) struct Exit(UnboundedReceiver<Step>);
 impl Exit {
     /// Works off every step until the entry is gone, then says goodbye to the peer.
     ///
-    /// Failed writes are passed over: that the peer has gone is noticed where it is read from, and the faults that
+    /// Failed writes are ignored: that the peer has gone is noticed where it is read from, and the faults that
     /// are still queued must happen all the same.
     pub(super) async fn run(
         mut self,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, Tool, freed, held, is_free, last_sign, signal, stubborn, tool, uptime};
+use crate::scene::{LONG, Tool, freed, is_free, last_sign, signal, stubborn, tool, uptime};
 
 /// A tool with a stubborn command, and the file with its signs of life.
 async fn started(server: &Server, options: &[&str]) -> (Tool, std::path::PathBuf) {
@@ -168,9 +168,8 @@ async fn the_command_of_a_tool_that_is_killed_ends_and_the_lock_is_given_back() 
 async fn a_stubborn_command_of_a_tool_that_is_killed_is_dead_before_the_lock_is_free() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let (tool, life) = started(&server, &["-k", "0.5"]).await;
+    let (tool, life) = started(&server, &["-k", "3"]).await;
     tool.signal("KILL");
-    held(&admin, "a").await;
     freed(&admin, "a").await;
     let free = uptime();
     assert!(last_sign(&life).await <= free + 0.02, "it was dead when the lock was free");

@@ -38,7 +38,7 @@ pub fn tool_at(url: &str, dir: &Path, words: &[&str]) -> Call {
 
 /// A shell in the background begins programs with INT and QUIT ignored, and `nohup` with HUP. The tool leaves ignored signals
 /// so. Its tests have to go the same way wherever they run.
-const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal=INT,QUIT,HUP"];
+const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal"];
 
 /// The path of the tool.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_parklock");
@@ -170,7 +170,7 @@ pub async fn last_sign(life: &Path) -> f64 {
         let text = fs::read_to_string(life).unwrap_or_default();
         text.lines().last().and_then(|line| line.parse::<f64>().ok()).expect("it has lived")
     };
-    let quiet = async || uptime() - read() > 1.5;
+    let quiet = async || uptime() - read() > 4.0;
     eventually(LONG, "the command shows no more signs of life", quiet).await;
     read()
 }

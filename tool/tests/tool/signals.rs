@@ -1,7 +1,7 @@
 //! Signals reach the command.
 
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, freed, held, tool};
+use crate::scene::{LONG, freed, is_free, tool};
 
 #[tokio::test]
 async fn each_signal_is_passed_on_to_the_command() {
@@ -52,9 +52,11 @@ async fn the_lock_is_given_back_after_the_command_has_ended_and_not_before() {
     let mut tool = tool(&server, &["run", "a", "--", "sh", "-c", script]).start();
     tool.says("ready").await;
     tool.signal("INT");
-    while !tool.output().contains("end") {
-        held(&admin, "a").await;
+    // Look at the lock first: the command may end between the two looks.
+    while !is_free(&admin, "a").await {
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
     }
+    assert!(tool.output().contains("end"), "the lock is free before the command has ended");
     assert_eq!(tool.code().await, 3);
     freed(&admin, "a").await;
 }

@@ -87,9 +87,11 @@ async fn at_terminal(server: &Server, keys: &str, command: &str) -> String {
     let ready = server.dir().join(format!("ready-{:x}", fastrand::u64(..)));
     let ready = ready.display();
     // Nothing is typed before the command runs. What follows keeps the terminal open until it has ended.
-    let keys = format!("until [ -e {ready} ]; do sleep 0.05; done; {keys}; sleep 3");
+    let keys = format!(
+        "n=0; until [ -e {ready} ] || [ $n -ge 1200 ]; do sleep 0.05; n=$((n+1)); done; {keys}; sleep 3"
+    );
     let line = format!("$parklock run a -- sh -c 'touch {ready}; {command}'; echo code \\$?");
-    let script = format!("env --default-signal=INT,QUIT,HUP script -qec \"{line}\" /dev/null");
+    let script = format!("env --default-signal SHELL=/bin/sh script -qec \"{line}\" /dev/null");
     shell(server, &format!("({keys}) | {script}")).await.1.replace('\r', "")
 }
 

@@ -1,15 +1,18 @@
 //! What the work costs with no library at all: the classic pair of scripts, called bare on one connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Cmd};
+use redis::{AsyncConnectionConfig, Client, Cmd};
 
 use super::contender::FIXED_LEASE;
 use super::scripts::{call, load};
 use super::{Contender, Kind};
 use crate::worker::protocol::Setup;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes the lock if it is free or ours. KEYS: lock. ARGV: lease in ms, owner. Reply: 1 taken, 0 busy.
 const ACQUIRE: &str = "
@@ -61,7 +64,9 @@ impl Contender for Floor {
 
     async fn connect(setup: &Setup) -> Result<Self> {
         let client = Client::open(setup.url.as_str())?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        // The default is half a second, which a busy machine exceeds.
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         Ok(Self {
             acquire: load(&mut connection, ACQUIRE).await?,
             release: load(&mut connection, RELEASE).await?,

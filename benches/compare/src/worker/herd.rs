@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_after_a_later_one_was_overtaken() {
+    fn a_caller_that_comes_after_a_later_one_was_overtaken() {
         assert_eq!(overtaken([0, 1, 2, 3].into_iter()), 0);
         assert_eq!(overtaken([0, 3, 1, 2].into_iter()), 2);
         assert_eq!(overtaken([].into_iter()), 0);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_let_in_before_the_release_is_early() {
+    fn a_caller_that_is_let_in_before_the_release_is_early() {
         let through = Through { served: 1, first_ns: 500, last_ns: 600, ..Through::default() };
         assert!(is_early(&through, 1_000));
         assert!(!is_early(&through, 400));

@@ -218,7 +218,7 @@ impl<'a> Call<'a> {
 
     pub(in crate::engine::line::model) fn acquire(&mut self, options: AcquireOptions) -> Reply {
         let AcquireOptions { field, had, sign, old } = options;
-        old.iter().for_each(|old| self.put_out(*old));
+        old.iter().for_each(|old| self.forget(*old));
         if self.server.holds(field) {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));
             self.admit();
@@ -263,7 +263,7 @@ impl<'a> Call<'a> {
     /// Releases its hold, or gives up its place in the line.
     pub(in crate::engine::line::model) fn release(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
-        self.put_out(field);
+        self.forget(field);
         if !(held && self.terms.is(Mutation::RoomIsNotGiven)) {
             self.admit();
         }
@@ -303,7 +303,7 @@ impl<'a> Call<'a> {
         self.server.lock.map_or(0, |(_, left)| left)
     }
 
-    fn put_out(&mut self, field: Field) {
+    fn forget(&mut self, field: Field) {
         if self.server.holds(field) {
             self.server.lock = None;
         }

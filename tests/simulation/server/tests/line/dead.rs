@@ -22,7 +22,7 @@ fn until_granted(name: &mut Name, living: &[&str]) -> u64 {
 }
 
 #[test]
-fn a_silent_head_is_asked_blocks_the_line_and_is_put_out() {
+fn a_silent_head_is_asked_and_blocks_the_line_until_it_is_removed() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             let listener = name.listener("abc");
@@ -257,7 +257,7 @@ fn waiters_far_behind_may_be_silent_for_as_long_as_they_wait() {
 }
 
 #[test]
-fn a_stall_of_the_server_puts_out_nobody() {
+fn a_stall_of_the_server_removes_nobody() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             name.lock("a:1");

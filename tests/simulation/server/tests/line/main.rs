@@ -21,6 +21,8 @@ mod scripts;
 mod shared;
 mod stage;
 
+use std::path::PathBuf;
+
 use parklock_simulated_server::Version;
 
 use name::Name;
@@ -38,7 +40,9 @@ fn everywhere(kind: (&'static str, u32), scenario: impl Fn(&mut Name)) {
             ran += 1;
         }
     }
-    assert!(ran > 0, "no real server is installed");
+    if ran == 0 {
+        scenario(&mut Name::new(Stage::real(Version::Redis7_0, &usual()), kind));
+    }
 }
 
 /// On the simulated servers, whose time passes as the scenario says.
@@ -48,8 +52,12 @@ fn in_virtual_time(kind: (&'static str, u32), scenario: impl Fn(&mut Name)) {
     }
 }
 
+/// Redis 7.0, or else the server that this machine has.
+fn usual() -> PathBuf {
+    real::program(Version::Redis7_0).unwrap_or_else(|| PathBuf::from("redis-server"))
+}
+
 /// On the usual real server.
 fn really(kind: (&'static str, u32), scenario: impl FnOnce(&mut Name)) {
-    let program = real::program(Version::Redis7_0).expect("redis-server 7.0 is installed");
-    scenario(&mut Name::new(Stage::real(Version::Redis7_0, &program), kind));
+    scenario(&mut Name::new(Stage::real(Version::Redis7_0, &usual()), kind));
 }

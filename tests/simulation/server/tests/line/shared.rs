@@ -57,7 +57,7 @@ fn a_lease_that_ends_is_counted_out_though_there_is_no_room() {
 }
 
 #[test]
-fn silent_readers_are_asked_and_nobody_writes_before_they_answer_or_are_put_out() {
+fn silent_readers_are_asked_and_nobody_writes_before_they_answer_or_are_removed() {
     in_virtual_time(RW, |name| {
         let listener = name.listener("abcdefghijk");
         let near = ["b:1", "c:1", "d:1", "e:1"];
