@@ -401,7 +401,7 @@ async fn no_place_is_to_spare() {
         let _lock = client.lock("a").try_lock().await;
         let _fair = client.fair_lock("b").try_lock().await;
         let waiting = client.fair_lock("b");
-        let _waited = timeout(SOON, waiting.try_lock_for(Duration::from_millis(200))).await;
+        let _waited = timeout(SOON, waiting.try_lock_for(Duration::from_millis(700))).await;
         let log: Vec<redis::Value> = server.admin().await.cmd(&["ACL", "LOG"]).await;
         let pattern = place.trim_start_matches(['~', '&']).trim_end_matches('*').to_owned();
         assert!(

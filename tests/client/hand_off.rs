@@ -602,7 +602,8 @@ async fn an_idle_tenure_goes_to_another_client_after_the_pickup_timeout() {
 
     let theirs = taken(&other.lock("a")).await;
 
-    assert!(handed_on.elapsed() >= CLAIM, "not before");
+    // The client looks four times. The first look may come at once.
+    assert!(handed_on.elapsed() >= CLAIM * 3 / 4, "not before");
     let awake = asleep.spawn();
     in_line(&server.admin().await, 1).await;
     assert!(!awake.is_finished());
@@ -619,7 +620,8 @@ async fn an_idle_tenure_is_noticed_while_a_renewal_is_on_its_way() {
     let (timeout, claim) = (SOON * 6, Duration::from_millis(100));
     let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
-    let config = patient(1023).watchdog_timeout(timeout).waiter_ttl(claim);
+    let config =
+        patient(1023).watchdog_timeout(timeout).waiter_ttl(timeout / 4).pickup_timeout(claim);
     let client = connect(&proxy.url(), config.subscription_linger(FOR_EVER)).await;
     let other = connect(&server.url(), patient(1023)).await;
     let (lock, others) = (client.lock("a"), taken(&other.lock("a")).await);

@@ -119,7 +119,7 @@ async fn try_lock_asks_once_if_another_client_holds_the_lock_and_listens_to_noth
 async fn try_lock_for_waits_its_limit_and_takes_a_lock_that_is_free_in_time() {
     let (server, ours) = server_and_client().await;
     let other = client(&server).await;
-    let limit = Duration::from_millis(300);
+    let limit = Duration::from_secs(1);
     for holder in [&ours, &other] {
         let guard = holder.lock("a").lock().await.unwrap();
         let asked = Instant::now();
@@ -172,7 +172,7 @@ async fn max_waiters_also_counts_callers_that_wait_for_other_clients() {
         waiters.spawn(async move { lock.lock().await });
         parked(&server.admin().await, name, 1).await;
     }
-    let third = ours.lock("c").try_lock_for(Duration::from_millis(300)).await;
+    let third = ours.lock("c").try_lock_for(SOON).await;
     assert!(matches!(third, Err(Error::TooManyWaiters { limit: 2 })), "{third:?}");
 }
 

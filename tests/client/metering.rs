@@ -163,7 +163,7 @@ async fn a_call_is_counted_by_how_it_ended() {
     let held = theirs.lock("a").lock().await.unwrap();
     assert_eq!(recorded.outcomes("lock"), [1.0, 0.0, 0.0, 0.0, 0.0]);
     assert!(lock.try_lock().await.unwrap().is_none());
-    assert!(lock.try_lock_for(A_WHILE).await.unwrap().is_none());
+    assert!(lock.try_lock_for(Duration::from_secs(1)).await.unwrap().is_none());
     assert!(timeout(A_WHILE, lock.lock()).await.is_err());
     assert_eq!(recorded.outcomes("lock"), [1.0, 1.0, 1.0, 1.0, 0.0]);
     let queued = [waits(&ours, "a"), waits(&ours, "a")];
@@ -366,8 +366,9 @@ async fn all_metrics_of_the_manual_are_described_and_happen() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
-    let (ours, theirs) =
-        (comes_in(proxy.url(), quick()).await, comes_in(server.url(), quick()).await);
+    let hand_off = HandOff { max_consecutive: 100, max_time: SOON };
+    let ours = comes_in(proxy.url(), quick().hand_off(hand_off)).await;
+    let theirs = comes_in(server.url(), quick()).await;
     let admin = server.admin().await;
     assert_eq!(recorded.numbers().described, listed());
 

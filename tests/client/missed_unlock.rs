@@ -174,7 +174,7 @@ async fn a_client_that_may_not_listen_does_not_wait_for_the_dead() {
         somebody_died_in_line(&admin).await;
         assert!(is_free(&admin).await);
         let guard = if limited {
-            let tried = deaf.lock("a").try_lock_for(Duration::from_secs(2)).await;
+            let tried = deaf.lock("a").try_lock_for(SOON).await;
             tried.expect("an answer").expect("the lock is free")
         } else {
             granted(wait(&deaf, "a")).await

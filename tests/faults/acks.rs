@@ -190,14 +190,14 @@ async fn a_hold_that_is_not_acknowledged_again_ends_with_its_lease() {
     let ended = soon(guard.ended()).await;
     assert_eq!(ended, Ended::Lost);
     assert!(Instant::now() >= believed - A_WHILE, "it was good until then");
-    assert!(believed < Instant::now() + A_WHILE * 20 && deadline(&guard) <= believed + A_WHILE);
+    assert!(Instant::now() < believed + A_WHILE * 20, "and not for longer");
     drop(guard);
 
     // One that comes back in time has it renewed.
     servers[1].resume();
     let guard = soon(client.lock("b").lock()).await.expect("it is free");
     servers[1].pause();
-    sleep(Duration::from_secs(2)).await;
+    sleep(Duration::from_millis(1_200)).await;
     servers[1].resume();
     is_renewed(&guard).await;
     guard.unlock().await.expect("it is ours");

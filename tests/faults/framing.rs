@@ -150,7 +150,7 @@ async fn a_call_outlives_a_stall_beyond_its_response_timeout() {
     let client = scene.client(patient().response_timeout(Duration::from_millis(200))).await;
     let before = scene.proxy.script("acquire").count();
     let guard = client.lock("a").lock().await.unwrap();
-    assert_eq!(before.fired(), 1);
+    assert!(before.fired() >= 1);
 
     scene.stop().await;
     let waiter = waiting(client.lock("b"));

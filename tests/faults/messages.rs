@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::common::fixture::settled;
 use crate::common::{Admin, connect, eventually};
 use crate::scene::*;
 
@@ -11,9 +12,12 @@ use crate::scene::*;
 #[tokio::test]
 async fn messages_that_nobody_waits_for_cost_nothing() {
     let scene = Scene::new().await;
-    let (client, other) = (scene.client(patient()).await, scene.other().await);
+    let (client, other) = (scene.client(patient().waiter_ttl(LONG / 2)).await, scene.other().await);
     let theirs = other.lock("a").lock().await.unwrap();
+    let looks = scene.proxy.script("acquire").count();
     let waiter = scene.parked(&client, "a").await;
+    looks.happened_times(2).await; // once it listens, it looks again
+    settled(&scene.admin).await;
     waiter.abort();
     assert!(waiter.await.unwrap_err().is_cancelled());
     let asked = scene.proxy.command("EVALSHA").count();

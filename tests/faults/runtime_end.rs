@@ -1,5 +1,6 @@
 //! A client that is closed, or whose runtime ends, with locks held and waited for.
 
+use std::collections::BTreeSet;
 use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -164,16 +165,16 @@ fn worker_whose_runtime_ends() {
     }));
     let url = boss.variable("URL");
     let (told, tells) = mpsc::channel();
-    thread::spawn(move || {
+    let held = thread::spawn(move || {
         let ending = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let client = ending.block_on(connect(&url, brief()));
         for name in names(40) {
             // One holds it, three wait in line, and another lock comes and goes.
             for _ in 0..4 {
-                let (lock, told) = (client.lock(&name), told.clone());
+                let (lock, told, name) = (client.lock(&name), told.clone(), name.clone());
                 ending.spawn(async move {
                     let _guard = lock.lock().await?;
-                    let _ = told.send(());
+                    let _ = told.send(name);
                     std::future::pending::<parklock::Result<()>>().await
                 });
             }
@@ -184,16 +185,17 @@ fn worker_whose_runtime_ends() {
                 }
             });
         }
+        let mut held = BTreeSet::new();
+        while held.len() < 40 {
+            held.insert(tells.recv_timeout(SOON).expect("each has its holder"));
+        }
         thread::sleep(A_WHILE * 3);
         drop(ending); // in the middle of everything
+        held.len()
     })
     .join()
     .expect("no panic");
-    boss.tell(&format!(
-        "{} held, {} panics",
-        tells.try_iter().count(),
-        panics.load(Ordering::Relaxed)
-    ));
+    boss.tell(&format!("{held} held, {} panics", panics.load(Ordering::Relaxed)));
 }
 
 /// F61: a busy runtime ends; no task of ours panics about it.

@@ -97,7 +97,8 @@ impl Stage {
         is_clean(&self.admin, A_RESPONSE, &what).await;
         let what = format!("dropped after {polls} polls, {drops:?}: no task is left");
         eventually(A_RESPONSE, &what, async || tasks() == self.idle).await;
-        let free = self.other.lock("a").try_lock().await.expect("an answer");
+        // An attempt may still arrive, before what takes it back.
+        let free = self.other.lock("a").try_lock_for(A_RESPONSE).await.expect("an answer");
         free.expect("it is free").unlock().await.expect("it is ours");
         // This client may not have heard yet that its own release has arrived.
         let free = self.client.lock("a").try_lock_for(A_RESPONSE).await.expect("an answer");

@@ -64,7 +64,9 @@ impl Keeper {
             select! {
                 order = inbox.recv() => {
                     // The old one goes first: two listeners cannot share the port.
-                    listener.take().map(close);
+                    if let Some(open) = listener.take() {
+                        close(open);
+                    }
                     let Some((open, done)) = order else { return };
                     listener = open.then(|| port::listen(self.at));
                     let _ = done.send(());

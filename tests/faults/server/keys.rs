@@ -163,7 +163,7 @@ async fn a_hash_with_other_fields_is_held_by_somebody_else() {
     let scene = Scene::new().await;
     let client = scene.client(patient()).await;
     scene.admin.cmd::<()>(&["HSET", &key("a"), "somebody", "three times", "", "-1"]).await;
-    scene.admin.cmd::<()>(&["PEXPIRE", &key("a"), "300"]).await;
+    scene.admin.cmd::<()>(&["PEXPIRE", &key("a"), "3000"]).await;
 
     assert!(client.lock("a").try_lock().await.unwrap().is_none());
     let fields = scene.admin.hgetall(&key("a")).await;

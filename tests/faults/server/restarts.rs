@@ -120,7 +120,7 @@ async fn forget(admin: &Admin, script: &str) {
 #[tokio::test]
 async fn a_script_that_the_server_forgot_is_sent_again_unseen() {
     let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
+    let client = scene.client(patient().watchdog_timeout(Duration::from_secs(12))).await;
     let lock = client.reentrant_lock("a");
     let sent = scene.proxy.command("EVAL").count();
     let forget = async || forget(&scene.admin, include_str!("../../../lua/lock/renew.lua")).await;
