@@ -117,7 +117,11 @@ struct Fields {
 }
 
 #[derive(Default, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "hand_off = { max_consecutive = 256, max_time = \"2ms\" }"
+)]
 struct HandOffFields {
     max_consecutive: Option<Given>,
     max_time: Option<Given>,

@@ -132,7 +132,10 @@ impl Refusal {
 
 impl<B, R: Default> LockLayer<B, R> {
     /// The plain lock whose name the closure derives from the request. A request for which it returns `None` passes
-    /// without a lock.
+    /// without a lock. A handler that must not run without one takes the [`Hold`](crate::Hold) from the extensions.
+    ///
+    /// `request.uri().path()` is the path as it was sent: `/orders/42` and `/orders/%34%32` differ, though a router
+    /// takes them to the same handler. Derive the name from the decoded path.
     ///
     /// If callers choose the names, add your own prefix, so that nobody can hold locks that have other purposes.
     pub fn new<N: Into<String>>(
@@ -154,7 +157,8 @@ impl<B, R: Default> LockLayer<B, R> {
         }
     }
 
-    /// The plain lock `path:<path>`, without the query: requests for one path run one after the other.
+    /// The plain lock `path:<path>`, without the query: requests for one path run one after the other. The path is as it
+    /// was sent: `/orders/42` and `/orders/%34%32` are two locks.
     pub fn by_path(client: &Client) -> Self {
         Self::new(client, |request| Some(format!("path:{}", request.uri().path())))
     }

@@ -12,9 +12,9 @@ use crate::stage::Stage;
 use crate::verdict::Tally;
 
 const SCRIPTS: [(&str, &str); 8] = [
-    ("acquire", include_str!("../../lua/line/lock_straight.lua")),
-    ("acquire together", include_str!("../../lua/line/take.lua")),
-    ("release", include_str!("../../lua/line/release_all.lua")),
+    ("acquire", include_str!("../../lua/line/plain_acquire_straight.lua")),
+    ("acquire together", include_str!("../../lua/line/plain_take.lua")),
+    ("release", include_str!("../../lua/line/plain_release.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),
     ("enter the line", include_str!("../../lua/line/straight.lua")),

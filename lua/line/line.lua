@@ -134,10 +134,10 @@ local function lives_on(entry)
   return entry.life.ends - at > LEAST_LIFE
 end
 
--- Whether it was told to show a sign of life since its client fell silent. If it was told before the last sign, that
--- does not count.
+-- Whether it was told to show a sign of life since its client fell silent, which lives_on() says some time before its life
+-- ends. If it was told before the last sign, that does not count.
 local function was_asked(entry)
-  return entry.asked and entry.asked >= entry.life.ends
+  return entry.asked and entry.asked >= entry.life.ends - LEAST_LIFE
 end
 
 local function is_dead(entry)

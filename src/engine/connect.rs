@@ -31,8 +31,8 @@ use crate::error::Result;
 use crate::keys::Space;
 use crate::meters;
 use crate::wire::{
-    Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, Crew, Fault, Guide,
-    Heard, Place, Requests, Sentinels, Sentry, Subscriber, Target, Terms,
+    Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, Crew, FailoverWatch,
+    Fault, Guide, Heard, Place, Requests, Sentinels, Subscriber, Target, Terms,
 };
 
 impl Engine {
@@ -235,7 +235,7 @@ impl To {
                 let sentinels = Arc::new(*sentinels);
                 let place = Place::Primary(Arc::clone(&sentinels));
                 let linked = link_to_one(place, terms, &crew, config, heard).await?;
-                (crew.spawn)(Box::pin(Sentry::new(&sentinels).run(crew.stop.clone())));
+                (crew.spawn)(Box::pin(FailoverWatch::new(&sentinels).run(crew.stop.clone())));
                 Ok(linked)
             }
             Self::Cluster(addresses) => {

@@ -1,4 +1,5 @@
-//! An acquire that was never answered: it may have run, or may still run.
+//! An acquire that was never answered, as after its caller was dropped: it may have run, or may still run. `attempt.rs`
+//! makes the ghost, and `backlog.rs` decides when it is settled.
 
 use std::sync::Arc;
 

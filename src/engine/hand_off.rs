@@ -23,4 +23,9 @@ impl Budget {
         let lease = config.watchdog_timeout;
         Self { hand_overs, time, reserve: lease / 3, lease }
     }
+
+    /// Whether a tenure may be handed over once more, after so many hand-overs and so long.
+    pub(crate) fn allows(&self, hand_overs: u32, held: Duration) -> bool {
+        hand_overs < self.hand_overs && held < self.time
+    }
 }

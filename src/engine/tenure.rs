@@ -804,9 +804,7 @@ impl<S: Stay> State<S> {
 
     /// Whether the next holder may have it without asking Redis.
     fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
-        u32::from(self.hand_overs) < budget.hand_overs
-            && held < budget.time
-            && self.term.allows(budget, now)
+        budget.allows(u32::from(self.hand_overs), held) && self.term.allows(budget, now)
     }
 }
 

@@ -54,10 +54,10 @@ macro_rules! scripts {
 }
 
 scripts! {
-    TAKE = "line/take_one.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/take.lua",
-    LOCK_ACQUIRE = "line/lock_straight.lua" "lock/number.lua" "line/put_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/line_up.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
+    TAKE = "line/plain_take_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/grant.lua" "line/plain_take.lua",
+    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/plain_acquire_line_up.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
     LOCK_ACQUIRE_ALL = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
-    LOCK_RELEASE = "line/release_one.lua" "lock/grant.lua" "line/clock.lua" "line/usual_turn.lua" "line/hash.lua" "line/line.lua" "line/release_all.lua",
+    LOCK_RELEASE = "line/plain_release_straight.lua" "lock/grant.lua" "line/clock.lua" "line/plain_release_turn.lua" "line/hash.lua" "line/line.lua" "line/plain_release.lua",
     LOCK_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
     LOCK_RELEASE_ALONE = "lock/release_alone.lua",
     COUNT = "lock/count.lua",
@@ -67,7 +67,7 @@ scripts! {
     LEADER = "marks/leader.lua",
     CLAIM = "marks/claim.lua",
     LEFT = "marks/left.lua",
-    LINE_ACQUIRE = "line/straight.lua" "lock/number.lua" "line/put_part_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
+    LINE_ACQUIRE = "line/straight.lua" "lock/draw_straight.lua" "line/put_part_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
     LINE_RELEASE = "line/release_straight.lua" "lock/grant.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/release.lua",
     LINE_RELEASE_ALONE = "line/release_alone.lua",
     LINE_RENEW = "line/renew.lua",

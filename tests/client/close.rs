@@ -138,7 +138,7 @@ async fn an_unlock_on_its_way_survives_closing() {
 async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
     let client = Client::connect(proxy.url()).await.unwrap();
     let mut guards = Vec::new();
     for number in 0..50 {
@@ -169,7 +169,7 @@ async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() 
 async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/line/release_all.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
     let config = Config::default().response_timeout(RESPONSE);
     let client = Client::connect_with(proxy.url(), config).await.unwrap();
     let guards = [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];

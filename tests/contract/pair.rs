@@ -46,9 +46,9 @@ macro_rules! scripts {
 
 /// A plain lock is taken by one script as long as nobody waits for it, and by the other in every other case.
 const PLAIN: Scripts = scripts!(
-    acquire = "line/take",
+    acquire = "line/plain_take",
     acquire = "line/acquire",
-    release = "line/release_all",
+    release = "line/plain_release",
     renew = "lock/renew"
 );
 const LINE: Scripts =

@@ -29,7 +29,10 @@ impl Scene {
         for (at, proxy) in proxies.iter().enumerate() {
             // Parts that do not publish, which is spelled otherwise in a cluster.
             proxy.name_script("acquire", include_str!("../../../lua/line/asked.lua"));
-            proxy.name_script("release", include_str!("../../../lua/line/release_one.lua"));
+            proxy.name_script(
+                "release",
+                include_str!("../../../lua/line/plain_release_straight.lua"),
+            );
             let port = proxy.port().to_string();
             cluster.admin(at).await.config_set("cluster-announce-port", &port).await;
         }

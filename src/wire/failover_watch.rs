@@ -1,8 +1,8 @@
-//! The sentry: keeps the address of a primary up to date between connections, which ask for it themselves.
+//! The failover watch: keeps the address of a primary up to date between connections, which ask for it themselves.
 //!
 //! It listens to one sentinel. `SENTINEL FAILOVER` makes another server the primary, while the old one calls itself
 //! primary for ten seconds more and keeps answering: only the message reports the change in time. A message only makes
-//! the sentry ask. So does time, since messages get lost.
+//! the watch ask. So does time, since messages get lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,13 +35,13 @@ const SWITCHED: &str = "+switch-master";
 const PROMOTED: &str = "+failover-state-reconf-slaves";
 
 /// The task that keeps the address up to date.
-pub(crate) struct Sentry {
+pub(crate) struct FailoverWatch {
     sentinels: Arc<Sentinels>,
     keeper: Keeper<Ear>,
     link: Link,
 }
 
-impl Sentry {
+impl FailoverWatch {
     pub(crate) fn new(sentinels: &Arc<Sentinels>) -> Self {
         let ear = Arc::new(Ear(Arc::clone(sentinels)));
         let place = Place::Sentinel(Arc::clone(sentinels));

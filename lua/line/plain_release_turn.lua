@@ -1,7 +1,7 @@
 -- The usual turn of a plain lock that many clients want: its holder releases it, and the head of the line gets it. This
--- does the same as release_all.lua for one lock, if all in its line are awake: then the script has to look only at the
+-- does the same as plain_release.lua for one lock, if all in its line are awake: then the script has to look only at the
 -- head. It runs before the functions of the line are created, since creating them takes half of the server's time for
--- such a turn. In every other case release_all.lua continues from here.
+-- such a turn. In every other case plain_release.lua continues from here.
 
 if is_one then
   local gone = redis.pcall('hdel', KEYS[2], ARGV[2])

@@ -1,4 +1,4 @@
--- All releases that neither release_one.lua nor usual_turn.lua has answered: of locks that clients wait for, or that
+-- All releases that neither plain_release_straight.lua nor plain_release_turn.lua has answered: of locks that clients wait for, or that
 -- are gone.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
