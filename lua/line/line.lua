@@ -144,10 +144,11 @@ local function is_dead(entry)
   return not lives_on(entry) and was_asked(entry) and entry.asked + waiter_ttl <= at
 end
 
--- Whether a caller that does not wait must not pass this waiter: its client is alive, or has heard that it has to show
--- a sign. A waiter that rests shows a sign only when told, so it is often silent when its turn comes.
+-- Whether a caller that does not wait must not pass this waiter: the life of its client has not ended, though it may be too
+-- short for a grant, or the client has heard that it has to show a sign. A waiter that rests shows a sign only when told,
+-- so it is often silent when its turn comes.
 local function may_come(entry)
-  return lives_on(entry) or was_asked(entry) and entry.heard and not is_dead(entry)
+  return entry.life.ends > at or was_asked(entry) and entry.heard and not is_dead(entry)
 end
 
 -- Whether any waiter except the caller may come for what is free. This reads more than the window: the whole window may

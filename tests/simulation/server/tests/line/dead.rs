@@ -355,6 +355,26 @@ fn a_try_does_not_overtake_a_waiter_that_has_been_asked_just_before_its_life_end
     }
 }
 
+/// A newcomer shows its first sign of life by itself, so nobody asks it for one.
+#[test]
+fn a_try_does_not_overtake_a_newcomer_just_before_its_life_ends() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let now = Ask { part: name.capacity, ..once() };
+            let _listener = name.listener("b");
+            name.lock("a:1");
+            name.lock("b:1");
+            name.pass(WAITER_TTL / 2);
+            name.release("c:1"); // another client comes by, so that nothing is a stall
+            name.pass(WAITER_TTL / 2 - 6);
+            name.release("a:1");
+            let answer = name.acquire("d:1", &now);
+            assert!(!answer.is_granted(), "{kind:?}: b is alive: {answer:?}");
+            assert!(name.lock("b:1").is_granted(), "{kind:?}: its sign is an acquire");
+        });
+    }
+}
+
 #[test]
 fn a_try_does_not_overtake_a_living_waiter_behind_a_window_of_dead_ones() {
     for kind in EXCLUSIVE {
