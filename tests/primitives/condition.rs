@@ -56,6 +56,14 @@ async fn comes_back(waiter: JoinHandle<Result<Guard>>) -> Guard {
     soon(waiter).await.expect("no panic").expect("the lock")
 }
 
+/// Two wait, and the first one is notified and has the lock. The second one still waits.
+async fn one_of_two_notified(client: &Client, admin: &Admin) -> (Guard, JoinHandle<Result<Guard>>) {
+    let first = next_in_line(client, admin).await;
+    let second = next_in_line(client, admin).await;
+    client.condition("c").notify_one().await.expect("an answer");
+    (comes_back(first).await, second)
+}
+
 async fn all_come_back(waiters: Vec<JoinHandle<Result<Guard>>>) {
     let each = waiters.into_iter().map(async |waiter| {
         let guard = comes_back(waiter).await;
@@ -141,10 +149,7 @@ async fn a_notification_whose_answer_is_lost_wakes_one() {
 async fn an_unlock_that_is_dropped_has_used_its_notification_up() {
     let server = Site::start().await;
     let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
-    let first = next_in_line(&client, &admin).await;
-    let second = next_in_line(&client, &admin).await;
-    client.condition("c").notify_one().await.unwrap();
-    let guard = comes_back(first).await;
+    let (guard, second) = one_of_two_notified(&client, &admin).await;
     assert!(guard.unlock().now_or_never().is_none(), "it waits for the answer");
     soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
     sleep(A_WHILE).await;
@@ -195,10 +200,7 @@ async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the
 async fn a_waiter_that_gives_the_lock_back_has_used_up_its_notification() {
     let server = Site::start().await;
     let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
-    let first = next_in_line(&client, &admin).await;
-    let second = next_in_line(&client, &admin).await;
-    client.condition("c").notify_one().await.unwrap();
-    let guard = comes_back(first).await;
+    let (guard, second) = one_of_two_notified(&client, &admin).await;
     guard.unlock().await.unwrap();
     let gone = async || admin.cmd::<i64>(&["EXISTS", "lock:{c}"]).await == 0;
     eventually(SOON, "the notification is used up", gone).await;

@@ -309,24 +309,34 @@ fn a_try_gets_a_lock_that_only_the_dead_wait_for() {
     }
 }
 
+/// Nobody in line shows a sign of life for so long. Another client comes by, so that nothing is a stall.
+fn is_silent(name: &mut Name, long: u64) {
+    name.pass(WAITER_TTL / 2);
+    name.release("c:1");
+    name.pass(long - WAITER_TTL / 2);
+}
+
+/// A caller that does not wait gets nothing, and the next sign of life of this waiter gets it the lock.
+fn is_not_overtaken(name: &mut Name, waiter: &str, why: &str) {
+    let now = Ask { part: name.capacity, ..once() };
+    let answer = name.acquire("d:1", &now);
+    assert!(!answer.is_granted(), "{}: {why}: {answer:?}", name.kind);
+    assert!(name.lock(waiter).is_granted(), "{}: its sign is an acquire", name.kind);
+}
+
 /// A waiter that rests shows no signs of life until the line moves. Then it is asked for one, and its turn is kept.
 #[test]
 fn a_try_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
-            let now = Ask { part: name.capacity, ..once() };
             let listener = name.listener("b");
             name.lock("a:1");
             name.lock("b:1");
-            name.pass(WAITER_TTL / 2);
-            name.release("c:1"); // another client comes by, so that nothing is a stall
-            name.pass(WAITER_TTL / 2);
+            is_silent(name, WAITER_TTL);
             name.release("c:1");
             name.release("a:1");
             assert!(name.words(listener).contains(&"b:1!".to_owned()), "{kind:?}");
-            let answer = name.acquire("d:1", &now);
-            assert!(!answer.is_granted(), "{kind:?}: b has heard the question: {answer:?}");
-            assert!(name.lock("b:1").is_granted(), "{kind:?}: its sign is an acquire");
+            is_not_overtaken(name, "b:1", "b has heard the question");
         });
     }
 }
@@ -336,21 +346,16 @@ fn a_try_does_not_overtake_a_silent_waiter_that_has_just_been_asked() {
 fn a_try_does_not_overtake_a_waiter_that_has_been_asked_just_before_its_life_ends() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
-            let now = Ask { part: name.capacity, ..once() };
             let listener = name.listener("b");
             name.lock("a:1");
             name.lock("b:1");
             name.pass(WAITER_TTL / 2);
             name.lock("b:1"); // its last sign
-            name.pass(WAITER_TTL / 2);
-            name.release("c:1"); // another client comes by, so that nothing is a stall
-            name.pass(WAITER_TTL / 2 - 6);
+            is_silent(name, WAITER_TTL - 6);
             name.release("a:1");
             let words = name.words(listener);
             assert!(words.contains(&"b:1!".to_owned()), "{kind:?}: {words:?}");
-            let answer = name.acquire("d:1", &now);
-            assert!(!answer.is_granted(), "{kind:?}: b has heard the question: {answer:?}");
-            assert!(name.lock("b:1").is_granted(), "{kind:?}: its sign is an acquire");
+            is_not_overtaken(name, "b:1", "b has heard the question");
         });
     }
 }
@@ -360,17 +365,12 @@ fn a_try_does_not_overtake_a_waiter_that_has_been_asked_just_before_its_life_end
 fn a_try_does_not_overtake_a_newcomer_just_before_its_life_ends() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
-            let now = Ask { part: name.capacity, ..once() };
             let _listener = name.listener("b");
             name.lock("a:1");
             name.lock("b:1");
-            name.pass(WAITER_TTL / 2);
-            name.release("c:1"); // another client comes by, so that nothing is a stall
-            name.pass(WAITER_TTL / 2 - 6);
+            is_silent(name, WAITER_TTL - 6);
             name.release("a:1");
-            let answer = name.acquire("d:1", &now);
-            assert!(!answer.is_granted(), "{kind:?}: b is alive: {answer:?}");
-            assert!(name.lock("b:1").is_granted(), "{kind:?}: its sign is an acquire");
+            is_not_overtaken(name, "b:1", "b is alive");
         });
     }
 }

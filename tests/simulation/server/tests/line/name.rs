@@ -88,7 +88,7 @@ pub fn part(part: u32) -> Ask {
 pub struct Name {
     pub stage: Stage,
     pub boss: Client,
-    kind: &'static str,
+    pub kind: &'static str,
     pub capacity: u32,
     pub waiter_ttl: u64,
 }
