@@ -202,15 +202,7 @@ impl Caller {
         let entry = contender.entry();
         // A connection that has just broken returns within milliseconds.
         let _ = self.engine.connected(&entry.keys).await;
-        let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
-        let attempted = match self.engine.debts.incur() {
-            Ok(debt) => {
-                let acquire = self.request(&entry, (id, 0, 0), Manner::Once, old, debt);
-                self.attempt(&entry, acquire, offer).await
-            }
-            Err(fault) => Err(fault),
-        };
-        match attempted {
+        match self.ask_once(&entry, offer).await {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(_) => {
                 entry.went_elsewhere();
@@ -380,15 +372,7 @@ impl Caller {
 
     async fn try_beside(self, visit: Visit) -> Result<Option<Hold>> {
         let entry = &visit.entry;
-        let asked = (self.engine.next_tenure(), 0, 0);
-        let attempted = match self.engine.debts.incur() {
-            Ok(debt) => {
-                let acquire = self.request(entry, asked, Manner::Once, None, debt);
-                self.attempt(entry, acquire, None).await
-            }
-            Err(fault) => Err(fault),
-        };
-        match attempted {
+        match self.ask_once(entry, None).await {
             Ok(Attempt::Granted(grant)) => {
                 self.engine.begin_beside(&visit, grant, self.holder()).map(Some)
             }
@@ -522,7 +506,15 @@ impl Caller {
         rules(&self.engine.config, self.engine.lease(self.options.lease))
     }
 
-    /// Asks once for the contender, and records the answer.
+    /// Asks once, without a place in line.
+    async fn ask_once(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
+        let debt = self.engine.debts.incur()?;
+        let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
+        let acquire = self.request(entry, (id, 0, 0), Manner::Once, old, debt);
+        self.attempt(entry, acquire, offer).await
+    }
+
+    /// Asks for the contender, and records the answer.
     async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
         // Before the entry notes a request: a closed client sends none, and has to find the place that it gives up.
         let debt = self.engine.debts.incur()?;
