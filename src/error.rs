@@ -33,11 +33,11 @@ pub enum Error {
         source: Source,
     },
 
-    /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not hold
-    /// the lock. A later try may succeed.
+    /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not
+    /// hold the lock. A later try may succeed.
     ///
-    /// No request of this call takes the lock after this answer, as one may after `Indeterminate`. There are two exceptions,
-    /// and in both the client releases the lock in the background. A call that has waited out an outage
+    /// Unlike after `Indeterminate`, no request of this call can still take the lock, except in two cases. In both, the
+    /// client releases the lock in the background. A call that has waited out an outage
     /// ([`Config::ride_out`](crate::Config::ride_out)) may have a request that was not answered. And with
     /// [`Config::replicas`](crate::Config::replicas), too few replicas may have acknowledged a request.
     #[error("redis is not available: {source}")]

@@ -1,5 +1,6 @@
 //! What the command line tool in `tool/` needs to know of keys and URLs, so that this knowledge is in one place. It is
-//! not part of the API: any version may change it.
+//! not part of the API: any version may change it. To take a lock away by force is an ordinary method
+//! (`locks/handle.rs`).
 
 use crate::config::Layout;
 use crate::error::Result;

@@ -78,6 +78,7 @@ impl Serialize for Config {
         map.serialize_entry("max_waiters", &self.max_waiters)?;
         map.serialize_entry("replicas", &self.replicas)?;
         map.serialize_entry("layout", layout_word(self.layout))?;
+        map.serialize_entry("plain_channels", &self.plain_channels)?;
         if let Some(app) = &self.describe {
             map.serialize_entry("describe", app)?;
         }
@@ -112,6 +113,7 @@ struct Fields {
     max_waiters: Option<Given>,
     replicas: Option<Given>,
     layout: Option<Given>,
+    plain_channels: Option<Given>,
     describe: Option<Given>,
     hand_off: HandOffFields,
 }
@@ -158,6 +160,9 @@ impl Fields {
         if let Some(given) = self.layout {
             config = config.layout(given.layout("layout")?);
         }
+        if let Some(given) = self.plain_channels {
+            config = config.plain_channels(given.truth("plain_channels")?);
+        }
         if let Some(given) = self.describe {
             config = config.describe(given.text("describe")?);
         }
@@ -182,7 +187,8 @@ impl HandOffFields {
 enum Given {
     Text(String),
     Number(u64),
-    /// Neither a string nor a whole number: its text.
+    Truth(bool),
+    /// None of these: its text.
     Other(String),
 }
 
@@ -191,34 +197,39 @@ impl Given {
         let wrong = || format!("{field} must be a time such as \"30s\" or \"500ms\", not {self}");
         match self {
             Self::Text(text) => humantime::parse_duration(text).map_err(|_| wrong()),
-            Self::Number(_) | Self::Other(_) => Err(wrong()),
+            _ => Err(wrong()),
         }
     }
 
     fn text(self, field: &str) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text),
-            Self::Number(_) | Self::Other(_) => {
-                Err(format!("{field} must be a string, not {self}"))
-            }
+            _ => Err(format!("{field} must be a string, not {self}")),
         }
     }
 
     fn number<N: TryFrom<u64>>(&self, field: &str) -> Result<N, String> {
         let number = match self {
             Self::Number(number) => N::try_from(*number).ok(),
-            Self::Text(_) | Self::Other(_) => None,
+            _ => None,
         };
         number.ok_or_else(|| {
             format!("{field} must be a whole number that is not too large, not {self}")
         })
     }
 
+    fn truth(&self, field: &str) -> Result<bool, String> {
+        match self {
+            Self::Truth(truth) => Ok(*truth),
+            _ => Err(format!("{field} must be true or false, not {self}")),
+        }
+    }
+
     fn layout(&self, field: &str) -> Result<Layout, String> {
         let known = [Layout::Native, Layout::Redisson];
         let found = known.into_iter().find(|layout| match self {
             Self::Text(text) => text == layout_word(*layout),
-            Self::Number(_) | Self::Other(_) => false,
+            _ => false,
         });
         found.ok_or_else(|| format!("{field} must be \"native\" or \"redisson\", not {self}"))
     }
@@ -229,6 +240,7 @@ impl fmt::Display for Given {
         match self {
             Self::Text(text) => write!(f, "{text:?}"),
             Self::Number(number) => write!(f, "{number}"),
+            Self::Truth(truth) => write!(f, "{truth}"),
             Self::Other(other) => f.write_str(other),
         }
     }
@@ -241,7 +253,7 @@ impl<'de> Deserialize<'de> for Given {
             type Value = Given;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a number")
+                f.write_str("a string, a number, true or false")
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Given, E> {
@@ -261,8 +273,8 @@ impl<'de> Deserialize<'de> for Given {
                 Ok(Given::Other(number.to_string()))
             }
 
-            fn visit_bool<E>(self, is: bool) -> Result<Given, E> {
-                Ok(Given::Other(is.to_string()))
+            fn visit_bool<E>(self, truth: bool) -> Result<Given, E> {
+                Ok(Given::Truth(truth))
             }
 
             fn visit_unit<E>(self) -> Result<Given, E> {

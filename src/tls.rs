@@ -1,4 +1,4 @@
-//! Certificates for an encrypted connection.
+//! Certificates for an encrypted connection, which `wire/address.rs` opens.
 
 use std::fmt;
 

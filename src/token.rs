@@ -1,4 +1,5 @@
-//! Fencing tokens: a number that grows with every hold.
+//! Fencing tokens: a number that grows with every hold. Redis draws a number for each grant (`lua/lock/draw.lua`); the
+//! last digits count the holds of that grant within the client.
 
 use std::fmt;
 

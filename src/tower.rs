@@ -25,6 +25,7 @@
 //! # Ok::<(), parklock::Error>(()) }).unwrap();
 //! ```
 
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use http::header::{AsHeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
+use percent_encoding::percent_decode_str;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -135,7 +137,7 @@ impl<B, R: Default> LockLayer<B, R> {
     /// without a lock. A handler that must not run without one takes the [`Hold`](crate::Hold) from the extensions.
     ///
     /// `request.uri().path()` is the path as it was sent: `/orders/42` and `/orders/%34%32` differ, though a router
-    /// takes them to the same handler. Derive the name from the decoded path.
+    /// takes them to the same handler. Derive the name from the decoded path, as [`by_path`](Self::by_path) does.
     ///
     /// If callers choose the names, add your own prefix, so that nobody can hold locks that have other purposes.
     pub fn new<N: Into<String>>(
@@ -157,10 +159,10 @@ impl<B, R: Default> LockLayer<B, R> {
         }
     }
 
-    /// The plain lock `path:<path>`, without the query: requests for one path run one after the other. The path is as it
-    /// was sent: `/orders/42` and `/orders/%34%32` are two locks.
+    /// The plain lock `path:<path>`, without the query: requests for one path run one after the other. The path is
+    /// decoded, as routers decode it: `/orders/42` and `/orders/%34%32` are one lock.
     pub fn by_path(client: &Client) -> Self {
-        Self::new(client, |request| Some(format!("path:{}", request.uri().path())))
+        Self::new(client, |request| Some(format!("path:{}", decoded(request.uri().path()))))
     }
 
     /// The plain lock `header:<value>` of a header such as `idempotency-key`. A request without that header passes
@@ -174,6 +176,11 @@ impl<B, R: Default> LockLayer<B, R> {
             Some(format!("header:{}", String::from_utf8_lossy(value.as_bytes())))
         })
     }
+}
+
+/// Two spellings of one path must not be two locks. What is no UTF-8 is replaced: at worst, two paths share a lock.
+fn decoded(path: &str) -> Cow<'_, str> {
+    percent_decode_str(path).decode_utf8_lossy()
 }
 
 impl<B, R> LockLayer<B, R> {

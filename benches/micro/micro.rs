@@ -38,7 +38,6 @@ mod wheel;
 )]
 mod wire {
     pub(crate) mod fault;
-    pub(crate) mod redirect;
     pub(crate) mod replies;
 }
 

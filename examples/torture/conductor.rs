@@ -31,7 +31,7 @@ pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
     let (started, mut tally) = (clock::now(), Tally::new());
     let mut crew = Crew::hire((urls, topology), seed, started, records.clone());
 
-    let silences = pulse::watch_servers(stage.addresses());
+    let silences = pulse::watch_servers(stage.addresses(), topology.is_acknowledged());
 
     let (faults, inbox) = mpsc::unbounded_channel();
     let plan = schedule::drawn(topology, seed, length);

@@ -27,8 +27,12 @@ pub fn watch_ourselves(tell: impl Fn(u64, u64) + Send + 'static) {
     });
 }
 
-/// Tells each time for which one of these servers did not answer a PING.
-pub fn watch_servers(servers: Vec<SocketAddr>) -> mpsc::Receiver<(u64, u64)> {
+/// Tells each time for which one of these servers did not answer; and, if replicas are waited for, each time for which one
+/// was a primary without a replica. Nothing that it grants counts then.
+pub fn watch_servers(
+    servers: Vec<SocketAddr>,
+    waits_for_replicas: bool,
+) -> mpsc::Receiver<(u64, u64)> {
     let (told, times) = mpsc::channel();
     for server in servers {
         let told = told.clone();
@@ -41,10 +45,13 @@ pub fn watch_servers(servers: Vec<SocketAddr>) -> mpsc::Receiver<(u64, u64)> {
                 if link.is_none() {
                     link = TcpStream::connect(server).ok();
                 }
-                if link.as_mut().is_some_and(|link| ping(link).is_none()) {
-                    link = None;
+                let tell = |from, to| _ = told.send((from, to));
+                match link.as_mut().map(is_alone) {
+                    Some(None) => link = None,
+                    Some(Some(true)) if waits_for_replicas => tell(before, clock::now()),
+                    _ => {}
                 }
-                tell_if_late(before, &|from, to| _ = told.send((from, to)));
+                tell_if_late(before, &tell);
             }
         });
     }
@@ -58,8 +65,11 @@ fn tell_if_late(before: u64, tell: &impl Fn(u64, u64)) {
     }
 }
 
-fn ping(link: &mut TcpStream) -> Option<()> {
-    link.write_all(b"PING\r\n").ok()?;
-    let mut answer = [0; 64];
-    (link.read(&mut answer).ok()? > 0).then_some(())
+/// Whether the server is a primary without a replica that is online. `None`: it does not answer.
+fn is_alone(link: &mut TcpStream) -> Option<bool> {
+    link.write_all(b"ROLE\r\n").ok()?;
+    let mut answer = [0; 512];
+    let length = link.read(&mut answer).ok().filter(|length| *length > 0)?;
+    let answer = String::from_utf8_lossy(&answer[..length]);
+    Some(answer.contains("master") && answer.contains("*0\r\n"))
 }

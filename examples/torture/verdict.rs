@@ -1,6 +1,6 @@
 //! The judgement: excludes, orders, excuses nothing that is not documented, and says what was reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -203,8 +203,12 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
         println!("{times:>9}  {path}");
     }
     found.iter().take(20).for_each(|what| println!("VIOLATION: {what}"));
-    if let Some(what) = found.first() {
-        around(what, &claims, &epochs, &tally, started);
+    let mut shown = HashSet::new();
+    for what in &found {
+        let kind = what.split(|c: char| c == ':' || c.is_ascii_digit()).next();
+        if shown.insert(kind) {
+            around(what, &claims, &epochs, &tally, started);
+        }
     }
     println!("{} violations", found.len());
     let missed = found.iter().filter(|what| what.starts_with("this run never reached")).count();
@@ -234,7 +238,7 @@ fn excused(claims: &[Claim], epochs: &Epochs) -> u64 {
     overlaps(&Epochs(others)).saturating_sub(overlaps(epochs))
 }
 
-/// What happened around the first violation.
+/// What happened around a violation.
 fn around(what: &str, claims: &[Claim], epochs: &Epochs, tally: &Tally, started: u64) {
     let mut words = what.lines().skip(1).filter_map(|line| line.trim().split_once('\t'));
     let Some((lock, rest)) = words.next() else { return };
@@ -264,7 +268,11 @@ fn around(what: &str, claims: &[Claim], epochs: &Epochs, tally: &Tally, started:
         lines.push((one.from, format!("BREAK {one:?}")));
     }
     lines.extend(tally.moments.iter().filter(|(moment, _)| near(*moment)).cloned());
+    for (from, to) in tally.late.iter().filter(|(from, _)| near(*from)) {
+        lines.push((*from, format!("busy until {:.3}", millis(*to))));
+    }
     lines.sort();
-    println!("around the first one, on {lock}, in ms since the start:");
+    let what = what.lines().next().unwrap_or_default();
+    println!("around {what:?}, on {lock}, in ms since the start:");
     lines.iter().for_each(|(moment, line)| println!("{:>12.3}  {line}", millis(*moment)));
 }

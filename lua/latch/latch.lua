@@ -1,4 +1,4 @@
--- The beginning of all scripts in this folder, after lua/lock/grant.lua and native.lua or lua/redisson/latch.lua. A
+-- The beginning of all scripts in this folder, after lua/lock/draw.lua and native.lua or lua/redisson/latch.lua. A
 -- latch is a number that is counted down to zero, once for each request.
 --
 -- KEYS   the token counter (not used), the count, the requests that were carried out

@@ -1,6 +1,6 @@
 -- Take a lock or a part of it, or wait for it in line. For a waiter, the call is also a sign of life.
 --
--- KEYS   see head.lua
+-- KEYS   see begin.lua
 -- ARGV   ..., and then:
 --        owner field
 --        the part wanted

@@ -1,4 +1,5 @@
--- The line: the waiters of a name in their order of arrival, and how the line moves.
+-- The line: the waiters of a name in their order of arrival, how the line moves, and how it skips the silent and the
+-- dead. The client's half is src/engine/line.rs.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
 --         of a read-write lock, each reader stands twice. The second member is '<' and the owner field, at its place minus

@@ -1,5 +1,5 @@
--- All releases that neither plain_release_straight.lua nor plain_release_turn.lua has answered: of locks that clients wait for, or that
--- are gone.
+-- The third and last part of the release of plain locks, which begins in plain_release_straight.lua: whatever the first
+-- two have not answered. Clients wait for these locks, or the holds are gone.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
 if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end

@@ -1,5 +1,5 @@
 -- Release plain locks, whatever their hold counts, and leave their lines. The next client in line gets the lock, and is
--- notified.
+-- notified. The script continues in plain_release_turn.lua and plain_release.lua.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
 -- ARGV   four words in one argument, since each argument costs the server time: the floor of the counter, the waiter_ttl (how

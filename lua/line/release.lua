@@ -1,6 +1,6 @@
 -- Release a hold, or leave the line, and let in waiters from the front of the line.
 --
--- KEYS   see head.lua
+-- KEYS   see begin.lua
 -- ARGV   ..., owner field
 -- Reply  alone or in a table: 1 the hold was released | 0 there was no hold (any more)
 --

@@ -1,4 +1,4 @@
--- Release a hold without access to the line, which is at another node of the cluster: see lock/release_alone.lua, and
+-- Release a hold without access to the line, which is at another node of the cluster: see line/plain_release_alone.lua, and
 -- zset.lua for the holders.
 --
 -- KEYS   the holders

@@ -1,7 +1,7 @@
 -- Renew a hold: it lasts at least this long from now. A lease is never shortened.
 --
 -- KEYS   the token counter (not used), the holders
--- ARGV   see head.lua (not used), then: owner field, lease wanted in ms
+-- ARGV   see begin.lua (not used), then: owner field, lease wanted in ms
 -- Reply  1 renewed | 0 there is no such hold any more
 --
 -- A client that got its grant by a message uses this script to confirm that it received the grant.

@@ -1,7 +1,7 @@
 -- Report how much is held, and for how long.
 --
--- KEYS   see head.lua
--- ARGV   see head.lua
+-- KEYS   see begin.lua
+-- ARGV   see begin.lua
 -- Reply  the longest lease left in ms (-2: there is no holder) | how much is held | the capacity
 --
 -- A holder whose lease is over does not count, and makes room.

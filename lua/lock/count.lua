@@ -4,7 +4,8 @@
 -- ARGV   owner field, hold count (1 or more), lease in ms
 -- Reply  1 written | 0 the tenure is gone, nothing was changed
 --
--- It writes the count and does not add to it: a script that runs twice changes nothing more.
+-- It writes the count and does not add to it: a script that runs twice changes nothing more. `engine/holding.rs` decides
+-- the count.
 
 local count, lease = tonumber(ARGV[2]), tonumber(ARGV[3])
 if not count or count < 1 then return redis.error_reply('ERR count out of range') end

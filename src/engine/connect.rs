@@ -246,7 +246,7 @@ impl To {
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
                 let told = subscriber.clone();
                 cluster.run(|stop| guide.run(told, stop));
-                Ok((Commands::in_cluster(cluster, terms, config), subscriber))
+                Ok((Commands::in_cluster(cluster, terms), subscriber))
             }
         }
     }

@@ -259,8 +259,8 @@ impl Engine {
         self.await_returns(keys).await;
     }
 
-    /// Waits until Redis has answered all returns of this name that are under way, but no longer than for one answer. In a
-    /// cluster a return may ask one node after the other, and each of them may be silent.
+    /// Waits until Redis has answered all returns of this name that are under way, but no longer than for one answer.
+    /// In a cluster a return may ask one node after the other, and each of them may be silent.
     async fn await_returns(&self, keys: &Keys) {
         let _ = tokio::time::timeout(self.config.response(), self.returns.ended(keys)).await;
     }

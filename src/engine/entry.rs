@@ -190,8 +190,8 @@ impl Table {
         entries
     }
 
-    /// The entries of a channel that several callers share: only in these can tenures rest. Each caller that waits alone, and each
-    /// hold that `try_acquire` or `try_read` has got, has another entry.
+    /// The entries of a channel that several callers share: only in these can tenures rest. Each caller that waits
+    /// alone, and each hold that `try_acquire` or `try_read` has got, has another entry.
     pub(crate) fn shared_of(&self, channel: &str) -> Vec<Arc<Entry>> {
         let Some(siblings) = self.others.get(channel) else { return Vec::new() };
         // They come first.
@@ -387,8 +387,8 @@ impl Entry {
         self.keys.is_held_together() && self.listed.as_deref().is_some_and(is_shared)
     }
 
-    /// The number of callers of this client for which resting tenures are kept: those in the queue, and the contender, if
-    /// the server has told it to wait.
+    /// The number of callers of this client for which resting tenures are kept: those in the queue, and the contender,
+    /// if the server has told it to wait.
     pub(crate) fn ahead(&self) -> usize {
         self.permit.waiting() + usize::from(self.was_told_to_wait())
     }
@@ -482,8 +482,8 @@ impl Entry {
         self.line().as_ref().is_some_and(|line| line.is_far())
     }
 
-    /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not polled since
-    /// may never be polled.
+    /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not
+    /// polled since may never be polled.
     pub(crate) fn can_watch(&self) -> bool {
         self.is_far() && !self.contest.is_late()
     }

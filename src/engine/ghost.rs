@@ -1,5 +1,10 @@
-//! An acquire that was never answered, as after its caller was dropped: it may have run, or may still run. `attempt.rs`
-//! makes the ghost, and `backlog.rs` decides when it is settled.
+//! What Redis may have granted to a caller that has gone: an acquire that was never answered may have run, or may still
+//! run.
+//!
+//! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `attempt.rs`). If the request went out
+//!    with others, its answer comes all the same, and is undone (`Job::for_orphan`).
+//! 2. The releaser repeats the release of a ghost until `Job::is_settled_by` says that nothing can come any more.
+//! 3. A grant by message for a caller that has gone is undone by `listener.rs`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Hand-off: how often and for how long a client may pass a lock among its own callers before other clients get it.
+//! Hand-off: how often and for how long a client may pass a lock among its own callers before other clients get it. The
+//! defaults are in `config.rs`, and `tenure.rs` counts.
 
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(config: &Config) -> Self {
         let HandOff { max_consecutive: hand_overs, max_time: time } = config.hand_off;
-        // A renewal is late when less than this is left of the lease.
         let lease = config.watchdog_timeout;
+        // With less than a third of the lease left, its renewal is late.
         Self { hand_overs, time, reserve: lease / 3, lease }
     }
 

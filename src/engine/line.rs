@@ -9,6 +9,8 @@
 //!    that waits for hours costs almost nothing. The server notifies it when the line moves.
 //! 3. A contender believes a grant by message if the grant names this attempt: by its owner field, and by a sign of
 //!    life that only this client can have made. Every other message only makes it ask.
+//!
+//! The server's half is `lua/line/line.lua`. It skips clients that show no signs of life.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The listener: how a client handles the messages that it receives.
+//! The listener: which waiters a message wakes. `wire/subscriber.rs` brings each message here, and `wire/message.rs`
+//! parses its words.
 
 use std::sync::Arc;
 
@@ -84,8 +85,8 @@ impl Listener {
         }
     }
 
-    /// The server waits for a sign of life of a waiter that has left. The sign of any contender shows that the client is alive.
-    /// Thousands of them may be far from the front, so one of these is enough.
+    /// The server waits for a sign of life of a waiter that has left. The sign of any contender shows that the client
+    /// is alive. Thousands of them may be far from the front, so one of these is enough.
     fn show_life(&self, channel: &str) {
         let entries = self.table.all_of(channel);
         let near = entries.iter().filter(|entry| !entry.is_far());
@@ -94,9 +95,9 @@ impl Listener {
         near.chain(one_far).for_each(|entry| entry.step(Event::Roused, self.rules));
     }
 
-    /// The waiter has just left. Or the server has lost its last writes, as a promoted replica can: then its line has waiters that
-    /// were granted the lock long ago, or have left. Their client is alive, so each of them would block the line for a
-    /// `waiter_ttl`.
+    /// The waiter has just left. Or the server has lost its last writes, as a promoted replica can: then its line has
+    /// waiters that were granted the lock long ago, or have left. Their client is alive, so each of them would block
+    /// the line for a `waiter_ttl`.
     fn hear_of_unknown(&self, channel: &str, word: Word, now: Instant) {
         // The sign proves that the server made this grant. A message that any client could publish releases nothing.
         if let What::Granted { secret, .. } = word.what

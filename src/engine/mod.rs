@@ -1,4 +1,16 @@
 //! The engine: waiting, ownership, renewal and release, for all kinds alike.
+//!
+//! | what happens | where |
+//! |---|---|
+//! | a caller waits | `wait.rs` drives; `line.rs` decides; within the client it queues in `permit.rs` |
+//! | a message arrives | `listener.rs` |
+//! | the lock is passed on within the client | `tenure.rs`, within the budget of `hand_off.rs`; side by side: `shared.rs` |
+//! | a lock is renewed, or lost | `watchdog.rs` notices; `tenure.rs` ends it and tells the guards |
+//! | a holder nests, extends, unlocks | `holding.rs` |
+//! | a caller is dropped | `ghost.rs` |
+//! | a release is repeated | `releaser.rs`, `job.rs` |
+//! | a future is not polled | `lookout.rs` |
+//! | the client closes | `debts.rs`, `core.rs` |
 
 mod acquire_all;
 mod attempt;

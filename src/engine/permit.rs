@@ -108,8 +108,8 @@ impl Permit {
         ticket: &mut Ticket,
         context: &mut Context<'_>,
     ) -> Poll<Result<u64, Fault>> {
-        // A task that has used up its budget takes no permit now. But the caller enters the queue: it counts as waiting, so the
-        // permit has to be offered to it, and the lookout has to notice if it is never polled again.
+        // A task that has used up its budget takes no permit now. But the caller enters the queue: it counts as
+        // waiting, so the permit has to be offered to it, and the lookout has to notice if it is never polled again.
         let coop = poll_proceed(context);
         let mut state = self.state();
         if state.closed {

@@ -1,7 +1,8 @@
 //! The releaser: the task that releases locks in the background.
 //!
 //! 1. Code that may have been granted a lock by Redis and cannot keep it leaves a job here.
-//! 2. A job is repeated until the server answers it, or Redis itself has freed the lock.
+//! 2. A job is repeated until the server answers it, or Redis itself has freed the lock. `job.rs` says how often, and
+//!    `backlog.rs` in which order.
 //! 3. An acquire that was never answered may run late. If it was sent on an older connection than its release, "not
 //!    found" is no answer: the acquire may still arrive.
 //! 4. The task ends when the client is closed, or has no handle left, and owes nothing any more.

@@ -1,5 +1,5 @@
 //! The names that this client is releasing in the background. No caller has them any more, but Redis has not answered
-//! yet.
+//! yet. The releaser (`releaser.rs`) does the work, and `ghost.rs` says what is cleaned up after a dropped caller.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};

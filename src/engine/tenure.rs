@@ -1,4 +1,4 @@
-//! One grant by Redis to this client: its holders and its end. `term.rs` says how long it lasts.
+//! One grant by Redis to this client: its holders, its release and its loss. `term.rs` says how long it lasts.
 //!
 //! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, exactly once.
 //! 2. The code that ends a hold takes its permit out under the mutex and drops it afterwards: no task is woken while

@@ -1,4 +1,4 @@
-//! A request to Redis that may not have arrived.
+//! A release, or a hold count, that may not have arrived in Redis.
 
 use tokio::time::Instant;
 

@@ -77,7 +77,7 @@ impl Election {
         Self { who: who.as_ref().into(), ..self }
     }
 
-    /// How long before the end of its lease a leader that could not renew it stops. Default: a sixth of
+    /// A leader that cannot renew its lease stops this long before the lease ends. Default: a sixth of
     /// [`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 5 s. Allowed: up to half of it.
     ///
     /// The work needs this time to stop: `run` drops it at its next `await`, and requests in flight arrive meanwhile. A

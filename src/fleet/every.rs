@@ -92,8 +92,8 @@ impl Every {
         Self { at_most: Some(limit), ..self }
     }
 
-    /// Runs `work` in each interval in which no other process does, forever. The first interval begins at once, unless
-    /// another process has begun one.
+    /// Runs forever. In each interval it runs `work`, unless another process has claimed that interval. The first
+    /// interval begins at once, unless another process has begun one.
     ///
     /// If the lock is lost during a run, or the run takes longer than [`at_most`](Self::at_most), the work is dropped
     /// at its next `await`, a warning is logged, and the job waits for the next interval. While Redis is unavailable,

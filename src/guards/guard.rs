@@ -1,4 +1,4 @@
-//! The proof of holding a lock.
+//! The proof of holding a lock. It learns of a loss from its tenure (`engine/tenure.rs`).
 
 use std::fmt;
 use std::future::Future;
@@ -138,8 +138,8 @@ impl Guard {
     ///   for a short time, for its next caller, while another permit is being released. In both cases `unlock` sends
     ///   nothing. If no caller takes the permit, the client releases it in the background.
     /// - If the first answer was lost and a repeated release finds nothing while the lease lasts, the first release has
-    ///   removed the hold. Only one other cause looks the same: since the last answer that reached this client, the key
-    ///   was removed by force (`DEL`, `force_unlock`, a failover that forgot it).
+    ///   removed the hold. The client cannot tell this from a key that somebody removed by force since its last
+    ///   answer (`DEL`, `force_unlock`, a failover that forgot it).
     ///
     /// # Cancel safety
     /// From the first poll on, the client releases the lock in any case; if the future is dropped, in the background.
@@ -228,8 +228,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A holder that has lost the lock, or panics, may not have done what it was notified for. A future of `unlock` that is
-        // dropped before its answer has given the lock back.
+        // A holder that has lost the lock, or panics, may not have done what it was notified for. A future of `unlock`
+        // that is dropped before its answer has given the lock back.
         if let Some(notice) = self.notice.take()
             && (self.is_valid() || self.hold.now().outcome() == Some(Ended::Released))
             && !std::thread::panicking()

@@ -42,8 +42,8 @@ impl Redisson {
     /// [`Client::semaphore`](crate::Client::semaphore).
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson), one call takes at most 10,000 permits, and otherwise returns
-    /// [`Error::InvalidPermits`](crate::Error::InvalidPermits): Redisson keeps each permit as a member of a sorted set, and a
-    /// script that writes many of them stops the server for all others.
+    /// [`Error::InvalidPermits`](crate::Error::InvalidPermits): Redisson keeps each permit as a member of a sorted set,
+    /// and a script that writes many of them stops the server for all others.
     pub fn expirable_semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
         let engine = Arc::clone(&self.engine);
         match self.engine.config.layout {

@@ -5,8 +5,8 @@
 //!    request that was sent elsewhere.
 //! 3. Requests that arrive while one pipe is in flight share the next one: one `WAIT` serves all of them.
 //! 4. On one connection requests run in the order of their arrival, including those that do not wait for replicas.
-//! 5. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and delay the
-//!    requests on the next connection.
+//! 5. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and
+//!    delay the requests on the next connection.
 
 use std::sync::Arc;
 use std::time::Duration;

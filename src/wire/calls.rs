@@ -1,4 +1,5 @@
-//! Each script as one typed call.
+//! Each script as one typed call. No call has a time limit here: `address.rs` limits each answer, and `engine/wait.rs`
+//! how long a caller waits.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -8,10 +9,9 @@ use redis::{Cmd, Value};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::keys::{Keys, TenureId};
-use crate::wire::commands::Connection;
+use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
-use crate::wire::fault::Fault;
-use crate::wire::redirect::Redirect;
+use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{COUNT, RENEW};
 

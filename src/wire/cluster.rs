@@ -25,13 +25,12 @@ use crate::slot::Slot;
 use crate::wire::acks::Quorum;
 use crate::wire::address::{Address, Addresses};
 use crate::wire::clock::ServerClock;
-use crate::wire::fault::{self, Fault};
+use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::hello::Expected;
 use crate::wire::link::Generations;
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::place::Place;
-use crate::wire::redirect::Redirect;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Shard};
 
@@ -51,6 +50,8 @@ pub(crate) struct Cluster {
     layout: Layout,
     plain_channels: bool,
     quorum: Option<Quorum>,
+    /// How long a redirected request waits for the connection to its new node.
+    pub(crate) connect_timeout: Duration,
     crew: Crew,
     generations: Generations,
     pub(crate) newest: Arc<watch::Sender<u64>>,
@@ -76,6 +77,7 @@ impl Cluster {
             layout: config.layout,
             plain_channels: config.plain_channels && config.layout == Layout::Redisson,
             quorum: Quorum::of(config),
+            connect_timeout: config.connect_timeout,
             crew,
             generations: Generations::default(),
             newest: Arc::new(watch::Sender::new(0)),
@@ -173,8 +175,8 @@ impl Cluster {
     fn change(&self, change: impl FnOnce(&SlotMap) -> SlotMap) {
         self.map.send_if_modified(|map| {
             let newer = change(map);
-            let left = map.left_for(&newer);
-            if left.is_empty() && newer.left_for(map).is_empty() {
+            let (left, gained) = (map.left_for(&newer), newer.left_for(map));
+            if left.is_empty() && gained.is_empty() {
                 return false;
             }
             // Do this before any request goes to the next server.
@@ -182,6 +184,8 @@ impl Cluster {
             left.into_iter().filter_map(|node| shards.get(node)).for_each(|kept| {
                 kept.shard.clock.hand_on(now);
             });
+            let gained = gained.into_iter().filter_map(|node| shards.get(node));
+            gained.for_each(|kept| kept.shard.try_now());
             drop(shards);
             *map = Arc::new(newer);
             true

@@ -1,4 +1,5 @@
 //! The failover watch: keeps the address of a primary up to date between connections, which ask for it themselves.
+//! `sentinels.rs` decides which sentinel to believe.
 //!
 //! It listens to one sentinel. `SENTINEL FAILOVER` makes another server the primary, while the old one calls itself
 //! primary for ten seconds more and keeps answering: only the message reports the change in time. A message only makes
@@ -30,8 +31,8 @@ const APART: Duration = Duration::from_millis(100);
 /// Every sentinel sends this when it has heard of a failover.
 const SWITCHED: &str = "+switch-master";
 
-/// The sentinel that leads a failover sends this when it knows the new primary. It sends the other message only when all replicas
-/// follow the new primary, which may take minutes.
+/// The sentinel that leads a failover sends this when it knows the new primary. It sends the other message only when
+/// all replicas follow the new primary, which may take minutes.
 const PROMOTED: &str = "+failover-state-reconf-slaves";
 
 /// The task that keeps the address up to date.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::error::{Error, Source, said};
-use crate::wire::redirect::Redirect;
+use crate::slot::Slot;
 
 /// Why a request failed, classified by what may have happened to it.
 #[derive(Debug, Clone)]
@@ -42,6 +42,22 @@ pub(crate) enum Fault {
     Config(String),
     /// The client was closed.
     Closed,
+}
+
+/// A cluster node's answer to a request that it does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// The node `to` has the slot now.
+    Moved { slot: Slot, to: String },
+    /// The slot is moving to the node `to`, and all keys of the request have moved there, or do not exist. Only this
+    /// one request should be sent there.
+    Ask { to: String },
+    /// The slot is moving to another node, and the keys of the request are at both.
+    TryAgain,
+    /// No node has the slot, or the cluster has no majority.
+    Down,
+    /// The keys lie in several slots: no node would ever run the request.
+    CrossSlot,
 }
 
 /// Makes a fault of its source.
@@ -194,6 +210,24 @@ impl Fault {
     }
 }
 
+impl Redirect {
+    /// The redirection in the whole answer of a node, if it begins with one of these codes.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let slot = |word: Option<&str>| word?.parse().ok().and_then(Slot::new);
+        match words.next()? {
+            "MOVED" => {
+                Some(Self::Moved { slot: slot(words.next())?, to: words.next()?.to_owned() })
+            }
+            "ASK" => slot(words.next()).and(words.next()).map(|to| Self::Ask { to: to.to_owned() }),
+            "TRYAGAIN" => Some(Self::TryAgain),
+            "CLUSTERDOWN" => Some(Self::Down),
+            "CROSSSLOT" => Some(Self::CrossSlot),
+            _ => None,
+        }
+    }
+}
+
 /// An error of the server as sent over the wire: code, then detail.
 fn text(error: &RedisError) -> String {
     let code = error.code().unwrap_or_default();
@@ -218,7 +252,6 @@ fn permits(said: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot::Slot;
 
     #[test]
     fn an_error_code_is_found_anywhere_in_its_text() {

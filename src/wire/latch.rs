@@ -7,7 +7,7 @@ use redis::Cmd;
 
 use crate::keys::Keys;
 use crate::wire::calls::millis;
-use crate::wire::commands::Connection;
+use crate::wire::connection::Connection;
 use crate::wire::family::{Scripts, existing, scripts_of};
 use crate::wire::fault::Fault;
 use crate::wire::replies::number;

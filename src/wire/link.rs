@@ -117,6 +117,8 @@ pub(crate) struct Link {
     state: watch::Receiver<State>,
     /// The newest generation whose server must not be trusted: it answers like a replica, or is behind.
     suspects: Arc<watch::Sender<u64>>,
+    /// Signalled when the server is worth another try at once.
+    worth_a_try: Arc<Notify>,
 }
 
 impl Link {
@@ -140,6 +142,12 @@ impl Link {
         let _ = self.state.clone().changed().await;
     }
 
+    /// Has the keeper try at once to connect to a server that it could not use. Otherwise it pauses for up to a second
+    /// between two tries: so a replica that becomes a primary would be out of reach for that long.
+    pub(crate) fn try_now(&self) {
+        self.worth_a_try.notify_one();
+    }
+
     /// Has the keeper replace a connection whose server must not be trusted.
     pub(crate) fn suspect(&self, generation: u64) {
         self.suspects.send_if_modified(|newest| {
@@ -158,6 +166,7 @@ pub(crate) struct Keeper<D> {
     duty: Arc<D>,
     state: watch::Sender<State>,
     suspects: watch::Receiver<u64>,
+    worth_a_try: Arc<Notify>,
     generations: Generations,
     generation: u64,
     pause: Duration,
@@ -177,7 +186,12 @@ impl<D: Duty> Keeper<D> {
     pub(crate) fn new(place: Place, duty: Arc<D>, generations: Generations) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
-        let link = Link { state: seen, suspects: Arc::new(suspects) };
+        let worth_a_try = Arc::<Notify>::default();
+        let link = Link {
+            state: seen,
+            suspects: Arc::new(suspects),
+            worth_a_try: Arc::clone(&worth_a_try),
+        };
         (
             Self {
                 place,
@@ -185,6 +199,7 @@ impl<D: Duty> Keeper<D> {
                 duty,
                 state,
                 suspects: suspected,
+                worth_a_try,
                 generations,
                 generation: 0,
                 pause: SHORTEST_PAUSE,
@@ -269,6 +284,7 @@ impl<D: Duty> Keeper<D> {
                 () = pause => {}
                 // There is no reason to wait for a server that has not been tried.
                 () = self.place.left(self.found.as_ref()) => {}
+                () = self.worth_a_try.notified() => self.pause = SHORTEST_PAUSE,
             }
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             match self.establish().await {

@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use crate::keys::{Keys, TenureId};
 use crate::token::FencingToken;
 use crate::wire::calls::millis;
-use crate::wire::commands::Connection;
+use crate::wire::connection::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{items, number, strange, word};
 use crate::wire::scripts;

@@ -1,4 +1,14 @@
 //! All code that speaks to Redis. No other folder names the `redis` crate.
+//!
+//! | what happens | where |
+//! |---|---|
+//! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `hello.rs`, `link.rs` |
+//! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `coalesce.rs` |
+//! | a message arrives, a channel is subscribed | `subscriber.rs`, `message.rs` |
+//! | a request fails | `fault.rs` |
+//! | a cluster answers `MOVED` or `ASK` | `redirect.rs`; the map of slots: `cluster.rs`, `map.rs`, `guide.rs` |
+//! | Sentinel names another primary | `failover_watch.rs`, `sentinels.rs` |
+//! | replicas acknowledge | `acks.rs` |
 
 mod acks;
 mod address;
@@ -9,6 +19,7 @@ mod clock;
 mod cluster;
 mod coalesce;
 mod commands;
+mod connection;
 mod dial;
 mod failover_watch;
 mod family;
@@ -28,16 +39,19 @@ mod replies;
 mod requests;
 mod scripts;
 mod sentinels;
+mod servers;
 mod shard;
 mod subscriber;
 mod target;
+mod terms;
 
 pub(crate) use address::{Address, Addresses};
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use coalesce::{Answer, Answered};
-pub(crate) use commands::{Commands, Connection, SentOn, Terms};
+pub(crate) use commands::Commands;
+pub(crate) use connection::{Connection, SentOn};
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
 pub(crate) use failover_watch::FailoverWatch;
@@ -52,3 +66,4 @@ pub(crate) use requests::Requests;
 pub(crate) use sentinels::Sentinels;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription};
 pub(crate) use target::Target;
+pub(crate) use terms::Terms;

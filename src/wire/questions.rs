@@ -5,10 +5,9 @@ use redis::{Cmd, Value};
 
 use crate::keys::{Key, Keys, TenureId};
 use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
-use crate::wire::commands::Connection;
+use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
-use crate::wire::fault::Fault;
-use crate::wire::redirect::Redirect;
+use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{number, numbers, strange};
 use crate::wire::scripts::Script;
 

@@ -1,39 +1,53 @@
-//! Redirections: how a node of a cluster refuses a request, and where to send it instead ([Redis cluster
-//! specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/)). `commands.rs` follows
-//! them.
+//! Follows redirections (`MOVED`, `ASK`): a node of a cluster that does not run a request names the node that does
+//! ([Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/)).
+//! `fault.rs` parses the answer. `subscriber.rs` follows the redirections of channels.
 
-use crate::slot::Slot;
+use std::sync::Arc;
 
-/// A cluster node's answer to a request that it does not run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Redirect {
-    /// The node `to` has the slot now.
-    Moved { slot: Slot, to: String },
-    /// The slot is moving to the node `to`, and all keys of the request have moved there, or do not exist. Only this
-    /// one request should be sent there.
-    Ask { to: String },
-    /// The slot is moving to another node, and the keys of the request are at both.
-    TryAgain,
-    /// No node has the slot, or the cluster has no majority.
-    Down,
-    /// The keys lie in several slots: no node would ever run the request.
-    CrossSlot,
+use tokio::time::timeout;
+
+use crate::wire::cluster::Cluster;
+use crate::wire::fault::{Fault, Redirect};
+use crate::wire::node::Node;
+use crate::wire::shard::Shard;
+
+/// How often one request is redirected. More redirections mean that two nodes disagree.
+pub(crate) const MOST_HOPS: usize = 5;
+
+/// Where a redirected request goes next.
+pub(crate) struct Hop {
+    pub(crate) shard: Arc<Shard>,
+    /// Only this one request should go there. It has to ask for that (`ASKING`).
+    pub(crate) is_asking: bool,
 }
 
-impl Redirect {
-    /// The redirection in the whole answer of a node, if it begins with one of these codes.
-    pub(crate) fn of(text: &str) -> Option<Self> {
-        let mut words = text.split_ascii_whitespace();
-        let slot = |word: Option<&str>| word?.parse().ok().and_then(Slot::new);
-        match words.next()? {
-            "MOVED" => {
-                Some(Self::Moved { slot: slot(words.next())?, to: words.next()?.to_owned() })
-            }
-            "ASK" => slot(words.next()).and(words.next()).map(|to| Self::Ask { to: to.to_owned() }),
-            "TRYAGAIN" => Some(Self::TryAgain),
-            "CLUSTERDOWN" => Some(Self::Down),
-            "CROSSSLOT" => Some(Self::CrossSlot),
-            _ => None,
+/// Follows the redirection in the answer of a node: corrects the map, and waits for the connection to the node that
+/// the answer names. Any other fault is returned as it is.
+pub(crate) async fn follow(
+    cluster: &Cluster,
+    answering: &Shard,
+    fault: Fault,
+) -> Result<Hop, Fault> {
+    let Fault::Redirected(redirect, _) = &fault else { return Err(fault) };
+    let node = |to: &str| {
+        let answering = answering.node.as_ref();
+        answering.and_then(|node| Node::redirected(to, node)).ok_or_else(|| fault.clone())
+    };
+    let (next, is_asking) = match redirect {
+        Redirect::Moved { slot, to } => {
+            let next = node(to)?;
+            cluster.moved(*slot, next.clone());
+            (next, false)
         }
-    }
+        Redirect::Ask { to } => (node(to)?, true),
+        Redirect::Down => {
+            cluster.stale.notify_one();
+            return Err(fault);
+        }
+        Redirect::TryAgain | Redirect::CrossSlot => return Err(fault),
+    };
+    let shard = cluster.shard(&next)?;
+    // The request did not run, so it may wait a little before it is sent again.
+    let _ = timeout(cluster.connect_timeout, shard.up()).await;
+    Ok(Hop { shard, is_asking })
 }

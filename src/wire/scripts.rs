@@ -1,4 +1,5 @@
-//! The scripts: one file each in `lua/`, called by hash.
+//! The scripts: each is joined from files in `lua/`, and called by its hash. `shard.rs` loads those that a server
+//! lacks, and `connection.rs` sends the text of one that the server has forgotten.
 
 use std::sync::LazyLock;
 
@@ -54,12 +55,12 @@ macro_rules! scripts {
 }
 
 scripts! {
-    TAKE = "line/plain_take_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/grant.lua" "line/plain_take.lua",
-    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/plain_acquire_line_up.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
-    LOCK_ACQUIRE_ALL = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
-    LOCK_RELEASE = "line/plain_release_straight.lua" "lock/grant.lua" "line/clock.lua" "line/plain_release_turn.lua" "line/hash.lua" "line/line.lua" "line/plain_release.lua",
-    LOCK_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
-    LOCK_RELEASE_ALONE = "lock/release_alone.lua",
+    TAKE = "line/plain_take_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/plain_take.lua",
+    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/plain_acquire_line_up.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
+    LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
+    LOCK_RELEASE = "line/plain_release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/plain_release_turn.lua" "line/hash.lua" "line/line.lua" "line/plain_release.lua",
+    LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/force_unlock.lua",
+    LOCK_RELEASE_ALONE = "line/plain_release_alone.lua",
     COUNT = "lock/count.lua",
     RENEW = "lock/renew.lua",
     STATUS = "lock/status.lua",
@@ -67,54 +68,54 @@ scripts! {
     LEADER = "marks/leader.lua",
     CLAIM = "marks/claim.lua",
     LEFT = "marks/left.lua",
-    LINE_ACQUIRE = "line/straight.lua" "lock/draw_straight.lua" "line/put_part_straight.lua" "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/acquire.lua",
-    LINE_RELEASE = "line/release_straight.lua" "lock/grant.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/release.lua",
+    LINE_ACQUIRE = "line/straight.lua" "lock/draw_straight.lua" "line/put_part_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
+    LINE_RELEASE = "line/release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/release.lua",
     LINE_RELEASE_ALONE = "line/release_alone.lua",
     LINE_RENEW = "line/renew.lua",
-    LINE_STATUS = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/status.lua",
-    LINE_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
-    LINE_RESIZE = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/head.lua" "line/resize.lua",
-    CONDITION_ACQUIRE = "lock/grant.lua" "line/clock.lua" "line/asked.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "condition/missed.lua" "line/acquire.lua",
-    CONDITION_RELEASE = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "line/release.lua",
-    CONDITION_TAKEN = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "condition/taken.lua",
-    CONDITION_STATUS = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "line/status.lua",
-    CONDITION_FORCE_UNLOCK = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "line/force_unlock.lua",
-    CONDITION_NOTIFY = "lock/grant.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/head.lua" "latch/requests.lua" "condition/notify.lua",
-    REDISSON_LOCK_ACQUIRE = "lock/grant.lua" "redisson/lock/acquire.lua",
-    REDISSON_FENCED_ACQUIRE = "lock/grant.lua" "redisson/count_up.lua" "redisson/lock/acquire.lua",
-    REDISSON_LOCK_ACQUIRE_ALL = "lock/grant.lua" "redisson/lock/all_or_none.lua",
+    LINE_STATUS = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/status.lua",
+    LINE_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/force_unlock.lua",
+    LINE_RESIZE = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/resize.lua",
+    CONDITION_ACQUIRE = "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/begin.lua" "condition/missed.lua" "line/acquire.lua",
+    CONDITION_RELEASE = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/begin.lua" "line/release.lua",
+    CONDITION_TAKEN = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/begin.lua" "condition/taken.lua",
+    CONDITION_STATUS = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/begin.lua" "line/status.lua",
+    CONDITION_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/begin.lua" "line/force_unlock.lua",
+    CONDITION_NOTIFY = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/line.lua" "line/begin.lua" "latch/requests.lua" "condition/notify.lua",
+    REDISSON_LOCK_ACQUIRE = "lock/draw.lua" "redisson/lock/acquire.lua",
+    REDISSON_FENCED_ACQUIRE = "lock/draw.lua" "redisson/count_up.lua" "redisson/lock/acquire.lua",
+    REDISSON_LOCK_ACQUIRE_ALL = "lock/draw.lua" "redisson/lock/all_or_none.lua",
     REDISSON_LOCK_RELEASE = "redisson/lock/release.lua",
     REDISSON_LOCK_FORCE_UNLOCK = "redisson/lock/force_unlock.lua",
-    REDISSON_FAIR_ACQUIRE = "lock/grant.lua" "redisson/fair/fair.lua" "redisson/fair/acquire.lua",
-    REDISSON_FAIR_RELEASE = "lock/grant.lua" "redisson/fair/fair.lua" "redisson/fair/release.lua",
-    REDISSON_FAIR_RENEW = "lock/grant.lua" "redisson/fair/fair.lua" "redisson/fair/renew.lua",
-    REDISSON_FAIR_STATUS = "lock/grant.lua" "redisson/fair/fair.lua" "redisson/fair/status.lua",
-    REDISSON_FAIR_FORCE_UNLOCK = "lock/grant.lua" "redisson/fair/fair.lua" "redisson/fair/force_unlock.lua",
-    REDISSON_READ_ACQUIRE = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/read_acquire.lua",
-    REDISSON_READ_RELEASE = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/read_release.lua",
-    REDISSON_READ_RENEW = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/read_renew.lua",
-    REDISSON_WRITE_ACQUIRE = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/write_acquire.lua",
-    REDISSON_WRITE_RELEASE = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/write_release.lua",
-    REDISSON_WRITE_RENEW = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/write_renew.lua",
-    REDISSON_RW_STATUS = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/status.lua",
-    REDISSON_RW_FORCE_UNLOCK = "lock/grant.lua" "redisson/rw/rw.lua" "redisson/rw/force_unlock.lua",
-    REDISSON_SEMAPHORE_ACQUIRE = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/acquire.lua",
-    REDISSON_SEMAPHORE_RELEASE = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/release.lua",
-    REDISSON_SEMAPHORE_RENEW = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/renew.lua",
-    REDISSON_SEMAPHORE_STATUS = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/status.lua",
-    REDISSON_SEMAPHORE_FORCE_UNLOCK = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/force_unlock.lua",
-    REDISSON_SEMAPHORE_RESIZE = "lock/grant.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/resize.lua",
-    LATCH_ACQUIRE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/acquire.lua",
-    LATCH_RELEASE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/release.lua",
-    LATCH_STATUS = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/status.lua",
-    LATCH_SET = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
-    LATCH_COUNT_DOWN = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
-    LATCH_DELETE = "lock/grant.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
-    REDISSON_LATCH_ACQUIRE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/acquire.lua",
-    REDISSON_LATCH_STATUS = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/status.lua",
-    REDISSON_LATCH_SET = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
-    REDISSON_LATCH_COUNT_DOWN = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
-    REDISSON_LATCH_DELETE = "lock/grant.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
+    REDISSON_FAIR_ACQUIRE = "lock/draw.lua" "redisson/fair/fair.lua" "redisson/fair/acquire.lua",
+    REDISSON_FAIR_RELEASE = "lock/draw.lua" "redisson/fair/fair.lua" "redisson/fair/release.lua",
+    REDISSON_FAIR_RENEW = "lock/draw.lua" "redisson/fair/fair.lua" "redisson/fair/renew.lua",
+    REDISSON_FAIR_STATUS = "lock/draw.lua" "redisson/fair/fair.lua" "redisson/fair/status.lua",
+    REDISSON_FAIR_FORCE_UNLOCK = "lock/draw.lua" "redisson/fair/fair.lua" "redisson/fair/force_unlock.lua",
+    REDISSON_READ_ACQUIRE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/read_acquire.lua",
+    REDISSON_READ_RELEASE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/read_release.lua",
+    REDISSON_READ_RENEW = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/read_renew.lua",
+    REDISSON_WRITE_ACQUIRE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_acquire.lua",
+    REDISSON_WRITE_RELEASE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_release.lua",
+    REDISSON_WRITE_RENEW = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_renew.lua",
+    REDISSON_RW_STATUS = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/status.lua",
+    REDISSON_RW_FORCE_UNLOCK = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/force_unlock.lua",
+    REDISSON_SEMAPHORE_ACQUIRE = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/acquire.lua",
+    REDISSON_SEMAPHORE_RELEASE = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/release.lua",
+    REDISSON_SEMAPHORE_RENEW = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/renew.lua",
+    REDISSON_SEMAPHORE_STATUS = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/status.lua",
+    REDISSON_SEMAPHORE_FORCE_UNLOCK = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/force_unlock.lua",
+    REDISSON_SEMAPHORE_RESIZE = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/resize.lua",
+    LATCH_ACQUIRE = "lock/draw.lua" "latch/native.lua" "latch/latch.lua" "latch/acquire.lua",
+    LATCH_RELEASE = "lock/draw.lua" "latch/native.lua" "latch/latch.lua" "latch/release.lua",
+    LATCH_STATUS = "lock/draw.lua" "latch/native.lua" "latch/latch.lua" "latch/status.lua",
+    LATCH_SET = "lock/draw.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
+    LATCH_COUNT_DOWN = "lock/draw.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
+    LATCH_DELETE = "lock/draw.lua" "latch/native.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
+    REDISSON_LATCH_ACQUIRE = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/acquire.lua",
+    REDISSON_LATCH_STATUS = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/status.lua",
+    REDISSON_LATCH_SET = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
+    REDISSON_LATCH_COUNT_DOWN = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
+    REDISSON_LATCH_DELETE = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
 }
 
 fn hash(text: &str) -> String {
@@ -146,7 +147,7 @@ impl Script {
 
     /// Whether it is called only on nodes of a cluster.
     fn is_for_clusters(&self) -> bool {
-        self.files.iter().any(|file| file.ends_with("/release_alone.lua"))
+        self.files.iter().any(|file| file.ends_with("release_alone.lua"))
     }
 
     /// Whether one of its files lies in this folder of `lua/`.
@@ -198,8 +199,9 @@ impl Library {
 
     /// Loads those that the server does not know, after its answer. Loads all of them if the user may not ask.
     ///
-    /// The texts are half a megabyte. After a failover many clients connect at the same time: if each of them sent all texts,
-    /// they could all exceed their time to connect, again and again. And Redis 6.2 also replicates what it loads.
+    /// The texts are half a megabyte. After a failover many clients connect at the same time: if each of them sent all
+    /// texts, they could all exceed their time to connect, again and again. And Redis 6.2 also replicates what it
+    /// loads.
     pub(crate) fn load_missing(&self, known: Option<&Value>) -> Pipeline {
         let known = match known {
             Some(Value::Array(known)) => known.as_slice(),

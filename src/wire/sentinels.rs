@@ -2,8 +2,8 @@
 //!
 //! 1. All of them are asked at once. Of those that answer at about the same time, the client believes the one with the
 //!    greatest config epoch: it knows of the latest failover.
-//! 2. The sentinel that leads a failover has the new epoch in `SENTINEL MASTER`, but for a while still the old address. So the
-//!    client takes the address from `GET-MASTER-ADDR-BY-NAME`.
+//! 2. The sentinel that leads a failover has the new epoch in `SENTINEL MASTER`, but for a while still the old address.
+//!    So the client takes the address from `GET-MASTER-ADDR-BY-NAME`.
 //! 3. They only give addresses. The greeting of the server itself says whether it is a primary (`hello.rs`).
 //! 4. If none answers, the client keeps the address that it knows.
 

@@ -65,6 +65,14 @@ impl Shard {
         }
     }
 
+    /// The server has become the primary of a slot: connects to it at once.
+    pub(crate) fn try_now(&self) {
+        self.link.try_now();
+        if let Some(acks) = &self.acks {
+            acks.link.try_now();
+        }
+    }
+
     /// Waits until the client has tried to connect to it.
     pub(crate) async fn tried(&self) {
         self.link.tried().await;

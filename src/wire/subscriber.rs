@@ -21,13 +21,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::slot::Slot;
 use crate::wire::cluster::Cluster;
-use crate::wire::fault::{self, Fault};
+use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::{Duty, Generations, Keeper};
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::place::Place;
-use crate::wire::redirect::Redirect;
 use crate::wire::scripts::Dialect;
 use crate::wire::shard::Facts;
 

@@ -56,6 +56,7 @@ fn what_is_written_is_read_again() {
         .max_waiters(5)
         .replicas(2)
         .layout(Layout::Redisson)
+        .plain_channels(true)
         .describe("billing")
         .hand_off(hand_off);
     let file = written(&all);
@@ -89,6 +90,7 @@ fn an_error_names_the_field_and_what_it_should_be() {
         ("max_waiters = 2.5", ["max_waiters", "not 2.5"]),
         ("replicas = 5000000000", ["replicas", "too large"]),
         ("layout = \"jedis\"", ["layout", "\"redisson\""]),
+        ("plain_channels = \"yes\"", ["plain_channels", "true or false, not \"yes\""]),
         ("hand_off = { max_time = 2 }", ["hand_off.max_time", "\"500ms\""]),
         ("watchdog = \"30s\"", ["unknown field", "watchdog_timeout"]),
         ("hand_off = { time = \"2ms\" }", ["unknown field", "max_time"]),

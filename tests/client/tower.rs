@@ -64,9 +64,12 @@ async fn requests_of_one_name_go_one_after_the_other_and_others_beside_them() {
     held(&theirs, "path:/a").await;
     let beside = behind(&LockLayer::by_path(&theirs), &open());
 
-    let busy = answered(beside.clone().oneshot(post("/a?y=2"))).await;
-    assert_eq!(busy.status(), StatusCode::LOCKED);
-    assert_eq!(busy.headers()[RETRY_AFTER], "1");
+    // The same path in other words: a router takes both to one handler.
+    for path in ["/a?y=2", "/%61"] {
+        let busy = answered(beside.clone().oneshot(post(path))).await;
+        assert_eq!(busy.status(), StatusCode::LOCKED, "{path}");
+        assert_eq!(busy.headers()[RETRY_AFTER], "1");
+    }
     assert_eq!(answered(beside.clone().oneshot(post("/b"))).await.status(), StatusCode::OK);
     let waits = behind(&LockLayer::by_path(&theirs).wait(LONG), &open());
     let mut second = tokio::spawn(waits.oneshot(post("/a")));

@@ -30,13 +30,7 @@ impl Watched {
 
     pub async fn with_replicas(replicas: usize) -> Self {
         let servers = primary_and_replicas(replicas, Server::builder).await;
-        let port = servers[0].port();
-        let watch = format!(
-            "sentinel monitor {SERVICE} 127.0.0.1 {port} 2\n\
-             sentinel down-after-milliseconds {SERVICE} 500\n\
-             sentinel failover-timeout {SERVICE} 3000\n\
-             sentinel parallel-syncs {SERVICE} 1"
-        );
+        let watch = monitor(servers[0].port());
         let sentinel = || Server::builder().sentinel(watch.clone()).start();
         let sentinels = join_all((0..3).map(|_| sentinel())).await;
         let watched = Self { servers, sentinels };
@@ -102,6 +96,16 @@ impl Watched {
     }
 }
 
+/// The lines of a sentinel that watches the primary on this port.
+pub fn monitor(port: u16) -> String {
+    format!(
+        "sentinel monitor {SERVICE} 127.0.0.1 {port} 2\n\
+         sentinel down-after-milliseconds {SERVICE} 500\n\
+         sentinel failover-timeout {SERVICE} 3000\n\
+         sentinel parallel-syncs {SERVICE} 1"
+    )
+}
+
 /// A primary that so many replicas follow.
 pub async fn primary_and_replicas(replicas: usize, setup: impl Fn() -> Setup) -> Vec<Server> {
     let primary = setup().start().await;
@@ -126,7 +130,7 @@ pub async fn follow(primary: &Server, replicas: usize) {
 }
 
 /// One field of what a sentinel says of the primary.
-async fn told(admin: &Admin, field: &str) -> Option<String> {
+pub async fn told(admin: &Admin, field: &str) -> Option<String> {
     let all: Vec<String> = admin.try_cmd(&["SENTINEL", "MASTER", SERVICE]).await.ok()?;
     all.chunks_exact(2).find(|pair| pair[0] == field).map(|pair| pair[1].clone())
 }

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Tls};
 
 use crate::common::cluster::slot;
 use crate::common::fixture::comes_in;
 use crate::common::port::Port;
+use crate::common::sentinels::{SERVICE, follow, monitor, told};
 use crate::common::server::Setup;
-use crate::common::{Admin, Cluster, Server, eventually};
+use crate::common::{Admin, Cluster, Server, Watched, eventually};
 use crate::scene::is_version_6;
 use crate::{SOON, a_turn, brief, patient};
 
@@ -270,5 +272,55 @@ async fn a_cluster_is_reached_over_encrypted_links_alone() {
     a_turn(&holder.lock(&name)).await;
     // A URL that says so is never answered in the clear.
     let clear = cluster.url().replace("redis-cluster://", "rediss-cluster://");
+    refusal(&clear, authority.trusted(patient())).await;
+}
+
+/// A primary, its replica and three sentinels, which speak to each other and to clients encrypted.
+async fn encrypted_service(authority: &Authority, ports: &[Port; 5]) -> Watched {
+    let setup = |port: &Port| authority.server(port, "right").set("tls-replication", "yes");
+    let primary = setup(&ports[0]).start().await;
+    let replica = setup(&ports[1]).replica_of(ports[0].number()).start().await;
+    follow(&primary, 1).await;
+    let watch = monitor(ports[0].number());
+    let sentinel = |port: &Port| setup(port).sentinel(watch.clone()).start();
+    let sentinels = join_all(ports[2..].iter().map(sentinel)).await;
+    let watched = Watched { servers: vec![primary, replica], sentinels };
+    watched.settled(1).await;
+    watched
+}
+
+#[tokio::test]
+async fn an_encrypted_primary_is_found_through_encrypted_sentinels_before_and_after_a_failover() {
+    if !is_possible().await {
+        return;
+    }
+    let authority = Authority::create();
+    authority.issue("right", "IP:127.0.0.1", 2);
+    let ports = [(); 5].map(|()| Port::reserve());
+    let watched = encrypted_service(&authority, &ports).await;
+    let hosts: Vec<_> =
+        ports[2..].iter().map(|port| format!("127.0.0.1:{}", port.number())).collect();
+    let url = format!("rediss-sentinel://{}/{SERVICE}", hosts.join(","));
+    let client = comes_in(&url, authority.trusted(brief())).await;
+    a_turn(&client.lock("before")).await;
+
+    watched.fail_over().await;
+    let new = ports[1].number().to_string();
+    for sentinel in &watched.sentinels {
+        let admin = sentinel.admin().await;
+        let named = async || told(&admin, "port").await.as_deref() == Some(new.as_str());
+        eventually(SOON, "the sentinel names the replica", named).await;
+    }
+    let admin = watched.servers[1].admin().await;
+    let here = async || {
+        // One that the client still takes on the old primary is lost with it.
+        drop(client.lock("after").try_lock().await);
+        admin.command_calls("evalsha").await > 0
+    };
+    eventually(SOON, "the client takes its locks on the new primary", here).await;
+    a_turn(&client.lock("at last")).await;
+
+    // The sentinels' other ports are not encrypted.
+    let clear = watched.url().replace("redis-sentinel://", "rediss-sentinel://");
     refusal(&clear, authority.trusted(patient())).await;
 }

@@ -98,7 +98,9 @@ impl Epochs {
             let first = self.first(grant);
             let hold = |epoch| {
                 let outlived = self.of(&claim.lock).take(epoch).skip(first).any(|one| one.replaced);
-                let hold = claim.hold(epoch);
+                // A nested hold keeps the lock from its call on: the outer guard may end before that call returns.
+                let nested = claim.called.clamp(grant.acquired, claim.acquired);
+                let hold = Hold { acquired: nested, ..claim.hold(epoch) };
                 if outlived { hold.outliving(claim.last_confirmed) } else { hold }
             };
             self.sure(claim).into_iter().map(hold).collect::<Vec<_>>()

@@ -28,7 +28,7 @@ const EACH_ALONE: &str = "no script takes locks of several slots: a caller takes
 
 /// The script as the server has it.
 const ACQUIRE_ALL: &str = concat!(
-    include_str!("../../lua/lock/grant.lua"),
+    include_str!("../../lua/lock/draw.lua"),
     include_str!("../../lua/line/clock.lua"),
     include_str!("../../lua/line/hash.lua"),
     include_str!("../../lua/line/line.lua"),

@@ -552,7 +552,7 @@ async fn permits_come_back_although_the_server_is_full() {
 /// What a script of Redisson's semaphores answers to a client `c`: `code, ...`.
 async fn runs(admin: &Admin, kind: &str, script: &str, further: &[&str]) -> Vec<i64> {
     let text = [
-        include_str!("../../lua/lock/grant.lua"),
+        include_str!("../../lua/lock/draw.lua"),
         include_str!("../../lua/redisson/semaphore/semaphore.lua"),
         script,
     ];

@@ -1,4 +1,4 @@
--- The beginning of all scripts in this folder, after lua/lock/grant.lua: Redisson's fair lock, with its own queue,
+-- The beginning of all scripts in this folder, after lua/lock/draw.lua: Redisson's fair lock, with its own queue,
 -- shared with its own clients.
 --
 -- KEYS   the token counter, the lock, the queue, the deadlines

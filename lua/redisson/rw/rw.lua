@@ -1,4 +1,4 @@
--- The beginning of all scripts in this folder, after lua/lock/grant.lua: a read-write lock that clients of Redisson and
+-- The beginning of all scripts in this folder, after lua/lock/draw.lua: a read-write lock that clients of Redisson and
 -- ours share.
 --
 -- KEYS   the token counter, the lock, a key that is not used here, the prefix of the readers' keys

@@ -1,4 +1,4 @@
--- The beginning of all scripts in this folder, after lua/lock/grant.lua: Redisson's RSemaphore ('semaphore') and
+-- The beginning of all scripts in this folder, after lua/lock/draw.lua: Redisson's RSemaphore ('semaphore') and
 -- RPermitExpirableSemaphore ('expirable').
 --
 -- KEYS   the token counter, the permits that are free, the leases, the notes

@@ -427,7 +427,8 @@ impl<'a> Call<'a> {
             }
             let field = self.server.line[rank].field;
             let client = usize::from(field.client);
-            // A process that is cut off still seems to hear: a silent client counts once, and so many of its waiters are told.
+            // A process that is cut off still seems to hear: a silent client counts once, and so many of its waiters
+            // are told.
             let is_silent = self.is_silent(rank) && self.asker != Some(field);
             silent[client] += usize::from(is_silent);
             if is_silent && silent[client] > window && self.hears(field.client) {

@@ -1,0 +1,257 @@
+//! One connection to one server, and the requests that it carries.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::{Cmd, Value, cmd, pipe};
+use tokio::time::Instant;
+
+use crate::keys::Keys;
+use crate::meters;
+use crate::wire::acks::Acks;
+use crate::wire::fault::{self, Fault};
+use crate::wire::link::Live;
+use crate::wire::redirect::{self, MOST_HOPS};
+use crate::wire::scripts::Script;
+use crate::wire::servers::Servers;
+use crate::wire::shard::Shard;
+use crate::wire::terms::Terms;
+
+/// The link to a server that a request takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way {
+    Plain,
+    /// The acknowledging one, if there is one. `waits`: waits until replicas have the writes.
+    Acks {
+        waits: bool,
+    },
+}
+
+impl Way {
+    pub(crate) fn of(keys: &Keys, waits: bool) -> Self {
+        if keys.row.is_passed { Self::Plain } else { Self::Acks { waits } }
+    }
+
+    /// The acknowledging link of this server, and whether to wait for replicas.
+    fn acks(self, shard: &Shard) -> Option<(&Acks, bool)> {
+        match self {
+            Self::Plain => None,
+            Self::Acks { waits } => shard.acks.as_ref().map(|acks| (acks, waits)),
+        }
+    }
+
+    fn live(self, shard: &Shard) -> Result<Live, Fault> {
+        // The other link knows how its server's scripts publish.
+        let live = shard.link.live()?;
+        match self.acks(shard) {
+            None => Ok(live),
+            Some((acks, _)) => acks.link.live(),
+        }
+    }
+}
+
+/// One connection, for one request or a few related requests, about one lock.
+pub(crate) struct Connection<'a> {
+    live: Live,
+    shard: Arc<Shard>,
+    way: Way,
+    /// Too few replicas have acknowledged the last request.
+    short: Option<Fault>,
+    /// The connection on which a request was last sent: for a redirected request, the one on which it may run.
+    sent_on: Arc<AtomicU64>,
+    servers: &'a Servers,
+    terms: &'a Arc<Terms>,
+}
+
+impl<'a> Connection<'a> {
+    pub(crate) fn new(
+        shard: Arc<Shard>,
+        way: Way,
+        servers: &'a Servers,
+        terms: &'a Arc<Terms>,
+    ) -> Result<Self, Fault> {
+        let live = way.live(&shard)?;
+        let sent_on = Arc::new(AtomicU64::new(live.generation));
+        Ok(Self { live, shard, way, short: None, sent_on, servers, terms })
+    }
+
+    /// The generation of the connection. Requests of one generation reach the server in the order in which they were
+    /// sent.
+    pub(crate) fn generation(&self) -> u64 {
+        self.sent_on.load(Ordering::Relaxed)
+    }
+
+    /// Same as [`generation`](Self::generation), for the owner of what a request in flight may be granted: each hop is
+    /// recorded before the request is sent there.
+    pub(crate) fn sent_on(&self) -> SentOn {
+        SentOn(Arc::clone(&self.sent_on))
+    }
+
+    pub(crate) fn granted(&self, number: u64) {
+        self.shard.clock.granted(number, Instant::now());
+    }
+
+    pub(crate) fn terms(&self) -> Arc<Terms> {
+        Arc::clone(self.terms)
+    }
+
+    /// The same connection, for another request at the same time.
+    pub(crate) fn again(&self) -> Self {
+        let sent_on = Arc::new(AtomicU64::new(self.live.generation));
+        let (live, shard) = (self.live.clone(), Arc::clone(&self.shard));
+        let (servers, terms) = (self.servers, self.terms);
+        Self { live, shard, way: self.way, short: None, sent_on, servers, terms }
+    }
+
+    /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock. `fill`
+    /// gets the least value that the token counter should have.
+    pub(crate) async fn call(
+        &mut self,
+        script: &Script,
+        fill: impl Fn(&mut Cmd, u64),
+    ) -> Result<Value, Fault> {
+        let (mut hops, mut is_asking) = (0, false);
+        loop {
+            let answer = self.call_here(script, &fill, is_asking).await;
+            let fault = match answer {
+                Err(fault @ Fault::Redirected(..)) => fault,
+                answer => return answer,
+            };
+            hops += 1;
+            if hops > MOST_HOPS {
+                return Err(fault);
+            }
+            is_asking = self.follow(fault).await?;
+        }
+    }
+
+    async fn call_here(
+        &mut self,
+        script: &Script,
+        fill: &impl Fn(&mut Cmd, u64),
+        is_asking: bool,
+    ) -> Result<Value, Fault> {
+        let dialect = self.shard.dialect();
+        let answer = self.send(script.by_hash(dialect), fill, is_asking).await;
+        let answer = match answer {
+            Err(Fault::NoScript) => self.send(script.by_text(dialect), fill, is_asking).await,
+            answer => answer,
+        };
+        if let Err(Fault::Distrusted(_)) = answer {
+            self.distrust();
+        }
+        answer
+    }
+
+    /// Switches to the node that a redirection names. Returns whether only this one request may go there.
+    async fn follow(&mut self, fault: Fault) -> Result<bool, Fault> {
+        let Servers::Cluster(cluster) = self.servers else { return Err(fault) };
+        let hop = redirect::follow(cluster, &self.shard, fault).await?;
+        self.switch(hop.shard)?;
+        Ok(hop.is_asking)
+    }
+
+    /// Switches back to the server that has this lock, wherever a request was redirected before.
+    pub(crate) fn go_back(&mut self, keys: &Keys) -> Result<(), Fault> {
+        self.switch(self.servers.shard(keys)?)
+    }
+
+    fn switch(&mut self, shard: Arc<Shard>) -> Result<(), Fault> {
+        self.live = self.way.live(&shard)?;
+        self.shard = shard;
+        self.sent_on.store(self.live.generation, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Passes on the answer to the last request, if enough replicas have acknowledged it.
+    pub(crate) fn counts<T>(&self, answer: T) -> Result<T, Fault> {
+        match &self.short {
+            None => Ok(answer),
+            Some(fault) => Err(fault.clone()),
+        }
+    }
+
+    /// Same as [`counts`](Self::counts), for a lock that is still ours. The answer "not ours" needs no acknowledgement.
+    pub(crate) fn kept(&self, is_ours: bool) -> Result<bool, Fault> {
+        if is_ours { self.counts(true) } else { Ok(false) }
+    }
+
+    /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
+    pub(crate) fn heed(&self, fault: &Fault) {
+        if matches!(fault, Fault::Distrusted(_)) {
+            self.distrust();
+        }
+    }
+
+    async fn send(
+        &mut self,
+        mut cmd: Cmd,
+        fill: impl Fn(&mut Cmd, u64),
+        is_asking: bool,
+    ) -> Result<Value, Fault> {
+        let now = Instant::now();
+        if let Some((acks, waits)) = self.way.acks(&self.shard) {
+            fill(&mut cmd, acks.clock.floor(now));
+            let (value, short) = acks.send(self.live.clone(), cmd, is_asking, waits).await?;
+            meters::round_trip(now);
+            self.short = short;
+            return match value {
+                Value::ServerError(error) => Err(fault::entry(&error)),
+                value => Ok(value),
+            };
+        }
+        fill(&mut cmd, self.shard.clock.floor(now));
+        let answer = if is_asking {
+            self.send_asking(&cmd).await
+        } else {
+            self.live.conn.send_packed_command(&cmd).await
+        };
+        if answer.is_ok() {
+            meters::round_trip(now);
+        }
+        match answer {
+            Ok(Value::ServerError(error)) => Err(fault::entry(&error)),
+            Ok(value) => Ok(value),
+            Err(error) => Err(Fault::answering(error)),
+        }
+    }
+
+    /// Sent in one piece: the permission to ask is for the next command of the connection, whichever task sends it.
+    async fn send_asking(&mut self, cmd: &Cmd) -> redis::RedisResult<Value> {
+        let mut pipe = pipe();
+        pipe.cmd("ASKING").add_command(cmd.clone());
+        let answers = self.live.conn.send_packed_commands(&pipe, 1, 1).await?;
+        Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+    }
+
+    fn distrust(&self) {
+        // Both lead to the same server.
+        self.shard.link.suspect(self.live.generation);
+        if let Some(acks) = &self.shard.acks {
+            acks.link.suspect(self.live.generation);
+        }
+    }
+
+    pub(crate) async fn type_of(mut self, key: &str) -> Option<String> {
+        match self.live.conn.send_packed_command(cmd("TYPE").arg(key)).await {
+            Ok(Value::SimpleString(kind)) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+/// The connection on which a request was sent last.
+#[derive(Debug, Clone)]
+pub(crate) struct SentOn(Arc<AtomicU64>);
+
+impl SentOn {
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl From<u64> for SentOn {
+    fn from(generation: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(generation)))
+    }
+}
