@@ -6,9 +6,6 @@
 local LONGEST_LEASE = 86400000 -- 24 h
 local LAST_EXACT = 9007199254740991 -- 2^53 - 1: beyond it, Lua's numbers skip some integers
 local AHEAD = 1099511627776 -- 2^40: a counter that is this many microseconds, twelve days, ahead of the clock is not ours
--- A counter that is lost continues this many microseconds ahead of the clock. While a failover is fresh, clients draw numbers up
--- to 50 ms ahead of it (wire/clock.rs: hand_on), and the lost counter may have been there.
-local LEAP = 100000
 local GRANTED, HELD, CONTENDED, REFUSED = 1, 0, 2, -1
 
 local floor = tonumber(ARGV[1])
@@ -23,8 +20,8 @@ end
 
 -- The number of the first of this many new grants. Numbers come from the server's clock, in microseconds. The floor is
 -- that clock as our client knows it. A counter behind the floor continues from the floor; a counter ahead of it
--- increases by one. A counter that is lost or not ours continues from the clock itself and a leap, since another client may
--- have known the clock better than ours. The counter never gets far ahead of the clock: a grant takes longer than a
+-- increases by one. A counter that is lost or not ours continues from the clock itself, since another client may have
+-- known the clock better than ours. The counter never gets far ahead of the clock: a grant takes longer than a
 -- microsecond.
 local function draw(grants)
   local top = grants == 1 and ARGV[1] or string.format('%.0f', floor + grants - 1)
@@ -35,7 +32,7 @@ local function draw(grants)
   if last and last < floor then return floor end
   if not last or last > floor + AHEAD then
     local time = redis.pcall('time')
-    local now = time.err and floor or math.max(floor, time[1] * 1000000 + time[2] + LEAP)
+    local now = time.err and floor or math.max(floor, time[1] * 1000000 + time[2])
     if not last or last > now + AHEAD then last = now - 1 end
   end
   redis.call('set', KEYS[1], string.format('%.0f', last + grants))
