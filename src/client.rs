@@ -21,6 +21,22 @@ use crate::locks::{
 ///
 /// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the last of them is
 /// dropped, the client finishes the releases in flight and ends its tasks.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// use parklock::{Client, Error};
+///
+/// let client = Client::connect(&url).await?;
+/// let clone = client.clone(); // the same client: no second connection
+/// tokio::spawn(async move {
+///     clone.lock("doc:client").run(|_| async { /* the critical section */ }).await
+/// }).await.unwrap()?;
+///
+/// client.close().await; // for all clones
+/// assert!(matches!(client.lock("doc:client").lock().await, Err(Error::Closed)));
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Client {
     engine: Arc<Engine>,
@@ -72,7 +88,7 @@ impl Client {
         Self::connect_with(url, Config::default()).await
     }
 
-    /// Connects with your own settings.
+    /// Connects with your own settings. [`Config`] has an example.
     ///
     /// # Cancel safety
     /// A dropped future leaves nothing behind.
@@ -122,12 +138,27 @@ impl Client {
     /// others. After a restart, a client may need more than a second to reconnect: choose a longer `waiter_ttl` if the
     /// order must survive that.
     ///
-    /// In [`Layout::Redisson`](crate::Layout::Redisson) the line is Redisson's, with its rules: a dead Java waiter
-    /// delays the others for minutes, a dead parklock waiter for seconds.
+    /// In [`Layout::Redisson`](crate::Layout::Redisson) the lock is Redisson's `RFairLock`, and the line follows its
+    /// rules: a dead Java waiter delays the others for minutes, a dead parklock waiter for seconds.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. A name belongs to one kind: using
     /// a name for both a lock and a fair lock is an [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout,
     /// the two exclude each other).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let (fair, served) = (client.fair_lock("doc:fair"), std::cell::RefCell::new(Vec::new()));
+    /// let turn = async |number| {
+    ///     let guard = fair.lock().await?;
+    ///     served.borrow_mut().push(number);
+    ///     guard.unlock().await
+    /// };
+    /// tokio::try_join!(turn(1), turn(2), turn(3))?; // they ask in this order
+    /// assert_eq!(*served.borrow(), [1, 2, 3]);
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
     pub fn fair_lock(&self, name: impl Into<String>) -> Lock {
         Lock::new(Arc::clone(&self.engine), Kind::Fair, name.into())
     }
@@ -144,7 +175,8 @@ impl Client {
 
     /// A semaphore with this many permits, shared by all processes. Making the handle does no I/O.
     ///
-    /// The name is 1 byte to 1 KiB of UTF-8. The first call reports an invalid name or number.
+    /// The name is 1 byte to 1 KiB of UTF-8, and the number is 1 to 2^30 - 1. The first call reports an invalid name or
+    /// number.
     pub fn semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
         Semaphore::new(Arc::clone(&self.engine), name.into(), permits)
     }
@@ -181,6 +213,7 @@ impl Client {
     /// Several locks at once: all of them or none. Making the handle does no I/O.
     ///
     /// Each name is the name of a [`lock`](Self::lock). The order does not matter, and a repeated name counts once.
+    /// There may be 1 to 1,000 names; the first call reports an invalid list.
     pub fn multi_lock<N: Into<String>>(&self, names: impl IntoIterator<Item = N>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }

@@ -38,15 +38,22 @@ pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {
 
 /// How a [`Client`](crate::Client) behaves. The defaults suit most services.
 ///
-/// With the feature `serde`, it can be read from a file as part of `Settings`.
+/// With the feature `serde`, it can be read from a file as part of `Settings`. A setter checks nothing:
+/// [`Client::connect_with`](crate::Client::connect_with) checks all settings together, and returns [`Error::Config`] if
+/// one is out of its range.
 ///
 /// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// use parklock::{Client, Config};
 /// use std::time::Duration;
 ///
-/// let config = parklock::Config::default()
-///     .watchdog_timeout(Duration::from_secs(10))
-///     .max_hold(Duration::from_secs(300));
-/// # let _ = config;
+/// let config = Config::default()
+///     .watchdog_timeout(Duration::from_secs(10)) // a lock of a dead process is free after 10 s
+///     .max_hold(Duration::from_secs(300)); // a forgotten guard loses its lock after 5 min
+/// let client = Client::connect_with(&url, config).await?;
+/// # drop(client);
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -101,7 +108,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long a lock stays held after its holder falls silent. Default 30 s, as in Redisson.
+    /// How long a lock stays held after its holder falls silent. Default 30 s, the default of Redisson's
+    /// `lockWatchdogTimeout`.
     ///
     /// The watchdog renews a lock every third of this time, so two renewals in a row may fail. A shorter time frees the
     /// locks of a crashed process sooner; a longer one survives longer pauses and outages.
@@ -153,7 +161,8 @@ impl Config {
     }
 
     /// How long a call keeps trying while the server is unreachable, before it returns [`Error::Unavailable`]. Default:
-    /// the watchdog timeout. The caller's own time limit takes precedence.
+    /// the watchdog timeout. The caller's own time limit takes precedence. Allowed: any time, also zero; more than a
+    /// year counts as a year.
     #[must_use]
     pub fn ride_out(mut self, time: Duration) -> Self {
         self.ride_out = Some(time);
@@ -213,11 +222,12 @@ impl Config {
     /// Set this for a cluster shared with a Redisson that does not use sharded channels: versions before 3.29, or with
     /// `shardedSubscriptionMode: OFF`. Default `false`.
     ///
-    /// Redis and Valkey have sharded channels from version 7 on, and by default both libraries use them. With `true`,
-    /// this client subscribes to cluster-wide channels, and publishes on both. So it wakes every Redisson, and is woken
-    /// by the ones named above. Without this setting, the two sides do not hear each other: a waiter notices a free
-    /// lock only when the lock's TTL is over, and Redisson waits for a semaphore or a latch forever. The cost: each
-    /// release goes to all nodes. The setting has no effect on other servers, or with [`Layout::Native`].
+    /// Redis and Valkey have sharded channels (redis.io, *Sharded Pub/Sub*) from version 7 on, and by default both
+    /// libraries use them. With `true`, this client subscribes to cluster-wide channels, and publishes on both. So it
+    /// wakes every Redisson, and is woken by the ones named above. Without this setting, the two sides do not hear each
+    /// other: a waiter notices a free lock only when the lock's TTL is over, and Redisson waits for a semaphore or a
+    /// latch forever. The cost: each release goes to all nodes. The setting has no effect on other servers, or with
+    /// [`Layout::Native`].
     #[must_use]
     pub fn plain_channels(mut self, plain: bool) -> Self {
         self.plain_channels = plain;
@@ -264,9 +274,11 @@ impl Config {
     ///   promote a replica that was not among the `n`, since Sentinel ranks `replica-priority` above how much data a
     ///   replica has.
     ///
-    /// It does not replace the [`FencingToken`](crate::FencingToken). Redis may lose acknowledged data if replicas
-    /// restart without it, and nothing stops a process that sleeps through its lease. A latch is never acknowledged,
-    /// since nobody holds it. Nor is a release: if a failover forgets a release, the lock stays blocked for one lease.
+    /// It does not replace the [`FencingToken`](crate::FencingToken): as Redis says of `WAIT`, it does not make Redis a
+    /// strongly consistent store ([redis.io](https://redis.io/docs/latest/commands/wait/)). Redis may lose acknowledged
+    /// data if replicas restart without it, and nothing stops a process that sleeps through its lease. A latch is never
+    /// acknowledged, since nobody holds it. Nor is a release: if a failover forgets a release, the lock stays blocked
+    /// for one lease.
     ///
     /// The cost is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
     /// lock held. While a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
@@ -313,10 +325,8 @@ impl Config {
     /// provider's errors appear in [`Error::Unavailable`] and in the log, so they must not contain a secret. The
     /// credentials are for the servers that store the locks; the URL has those for the sentinels.
     ///
-    /// # Errors
-    /// [`Client::connect_with`](crate::Client::connect_with) returns [`Error::Config`] if the URL also has a user or a
-    /// password, [`Error::Unavailable`] if the provider fails or takes too long, and [`Error::Permission`] if the
-    /// server refuses the credentials.
+    /// If the provider panics while the client connects for the first time, so does the call that connects. If it
+    /// panics later, the client is closed: return an error instead.
     ///
     /// ```
     /// use std::time::Duration;
@@ -329,6 +339,11 @@ impl Config {
     /// let config = Config::default().credentials(token);
     /// # let _ = config;
     /// ```
+    ///
+    /// # Errors
+    /// [`Client::connect_with`](crate::Client::connect_with) returns [`Error::Config`] if the URL also has a user or a
+    /// password, [`Error::Unavailable`] if the provider fails or takes too long, and [`Error::Permission`] if the
+    /// server refuses the credentials.
     #[must_use]
     pub fn credentials<P, A, E>(mut self, provider: P) -> Self
     where
@@ -368,7 +383,8 @@ impl Config {
     /// Derives the metrics label `lock` from a lock's name (feature `metrics`). Default: no such label.
     ///
     /// The client calls the function with the name of the lock each time a handle is made. Map names to a few labels:
-    /// each label is a separate time series in about a dozen metrics, and is never forgotten. `None` means no label.
+    /// each label is a separate time series in about a dozen metrics, and is never forgotten. `None` means no label. If
+    /// the function panics, so does the call that makes the handle.
     ///
     /// ```
     /// let config = parklock::Config::default().label(|name| Some(name.split(':').next()?.to_owned()));
@@ -381,7 +397,12 @@ impl Config {
         self
     }
 
-    /// The certificates for a `rediss://` URL. Default: public root certificates, and no client certificate.
+    /// The certificates for a `rediss://` URL (feature `tls`). Default: public root certificates, and no client
+    /// certificate. [`Tls`] has an example.
+    ///
+    /// # Errors
+    /// [`Client::connect_with`](crate::Client::connect_with) returns [`Error::Config`] if the URL is not encrypted, or
+    /// if something that should be PEM is not.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -535,7 +556,7 @@ fn is_plain_word(word: &str) -> bool {
 /// Whether a relation between settings holds, and the error message if it does not.
 type Relation = (bool, &'static str);
 
-/// Which keys and channels a client uses.
+/// Which keys and channels a client uses: see [`Config::layout`]. [`Redisson`](crate::Redisson) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Layout {
@@ -548,14 +569,25 @@ pub enum Layout {
     Redisson,
 }
 
-/// How often and for how long a client may pass a lock on among its own callers.
+/// How often and for how long a client may pass a lock on among its own callers: see [`Config::hand_off`].
+///
+/// A release that has a waiter in the same client needs no request. The limits let other clients have their turns. This
+/// is lock cohorting (David Dice, Virendra Marathe and Nir Shavit, *Lock Cohorting*, 2012), with clients as cohorts.
+///
+/// ```
+/// use parklock::{Config, HandOff};
+///
+/// // Every release offers the lock to all clients.
+/// let config = Config::default().hand_off(HandOff { max_consecutive: 0, ..HandOff::default() });
+/// # let _ = config;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
     /// The most hand-overs in a row, at most 1,023. With 0, every holder releases the lock to Redis. Default 256.
     ///
     /// A greater number is faster, but other clients wait longer.
     pub max_consecutive: u32,
-    /// The longest time of consecutive hand-overs. Default 2 ms.
+    /// The longest time of consecutive hand-overs. Default 2 ms. Any time is allowed.
     pub max_time: Duration,
 }
 

@@ -39,7 +39,8 @@ impl Credentials {
     }
 
     /// How long they are valid from now. Default: no time limit. When three quarters of that time are over, the client
-    /// asks for new ones, and sends them on its live connections.
+    /// asks for new ones, and sends them on its live connections. More than 24 h counts as 24 h. A shorter time than
+    /// about a second makes the client ask once a second.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = Some(time);

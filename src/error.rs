@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The result of a call to this crate.
+/// The result of a call to this crate: its error is an [`Error`], unless another type is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The underlying error, kept for [`std::error::Error::source`].
@@ -13,6 +13,21 @@ pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 /// What went wrong, and what the caller may believe now.
 ///
 /// A busy lock is not an error: `try_lock` and `try_lock_for` return `None`.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// use parklock::Error;
+///
+/// let client = parklock::Client::connect(&url).await?;
+/// match client.lock("doc:error").try_lock().await {
+///     Ok(Some(guard)) => guard.unlock().await?,
+///     Ok(None) => println!("busy"),
+///     Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => println!("try again later"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

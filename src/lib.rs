@@ -49,7 +49,12 @@
 //!
 //! # Panics
 //!
-//! Methods that talk to Redis or wait panic if they are polled outside a Tokio runtime with time and I/O enabled.
+//! "Outside a Tokio runtime with time enabled", in the section of a method, means: its future panics when it is polled
+//! there and first sends a request or waits. A call that returns before that does not panic, for example one that fails
+//! with an [`Error::InvalidName`]. The client releases in the background what the call had. [`Client::connect`] needs
+//! I/O too, since the client's connections belong to the runtime on which it connected.
+//!
+//! Methods without this section do not panic there. Nor do drops: you may drop a future, a guard or a client anywhere.
 //!
 //! # What a lease cannot promise
 //!
@@ -76,6 +81,19 @@
 //!
 //! Deadlines are measured on this machine's monotonic clock, starting before the request is sent. The system clock is
 //! never read.
+//!
+//! # Where the ideas come from
+//!
+//! | idea | source |
+//! |---|---|
+//! | a lock that frees itself when its holder falls silent: a lease | Cary Gray and David Cheriton, *Leases*, 1989 |
+//! | messages that wake waiters, a watchdog that renews, re-entrant locks; keys of [`Layout::Redisson`] | [Redisson](https://redisson.pro/docs/data-and-services/locks-and-synchronizers/) |
+//! | a release that checks, in one step on the server, who holds the lock; [`RedLock`] and its allowance for clocks | redis.io, *Distributed locks with Redis* |
+//! | [`FencingToken`] | Martin Kleppmann, [*How to do distributed locking*](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html), 2016; the *sequencer* of Mike Burrows, *The Chubby lock service for loosely-coupled distributed systems*, 2006 |
+//! | [`Condition`], and waits that end spuriously | Butler Lampson and David Redell, *Experience with processes and monitors in Mesa*, 1980 |
+//! | [`CountDownLatch`] | Java's `java.util.concurrent` |
+//! | [`Config::replicas`] | the command [`WAIT`](https://redis.io/docs/latest/commands/wait/) of Redis |
+//! | [`Every`] | [ShedLock](https://github.com/lukas-krecan/ShedLock) |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -72,6 +72,26 @@ const ALWAYS: [&str; 6] = ["--save", "", "--appendonly", "no", "--bind", "127.0.
 ///
 /// Dropping it kills the server and removes its directory. If the test process itself is killed, the server is killed
 /// too, but its directory stays.
+///
+/// ```
+/// use parklock::testing::RedisServer;
+/// use parklock::{Config, Ended};
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let mut server = RedisServer::start().await?;
+/// let short = Config::default().watchdog_timeout(Duration::from_secs(1));
+/// let client = server.client_with(short).await?;
+/// let guard = client.lock("orders:42").lock().await?;
+///
+/// server.pause().await?;
+/// assert_eq!(guard.ended().await, Ended::Lost); // within a second
+/// server.resume().await?;
+///
+/// server.restart().await?; // empty
+/// assert!(!server.client().await?.lock("orders:42").is_locked().await?);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct RedisServer {
     keeper: Option<Keeper>,
@@ -92,6 +112,9 @@ impl RedisServer {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if none of these is installed. Otherwise the reason why the server did not answer,
     /// with its log.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn start() -> io::Result<Self> {
         Self::start_with(Vec::<OsString>::new()).await
     }
@@ -103,6 +126,9 @@ impl RedisServer {
     ///
     /// # Errors
     /// Same as [`start`](Self::start).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn start_with(
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> io::Result<Self> {
@@ -137,6 +163,9 @@ impl RedisServer {
     ///
     /// # Errors
     /// Same as [`Client::connect`].
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn client(&self) -> Result<Client> {
         self.client_with(Config::default()).await
     }
@@ -148,6 +177,9 @@ impl RedisServer {
     ///
     /// # Errors
     /// Same as [`Client::connect_with`].
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn client_with(&self, config: Config) -> Result<Client> {
         let limit = Instant::now() + START;
         loop {
@@ -202,6 +234,9 @@ impl RedisServer {
     ///
     /// # Errors
     /// Same as [`start`](Self::start).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn restart(&mut self) -> io::Result<()> {
         self.kill().await;
         self.launch().await

@@ -2,7 +2,23 @@
 
 use std::fmt;
 
-/// Certificates for `rediss://`, in PEM.
+/// Certificates for `rediss://`, in PEM. See [`Config::tls`](crate::Config::tls).
+///
+/// The client reads the certificates when it connects, and then reports what is not PEM. It uses the cryptography
+/// provider that the process has chosen for rustls. If there is none, it chooses `ring` for the whole process.
+///
+/// ```no_run
+/// # async fn connected() -> Result<(), Box<dyn std::error::Error>> {
+/// use parklock::{Client, Config, Tls};
+/// use std::fs;
+///
+/// let tls = Tls::new()
+///     .ca(fs::read("/etc/redis/ca.crt")?)
+///     .identity(fs::read("/etc/app/client.crt")?, fs::read("/etc/app/client.key")?);
+/// let client = Client::connect_with("rediss://redis.internal", Config::default().tls(tls)).await?;
+/// # drop(client);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Default)]
 pub struct Tls {
     pub(crate) ca: Option<Vec<u8>>,

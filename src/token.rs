@@ -9,7 +9,8 @@ const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 /// A number that grows with every hold of a lock, for the protected resource to check.
 ///
 /// A lease can expire while its holder sleeps. So the resource remembers the greatest token that it has seen, and
-/// rejects a smaller one. The idea is Martin Kleppmann's (*How to do distributed locking*, 2016).
+/// rejects a smaller one. It is the fencing token of Martin Kleppmann (*How to do distributed locking*, 2016), and the
+/// *sequencer* of Chubby (Mike Burrows, *The Chubby lock service for loosely-coupled distributed systems*, 2006).
 ///
 /// Tokens strictly increase from one holder of a lock to the next. This holds even if the server lost its counter,
 /// unless its clock was also set back by more time than the server was away. A nested hold has the token of the outer
@@ -18,14 +19,22 @@ const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// // The protected resource. In SQL: `UPDATE .. SET token = $1, .. WHERE token <= $1`.
+/// let mut greatest = None;
+/// let mut write = |token| {
+///     let is_accepted = greatest <= Some(token);
+///     greatest = greatest.max(Some(token));
+///     is_accepted
+/// };
+///
 /// let client = parklock::Client::connect(&url).await?;
 /// let first = client.lock("doc:token").lock().await?;
-/// let earlier = first.token();
+/// let late = first.token();
 /// first.unlock().await?;
 ///
 /// let second = client.lock("doc:token").lock().await?;
-/// assert!(second.token() > earlier);
-/// println!("write with token {}", second.token());
+/// assert!(write(second.token()));
+/// assert!(!write(late));
 /// # second.unlock().await?;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```

@@ -57,6 +57,12 @@ type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Sen
 ///
 /// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and whatever limits the
 /// requests, also limit how many of them wait.
+///
+/// The [module](self) has an example.
+///
+/// # Panics
+/// The future of a response panics if it asks for a lock outside a Tokio runtime with time enabled. If the inner
+/// service panics, so does that future, and the client releases the lock in the background.
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct LockLayer<B, R> {
     lock: Arc<LockOf<B>>,
@@ -74,15 +80,40 @@ pub enum OnLoss {
     Abort,
     /// The inner service continues, and its response gets the extension [`LockLost`]. The service can check the
     /// [`Hold`](crate::Hold) itself. Use this for services that must not be interrupted, and whose resource compares
-    /// tokens.
+    /// tokens. [`LockLost`] has an example.
     Mark,
 }
 
 /// An extension of the response: the lock was lost before the inner service answered. See [`OnLoss::Mark`].
+///
+/// ```
+/// use http::{Request, Response};
+/// use parklock::tower::{LockLayer, LockLost, OnLoss};
+/// use std::convert::Infallible;
+/// use tower::{ServiceBuilder, ServiceExt, service_fn};
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let layer = LockLayer::by_path(&client).on_loss(OnLoss::Mark);
+/// let service = ServiceBuilder::new().layer(layer).service(service_fn(move |_: Request<String>| {
+///     let operator = client.clone();
+///     async move {
+///         // An operator takes the lock away while the request is handled.
+///         operator.lock("path:/doc/lost").force_unlock().await.unwrap();
+///         Ok::<_, Infallible>(Response::new("done".to_owned()))
+///     }
+/// }));
+/// let request = Request::post("/doc/lost").body(String::new()).unwrap();
+/// let response = service.oneshot(request).await.unwrap();
+/// assert_eq!(response.body(), "done");
+/// assert_eq!(response.extensions().get(), Some(&LockLost));
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockLost;
 
-/// Why the layer responds itself.
+/// Why the layer responds itself. [`LockLayer::answer`] has an example.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -98,9 +129,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The default status of the layer's own response (see [`LockLayer::answer`]): 423 if the lock is busy; 503 if
-    /// Redis cannot be reached or too many callers wait; 400 if the name is invalid; and 500 otherwise. That includes a
-    /// lost lock: the request may be partly done, and a 503 would invite the caller to repeat it.
+    /// The default status of the layer's own response (see [`LockLayer::answer`]): 423 *Locked* (RFC 4918) if the lock
+    /// is busy; 503 if Redis cannot be reached, too many callers wait, or the client is closed; 400 if the name is
+    /// invalid; and 500 otherwise. That includes a lost lock: the request may be partly done, and a 503 would invite
+    /// the caller to repeat it.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -184,7 +216,7 @@ fn decoded(path: &str) -> Cow<'_, str> {
 }
 
 impl<B, R> LockLayer<B, R> {
-    /// How long a request waits for its lock. Default: it does not wait.
+    /// How long a request waits for its lock. Default: zero, so it does not wait.
     ///
     /// It should be less than the callers' own timeout.
     pub fn wait(self, limit: Duration) -> Self {
@@ -198,6 +230,32 @@ impl<B, R> LockLayer<B, R> {
 
     /// The response to a refused request. Default: the [status](Refusal::status) with an empty body, and with
     /// `Retry-After: 1` if a retry may succeed.
+    ///
+    /// ```
+    /// use http::{Request, Response, StatusCode};
+    /// use parklock::tower::{LockLayer, Refusal};
+    /// use std::convert::Infallible;
+    /// use tower::{ServiceBuilder, ServiceExt, service_fn};
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let layer = LockLayer::by_path(&client).answer(|refusal: Refusal| {
+    ///     let mut response = Response::new(refusal.to_string());
+    ///     *response.status_mut() = refusal.status();
+    ///     response
+    /// });
+    /// let service = ServiceBuilder::new().layer(layer).service(service_fn(
+    ///     async |_: Request<String>| Ok::<_, Infallible>(Response::new("done".to_owned())),
+    /// ));
+    /// let other_request = client.lock("path:/doc/answer").lock().await?;
+    /// let request = Request::post("/doc/answer").body(String::new()).unwrap();
+    /// let response = service.oneshot(request).await.unwrap();
+    /// assert_eq!(response.status(), StatusCode::LOCKED);
+    /// assert_eq!(response.body(), "another request holds the lock");
+    /// other_request.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
     pub fn answer(self, answer: impl Fn(Refusal) -> Response<R> + Send + Sync + 'static) -> Self {
         Self { answer: Arc::new(answer), ..self }
     }
@@ -265,7 +323,7 @@ impl<S, B, R> Layer<S> for LockLayer<B, R> {
     }
 }
 
-/// A service behind a [`LockLayer`].
+/// A service behind a [`LockLayer`]. [`Layer::layer`] makes it.
 pub struct LockService<S, B, R> {
     inner: S,
     layer: LockLayer<B, R>,

@@ -28,7 +28,8 @@ use crate::engine::wait::{LinedUp, acquire, stand_by};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 
-/// Why a wait ended: see [`Guard::wait_for`](crate::Guard::wait_for).
+/// Why a wait for a [`Condition`](crate::Condition) ended. [`Guard::wait_for`](crate::Guard::wait_for) returns it, and
+/// has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// The waiter was notified, or may have been: a wait can also end spuriously.

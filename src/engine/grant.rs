@@ -8,7 +8,7 @@ use crate::engine::debts::Debt;
 use crate::keys::TenureId;
 use crate::owner::OwnerId;
 
-/// How a hold ended.
+/// How a hold ended: the output of [`Guard::ended`](crate::Guard::ended), which has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It was released.

@@ -12,7 +12,23 @@ use crate::token::FencingToken;
 
 /// A view of a hold, for the work that runs under a lock: see [`Lock::run`](crate::Lock::run).
 ///
-/// It does not keep the lock: the guard does.
+/// It does not keep the lock: the guard does. A clone is a view of the same hold. After the hold has ended,
+/// [`is_valid`](Self::is_valid) is `false`, and [`token`](Self::token) is still the token of that hold.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let paid = client.lock("doc:hold").run(|hold| async move {
+///     let mut paid = 0;
+///     while paid < 3 && hold.is_valid() {
+///         paid += 1; // ... with hold.token(), so that the resource can reject a late write ...
+///     }
+///     paid
+/// }).await?;
+/// assert_eq!(paid, 3);
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Hold {
     pub(crate) tenure: Arc<Tenure>,
@@ -77,6 +93,9 @@ impl Hold {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// Same as [`Guard::ended`](crate::Guard::ended).
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         let hold = self.clone();
         async move {

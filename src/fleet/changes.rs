@@ -10,6 +10,20 @@ use crate::fleet::term::Term;
 /// Reports when this candidate begins to lead, and when it stops: see [`Election::changes`](crate::Election::changes).
 ///
 /// If there are several changes between two calls, only the last one is reported.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let election = client.election("doc:changes");
+/// let mut changes = election.changes();
+/// let leadership = election.campaign().await?;
+/// let term = changes.changed().await.expect("it has begun to lead");
+/// assert_eq!(term.token(), leadership.token());
+/// leadership.step_down().await?;
+/// assert!(changes.changed().await.is_none());
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Changes {
     /// It owns the sender, so the receiver never ends.
@@ -28,7 +42,8 @@ impl Changes {
         self.seat.term()
     }
 
-    /// Waits for the next change. Returns the term that began, or `None` if this candidate stopped leading.
+    /// Waits for the next change. Returns the term that began, or `None` if this candidate stopped leading. It sends no
+    /// request. If no change ever comes, it waits forever.
     ///
     /// # Cancel safety
     /// The next call returns any change that this one did not.

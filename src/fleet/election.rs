@@ -107,13 +107,16 @@ impl Election {
         }
     }
 
-    /// Becomes the leader if nobody else leads, in one attempt.
+    /// Becomes the leader if nobody else leads, in one attempt. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`campaign`](Self::campaign).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`] and [`campaign`](Self::campaign).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_campaign(&self) -> Result<Option<Leadership>> {
         self.check()?;
         match self.lock.try_lock().await? {
@@ -135,6 +138,10 @@ impl Election {
     /// Same as [`campaign`](Self::campaign), except [`Error::Unavailable`] and [`Error::Indeterminate`], after which it
     /// tries again. [`Error::Lost`] if the leadership was already lost when the work returned: another leader may have
     /// worked at the same time.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled. If `work` panics, the call panics too, and the leader steps down in
+    /// the background.
     pub async fn run<T, F>(&self, mut work: impl FnMut(Term) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -189,6 +196,9 @@ impl Election {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`].
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn leader(&self) -> Result<Option<Leader>> {
         self.office.leader().await
     }

@@ -87,7 +87,7 @@ impl Every {
         }
     }
 
-    /// Drops work that takes longer than this. Default: no limit.
+    /// Drops work that takes longer than this, at its next `await`. Default: no limit. Any limit is allowed.
     pub fn at_most(self, limit: Duration) -> Self {
         Self { at_most: Some(limit), ..self }
     }
@@ -108,7 +108,8 @@ impl Every {
     /// and [`Error::Indeterminate`], after which it tries again.
     ///
     /// # Panics
-    /// Outside a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled. If `work` panics, so does the call, and the job ends in this process.
+    /// The client releases the lock in the background, and the interval counts as used.
     pub async fn run<F>(&self, mut work: impl FnMut(Hold) -> F) -> Result<Infallible>
     where
         F: Future<Output = ()>,
@@ -131,6 +132,21 @@ impl Every {
 
     /// Runs `work` now, if no run has begun within the last period and none is in progress. Otherwise returns `None`.
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use std::time::Duration;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let invoices = client.every("doc:invoices", Duration::from_secs(3600));
+    /// // At each time of your own schedule, in each process of the fleet:
+    /// if let Some(sent) = invoices.run_if_due(|_| async { 42 }).await? {
+    ///     println!("this process has sent {sent} invoices");
+    /// }
+    /// assert!(invoices.run_if_due(|_| async {}).await?.is_none()); // the interval is used
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// Same as [`run`](Self::run).
     ///
@@ -140,7 +156,8 @@ impl Every {
     /// counts as used.
     ///
     /// # Panics
-    /// Outside a Tokio runtime with time enabled.
+    /// Outside a Tokio runtime with time enabled. If `work` panics, so does the call. The client releases the lock in
+    /// the background, and the interval counts as used.
     pub async fn run_if_due<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<Option<T>>
     where
         F: Future<Output = T>,

@@ -17,7 +17,8 @@ const STEP: Duration = Duration::from_secs(2);
 /// Limits the interval, so that adding it to a time does not overflow.
 const LONGEST_STEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The current leader: the answer of [`Election::leader`](crate::Election::leader).
+/// The current leader: the answer of [`Election::leader`](crate::Election::leader) and of [`Observer::next`], which has
+/// an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
@@ -43,6 +44,8 @@ impl Office {
 }
 
 /// Reports who leads, whenever that changes: see [`Election::observe`](crate::Election::observe).
+///
+/// It is a snapshot every few seconds: it misses a leader whose term begins and ends between two requests.
 pub struct Observer {
     office: Office,
     step: Duration,
@@ -55,15 +58,34 @@ impl Observer {
         Self { office, step: STEP, ask_at: Instant::now(), told: None }
     }
 
-    /// How often to ask Redis. Default 2 s. Each query is one request.
+    /// How often to ask Redis. Default 2 s; more than 24 h counts as 24 h. Each query is one request.
     #[must_use]
     pub fn every(self, step: Duration) -> Self {
         Self { step, ..self }
     }
 
     /// Waits until the leader differs from the one last reported. `None` means that nobody leads, or that the leader
-    /// has not announced itself yet. The first call returns at once. If Redis does not answer, the observer keeps
-    /// asking.
+    /// has not announced itself yet. The first call returns as soon as Redis has answered. If Redis does not answer,
+    /// the observer keeps asking.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use std::time::Duration;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let leadership = client.election("doc:observer").identity("host-7").campaign().await?;
+    ///
+    /// let mut observer = client.election("doc:observer").observe().every(Duration::from_millis(100));
+    /// let leader = loop {
+    ///     if let Some(leader) = observer.next().await? {
+    ///         break leader;
+    ///     }
+    /// };
+    /// assert_eq!((&*leader.identity, leader.token), ("host-7", leadership.token()));
+    /// leadership.step_down().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
     ///
     /// # Cancel safety
     /// The next call returns any change that this one did not.
@@ -71,6 +93,9 @@ impl Observer {
     /// # Errors
     /// Same as [`Election::leader`](crate::Election::leader), except [`Error::Unavailable`](crate::Error::Unavailable)
     /// and [`Error::Indeterminate`](crate::Error::Indeterminate), after which it asks again.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         loop {
             sleep_until(self.ask_at).await;

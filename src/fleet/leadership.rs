@@ -22,6 +22,18 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// When it is dropped, the leader steps down in the background; the drop never blocks. When the term is over, the lock
 /// is released, even if this value is kept: a leader that could not renew in time does not lead again. Watch
 /// [`ended`](Self::ended).
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let leadership = client.election("doc:leadership").campaign().await?;
+/// tokio::select! {
+///     () = async { /* lead, with leadership.token() */ } => leadership.step_down().await?,
+///     () = leadership.ended() => eprintln!("stop: another process may be leading"),
+/// }
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[must_use = "the leader steps down as soon as this is dropped"]
 #[clippy::has_significant_drop]
 pub struct Leadership {
@@ -77,6 +89,9 @@ impl Leadership {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// Same as [`Term::ended`].
     pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         self.term.ended()
     }

@@ -13,6 +13,23 @@ use crate::token::FencingToken;
 /// A view of a leader's term. It does not keep the leadership: the [`Leadership`](crate::Leadership) does.
 ///
 /// A term that is over stays over, even if the lock could still be renewed.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let election = client.election("doc:term");
+/// let leadership = election.campaign().await?;
+/// let term = leadership.term(); // for the code that does the work
+/// assert!(term.is_leader());
+/// leadership.step_down().await?;
+/// assert!(!term.is_leader());
+///
+/// let next = election.campaign().await?;
+/// assert!(next.token() > term.token());
+/// # next.step_down().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Term {
     hold: Hold,
@@ -60,6 +77,9 @@ impl Term {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// If the future is polled outside a Tokio runtime with time enabled before the term is over.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         let term = self.clone();
         async move {

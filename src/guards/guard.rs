@@ -156,6 +156,9 @@ impl Guard {
     /// background, unless it was closed.
     ///
     /// [`Error::Permission`](crate::Error::Permission) if Redis no longer lets this user release locks.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled. The client then releases the lock in the background.
     pub async fn unlock(mut self) -> Result<()> {
         self.left = true;
         let left = self.engine.leave(&self.hold).await;
@@ -180,7 +183,8 @@ impl Guard {
     ///
     /// It compares the current time with the deadline of the last confirmed lease, so it is correct even if no task of
     /// this process could run for a while. It turns `false` early enough if the clocks of this machine and of the
-    /// server run at the same speed to within 1 %. No check can rule out a pause between the check and the next line.
+    /// server run at the same speed to within 1 %, which is the allowance of Redlock (redis.io, *Distributed locks with
+    /// Redis*). No check can rule out a pause between the check and the next line.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.hold.is_valid()
@@ -195,15 +199,44 @@ impl Guard {
     /// Resolves when the lock is no longer held: released or lost.
     ///
     /// It resolves at once when the server reports that the lock is gone, and at the deadline at the latest. The future
-    /// is independent of the guard, and must be polled in a Tokio runtime.
+    /// is independent of the guard: it may outlive the guard, and run in another task.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::Ended;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let guard = client.lock("doc:ended").lock().await?;
+    /// let watching = tokio::spawn(guard.ended());
+    /// guard.unlock().await?;
+    /// assert_eq!(watching.await.unwrap(), Ended::Released); // or `Lost`
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// If the future is polled outside a Tokio runtime with time enabled before the hold has ended.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.hold.ended()
     }
 
-    /// Extends the lease to at least `lease` from now. It never shortens the lease.
+    /// Extends the lease to at least `lease` from now, between 10 ms and 24 h. It never shortens the lease.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use std::time::Duration;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let guard = client.lock("doc:extend").lease(Duration::from_secs(2)).lock().await?;
+    /// guard.extend(Duration::from_secs(60)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(50));
+    /// guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
     ///
     /// # Cancel safety
     /// If the future is dropped, the lease may or may not have been extended in Redis.
@@ -212,7 +245,11 @@ impl Guard {
     /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is not between 10 ms and 24 h.
     /// [`Error::Lost`](crate::Error::Lost) if the lock is not ours any more.
     /// [`Error::Unavailable`](crate::Error::Unavailable) or [`Error::Indeterminate`](crate::Error::Indeterminate) if
-    /// Redis did not answer; the old deadline remains.
+    /// Redis did not answer; the old deadline remains. [`Error::Permission`](crate::Error::Permission) if Redis no
+    /// longer lets this user renew locks.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.engine.extend(&self.hold.now(), lease).await
     }

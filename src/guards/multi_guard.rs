@@ -13,7 +13,8 @@ use crate::token::FencingToken;
 /// The proof that all locks of a [`MultiLock`](crate::MultiLock) are held.
 ///
 /// It is valid as long as every one of them is. The watchdog renews each lock separately. A dropped guard releases all
-/// of them in the background.
+/// of them in the background. The guard of one lock, a [`Guard`], says what a guard cannot promise.
+/// [`MultiLock`](crate::MultiLock) has an example.
 #[must_use = "the locks are given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct MultiGuard {
@@ -35,17 +36,23 @@ impl MultiGuard {
     /// # Errors
     /// Same as [`Guard::unlock`]: [`Error::Lost`](crate::Error::Lost) if any of them was not ours any more, and
     /// otherwise the first other error. If one release fails, the others continue.
+    ///
+    /// # Panics
+    /// Same as [`Guard::unlock`].
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
     }
 
-    /// Extends the lease of each lock to at least `lease` from now.
+    /// Extends the lease of each lock to at least `lease` from now, between 10 ms and 24 h.
     ///
     /// # Cancel safety
     /// Same as [`Guard::extend`].
     ///
     /// # Errors
     /// Same as [`Guard::extend`], if it failed for any of them; others may have been extended.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.parts.extend(lease).await
     }
@@ -73,6 +80,9 @@ impl MultiGuard {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// Same as [`Guard::ended`].
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.parts.view().ended()
     }
@@ -89,6 +99,7 @@ impl fmt::Debug for MultiGuard {
 }
 
 /// A view of a [`MultiLock`](crate::MultiLock)'s hold, for the work that runs under it. It does not keep the locks.
+/// [`MultiLock::run`](crate::MultiLock::run) passes it to the work, and has an example.
 #[derive(Clone)]
 pub struct MultiHold {
     view: View,
@@ -117,6 +128,9 @@ impl MultiHold {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// Same as [`Guard::ended`].
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.view.ended()
     }

@@ -12,7 +12,24 @@ use crate::guards::guard_set::{GuardSet, View};
 /// The proof that a [`RedLock`](crate::RedLock) is held on at least a majority of its servers.
 ///
 /// It is valid as long as a majority of its parts is. A dropped guard releases all of them in the background. It has no
-/// fencing token, since each server counts separately.
+/// fencing token, since each server counts separately. The guard of one lock, a [`Guard`], says what a guard cannot
+/// promise.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// use parklock::{Client, RedLock};
+///
+/// # let mut locks = Vec::new();
+/// # for number in 0..3 { // the examples have one server for all
+/// #     locks.push(Client::connect(&url).await?.lock(format!("doc:red_guard:{number}")));
+/// # }
+/// // `locks`: one of each of three independent servers.
+/// let guard = RedLock::new(locks).lock().await?;
+/// assert!(guard.servers() >= 2); // a majority
+/// guard.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RedGuard {
@@ -32,17 +49,23 @@ impl RedGuard {
     /// # Errors
     /// None if a majority confirmed the release. Otherwise [`Error::Lost`](crate::Error::Lost) if the lock was lost on
     /// any of the servers, or else the first other error.
+    ///
+    /// # Panics
+    /// Same as [`Guard::unlock`].
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
     }
 
-    /// Extends the lease to at least `lease` from now, on all servers at once.
+    /// Extends the lease to at least `lease` from now, between 10 ms and 24 h, on all servers at once.
     ///
     /// # Cancel safety
     /// Same as [`Guard::extend`].
     ///
     /// # Errors
     /// Same as [`Guard::extend`], if fewer than a majority agreed. If the lock is already lost, no server is asked.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         self.parts.extend(lease).await
     }
@@ -63,6 +86,9 @@ impl RedGuard {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// Same as [`Guard::ended`].
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.parts.view().ended()
     }
@@ -85,6 +111,7 @@ impl fmt::Debug for RedGuard {
 }
 
 /// A view of a [`RedLock`](crate::RedLock)'s hold, for the work that runs under it. It does not keep the lock.
+/// [`RedLock::run`](crate::RedLock::run) passes it to the work, and has an example.
 #[derive(Clone)]
 pub struct RedHold {
     view: View,
@@ -107,6 +134,9 @@ impl RedHold {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time, and `ended` called again.
+    ///
+    /// # Panics
+    /// Same as [`Guard::ended`].
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.view.ended()
     }

@@ -12,6 +12,22 @@ use crate::keys::Keys;
 
 /// The proof that an [`RwLock`](crate::RwLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock) is held to write: a
 /// [`Guard`] that can be downgraded to a read lock.
+///
+/// It dereferences to a [`Guard`], so it has all methods of a guard that take `&self`.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// let client = parklock::Client::connect(&url).await?;
+/// let prices = client.rw_lock("doc:write_guard");
+/// let writing = prices.write().await?;
+/// println!("write the new prices under {}", writing.token());
+/// let reading = writing.downgrade().await?;
+/// assert!(prices.try_read().await?.is_some()); // others may read now
+/// assert!(prices.try_write().await?.is_none()); // and not write
+/// reading.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct WriteGuard {
@@ -32,6 +48,9 @@ impl WriteGuard {
     ///
     /// # Errors
     /// Same as [`Guard::unlock`].
+    ///
+    /// # Panics
+    /// Same as [`Guard::unlock`].
     pub async fn unlock(self) -> Result<()> {
         self.guard.unlock().await
     }
@@ -47,6 +66,9 @@ impl WriteGuard {
     /// # Errors
     /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more. Otherwise as for
     /// [`RwLock::read`](crate::RwLock::read) and [`Guard::unlock`]; in that case the lock is released.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn downgrade(self) -> Result<Guard> {
         // Within the write hold, the read needs no room and waits for nobody. The owner holds both for a moment, so
         // that no other writer can enter in between.

@@ -20,7 +20,9 @@ use crate::wire::Order;
 /// It is to a lock of this crate what [`std::sync::Condvar`] is to a mutex. A holder finds that it cannot continue, for
 /// example because a buffer is empty. [`Guard::wait`] releases its lock and waits in one step, and holds the lock again
 /// when it returns. A caller that changes what others wait for calls [`notify_one`](Self::notify_one) or
-/// [`notify_all`](Self::notify_all), usually while it holds the lock.
+/// [`notify_all`](Self::notify_all), usually while it holds the lock. Other callers may hold the lock between the
+/// notification and the return of the waiter, so the waiter has to check again. This is the rule of Mesa (Butler
+/// Lampson and David Redell, *Experience with processes and monitors in Mesa*, 1980).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -110,13 +112,16 @@ impl Condition {
         self.handle.order(Order::NotifyOne).await.map(drop)
     }
 
-    /// Wakes all waiters. They get the lock again one after the other.
+    /// Wakes all callers that wait now. They get the lock again one after the other.
     ///
     /// # Cancel safety
     /// Same as [`notify_one`](Self::notify_one).
     ///
     /// # Errors
     /// Same as [`notify_one`](Self::notify_one).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn notify_all(&self) -> Result<()> {
         self.handle.order(Order::NotifyAll).await.map(drop)
     }
@@ -159,6 +164,9 @@ impl Guard {
     /// (a read within a write), which would remain; or the layout is Redisson's. [`Error::Conflict`] if the name of the
     /// condition is used for another kind. [`Error::TooManyWaiters`] if too many callers of this client already wait.
     /// Otherwise as for [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn wait(self, condition: &Condition) -> Result<Self> {
         Ok(self.wait_at(condition.keys()?, None).await?.0)
     }
@@ -167,11 +175,29 @@ impl Guard {
     /// afterwards can take longer: the limit does not apply to it. Returns the guard, and whether the limit was
     /// reached.
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::Woken;
+    /// use std::time::Duration;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let (lock, changed) = (client.lock("doc:wait_for"), client.condition("doc:wait_for:changed"));
+    /// let guard = lock.lock().await?;
+    /// let (guard, woken) = guard.wait_for(&changed, Duration::from_millis(50)).await?;
+    /// assert_eq!(woken, Woken::TimedOut); // nobody has notified it, and the lock is held again
+    /// guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// Same as [`wait`](Self::wait).
     ///
     /// # Errors
     /// Same as [`wait`](Self::wait).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
         self.wait_at(condition.keys()?, Some(limit)).await
     }
@@ -197,6 +223,10 @@ impl Guard {
     ///
     /// # Errors
     /// Same as [`wait`](Self::wait), and any error of `is_to_wait`; in that case the lock is released.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled. If `is_to_wait` panics, the call panics too, and the client releases
+    /// the lock in the background.
     pub async fn wait_while<E, F>(
         mut self,
         condition: &Condition,
@@ -222,6 +252,9 @@ impl WriteGuard {
     ///
     /// # Errors
     /// Same as [`Guard::wait`].
+    ///
+    /// # Panics
+    /// Same as [`Guard::wait`].
     pub async fn wait(self, condition: &Condition) -> Result<Self> {
         Ok(self.wait_at(condition.keys()?, None).await?.0)
     }
@@ -232,6 +265,9 @@ impl WriteGuard {
     /// Same as [`Guard::wait`].
     ///
     /// # Errors
+    /// Same as [`Guard::wait`].
+    ///
+    /// # Panics
     /// Same as [`Guard::wait`].
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
         self.wait_at(condition.keys()?, Some(limit)).await

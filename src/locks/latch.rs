@@ -18,7 +18,8 @@ const MOST: u64 = (1 << 53) - 1;
 ///
 /// A latch is set once, and may be set again when it is open. Set it again only after every waiter has returned: a
 /// waiter that has not noticed the opening by then waits for the next one. A latch has a lease of 24 h unless
-/// [`lease`](Self::lease) says otherwise. When the lease expires, the latch is gone, whether it was open or closed.
+/// [`lease`](Self::lease) says otherwise. When the lease expires, the latch is gone, whether it was open or closed. It
+/// is Redisson's `RCountDownLatch`, which is Java's `CountDownLatch` across processes.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -71,7 +72,7 @@ impl CountDownLatch {
     /// Otherwise as for [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Panics
-    /// Outside a Tokio runtime with time enabled, as every call of a latch does.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn set(&self, count: u64) -> Result<bool> {
         if count > MOST {
             return Err(Error::InvalidCount { count });
@@ -89,6 +90,9 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// [`Error::Unset`] if the latch does not exist. Otherwise as for [`set`](Self::set).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn count_down(&self) -> Result<u64> {
         let left = self.handle.order(Order::CountDown).await?;
         Ok(u64::try_from(left).unwrap_or(0))
@@ -102,6 +106,9 @@ impl CountDownLatch {
     /// # Errors
     /// [`Error::Unset`] if the latch does not exist, or disappears before it opens. Otherwise as for
     /// [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn wait(&self) -> Result<()> {
         match self.handle.pass(Patience::Endless).await? {
             true => Ok(()),
@@ -118,6 +125,9 @@ impl CountDownLatch {
     /// # Errors
     /// [`Error::Unset`] as for [`wait`](Self::wait). Otherwise as for
     /// [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn wait_for(&self, limit: Duration) -> Result<bool> {
         if limit.is_zero() {
             // While another caller of this client asks, an attempt would not even begin. A query always gets an answer.
@@ -134,6 +144,9 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn count(&self) -> Result<Option<u64>> {
         let status = self.handle.status().await?;
         Ok((status.ttl != -2).then(|| u64::try_from(status.used).unwrap_or(0)))
@@ -142,11 +155,28 @@ impl CountDownLatch {
     /// Deletes the latch, whether it is open or not. Returns whether it existed. All callers that wait for it return:
     /// see [above](Self#a-missing-latch).
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::Error;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let migrated = client.count_down_latch("doc:migrated");
+    /// migrated.set(1).await?;
+    /// assert!(migrated.delete().await?);
+    /// assert_eq!(migrated.count().await?, None);
+    /// assert!(matches!(migrated.wait().await, Err(Error::Unset))); // gone is not open
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// A dropped future may or may not have deleted the latch.
     ///
     /// # Errors
     /// Same as [`set`](Self::set).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn delete(&self) -> Result<bool> {
         Ok(self.handle.order(Order::Delete).await? == 1)
     }

@@ -46,6 +46,19 @@ impl Lock {
     ///
     /// When the time is over, the lock is lost, unless [`Guard::extend`] extended it. The first call reports an invalid
     /// lease.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use std::time::Duration;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let lock = client.lock("doc:lease").lease(Duration::from_secs(10));
+    /// let guard = lock.lock().await?;
+    /// assert!(lock.ttl().await?.is_some_and(|ttl| ttl <= Duration::from_secs(10)));
+    /// guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
@@ -75,6 +88,17 @@ impl Lock {
     /// this client holds it or waits for it, the answer needs no I/O. If this client is still releasing the lock in the
     /// background after a guard was dropped, the attempt waits for that release.
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let lock = client.lock("doc:try");
+    /// let guard = lock.try_lock().await?.expect("nobody else holds it");
+    /// assert!(lock.try_lock().await?.is_none());
+    /// guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// If the future is dropped and Redis grants the lock, the client releases it in the background.
     ///
@@ -82,12 +106,28 @@ impl Lock {
     /// Same as [`lock`](Self::lock), but at once instead of after `ride_out`:
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the request was not sent, and
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer it.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::None).await
     }
 
     /// Waits for the lock, but not longer than `limit`. Returns `None` if the lock was not free in time. A limit of
     /// zero is [`try_lock`](Self::try_lock).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use std::time::Duration;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// match client.lock("doc:try_for").try_lock_for(Duration::from_secs(1)).await? {
+    ///     Some(guard) => guard.unlock().await?,
+    ///     None => println!("somebody else has held it for the whole second"),
+    /// }
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).
@@ -96,6 +136,9 @@ impl Lock {
     /// Same as [`lock`](Self::lock). If Redis did not answer within the limit, the caller cannot know whether the lock
     /// was free: [`Error::Indeterminate`](crate::Error::Indeterminate) if the request may have run (the client cleans
     /// up after it), [`Error::Unavailable`](crate::Error::Unavailable) if it was not sent.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.acquire(None, Patience::limited(limit)).await
     }
@@ -110,6 +153,9 @@ impl Lock {
     /// [`Error::Permission`](crate::Error::Permission) if Redis gave no answer.
     /// [`Error::InvalidName`](crate::Error::InvalidName), [`Error::Conflict`](crate::Error::Conflict) and
     /// [`Error::Closed`](crate::Error::Closed) as for [`lock`](Self::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
@@ -122,6 +168,9 @@ impl Lock {
     ///
     /// # Errors
     /// Same as [`is_locked`](Self::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn ttl(&self) -> Result<Option<Duration>> {
         self.handle.ttl().await
     }
@@ -131,11 +180,27 @@ impl Lock {
     /// This call is for operators. The holder learns of the loss at its next renewal at the latest, and its work
     /// continues unprotected until then.
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::{Client, Error};
+    ///
+    /// let (ours, operators) = (Client::connect(&url).await?, Client::connect(&url).await?);
+    /// let guard = ours.lock("doc:force").lock().await?;
+    /// assert!(operators.lock("doc:force").force_unlock().await?);
+    /// assert!(!ours.lock("doc:force").is_locked().await?);
+    /// assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// If the future is dropped before Redis has answered, the lock may or may not have been taken away.
     ///
     /// # Errors
     /// Same as [`is_locked`](Self::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
@@ -160,6 +225,10 @@ impl Lock {
     /// # Errors
     /// Same as [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before the work was
     /// done. If the work was done and only the release failed, the result is `Ok`: the lock expires with its lease.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled. If `work` panics, the call panics too, and the client releases the
+    /// lock in the background.
     pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,

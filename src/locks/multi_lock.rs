@@ -102,7 +102,7 @@ impl MultiLock {
         Self { locks: distinct.into(), order: named.into_values().flatten().collect() }
     }
 
-    /// Holds the locks for a fixed time, between 10 ms and 24 h, instead of renewing them.
+    /// Holds the locks for a fixed time, between 10 ms and 24 h, instead of renewing them: see [`Lock::lease`].
     pub fn lease(self, lease: Duration) -> Self {
         Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect(), ..self }
     }
@@ -130,6 +130,10 @@ impl MultiLock {
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`], for whichever lock fails; the call then holds none of them.
+    /// [`Error::InvalidLocks`] as for [`lock`](Self::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
         self.check()?;
         let locks = self.sorted();
@@ -156,6 +160,9 @@ impl MultiLock {
     /// # Errors
     /// Same as [`lock`](Self::lock). If Redis did not answer within the limit: [`Error::Indeterminate`] if a request
     /// may have run (the client cleans up after it), and [`Error::Unavailable`] otherwise.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<MultiGuard>> {
         if limit.is_zero() {
             return self.try_lock().await;
@@ -166,11 +173,26 @@ impl MultiLock {
     /// Runs `work` while all of the locks are held, and then unlocks. If one of them is lost first, drops `work`: see
     /// [`Lock::run`].
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let accounts = client.multi_lock(["doc:multi:carol", "doc:multi:dave"]);
+    /// accounts.run(|hold| async move {
+    ///     let [carol, dave] = hold.tokens()[..] else { unreachable!("one token for each name") };
+    ///     println!("write to carol under {carol}, and to dave under {dave}");
+    /// }).await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the locks in the background.
     ///
     /// # Errors
     /// Same as [`lock`](Self::lock), and [`Error::Lost`] if any of them was lost before the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`].
     pub async fn run<T, F>(&self, work: impl FnOnce(MultiHold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -186,7 +208,11 @@ impl MultiLock {
     /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// Same as [`Lock::is_locked`], unless one of the locks that did answer is held.
+    /// Same as [`Lock::is_locked`], unless one of the locks that did answer is held. Before any I/O, the same as
+    /// [`lock`](Self::lock) if the list, a name or a lease is invalid.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_locked(&self) -> Result<bool> {
         self.check()?;
         any(join_all(self.locks.iter().map(Lock::is_locked)).await)
@@ -199,7 +225,11 @@ impl MultiLock {
     /// be sure.
     ///
     /// # Errors
-    /// Same as [`Lock::force_unlock`], if one of the locks could not be taken away. The others still were.
+    /// Same as [`Lock::force_unlock`], if one of the locks could not be taken away. The others still were. Before any
+    /// I/O, the same as [`lock`](Self::lock) if the list, a name or a lease is invalid.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.check()?;
         let gone = join_all(self.locks.iter().map(Lock::force_unlock)).await;

@@ -108,7 +108,7 @@ impl RedLock {
         Self { locks: locks.into_iter().collect() }
     }
 
-    /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
+    /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it: see [`Lock::lease`].
     pub fn lease(self, lease: Duration) -> Self {
         Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect() }
     }
@@ -157,6 +157,9 @@ impl RedLock {
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Indeterminate`] if too few servers answered to decide. Otherwise as for
     /// [`lock`](Self::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock(&self) -> Result<Option<RedGuard>> {
         self.check()?;
         match self.judge(self.ask_all(BTreeMap::new()).await) {
@@ -166,13 +169,18 @@ impl RedLock {
         }
     }
 
-    /// Waits for the lock, but not longer than `limit`. A limit of zero is [`try_lock`](Self::try_lock).
+    /// Waits for the lock, but not longer than `limit`. Returns `None` if no majority was free in time. A limit of zero
+    /// is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// Same as [`lock`](Self::lock).
+    /// Same as [`lock`](Self::lock). If too few servers answered within the limit to decide, the same as
+    /// [`try_lock`](Self::try_lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<RedGuard>> {
         if limit.is_zero() {
             return self.try_lock().await;
@@ -187,11 +195,31 @@ impl RedLock {
     /// Runs `work` while the lock is held, and then unlocks. If the lock is lost first, drops `work`: see
     /// [`Lock::run`].
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::{Client, RedLock};
+    ///
+    /// # let mut locks = Vec::new();
+    /// # for number in 0..3 { // the examples have one server for all
+    /// #     locks.push(Client::connect(&url).await?.lock(format!("doc:red_run:{number}")));
+    /// # }
+    /// // `locks`: one of each of three independent servers.
+    /// let sent = RedLock::new(locks).run(|hold| async move {
+    ///     (1..=3).take_while(|_| hold.is_valid()).count() // mails, for example: a mail more does no harm
+    /// }).await?;
+    /// assert_eq!(sent, 3);
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock in the background.
     ///
     /// # Errors
     /// Same as [`lock`](Self::lock), and [`Error::Lost`] if the majority was lost before the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`].
     pub async fn run<T, F>(&self, work: impl FnOnce(RedHold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -207,7 +235,11 @@ impl RedLock {
     /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if too few servers answered to decide. Otherwise as for [`Lock::is_locked`].
+    /// If too few servers answered to decide, the error of one that did not, as for [`Lock::is_locked`].
+    /// [`Error::InvalidLocks`] as for [`lock`](Self::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_locked(&self) -> Result<bool> {
         self.check()?;
         let said = join_all(self.locks.iter().map(Lock::is_locked)).await;
@@ -230,6 +262,9 @@ impl RedLock {
     /// # Errors
     /// [`Error::Unavailable`] if fewer than a majority of the servers answered. Otherwise as for
     /// [`Lock::force_unlock`].
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.check()?;
         let said = join_all(self.locks.iter().map(Lock::force_unlock)).await;

@@ -13,6 +13,20 @@ use crate::locks::semaphore::Semaphore;
 ///
 /// In [`Layout::Native`](crate::Layout::Native) each of them is the usual lock or semaphore, so that one program can be
 /// configured for either layout.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+/// use parklock::{Client, Config, Layout};
+///
+/// let config = Config::default().layout(Layout::Redisson);
+/// let client = Client::connect_with(&url, config).await?;
+/// // In Java: redisson.getFencedLock("doc:fenced").lockAndGetToken()
+/// let guard = client.redisson().fenced_lock("doc:fenced").lock().await?;
+/// println!("the next token in Java is greater than {}", guard.token());
+/// guard.unlock().await?;
+/// # Ok::<(), parklock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Redisson {
     engine: Arc<Engine>,

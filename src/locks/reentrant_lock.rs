@@ -57,7 +57,7 @@ impl ReentrantLock {
         Self { handle: self.handle.lease(lease), ..self }
     }
 
-    /// Locks for `owner` instead of the current task.
+    /// Locks for `owner` instead of the current task. [`Owner`] has an example.
     pub fn owned_by(self, owner: &Owner) -> Self {
         Self { owner: Some(owner.into()), ..self }
     }
@@ -77,24 +77,31 @@ impl ReentrantLock {
         self.handle.lock(self.owner()).await
     }
 
-    /// Takes the lock if it is free or its owner already holds it, in one attempt.
+    /// Takes the lock if it is free or its owner already holds it, in one attempt. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`](crate::Lock::try_lock) and [`lock`](Self::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.handle.acquire(self.owner(), Patience::None).await
     }
 
-    /// Waits for the lock, but not longer than `limit`. A limit of zero is [`try_lock`](Self::try_lock).
+    /// Waits for the lock, but not longer than `limit`. Returns `None` if the lock was not free in time. A limit of
+    /// zero is [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`lock`](Self::lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.acquire(self.owner(), Patience::limited(limit)).await
     }
@@ -106,6 +113,9 @@ impl ReentrantLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
@@ -117,6 +127,9 @@ impl ReentrantLock {
     ///
     /// # Errors
     /// Same as [`Lock::ttl`](crate::Lock::ttl).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn ttl(&self) -> Result<Option<Duration>> {
         self.handle.ttl().await
     }
@@ -128,6 +141,9 @@ impl ReentrantLock {
     ///
     /// # Errors
     /// Same as [`Lock::force_unlock`](crate::Lock::force_unlock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
@@ -141,6 +157,9 @@ impl ReentrantLock {
     /// # Errors
     /// Same as [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before
     /// the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`](crate::Lock::run).
     pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,

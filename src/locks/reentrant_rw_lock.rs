@@ -55,7 +55,8 @@ impl ReentrantRwLock {
         Self { handle, owner }
     }
 
-    /// Locks for `owner` instead of the current task.
+    /// Locks for `owner` instead of the current task. [`Owner`] has an example with a
+    /// [`ReentrantLock`](crate::ReentrantLock).
     pub fn owned_by(self, owner: &Owner) -> Self {
         Self { owner: Some(owner.into()), ..self }
     }
@@ -81,24 +82,30 @@ impl ReentrantRwLock {
         self.handle.read(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a read lock if it is available now, in one attempt.
+    /// Takes a read lock if it is available now, in one attempt. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`](crate::Lock::try_lock) and [`read`](Self::read).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_read(&self) -> Result<Option<Guard>> {
         self.handle.read(self.owner(), Patience::None).await
     }
 
-    /// Waits for a read lock, but not longer than `limit`.
+    /// Waits for a read lock, but not longer than `limit`. Returns `None` if it was not available in time.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`read`](Self::read).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_read_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.read(self.owner(), Patience::limited(limit)).await
     }
@@ -117,24 +124,30 @@ impl ReentrantRwLock {
         self.handle.write(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the write lock if it is available now, in one attempt.
+    /// Takes the write lock if it is available now, in one attempt. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`](crate::Lock::try_lock) and [`write`](Self::write).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         self.handle.write(self.owner(), Patience::None).await
     }
 
-    /// Waits for the write lock, but not longer than `limit`.
+    /// Waits for the write lock, but not longer than `limit`. Returns `None` if it was not available in time.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`write`](Self::write).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_write_for(&self, limit: Duration) -> Result<Option<WriteGuard>> {
         self.handle.write(self.owner(), Patience::limited(limit)).await
     }
@@ -147,6 +160,9 @@ impl ReentrantRwLock {
     ///
     /// # Errors
     /// Same as [`read`](Self::read), and [`Error::Lost`] if the lock was lost before the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`](crate::Lock::run).
     pub async fn run_read<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -162,6 +178,9 @@ impl ReentrantRwLock {
     ///
     /// # Errors
     /// Same as [`write`](Self::write), and [`Error::Lost`] if the lock was lost before the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`](crate::Lock::run).
     pub async fn run_write<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -176,6 +195,9 @@ impl ReentrantRwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
@@ -187,6 +209,9 @@ impl ReentrantRwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_write_locked(&self) -> Result<bool> {
         self.handle.is_write_locked().await
     }
@@ -199,6 +224,9 @@ impl ReentrantRwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn ttl(&self) -> Result<Option<Duration>> {
         self.handle.ttl().await
     }
@@ -210,6 +238,9 @@ impl ReentrantRwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }

@@ -66,12 +66,14 @@ impl RwLock {
         Self { handle: RwHandle::new(engine, name) }
     }
 
-    /// The same lock, for nested calls: the owner is the current Tokio task.
+    /// The same lock, for nested calls: the owner is the current Tokio task, or outside a task the current thread.
+    /// [`ReentrantRwLock`] has an example.
     pub fn reentrant(self) -> ReentrantRwLock {
         ReentrantRwLock::new(self.handle, None)
     }
 
-    /// The same lock, for nested calls by this owner, from any task.
+    /// The same lock, for nested calls by this owner, from any task. [`Owner`] has an example with a
+    /// [`ReentrantLock`](crate::ReentrantLock).
     pub fn owned_by(self, owner: &Owner) -> ReentrantRwLock {
         self.reentrant().owned_by(owner)
     }
@@ -95,24 +97,30 @@ impl RwLock {
         self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a read lock if it is available now, in one attempt.
+    /// Takes a read lock if it is available now, in one attempt. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`](crate::Lock::try_lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_read(&self) -> Result<Option<Guard>> {
         self.handle.read(None, Patience::None).await
     }
 
-    /// Waits for a read lock, but not longer than `limit`.
+    /// Waits for a read lock, but not longer than `limit`. Returns `None` if it was not available in time.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_read_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.handle.read(None, Patience::limited(limit)).await
     }
@@ -131,24 +139,30 @@ impl RwLock {
         self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the write lock if it is available now, in one attempt.
+    /// Takes the write lock if it is available now, in one attempt. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`](crate::Lock::try_lock).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         self.handle.write(None, Patience::None).await
     }
 
-    /// Waits for the write lock, but not longer than `limit`.
+    /// Waits for the write lock, but not longer than `limit`. Returns `None` if it was not available in time.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_write_for(&self, limit: Duration) -> Result<Option<WriteGuard>> {
         self.handle.write(None, Patience::limited(limit)).await
     }
@@ -161,6 +175,9 @@ impl RwLock {
     ///
     /// # Errors
     /// Same as [`read`](Self::read), and [`Error::Lost`] if the lock was lost before the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`](crate::Lock::run).
     pub async fn run_read<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -176,6 +193,9 @@ impl RwLock {
     ///
     /// # Errors
     /// Same as [`write`](Self::write), and [`Error::Lost`] if the lock was lost before the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`](crate::Lock::run).
     pub async fn run_write<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -190,6 +210,9 @@ impl RwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_locked(&self) -> Result<bool> {
         self.handle.is_locked().await
     }
@@ -201,6 +224,9 @@ impl RwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn is_write_locked(&self) -> Result<bool> {
         self.handle.is_write_locked().await
     }
@@ -213,6 +239,9 @@ impl RwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn ttl(&self) -> Result<Option<Duration>> {
         self.handle.ttl().await
     }
@@ -224,6 +253,9 @@ impl RwLock {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }

@@ -50,6 +50,7 @@ use crate::locks::handle::Handle;
 /// assert!(uploads.try_acquire().await?.is_none());
 /// permit.unlock().await?;
 /// drop(three); // released in the background
+/// # client.close().await;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
@@ -85,8 +86,9 @@ impl Semaphore {
     ///
     /// # Errors
     /// Same as [`Lock::lock`](crate::Lock::lock). [`Error::Conflict`] also if others use the name with another number
-    /// of permits and nobody has set one. [`Error::InvalidPermits`] if the semaphore has fewer permits than the call
-    /// asks for, even if that becomes true while the call waits.
+    /// of permits and nobody has set one. [`Error::InvalidPermits`] if the number of the handle is not between 1 and
+    /// 2^30 - 1, or if the semaphore has fewer permits than the call asks for, even if that becomes true while the call
+    /// waits.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -100,19 +102,25 @@ impl Semaphore {
     /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire), and [`Error::InvalidPermits`] if `permits` is zero.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
         let guard = self.asking_for(permits)?.acquire(None, Patience::Endless).await?;
         guard.ok_or(Error::Closed)
     }
 
-    /// Takes a permit if one is free and no caller waits for one, in one attempt.
+    /// Takes a permit if one is free and no caller waits for one, in one attempt. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock`](crate::Lock::try_lock) and [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         self.try_acquire_many(1).await
     }
@@ -123,29 +131,39 @@ impl Semaphore {
     /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire).
+    /// Same as [`try_acquire`](Self::try_acquire) and [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
         self.asking_for(permits)?.acquire(None, Patience::None).await
     }
 
-    /// Waits for a permit, but not longer than `limit`.
+    /// Waits for a permit, but not longer than `limit`. Returns `None` if there was none in time.
     ///
     /// # Cancel safety
     /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
     /// Same as [`Lock::try_lock_for`](crate::Lock::try_lock_for) and [`acquire`](Self::acquire).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_acquire_for(&self, limit: Duration) -> Result<Option<Guard>> {
         self.try_acquire_many_for(1, limit).await
     }
 
-    /// Waits for `permits` permits at once, but not longer than `limit`.
+    /// Waits for `permits` permits at once, but not longer than `limit`: see
+    /// [`try_acquire_for`](Self::try_acquire_for).
     ///
     /// # Cancel safety
     /// Same as [`acquire`](Self::acquire).
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire).
+    /// Same as [`try_acquire_for`](Self::try_acquire_for) and [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn try_acquire_many_for(
         &self,
         permits: u32,
@@ -157,10 +175,13 @@ impl Semaphore {
     /// Takes a permit, runs `work`, and releases the permit: see [`Lock::run`](crate::Lock::run).
     ///
     /// # Cancel safety
-    /// Same as [`acquire`](Self::acquire).
+    /// Dropping the future drops the work and releases the permit in the background.
     ///
     /// # Errors
     /// Same as [`acquire`](Self::acquire), and [`Error::Lost`] if the permit was lost before the work was done.
+    ///
+    /// # Panics
+    /// Same as [`Lock::run`](crate::Lock::run).
     pub async fn run<T, F>(&self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
@@ -177,6 +198,9 @@ impl Semaphore {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn available_permits(&self) -> Result<u32> {
         let status = self.handle.status().await?;
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
@@ -197,6 +221,18 @@ impl Semaphore {
     /// within the last day, or otherwise to the number of this handle. So several clients that set the same number
     /// change it once. If Java changes it in between, both changes add up.
     ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let two = client.semaphore("doc:resized", 2);
+    /// let three = two.set_permits(3).await?;
+    /// assert_eq!(three.available_permits().await?, 3);
+    /// let all = two.acquire_many(3).await?; // the number that was set applies to every handle
+    /// all.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// If the future is dropped before Redis has answered, the number may or may not have changed. Call it again to
     /// be sure.
@@ -204,6 +240,9 @@ impl Semaphore {
     /// # Errors
     /// [`Error::InvalidPermits`] if the number is zero, or more than 2^30 - 1. [`Error::Conflict`] if the name is
     /// used for another kind. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn set_permits(&self, permits: u32) -> Result<Self> {
         checked(permits)?;
         self.handle.resize(permits).await?;
@@ -220,6 +259,9 @@ impl Semaphore {
     ///
     /// # Errors
     /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
         self.handle.force_unlock().await
     }
