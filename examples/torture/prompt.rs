@@ -1,14 +1,18 @@
 //! Promptness, which only a real clock can try: nobody waits long for a lock that is free.
 
+use std::collections::HashMap;
+use std::mem::take;
 use std::time::Duration;
 
 use crate::judge::Claim;
-use crate::settings::{SEVERAL, is_calm, nanos};
+use crate::settings::{SEVERAL, Topology, is_calm, nanos};
 use crate::verdict::Tally;
 
 /// Who waited while the lock was free, when nothing was broken any more: a wake-up was lost, or somebody holds it of
 /// whom nobody knows, such as an acquire whose caller has gone.
-pub fn slow(claims: &[Claim], started: u64, prompt: Duration, tally: &mut Tally) -> Vec<String> {
+pub fn slow(claims: &[Claim], started: u64, topology: Topology, tally: &mut Tally) -> Vec<String> {
+    // A call for several locks of a cluster holds those that it has while it waits for the next one.
+    let parts = if topology.is_cluster() { take(&mut tally.parts) } else { HashMap::new() };
     let mut order: Vec<&Claim> = claims.iter().filter(|claim| claim.of == 1).collect();
     order.sort_by_key(|claim| (claim.lock.as_str(), claim.acquired));
     let (mut found, mut longest, mut judged) = (Vec::new(), 0, 0);
@@ -21,12 +25,14 @@ pub fn slow(claims: &[Claim], started: u64, prompt: Duration, tally: &mut Tally)
         let since = free_since.max(next.called);
         let waited = is_same && since < next.acquired && !next.owner.contains(SEVERAL);
         let late = tally.late.iter().any(|(from, to)| *from < next.acquired && *to > since);
-        if !waited || !calm(since) || !calm(next.acquired) || late {
+        let met = |(from, to): &(u64, u64)| *from < next.acquired && *to > since;
+        let is_part = parts.get(&next.lock).is_some_and(|parts| parts.iter().any(met));
+        if !waited || !calm(since) || !calm(next.acquired) || late || is_part {
             continue;
         }
         let gap = next.acquired - since;
         (longest, judged) = (longest.max(gap), judged + 1);
-        if gap > nanos(prompt) {
+        if gap > nanos(topology.prompt()) {
             let (before, next) = (before.hold(0), next.hold(0));
             let gap = gap / 1_000_000;
             found.push(format!(

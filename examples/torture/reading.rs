@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::crew::Gone;
 use crate::judge::Claim;
+use crate::settings::{LEASE, nanos};
 use crate::verdict::Tally;
 
 /// All claims of one worker; what else it said is counted.
@@ -14,6 +15,7 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
     let text = fs::read_to_string(records.join(&gone.name)).unwrap_or_default();
     let mut claims = Vec::new();
     let (mut places, mut closed) = (HashMap::new(), HashMap::new());
+    let mut several: HashMap<&str, (u64, Vec<&str>)> = HashMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split('\t').collect();
         let id = *words.get(1).unwrap_or(&"");
@@ -38,10 +40,20 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
             ("z", _) => {
                 closed.insert(number(id), number(words[2]));
             }
+            ("m", _) => {
+                several.insert(id, (number(words[2]), words[3..].to_vec()));
+            }
+            ("n", _) => {
+                let (from, names) = several.remove(id).expect("it has begun");
+                tally.may_hold_a_part(&names, from, number(words[2]));
+            }
             ("u", Some(claim)) => claim.lost_at = Some(number(words[2])),
             _ => tally.wrong(format!("{}: a strange line: {line}", gone.name)),
         }
     }
+    // What the dead have is free when its lease is over.
+    let freed = gone.killed.map_or(u64::MAX, |killed| killed + nanos(LEASE));
+    several.values().for_each(|(from, names)| tally.may_hold_a_part(names, *from, freed));
     for claim in claims.iter_mut().filter(|claim| claim.ended.is_none()) {
         let closed = *closed.get(&claim.seat).unwrap_or(&u64::MAX);
         claim.ended = gone.killed.map(|killed| killed.min(claim.deadline).min(closed));

@@ -1,6 +1,6 @@
 //! The judgement: excludes, orders, excuses nothing that is not documented, and says what was reached.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -127,6 +127,8 @@ pub struct Tally {
     pub moments: Vec<(u64, String)>,
     /// When the machine was too busy to be prompt.
     pub late: Vec<(u64, u64)>,
+    /// For each lock, when a call for several locks may have had it before it had all.
+    pub parts: HashMap<String, Vec<(u64, u64)>>,
 }
 
 impl Tally {
@@ -140,6 +142,12 @@ impl Tally {
 
     pub fn wrong(&mut self, what: String) {
         self.wrongs.push(what);
+    }
+
+    pub fn may_hold_a_part(&mut self, names: &[&str], from: u64, to: u64) {
+        for name in names {
+            self.parts.entry((*name).to_owned()).or_default().push((from, to));
+        }
     }
 
     pub fn moment(&mut self, what: String) {
@@ -191,7 +199,7 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     found.extend(rules::shares(&claims, &epochs));
     epochs.holds(&claims).into_iter().for_each(|hold| history.hold(hold));
     found.extend(rules::tokens(&claims));
-    found.extend(prompt::slow(&claims, started, topology.prompt(), &mut tally));
+    found.extend(prompt::slow(&claims, started, topology, &mut tally));
     found.extend(tally.wrongs.iter().cloned());
     // One that is not demanded need not have been taken.
     let taken = tally.paths.iter().filter(|(_, times)| **times > 0);

@@ -47,7 +47,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 /// a lock on another. So a caller takes these locks one after the other, in the order of their names, and while it
 /// waits for one it **holds the locks before it**. All callers take them in the same order, so they cannot deadlock.
 /// This requires one thing of you: if a name is on the list for several servers, every caller must list these servers
-/// in the same order. If the caller cannot get one of the locks, it releases all of them.
+/// in the same order. If the caller cannot get one of the locks, it releases all of them. A caller whose future is not
+/// polled keeps what it has so far, until it is polled again or dropped.
 ///
 /// Two clients of one server do not know of each other: a list that has the same name through both waits for itself.
 ///

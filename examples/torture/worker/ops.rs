@@ -134,7 +134,10 @@ impl Step {
         let locks = self.seat.client.multi_lock(names.clone());
         let calls: Vec<_> = names.iter().map(|name| self.unhandled(name, (1, 1))).collect();
         let manner = Manner::any(&mut self.rng);
-        let Some(guard) = acquired(&locks, manner).await else { return };
+        let asked = record::several(&names);
+        let guard = acquired(&locks, manner).await;
+        record::several_answered(asked);
+        let Some(guard) = guard else { return };
         let begin = |(at, call): (usize, &Call)| Claim::begin(call, &Part(&guard, at));
         let claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
         record::reached("several at once");

@@ -37,6 +37,18 @@ pub fn violation(what: &str) {
     line(&format!("v\t{}", what.replace(['\t', '\n'], " ")));
 }
 
+/// A call for several locks begins. In a cluster it may have some of them before it has all.
+pub fn several(names: &[&str]) -> u64 {
+    let id = next_id();
+    line(&format!("m\t{id}\t{}\t{}", clock::now(), names.join("\t")));
+    id
+}
+
+/// That call has ended: it has all of them, or none.
+pub fn several_answered(id: u64) {
+    line(&format!("n\t{id}\t{}", clock::now()));
+}
+
 pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -476,7 +476,11 @@ mod tests {
         let long = vec![(50, 40), (95, 10), (200, 60)];
         let steadied = Steadied { long, told_from_ns: 5, ..Steadied::default() };
         assert_eq!(longest(&steadied, 20, 60), 40e-9);
-        assert_eq!(longest(&steadied, 60, 90), 5e-9, "as long as those that are not told one by one");
+        assert_eq!(
+            longest(&steadied, 60, 90),
+            5e-9,
+            "as long as those that are not told one by one"
+        );
         assert_eq!(longest(&steadied, 60, 150), 10e-9);
         assert_eq!(longest(&steadied, 150, u64::MAX), 60e-9);
     }
