@@ -1,8 +1,10 @@
 //! Runs parklock beside locks in databases, ZooKeeper and etcd: `stores alone --seconds 2 --rounds 5`.
 
 mod contenders;
+mod group;
 mod holder;
 mod hosts;
+mod kind;
 mod report;
 mod rows;
 mod stats;

@@ -4,6 +4,7 @@ mod etcd;
 mod mariadb;
 mod parklock;
 mod postgres;
+mod red_lock;
 mod redis;
 mod zookeeper;
 
@@ -38,7 +39,7 @@ pub trait Contender: Send {
 /// What a contender is told when it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// Host and port of the server.
+    /// Host and port of the server; of each of them, with commas between, if there are several.
     pub address: &'a str,
     /// Of the lock.
     pub name: &'a str,
@@ -50,7 +51,9 @@ pub struct Terms<'a> {
 pub async fn open(row: Row, terms: Terms<'_>) -> Result<Box<dyn Contender>> {
     Ok(match row {
         Row::Parklock | Row::ParklockSynced => Box::new(parklock::Parklock::open(terms).await?),
+        Row::ParklockRedlock => Box::new(parklock::Majority::open(terms).await?),
         Row::SetNxPx | Row::SetNxPxSynced => Box::new(redis::SetNxPx::open(terms).await?),
+        Row::Redlock => Box::new(red_lock::RedLock::open(terms).await?),
         Row::BoundedIncr => Box::new(redis::BoundedIncr::open(terms).await?),
         Row::PutVersion => Box::new(redis::PutVersion::open(terms).await?),
         Row::PgAdvisory => Box::new(postgres::Advisory::open(terms).await?),

@@ -101,7 +101,7 @@ impl Workload {
                 "The holder is killed, or stopped: until the next one has the lock. Lease or session: {lease:?}."
             ),
             Self::Restart => format!(
-                "The server is killed and started again while somebody holds. Lease or session: {lease:?}."
+                "The server is killed and started again while somebody holds; of five servers, one. Lease or session: {lease:?}."
             ),
             Self::Late => format!(
                 "The holder is stopped past its lease ({lease:?}), and goes on writing when somebody else holds."
@@ -145,7 +145,7 @@ pub async fn run(workload: Workload, rows: &[Row], hosts: &Hosts, plan: &Plan) -
 }
 
 fn begin(row: Row, hosts: &Hosts) -> Results {
-    let trouble = hosts.address(row).err().map(|why| Trouble::LeftOut(why.to_owned()));
+    let trouble = hosts.group(row).err().map(|why| Trouble::LeftOut(why.to_owned()));
     Results { row, rounds: Vec::new(), trouble }
 }
 
@@ -157,11 +157,11 @@ async fn one_round(
     round: usize,
 ) {
     let row = results.row;
-    let (None, Ok(address)) = (&results.trouble, hosts.address(row)) else { return };
+    let (None, Ok(group)) = (&results.trouble, hosts.group(row)) else { return };
     // A name of its own: nothing that is left of a round meets the next one.
     let name = format!("{}-{row}-{round}", workload.title().split(' ').next().unwrap_or_default());
-    let lease = plan.lease;
-    let done = workload.once(row, Terms { address: &address, name: &name, lease }, plan).await;
+    let terms = Terms { address: &group.address(), name: &name, lease: plan.lease };
+    let done = workload.once(row, terms, plan).await;
     eprintln!("{} {row:<18} round {}  {done:?}", workload.title(), round + 1);
     match done {
         Ok(values) => results.rounds.push(values),
