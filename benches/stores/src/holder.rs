@@ -1,9 +1,10 @@
 //! A process that holds a lock, so that it can be killed or stopped. It writes all the while, as a holder does.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use std::{io, path::Path};
+use std::{io, mem};
 
 use anyhow::{Context, Result, ensure};
 use private_servers::child::{self, Child};
@@ -40,11 +41,28 @@ impl Holder {
         Ok(holder)
     }
 
+    /// Returns when the process has the lock. It then runs a statement that takes this long, and writes nothing meanwhile.
+    pub async fn start_statement(
+        program: &Path,
+        row: Row,
+        terms: Terms<'_>,
+        time: Duration,
+    ) -> Result<Self> {
+        let mut holder = Self::launch(program, row, terms, time)?;
+        holder.write().await?;
+        Ok(holder)
+    }
+
     /// A process that asks for the lock, and may have to wait.
     pub fn ask(program: &Path, row: Row, terms: Terms<'_>) -> Result<Self> {
+        Self::launch(program, row, terms, Duration::ZERO)
+    }
+
+    fn launch(program: &Path, row: Row, terms: Terms<'_>, statement: Duration) -> Result<Self> {
         let mut command = child::command(program);
         let lease = terms.lease.as_secs().to_string();
-        command.args(["holder", &row.name(), terms.address, terms.name, &lease]);
+        let statement = statement.as_secs().to_string();
+        command.args(["holder", &row.name(), terms.address, terms.name, &lease, &statement]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = Child::start(command);
         let (_, lines) = child.pipes();
@@ -72,10 +90,11 @@ impl Holder {
     }
 }
 
-/// The holder's own end: locks, and writes until it is killed. It is not told that anything has happened.
-pub async fn hold(row: Row, address: &str, name: &str, lease: Duration) -> Result<()> {
-    ensure!(!lease.is_zero(), "a lease");
-    let mut contender = contenders::open(row, Terms { address, name, lease }).await?;
+/// The holder's own end: locks, runs a statement if it is to take any time, and writes until it is killed. It is not told
+/// that anything has happened.
+pub async fn hold(row: Row, terms: Terms<'_>, mut statement: Duration) -> Result<()> {
+    ensure!(!terms.lease.is_zero(), "a lease");
+    let mut contender = contenders::open(row, terms).await?;
     contender.lock().await?;
     let token = contender.token().await?.map_or("none".to_owned(), |token| token.to_string());
     loop {
@@ -84,6 +103,9 @@ pub async fn hold(row: Row, address: &str, name: &str, lease: Duration) -> Resul
         // The parent has gone when it reads no more.
         if writeln!(out, "{token} {believes}").is_err() {
             return Ok(());
+        }
+        if !statement.is_zero() {
+            contender.statement(mem::take(&mut statement)).await?;
         }
         sleep(BETWEEN).await;
     }

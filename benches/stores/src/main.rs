@@ -5,6 +5,7 @@ mod group;
 mod holder;
 mod hosts;
 mod kind;
+mod proxy;
 mod report;
 mod rows;
 mod stats;
@@ -18,6 +19,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use private_servers::Medium;
 
+use contenders::Terms;
 use hosts::Hosts;
 use rows::Row;
 use workloads::{Plan, Workload};
@@ -61,7 +63,7 @@ struct Cli {
 enum Hidden {
     /// Takes a lock and holds it, at the word of the main process
     #[command(hide = true)]
-    Holder { row: Row, address: String, name: String, lease: u64 },
+    Holder { row: Row, address: String, name: String, lease: u64, statement: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,9 +84,9 @@ enum Data {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let cli = Cli::parse();
-    if let Some(Hidden::Holder { row, address, name, lease }) = &cli.hidden {
-        return holder::hold(*row, address, name, Duration::from_secs(*lease)).await;
+    let mut cli = Cli::parse();
+    if let Some(hidden) = cli.hidden.take() {
+        return hidden.run().await;
     }
     let rows = if cli.rows.is_empty() { Row::value_variants().to_vec() } else { cli.rows.clone() };
     let hosts = Hosts::start(&rows, cli.medium()).await?;
@@ -96,6 +98,14 @@ async fn main() -> Result<()> {
     report::write(&cli.out, &hosts, &tables)?;
     ensure!(!tables.iter().any(report::Table::is_faulty), "not everything worked: see the report");
     Ok(())
+}
+
+impl Hidden {
+    async fn run(self) -> Result<()> {
+        let Self::Holder { row, address, name, lease, statement } = self;
+        let (lease, statement) = (Duration::from_secs(lease), Duration::from_secs(statement));
+        holder::hold(row, Terms { address: &address, name: &name, lease }, statement).await
+    }
 }
 
 impl Cli {

@@ -50,6 +50,11 @@ impl Row {
         }
     }
 
+    /// Whether the lock is of a connection that can run a long statement meanwhile. A long script on Redis would hold up everybody.
+    pub fn has_statements(self) -> bool {
+        matches!(self.kind(), Kind::Postgres | Kind::MariaDb)
+    }
+
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }

@@ -11,7 +11,7 @@ mod zookeeper;
 use std::pin::Pin;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tokio::time::sleep;
 
 use crate::rows::Row;
@@ -28,6 +28,11 @@ pub trait Contender: Send {
     /// A number that grows with every hold, if the way has one. Only asked while the lock is held.
     fn token(&mut self) -> Pending<'_, Option<i64>> {
         Box::pin(async { Ok(None) })
+    }
+
+    /// Runs a statement that takes this long, on the connection that has the lock. Only asked of rows that have statements.
+    fn statement(&mut self, _: Duration) -> Pending<'_, ()> {
+        Box::pin(async { bail!("it has no statements") })
     }
 
     /// Whether the client itself still believes that it holds; `None` if this way has nothing that it could ask.

@@ -56,6 +56,16 @@ impl Plan {
     fn cap(&self) -> Duration {
         self.lease * 3
     }
+
+    /// How long a holder holds before anything happens to it.
+    fn lead(&self) -> Duration {
+        self.lease / 10
+    }
+
+    /// Longer than a lease and shorter than the cap: a lock that lasts as long as the statement can be told from both.
+    fn statement(&self) -> Duration {
+        self.lease * 2
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +108,8 @@ impl Workload {
                 "{clients} clients of one process, each with its own connection, on one name."
             ),
             Self::Gone => format!(
-                "The holder is killed, or stopped: until the next one has the lock. Lease or session: {lease:?}."
+                "The holder goes: until the next one has the lock. Lease or session: {lease:?}. The statement takes {:?}.",
+                plan.statement()
             ),
             Self::Restart => format!(
                 "The server is killed and started again while somebody holds; of five servers, one. Lease or session: {lease:?}."

@@ -32,7 +32,7 @@ pub async fn run(row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f
     let terms = Terms { address: &address, ..terms };
     let mut holder = Holder::start(&plan.program, row, terms).await?;
     // What is synced each second is on disk by then, and the lease has most of its time to go.
-    sleep(plan.lease / 10).await;
+    sleep(plan.lead()).await;
     let group = spawn_blocking(move || group.restart().map(|()| group)).await??;
     let back = Instant::now();
     let next = timeout(plan.cap(), come_in(row, terms)).await;
