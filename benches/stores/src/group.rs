@@ -33,6 +33,11 @@ impl Group {
         each.join(",")
     }
 
+    /// Of the processes that were started; they may have children.
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.iter().filter_map(Server::pid).collect()
+    }
+
     /// Kills the first server, and starts it again with the data that it had. Blocks the thread.
     pub fn restart(&mut self) -> Result<()> {
         let first = self.0.first_mut().context("a group without a server")?;

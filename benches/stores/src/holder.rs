@@ -2,17 +2,14 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 use std::{io, mem};
 
 use anyhow::{Context, Result, ensure};
-use private_servers::child::{self, Child};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::ChildStdout;
 use tokio::time::sleep;
 
 use crate::contenders::{self, Terms};
+use crate::process::Process;
 use crate::rows::Row;
 
 /// Between two writes.
@@ -28,10 +25,7 @@ pub struct Written {
 
 /// The parent's end. Dropped, it kills the process.
 #[derive(Debug)]
-pub struct Holder {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+pub struct Holder(Process);
 
 impl Holder {
     /// Returns when the process has the lock.
@@ -59,34 +53,29 @@ impl Holder {
     }
 
     fn launch(program: &Path, row: Row, terms: Terms<'_>, statement: Duration) -> Result<Self> {
-        let mut command = child::command(program);
-        let lease = terms.lease.as_secs().to_string();
+        let (row, lease) = (row.name(), terms.lease.as_secs().to_string());
         let statement = statement.as_secs().to_string();
-        command.args(["holder", &row.name(), terms.address, terms.name, &lease, &statement]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = Child::start(command);
-        let (_, lines) = child.pipes();
-        let lines = BufReader::new(ChildStdout::from_std(lines)?).lines();
-        Ok(Self { child, lines })
+        let arguments = ["holder", &row, terms.address, terms.name, &lease, &statement];
+        Ok(Self(Process::start(program, &arguments)?))
     }
 
     /// The next write.
     pub async fn write(&mut self) -> Result<Written> {
-        let line = self.lines.next_line().await?.context("the holder has ended")?;
+        let line = self.0.hear().await?;
         let (token, believes) = line.split_once(' ').context("two words")?;
         Ok(Written { token: token.parse().ok(), believes: believes.parse().ok() })
     }
 
     pub fn kill(&mut self) {
-        self.child.kill();
+        self.0.kill();
     }
 
     pub fn stop(&self) {
-        self.child.signal("STOP");
+        self.0.stop();
     }
 
     pub fn go_on(&self) {
-        self.child.signal("CONT");
+        self.0.go_on();
     }
 }
 

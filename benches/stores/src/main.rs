@@ -1,14 +1,20 @@
 //! Runs parklock beside locks in databases, ZooKeeper and etcd: `stores alone --seconds 2 --rounds 5`.
 
 mod contenders;
+mod counter;
+mod crew;
 mod group;
 mod holder;
 mod hosts;
 mod kind;
+mod process;
+mod processor;
 mod proxy;
 mod report;
 mod rows;
+mod share;
 mod stats;
+mod turns;
 mod workloads;
 
 use std::env;
@@ -20,6 +26,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use private_servers::Medium;
 
 use contenders::Terms;
+use crew::Job;
 use hosts::Hosts;
 use rows::Row;
 use workloads::{Plan, Workload};
@@ -45,6 +52,9 @@ struct Cli {
     /// Clients of `crowd`, each with its own connection [default: 16]
     #[arg(long)]
     clients: Option<usize>,
+    /// Processes of `crowd`, over which its clients are spread [default: 4]
+    #[arg(long)]
+    processes: Option<usize>,
     /// Seconds of the lease or session in `gone`, `restart` and `late` [default: 10]
     #[arg(long)]
     lease: Option<u64>,
@@ -64,6 +74,17 @@ enum Hidden {
     /// Takes a lock and holds it, at the word of the main process
     #[command(hide = true)]
     Holder { row: Row, address: String, name: String, lease: u64, statement: u64 },
+    /// Takes turns with some of the clients of `crowd`
+    #[command(hide = true)]
+    Crew {
+        row: Row,
+        address: String,
+        name: String,
+        lease: u64,
+        clients: usize,
+        millis: u64,
+        counter: PathBuf,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,7 +107,8 @@ enum Data {
 async fn main() -> Result<()> {
     let mut cli = Cli::parse();
     if let Some(hidden) = cli.hidden.take() {
-        return hidden.run().await;
+        // The main process reads it, and reports it with the row.
+        return hidden.run().await.inspect_err(process::tell_failure);
     }
     let rows = if cli.rows.is_empty() { Row::value_variants().to_vec() } else { cli.rows.clone() };
     let hosts = Hosts::start(&rows, cli.medium()).await?;
@@ -102,9 +124,19 @@ async fn main() -> Result<()> {
 
 impl Hidden {
     async fn run(self) -> Result<()> {
-        let Self::Holder { row, address, name, lease, statement } = self;
-        let (lease, statement) = (Duration::from_secs(lease), Duration::from_secs(statement));
-        holder::hold(row, Terms { address: &address, name: &name, lease }, statement).await
+        match self {
+            Self::Holder { row, address, name, lease, statement } => {
+                let lease = Duration::from_secs(lease);
+                let terms = Terms { address: &address, name: &name, lease };
+                holder::hold(row, terms, Duration::from_secs(statement)).await
+            }
+            Self::Crew { row, address, name, lease, clients, millis, counter } => {
+                let lease = Duration::from_secs(lease);
+                let terms = Terms { address: &address, name: &name, lease };
+                let timed = Duration::from_millis(millis);
+                crew::work(row, terms, Job { clients, timed, counter: &counter }).await
+            }
+        }
     }
 }
 
@@ -115,6 +147,7 @@ impl Cli {
             timed: self.seconds.map_or(usual.timed, Duration::from_secs_f64),
             rounds: self.rounds.or(usual.rounds),
             clients: self.clients.unwrap_or(usual.clients),
+            processes: self.processes.unwrap_or(usual.processes),
             lease: self.lease.map_or(usual.lease, Duration::from_secs),
             medium: self.medium(),
             program: env::current_exe()?,

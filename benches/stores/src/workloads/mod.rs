@@ -13,6 +13,7 @@ use anyhow::Result;
 use private_servers::Medium;
 
 use crate::contenders::Terms;
+use crate::group::Group;
 use crate::hosts::Hosts;
 use crate::report::{Column, Results, Table, Trouble};
 use crate::rows::Row;
@@ -24,6 +25,7 @@ pub struct Plan {
     /// `None`: as the workload likes.
     pub rounds: Option<usize>,
     pub clients: usize,
+    pub processes: usize,
     /// Of the lock or of the session, where its end is measured.
     pub lease: Duration,
     /// Where a server keeps its data that a workload starts for itself.
@@ -39,6 +41,7 @@ impl Default for Plan {
             timed,
             rounds: None,
             clients: 16,
+            processes: 4,
             lease,
             medium: Medium::Disk,
             program: PathBuf::new(),
@@ -49,7 +52,7 @@ impl Default for Plan {
 impl Plan {
     pub fn smoke() -> Self {
         let (timed, lease) = (Duration::from_millis(200), Duration::from_secs(2));
-        Self { timed, lease, rounds: Some(1), clients: 4, ..Self::default() }
+        Self { timed, lease, rounds: Some(1), clients: 4, processes: 2, ..Self::default() }
     }
 
     /// How long a wait is watched: what takes longer than this may take for ever.
@@ -105,7 +108,8 @@ impl Workload {
         match self {
             Self::Alone => "One client locks and unlocks one name in sequence.".to_owned(),
             Self::Crowd => format!(
-                "{clients} clients of one process, each with its own connection, on one name."
+                "{clients} clients in {} processes, each client with its own connection, on one name.",
+                plan.processes
             ),
             Self::Gone => format!(
                 "The holder goes: until the next one has the lock. Lease or session: {lease:?}. The statement takes {:?}.",
@@ -127,10 +131,16 @@ impl Workload {
         }
     }
 
-    async fn once(self, row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f64>>> {
+    async fn once(
+        self,
+        row: Row,
+        terms: Terms<'_>,
+        plan: &Plan,
+        group: &Group,
+    ) -> Result<Vec<Option<f64>>> {
         match self {
             Self::Alone => alone::run(row, terms, plan).await,
-            Self::Crowd => crowd::run(row, terms, plan).await,
+            Self::Crowd => crowd::run(row, terms, plan, group).await,
             Self::Gone => gone::run(row, terms, plan).await,
             Self::Restart => restart::run(row, terms, plan).await,
             Self::Late => late::run(row, terms, plan).await,
@@ -172,7 +182,7 @@ async fn one_round(
     // A name of its own: nothing that is left of a round meets the next one.
     let name = format!("{}-{row}-{round}", workload.title().split(' ').next().unwrap_or_default());
     let terms = Terms { address: &group.address(), name: &name, lease: plan.lease };
-    let done = workload.once(row, terms, plan).await;
+    let done = workload.once(row, terms, plan, group).await;
     eprintln!("{} {row:<18} round {}  {done:?}", workload.title(), round + 1);
     match done {
         Ok(values) => results.rounds.push(values),
