@@ -41,11 +41,15 @@ impl Hosts {
 
     /// A line for the report.
     pub fn describe(&self) -> String {
-        let medium = match self.medium {
+        format!("{} · {}", self.versions.join(" · "), self.data())
+    }
+
+    /// Where the servers keep their data, in words.
+    pub fn data(&self) -> &'static str {
+        match self.medium {
             Medium::Disk => "data on disk",
             Medium::Memory => "data in memory (/dev/shm)",
-        };
-        format!("{} · {medium}", self.versions.join(" · "))
+        }
     }
 
     async fn add(&mut self, kind: Kind) -> Result<()> {

@@ -7,6 +7,7 @@ mod group;
 mod holder;
 mod hosts;
 mod kind;
+mod plots;
 mod process;
 mod processor;
 mod proxy;

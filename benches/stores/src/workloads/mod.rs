@@ -83,7 +83,7 @@ pub enum Workload {
 impl Workload {
     pub const ALL: [Self; 5] = [Self::Alone, Self::Crowd, Self::Gone, Self::Restart, Self::Late];
 
-    fn columns(self, plan: &Plan) -> Vec<Column> {
+    pub fn columns(self, plan: &Plan) -> Vec<Column> {
         match self {
             Self::Alone => alone::COLUMNS.to_vec(),
             Self::Crowd => crowd::COLUMNS.to_vec(),
@@ -162,7 +162,8 @@ pub async fn run(workload: Workload, rows: &[Row], hosts: &Hosts, plan: &Plan) -
         }
     }
     let (title, about, columns) = (workload.title(), workload.about(plan), workload.columns(plan));
-    Table { title, about: format!("{about} Rounds: {rounds}."), columns, rows: results }
+    let about = format!("{about} Rounds: {rounds}; {}.", hosts.data());
+    Table { title, about, columns, rows: results }
 }
 
 fn begin(row: Row, hosts: &Hosts) -> Results {
