@@ -1,17 +1,15 @@
 //! A process that holds a lock, so that it can be killed or stopped. It writes all the while, as a holder does.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::path::Path;
 use std::time::Duration;
-use std::{io, path::Path};
+use std::{io, mem};
 
 use anyhow::{Context, Result, ensure};
-use private_servers::child::{self, Child};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::ChildStdout;
 use tokio::time::sleep;
 
 use crate::contenders::{self, Terms};
+use crate::process::Process;
 use crate::rows::Row;
 
 /// Between two writes.
@@ -27,10 +25,7 @@ pub struct Written {
 
 /// The parent's end. Dropped, it kills the process.
 #[derive(Debug)]
-pub struct Holder {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+pub struct Holder(Process);
 
 impl Holder {
     /// Returns when the process has the lock.
@@ -40,42 +35,55 @@ impl Holder {
         Ok(holder)
     }
 
+    /// Returns when the process has the lock. It then runs a statement that takes this long, and writes nothing meanwhile.
+    pub async fn start_statement(
+        program: &Path,
+        row: Row,
+        terms: Terms<'_>,
+        time: Duration,
+    ) -> Result<Self> {
+        let mut holder = Self::launch(program, row, terms, time)?;
+        holder.write().await?;
+        Ok(holder)
+    }
+
     /// A process that asks for the lock, and may have to wait.
     pub fn ask(program: &Path, row: Row, terms: Terms<'_>) -> Result<Self> {
-        let mut command = child::command(program);
-        let lease = terms.lease.as_secs().to_string();
-        command.args(["holder", &row.name(), terms.address, terms.name, &lease]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = Child::start(command);
-        let (_, lines) = child.pipes();
-        let lines = BufReader::new(ChildStdout::from_std(lines)?).lines();
-        Ok(Self { child, lines })
+        Self::launch(program, row, terms, Duration::ZERO)
+    }
+
+    fn launch(program: &Path, row: Row, terms: Terms<'_>, statement: Duration) -> Result<Self> {
+        let (row, lease) = (row.name(), terms.lease.as_secs().to_string());
+        let statement = statement.as_secs().to_string();
+        let arguments = ["holder", &row, terms.address, terms.name, &lease, &statement];
+        Ok(Self(Process::start(program, &arguments)?))
     }
 
     /// The next write.
     pub async fn write(&mut self) -> Result<Written> {
-        let line = self.lines.next_line().await?.context("the holder has ended")?;
+        let line = self.0.hear().await?;
         let (token, believes) = line.split_once(' ').context("two words")?;
         Ok(Written { token: token.parse().ok(), believes: believes.parse().ok() })
     }
 
     pub fn kill(&mut self) {
-        self.child.kill();
+        self.0.kill();
     }
 
     pub fn stop(&self) {
-        self.child.signal("STOP");
+        self.0.stop();
     }
 
     pub fn go_on(&self) {
-        self.child.signal("CONT");
+        self.0.go_on();
     }
 }
 
-/// The holder's own end: locks, and writes until it is killed. It is not told that anything has happened.
-pub async fn hold(row: Row, address: &str, name: &str, lease: Duration) -> Result<()> {
-    ensure!(!lease.is_zero(), "a lease");
-    let mut contender = contenders::open(row, Terms { address, name, lease }).await?;
+/// The holder's own end: locks, runs a statement if it is to take any time, and writes until it is killed. It is not told
+/// that anything has happened.
+pub async fn hold(row: Row, terms: Terms<'_>, mut statement: Duration) -> Result<()> {
+    ensure!(!terms.lease.is_zero(), "a lease");
+    let mut contender = contenders::open(row, terms).await?;
     contender.lock().await?;
     let token = contender.token().await?.map_or("none".to_owned(), |token| token.to_string());
     loop {
@@ -84,6 +92,9 @@ pub async fn hold(row: Row, address: &str, name: &str, lease: Duration) -> Resul
         // The parent has gone when it reads no more.
         if writeln!(out, "{token} {believes}").is_err() {
             return Ok(());
+        }
+        if !statement.is_zero() {
+            contender.statement(mem::take(&mut statement)).await?;
         }
         sleep(BETWEEN).await;
     }

@@ -1,29 +1,18 @@
 //! The servers that the rows need, each of them private, started once.
 
-use anyhow::{Context, Result};
-use private_servers::{
-    Etcd, MariaDb, Medium, Persistence, Postgres, Program, Redis, Server, ZooKeeper,
-};
+use anyhow::Result;
+use private_servers::Medium;
 use tokio::task::spawn_blocking;
 
+use crate::group::Group;
+use crate::kind::Kind;
 use crate::rows::Row;
-
-/// A server, with the setting that matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Redis,
-    RedisSynced,
-    Postgres,
-    MariaDb,
-    ZooKeeper,
-    Etcd,
-}
 
 /// All servers of a run.
 #[derive(Debug)]
 pub struct Hosts {
     medium: Medium,
-    running: Vec<(Kind, Server)>,
+    running: Vec<(Kind, Group)>,
     /// What is not installed, and what would install it.
     missing: Vec<(Kind, String)>,
     /// As the programs say it themselves.
@@ -40,23 +29,27 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Where the server of a row listens, or why the row is left out.
-    pub fn address(&self, row: Row) -> Result<String, &str> {
+    /// The servers of a row, or why the row is left out.
+    pub fn group(&self, row: Row) -> Result<&Group, &str> {
         let missing = self.missing.iter().find(|(kind, _)| *kind == row.kind());
         if let Some((_, why)) = missing {
             return Err(why);
         }
         let running = self.running.iter().find(|(kind, _)| *kind == row.kind());
-        running.map(|(_, server)| server.address().to_string()).ok_or("it was not started")
+        running.map(|(_, group)| group).ok_or("it was not started")
     }
 
     /// A line for the report.
     pub fn describe(&self) -> String {
-        let medium = match self.medium {
+        format!("{} · {}", self.versions.join(" · "), self.data())
+    }
+
+    /// Where the servers keep their data, in words.
+    pub fn data(&self) -> &'static str {
+        match self.medium {
             Medium::Disk => "data on disk",
             Medium::Memory => "data in memory (/dev/shm)",
-        };
-        format!("{} · {medium}", self.versions.join(" · "))
+        }
     }
 
     async fn add(&mut self, kind: Kind) -> Result<()> {
@@ -65,37 +58,20 @@ impl Hosts {
         if known.into_iter().any(|one| one == kind) {
             return Ok(());
         }
-        let program = program(kind);
+        let program = kind.program();
         let name = program.name();
         if !program.is_here() {
             let why = format!("{name} is not installed: `apt-get install {}`", program.package());
             self.missing.push((kind, why));
             return Ok(());
         }
-        if kind != Kind::RedisSynced {
-            self.versions.push(program.version()?);
+        let version = program.version()?;
+        if !self.versions.contains(&version) {
+            self.versions.push(version);
         }
         let medium = self.medium;
-        let started = spawn_blocking(move || launch(kind, medium)).await?;
+        let started = spawn_blocking(move || Group::start(kind, medium)).await?;
         self.running.push((kind, started?));
         Ok(())
-    }
-}
-
-/// Starts one more server of this kind. Blocks the thread.
-pub fn launch(kind: Kind, medium: Medium) -> Result<Server> {
-    let program = program(kind);
-    let name = program.name();
-    Server::start(program, medium).with_context(|| format!("{name} does not start"))
-}
-
-fn program(kind: Kind) -> Box<dyn Program> {
-    match kind {
-        Kind::Redis => Box::new(Redis(Persistence::None)),
-        Kind::RedisSynced => Box::new(Redis(Persistence::Always)),
-        Kind::Postgres => Box::new(Postgres),
-        Kind::MariaDb => Box::new(MariaDb),
-        Kind::ZooKeeper => Box::new(ZooKeeper),
-        Kind::Etcd => Box::new(Etcd),
     }
 }

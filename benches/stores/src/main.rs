@@ -1,11 +1,21 @@
 //! Runs parklock beside locks in databases, ZooKeeper and etcd: `stores alone --seconds 2 --rounds 5`.
 
 mod contenders;
+mod counter;
+mod crew;
+mod group;
 mod holder;
 mod hosts;
+mod kind;
+mod plots;
+mod process;
+mod processor;
+mod proxy;
 mod report;
 mod rows;
+mod share;
 mod stats;
+mod turns;
 mod workloads;
 
 use std::env;
@@ -16,6 +26,8 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use private_servers::Medium;
 
+use contenders::Terms;
+use crew::Job;
 use hosts::Hosts;
 use rows::Row;
 use workloads::{Plan, Workload};
@@ -41,6 +53,9 @@ struct Cli {
     /// Clients of `crowd`, each with its own connection [default: 16]
     #[arg(long)]
     clients: Option<usize>,
+    /// Processes of `crowd`, over which its clients are spread [default: 4]
+    #[arg(long)]
+    processes: Option<usize>,
     /// Seconds of the lease or session in `gone`, `restart` and `late` [default: 10]
     #[arg(long)]
     lease: Option<u64>,
@@ -59,7 +74,18 @@ struct Cli {
 enum Hidden {
     /// Takes a lock and holds it, at the word of the main process
     #[command(hide = true)]
-    Holder { row: Row, address: String, name: String, lease: u64 },
+    Holder { row: Row, address: String, name: String, lease: u64, statement: u64 },
+    /// Takes turns with some of the clients of `crowd`
+    #[command(hide = true)]
+    Crew {
+        row: Row,
+        address: String,
+        name: String,
+        lease: u64,
+        clients: usize,
+        millis: u64,
+        counter: PathBuf,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,9 +106,10 @@ enum Data {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let cli = Cli::parse();
-    if let Some(Hidden::Holder { row, address, name, lease }) = &cli.hidden {
-        return holder::hold(*row, address, name, Duration::from_secs(*lease)).await;
+    let mut cli = Cli::parse();
+    if let Some(hidden) = cli.hidden.take() {
+        // The main process reads it, and reports it with the row.
+        return hidden.run().await.inspect_err(process::tell_failure);
     }
     let rows = if cli.rows.is_empty() { Row::value_variants().to_vec() } else { cli.rows.clone() };
     let hosts = Hosts::start(&rows, cli.medium()).await?;
@@ -96,6 +123,24 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
+impl Hidden {
+    async fn run(self) -> Result<()> {
+        match self {
+            Self::Holder { row, address, name, lease, statement } => {
+                let lease = Duration::from_secs(lease);
+                let terms = Terms { address: &address, name: &name, lease };
+                holder::hold(row, terms, Duration::from_secs(statement)).await
+            }
+            Self::Crew { row, address, name, lease, clients, millis, counter } => {
+                let lease = Duration::from_secs(lease);
+                let terms = Terms { address: &address, name: &name, lease };
+                let timed = Duration::from_millis(millis);
+                crew::work(row, terms, Job { clients, timed, counter: &counter }).await
+            }
+        }
+    }
+}
+
 impl Cli {
     fn plan(&self) -> Result<Plan> {
         let usual = if self.smoke { Plan::smoke() } else { Plan::default() };
@@ -103,6 +148,7 @@ impl Cli {
             timed: self.seconds.map_or(usual.timed, Duration::from_secs_f64),
             rounds: self.rounds.or(usual.rounds),
             clients: self.clients.unwrap_or(usual.clients),
+            processes: self.processes.unwrap_or(usual.processes),
             lease: self.lease.map_or(usual.lease, Duration::from_secs),
             medium: self.medium(),
             program: env::current_exe()?,

@@ -1,4 +1,4 @@
-//! The report: a table of Markdown for each workload.
+//! The report: a table of Markdown for each workload, and plots of those that count turns.
 
 use std::fs;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::hosts::Hosts;
+use crate::plots;
 use crate::rows::Row;
 use crate::stats::{digits, median, ratio, time};
 
@@ -52,13 +53,18 @@ impl Table {
         self.rows.iter().any(|row| matches!(row.trouble, Some(Trouble::Failed(_))))
     }
 
+    /// Those that have numbers.
+    pub fn sound_rows(&self) -> impl Iterator<Item = &Results> {
+        self.rows.iter().filter(|row| row.trouble.is_none())
+    }
+
     fn text(&self) -> String {
         let mut text = format!("\n## {}\n\n{}\n\n| row |", self.title, self.about);
         for column in &self.columns {
             text += &format!(" {} |", column.title());
         }
         text += &format!("\n|---|{}\n", "---:|".repeat(self.columns.len()));
-        for row in self.rows.iter().filter(|row| row.trouble.is_none()) {
+        for row in self.sound_rows() {
             let cells = (0..self.columns.len()).map(|column| self.cell(row, column));
             text += &format!("| {} | {} |\n", row.row, cells.collect::<Vec<_>>().join(" | "));
         }
@@ -66,15 +72,13 @@ impl Table {
     }
 
     fn cell(&self, row: &Results, column: usize) -> String {
-        let Some(value) = median(row.column(column).into_iter().flatten()) else {
+        let Some(value) = row.median(column) else {
             return "-".to_owned();
         };
+        let shown = self.columns[column].show(value);
         match self.columns[column] {
-            Column::Rate(_) => format!("{}{}", digits(value), self.over_the_floor(row, column)),
-            Column::Time(_) => time(value),
-            Column::Capped(_, cap) if value >= cap => format!("> {cap:.0} s"),
-            Column::Capped(..) => time(value),
-            Column::Count(_) => format!("{value}"),
+            Column::Rate(_) => shown + &self.over_the_floor(row, column),
+            _ => shown,
         }
     }
 
@@ -98,7 +102,17 @@ impl Table {
 }
 
 impl Column {
-    fn title(&self) -> &'static str {
+    pub fn show(&self, value: f64) -> String {
+        match self {
+            Self::Rate(_) => digits(value),
+            Self::Time(_) => time(value),
+            Self::Capped(_, cap) if value >= *cap => format!("> {cap:.0} s"),
+            Self::Capped(..) => time(value),
+            Self::Count(_) => format!("{value}"),
+        }
+    }
+
+    pub fn title(&self) -> &'static str {
         match self {
             Self::Rate(title) | Self::Time(title) | Self::Capped(title, _) | Self::Count(title) => {
                 title
@@ -108,12 +122,17 @@ impl Column {
 }
 
 impl Results {
+    /// Of the rounds that have a value.
+    pub fn median(&self, column: usize) -> Option<f64> {
+        median(self.column(column).into_iter().flatten())
+    }
+
     fn column(&self, column: usize) -> Vec<Option<f64>> {
         self.rounds.iter().map(|round| round.get(column).copied().flatten()).collect()
     }
 }
 
-/// Writes the tables to standard output and into `folder`.
+/// Writes the tables to standard output and into `folder`, and the plots beside them.
 pub fn write(folder: &Path, hosts: &Hosts, tables: &[Table]) -> Result<()> {
     let mut text = format!("{}\n", hosts.describe());
     text +=
@@ -122,6 +141,9 @@ pub fn write(folder: &Path, hosts: &Hosts, tables: &[Table]) -> Result<()> {
     print!("{text}");
     fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     fs::write(folder.join("report.md"), text)?;
+    for (name, plot) in tables.iter().flat_map(plots::of) {
+        fs::write(folder.join(name), plot)?;
+    }
     eprintln!("written to {}", folder.display());
     Ok(())
 }

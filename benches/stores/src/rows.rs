@@ -4,7 +4,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-use crate::hosts::Kind;
+use crate::kind::Kind;
 
 /// A way to lock, on one kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -12,9 +12,13 @@ pub enum Row {
     Parklock,
     /// The same, on a Redis that syncs each write before it answers.
     ParklockSynced,
+    /// parklock's `RedLock`, over five Redis servers.
+    ParklockRedlock,
     /// `SET NX PX`, and compare-and-delete: the floor of all ratios.
     SetNxPx,
     SetNxPxSynced,
+    /// RedLock by its recipe, over five Redis servers.
+    Redlock,
     /// The semantics of Tair's `incr` between 0 and 1, in Lua on Redis.
     BoundedIncr,
     /// The semantics of Tair's `put` with a version, in Lua on Redis.
@@ -38,11 +42,17 @@ impl Row {
         match self {
             Self::Parklock | Self::SetNxPx | Self::BoundedIncr | Self::PutVersion => Kind::Redis,
             Self::ParklockSynced | Self::SetNxPxSynced => Kind::RedisSynced,
+            Self::ParklockRedlock | Self::Redlock => Kind::FiveRedis,
             Self::PgAdvisory | Self::PgForUpdate | Self::PgVersion => Kind::Postgres,
             Self::MariadbGetLock | Self::MariadbForUpdate | Self::MariadbVersion => Kind::MariaDb,
             Self::Zookeeper => Kind::ZooKeeper,
             Self::Etcd => Kind::Etcd,
         }
+    }
+
+    /// Whether the lock is of a connection that can run a long statement meanwhile. A long script on Redis would hold up everybody.
+    pub fn has_statements(self) -> bool {
+        matches!(self.kind(), Kind::Postgres | Kind::MariaDb)
     }
 
     pub fn name(self) -> String {

@@ -1,6 +1,7 @@
 //! The report at the end: a table to read, JSON to keep, plots to look at.
 
 mod axis;
+mod bars;
 mod growth;
 mod json;
 mod plots;

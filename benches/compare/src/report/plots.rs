@@ -1,17 +1,12 @@
 //! The plots of a workload: throughput, waits, shares, commands; what waiting costs.
 
 use super::axis::{Decades, nines};
+use super::bars::{BAR, Bar, Chart, GAP, LEFT, RIGHT, TOP, WIDTH, headed, lines};
 use super::svg::{Anchor, Svg};
 use crate::measure::Quantity;
 use crate::outcome::{Outcome, Row};
 use crate::variants::{Kind, Library, Variant};
 
-const WIDTH: f64 = 760.0;
-const LEFT: f64 = 150.0;
-const RIGHT: f64 = 90.0;
-const TOP: f64 = 60.0;
-const BAR: f64 = 22.0;
-const GAP: f64 = 8.0;
 const CURVE_HEIGHT: f64 = 340.0;
 const LEGEND: f64 = 20.0;
 
@@ -61,39 +56,19 @@ pub fn color(variant: Variant) -> &'static str {
     }
 }
 
-fn titled(outcome: &Outcome, what: &str, rows: usize) -> Svg {
-    let height = TOP + rows as f64 * (BAR + GAP) + 30.0;
-    headed(Svg::new(WIDTH, height), outcome, what)
+fn title(outcome: &Outcome, what: &str) -> String {
+    format!("{} {}: {what}", outcome.card.id, outcome.card.name)
 }
 
-fn headed(mut svg: Svg, outcome: &Outcome, what: &str) -> Svg {
-    let card = &outcome.card;
-    svg.text(16.0, 24.0, Anchor::Start, 16.0, &format!("{} {}: {what}", card.id, card.name));
-    svg.text(16.0, 42.0, Anchor::Start, 12.0, &card.about);
-    svg
-}
-
-/// One bar for each variant, on a scale of decades: the values lie far apart.
+/// One bar for each variant.
 fn bars(outcome: &Outcome, quantity: Quantity) -> Option<String> {
-    let values: Vec<(Variant, f64)> =
-        outcome.rows.iter().filter_map(|row| Some((row.variant, row.median(quantity)?))).collect();
-    let axis = Decades::around(values.iter().map(|(_, value)| *value))?.with_room_below();
-    let mut svg = titled(outcome, &format!("{} (logarithmic)", quantity.title()), values.len());
-    let span = WIDTH - LEFT - RIGHT;
-    let bottom = TOP + values.len() as f64 * (BAR + GAP);
-    for tick in axis.ticks() {
-        let x = LEFT + span * axis.place(tick);
-        svg.rule((x, TOP), (x, bottom));
-        svg.text(x, bottom + 16.0, Anchor::Middle, 11.0, &quantity.show(tick));
-    }
-    for (line, (variant, value)) in values.into_iter().enumerate() {
-        let y = TOP + line as f64 * (BAR + GAP);
-        let width = span * axis.place(value);
-        svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, &variant.to_string());
-        svg.rect((LEFT, y), (width, BAR), color(variant));
-        svg.text(LEFT + width + 6.0, y + 15.0, Anchor::Start, 12.0, &quantity.show(value));
-    }
-    Some(svg.finish())
+    let bars = outcome.rows.iter().filter_map(|row| {
+        let (name, color) = (row.variant.to_string(), color(row.variant));
+        Some(Bar { name, value: row.median(quantity)?, color })
+    });
+    let title = title(outcome, &format!("{} (logarithmic)", quantity.title()));
+    let (bars, show) = (bars.collect(), &|value| quantity.show(value));
+    Chart { title: &title, about: &outcome.card.about, bars, show }.draw()
 }
 
 /// The distribution of the waits: which wait so many of them did not exceed.
@@ -103,7 +78,8 @@ fn waits(outcome: &Outcome) -> Option<String> {
     let ends = rows.iter().flat_map(|row| [row.waits().quantile(0.0), row.waits().max()]);
     let axis = Decades::around(ends)?;
     let height = TOP + CURVE_HEIGHT + 40.0 + rows.len() as f64 * LEGEND;
-    let mut svg = headed(Svg::new(WIDTH, height), outcome, "waits by quantile");
+    let mut svg =
+        headed(Svg::new(WIDTH, height), &title(outcome, "waits by quantile"), &outcome.card.about);
     grid(&mut svg, axis);
     for (line, row) in rows.into_iter().enumerate() {
         let waits = row.waits();
@@ -146,7 +122,8 @@ fn shares(outcome: &Outcome) -> Option<String> {
     if rows.is_empty() {
         return None;
     }
-    let mut svg = titled(outcome, "share of each process", rows.len());
+    let title = title(outcome, "share of each process");
+    let mut svg = lines(&title, &outcome.card.about, rows.len());
     for (line, row) in rows.into_iter().enumerate() {
         let y = TOP + line as f64 * (BAR + GAP);
         svg.text(LEFT - 8.0, y + 15.0, Anchor::End, 12.0, &row.variant.to_string());

@@ -22,6 +22,11 @@ async fn connect(address: &str) -> Result<Conn> {
     Ok(Conn::new(options).await?)
 }
 
+/// A statement that takes this long.
+async fn sleep_in(session: &mut Conn, time: Duration) -> Result<()> {
+    Ok(session.query_drop(format!("SELECT SLEEP({})", time.as_secs_f64())).await?)
+}
+
 /// Connects, and makes the row: without it, `FOR UPDATE` locks a gap.
 async fn connect_with_row(terms: Terms<'_>) -> Result<Conn> {
     let mut session = connect(terms.address).await?;
@@ -63,6 +68,10 @@ impl Contender for GetLock {
             Ok(())
         })
     }
+
+    fn statement(&mut self, time: Duration) -> Pending<'_, ()> {
+        Box::pin(sleep_in(&mut self.session, time))
+    }
 }
 
 /// `SELECT .. FOR UPDATE` in a transaction that stays open.
@@ -89,6 +98,10 @@ impl Contender for ForUpdate {
 
     fn unlock(&mut self) -> Pending<'_, ()> {
         Box::pin(async { Ok(self.session.query_drop("COMMIT").await?) })
+    }
+
+    fn statement(&mut self, time: Duration) -> Pending<'_, ()> {
+        Box::pin(sleep_in(&mut self.session, time))
     }
 }
 
@@ -143,5 +156,9 @@ impl Contender for Version {
     fn token(&mut self) -> Pending<'_, Option<i64>> {
         let version = self.version;
         Box::pin(async move { Ok(Some(version)) })
+    }
+
+    fn statement(&mut self, time: Duration) -> Pending<'_, ()> {
+        Box::pin(sleep_in(&mut self.session, time))
     }
 }

@@ -4,13 +4,14 @@ mod etcd;
 mod mariadb;
 mod parklock;
 mod postgres;
+mod red_lock;
 mod redis;
 mod zookeeper;
 
 use std::pin::Pin;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tokio::time::sleep;
 
 use crate::rows::Row;
@@ -29,6 +30,11 @@ pub trait Contender: Send {
         Box::pin(async { Ok(None) })
     }
 
+    /// Runs a statement that takes this long, on the connection that has the lock. Only asked of rows that have statements.
+    fn statement(&mut self, _: Duration) -> Pending<'_, ()> {
+        Box::pin(async { bail!("it has no statements") })
+    }
+
     /// Whether the client itself still believes that it holds; `None` if this way has nothing that it could ask.
     fn believes(&self) -> Option<bool> {
         None
@@ -38,7 +44,7 @@ pub trait Contender: Send {
 /// What a contender is told when it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// Host and port of the server.
+    /// Host and port of the server; of each of them, with commas between, if there are several.
     pub address: &'a str,
     /// Of the lock.
     pub name: &'a str,
@@ -50,7 +56,9 @@ pub struct Terms<'a> {
 pub async fn open(row: Row, terms: Terms<'_>) -> Result<Box<dyn Contender>> {
     Ok(match row {
         Row::Parklock | Row::ParklockSynced => Box::new(parklock::Parklock::open(terms).await?),
+        Row::ParklockRedlock => Box::new(parklock::Majority::open(terms).await?),
         Row::SetNxPx | Row::SetNxPxSynced => Box::new(redis::SetNxPx::open(terms).await?),
+        Row::Redlock => Box::new(red_lock::RedLock::open(terms).await?),
         Row::BoundedIncr => Box::new(redis::BoundedIncr::open(terms).await?),
         Row::PutVersion => Box::new(redis::PutVersion::open(terms).await?),
         Row::PgAdvisory => Box::new(postgres::Advisory::open(terms).await?),

@@ -18,6 +18,11 @@ async fn connect(address: &str) -> Result<Client> {
     Ok(client)
 }
 
+/// A statement that takes this long.
+async fn sleep_in(session: &Client, time: Duration) -> Result<()> {
+    Ok(session.batch_execute(&format!("SELECT pg_sleep({})", time.as_secs_f64())).await?)
+}
+
 /// Connects, and makes the row: without it, `FOR UPDATE` locks nothing.
 async fn connect_with_row(terms: Terms<'_>) -> Result<Client> {
     let client = connect(terms.address).await?;
@@ -60,6 +65,10 @@ impl Contender for Advisory {
             Ok(())
         })
     }
+
+    fn statement(&mut self, time: Duration) -> Pending<'_, ()> {
+        Box::pin(sleep_in(&self.session, time))
+    }
 }
 
 /// `SELECT .. FOR UPDATE` in a transaction that stays open.
@@ -88,6 +97,10 @@ impl Contender for ForUpdate {
 
     fn unlock(&mut self) -> Pending<'_, ()> {
         Box::pin(async { Ok(self.session.batch_execute("COMMIT").await?) })
+    }
+
+    fn statement(&mut self, time: Duration) -> Pending<'_, ()> {
+        Box::pin(sleep_in(&self.session, time))
     }
 }
 
@@ -150,5 +163,9 @@ impl Contender for Version {
     fn token(&mut self) -> Pending<'_, Option<i64>> {
         let version = self.version;
         Box::pin(async move { Ok(Some(version)) })
+    }
+
+    fn statement(&mut self, time: Duration) -> Pending<'_, ()> {
+        Box::pin(sleep_in(&self.session, time))
     }
 }

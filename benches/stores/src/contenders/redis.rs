@@ -39,9 +39,32 @@ static PUT_VERSION: LazyLock<Script> = LazyLock::new(|| {
 /// Any number that the version never is: then `put` means "create, if absent".
 const NO_VERSION: i64 = 1_000_000;
 
-async fn connect(terms: Terms<'_>) -> Result<MultiplexedConnection> {
-    let client = Client::open(format!("redis://{}", terms.address))?;
+pub(super) async fn connect(address: &str) -> Result<MultiplexedConnection> {
+    let client = Client::open(format!("redis://{address}"))?;
     Ok(client.get_multiplexed_async_connection().await?)
+}
+
+/// `SET key id NX PX lease`: whether the key is ours now.
+pub(super) async fn set_nx_px(
+    redis: &mut MultiplexedConnection,
+    key: &str,
+    id: &str,
+    lease: Duration,
+) -> Result<bool> {
+    let mut set = cmd("SET");
+    set.arg(key).arg(id).arg("NX").arg("PX").arg(millis(lease));
+    let taken: Option<String> = set.query_async(redis).await?;
+    Ok(taken.is_some())
+}
+
+/// Deletes the key if it is ours: whether it was.
+pub(super) async fn compare_and_delete(
+    redis: &mut MultiplexedConnection,
+    key: &str,
+    id: &str,
+) -> Result<bool> {
+    let mut release = COMPARE_AND_DELETE.key(key);
+    Ok(release.arg(id).invoke_async(redis).await?)
 }
 
 fn millis(lease: Duration) -> u64 {
@@ -58,15 +81,12 @@ pub struct SetNxPx {
 
 impl SetNxPx {
     pub async fn open(terms: Terms<'_>) -> Result<Self> {
-        let (redis, key) = (connect(terms).await?, terms.name.to_owned());
+        let (redis, key) = (connect(terms.address).await?, terms.name.to_owned());
         Ok(Self { redis, key, lease: terms.lease, id: new_id() })
     }
 
     async fn try_lock(&mut self) -> Result<bool> {
-        let mut set = cmd("SET");
-        set.arg(&self.key).arg(&self.id).arg("NX").arg("PX").arg(millis(self.lease));
-        let taken: Option<String> = set.query_async(&mut self.redis).await?;
-        Ok(taken.is_some())
+        set_nx_px(&mut self.redis, &self.key, &self.id, self.lease).await
     }
 }
 
@@ -82,8 +102,7 @@ impl Contender for SetNxPx {
 
     fn unlock(&mut self) -> Pending<'_, ()> {
         Box::pin(async {
-            let mut release = COMPARE_AND_DELETE.key(&self.key);
-            let found: bool = release.arg(&self.id).invoke_async(&mut self.redis).await?;
+            let found = compare_and_delete(&mut self.redis, &self.key, &self.id).await?;
             ensure!(found, "the lease was over");
             Ok(())
         })
@@ -99,7 +118,7 @@ pub struct BoundedIncr {
 
 impl BoundedIncr {
     pub async fn open(terms: Terms<'_>) -> Result<Self> {
-        let (redis, key) = (connect(terms).await?, terms.name.to_owned());
+        let (redis, key) = (connect(terms.address).await?, terms.name.to_owned());
         Ok(Self { redis, key, lease: terms.lease })
     }
 
@@ -137,7 +156,7 @@ pub struct PutVersion {
 
 impl PutVersion {
     pub async fn open(terms: Terms<'_>) -> Result<Self> {
-        let (redis, key) = (connect(terms).await?, terms.name.to_owned());
+        let (redis, key) = (connect(terms.address).await?, terms.name.to_owned());
         Ok(Self { redis, key, lease: terms.lease })
     }
 

@@ -1,97 +1,74 @@
-//! Many clients on one name.
+//! Many clients in several processes, on one name.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tokio::sync::Barrier;
-use tokio::task::{JoinSet, yield_now};
 
 use super::Plan;
-use crate::contenders::{self, Contender, Terms};
+use crate::contenders::Terms;
+use crate::counter::Counter;
+use crate::crew::{Crew, Job};
+use crate::group::Group;
+use crate::processor;
 use crate::report::Column;
 use crate::rows::Row;
+use crate::share::Share;
 
-pub const COLUMNS: [Column; 5] = [
+pub const COLUMNS: [Column; 6] = [
     Column::Rate("turns/s"),
     Column::Time("mean wait"),
     Column::Time("longest wait"),
     Column::Count("least turns"),
     Column::Count("most turns"),
+    Column::Time("server CPU a turn"),
 ];
 
-/// What one client came to.
-#[derive(Debug, Default)]
-struct Share {
-    turns: u64,
-    waited: Duration,
-    longest: Duration,
-}
-
-/// What all clients share.
-#[derive(Debug)]
-struct Room {
-    start: Barrier,
-    timed: Duration,
-    /// Read and written back by two steps: if two are inside at once, a turn gets lost.
-    counter: AtomicU64,
-}
-
-pub async fn run(row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f64>>> {
-    let mut contenders = Vec::new();
-    for _ in 0..plan.clients {
-        contenders.push(contenders::open(row, terms).await?);
+pub async fn run(
+    row: Row,
+    terms: Terms<'_>,
+    plan: &Plan,
+    group: &Group,
+) -> Result<Vec<Option<f64>>> {
+    let counter = Counter::create()?;
+    let mut crews = Vec::new();
+    for clients in parts(plan.clients, plan.processes) {
+        // One after the other: servers dislike it if several make the same table at once.
+        let job = Job { clients, timed: plan.timed, counter: counter.path() };
+        crews.push(Crew::start(&plan.program, row, terms, job).await?);
     }
-    play(contenders, plan.timed).await
+    let before = processor::time(&group.pids())?;
+    let shares = play(&mut crews).await?;
+    let used = processor::time(&group.pids())?.saturating_sub(before);
+    let mut values = sum_up(&shares, counter.read()?, plan.timed)?;
+    values.push(a_turn(used, &shares));
+    Ok(values)
 }
 
-async fn play(contenders: Vec<Box<dyn Contender>>, timed: Duration) -> Result<Vec<Option<f64>>> {
-    let (start, counter) = (Barrier::new(contenders.len()), AtomicU64::new(0));
-    let room = Arc::new(Room { start, timed, counter });
-    let mut clients = JoinSet::new();
-    for contender in contenders {
-        clients.spawn(turns(contender, Arc::clone(&room)));
+/// As even as may be.
+fn parts(clients: usize, processes: usize) -> impl Iterator<Item = usize> {
+    let processes = processes.clamp(1, clients.max(1));
+    (0..processes).map(move |at| clients / processes + usize::from(at < clients % processes))
+}
+
+async fn play(crews: &mut [Crew]) -> Result<Vec<Share>> {
+    for crew in crews.iter_mut() {
+        crew.go().await?;
     }
     let mut shares = Vec::new();
-    while let Some(done) = clients.join_next().await {
-        shares.push(done??);
+    for crew in crews {
+        shares.extend(crew.shares().await?);
     }
-    sum_up(&shares, &room)
+    Ok(shares)
 }
 
-async fn turns(mut contender: Box<dyn Contender>, room: Arc<Room>) -> Result<Share> {
-    let mut share = Share::default();
-    room.start.wait().await;
-    let end = Instant::now() + room.timed;
-    while Instant::now() < end {
-        let asked = Instant::now();
-        contender.lock().await?;
-        let waited = asked.elapsed();
-        let number = room.counter.load(Ordering::Relaxed);
-        // Every so often the others get a chance to come in, if the lock lets them.
-        if number.is_multiple_of(16) {
-            yield_now().await;
-        }
-        room.counter.store(number + 1, Ordering::Relaxed);
-        contender.unlock().await?;
-        share.turns += 1;
-        share.waited += waited;
-        share.longest = share.longest.max(waited);
-    }
-    Ok(share)
-}
-
-fn sum_up(shares: &[Share], room: &Room) -> Result<Vec<Option<f64>>> {
-    let turns: u64 = shares.iter().map(|share| share.turns).sum();
-    let counted = room.counter.load(Ordering::Relaxed);
+fn sum_up(shares: &[Share], counted: u64, timed: Duration) -> Result<Vec<Option<f64>>> {
+    let turns = turns_of(shares);
     ensure!(turns == counted, "NO EXCLUSION: {turns} turns, {counted} counted");
     let waited: Duration = shares.iter().map(|share| share.waited).sum();
     let longest = shares.iter().map(|share| share.longest).max();
     let count = |turns: Option<u64>| turns.map(|turns| turns as f64);
     Ok(vec![
-        // A client that is still waiting at the end has its turn later: it counts as one of this time.
-        Some(turns as f64 / room.timed.as_secs_f64()),
+        Some(turns as f64 / timed.as_secs_f64()),
         Some(waited.as_secs_f64() / turns.max(1) as f64),
         longest.map(|longest| longest.as_secs_f64()),
         count(shares.iter().map(|share| share.turns).min()),
@@ -99,12 +76,26 @@ fn sum_up(shares: &[Share], room: &Room) -> Result<Vec<Option<f64>>> {
     ])
 }
 
+/// Nothing, if the system's clock of processor time has not moved on.
+fn a_turn(used: Duration, shares: &[Share]) -> Option<f64> {
+    (!used.is_zero()).then(|| used.as_secs_f64() / turns_of(shares).max(1) as f64)
+}
+
+fn turns_of(shares: &[Share]) -> u64 {
+    shares.iter().map(|share| share.turns).sum()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
     use super::*;
-    use crate::contenders::Pending;
+    use crate::contenders::{Contender, Pending};
+    use crate::turns;
+
+    const TIMED: Duration = Duration::from_millis(20);
 
     /// As many of these are in at once as the semaphore has permits.
     struct Permit(Arc<Semaphore>, Option<OwnedSemaphorePermit>);
@@ -126,7 +117,10 @@ mod tests {
     async fn four_with(permits: usize) -> Result<Vec<Option<f64>>> {
         let semaphore = Arc::new(Semaphore::new(permits));
         let contender = || Box::new(Permit(Arc::clone(&semaphore), None)) as Box<dyn Contender>;
-        play((0..4).map(|_| contender()).collect(), Duration::from_millis(20)).await
+        let counter = Counter::create()?;
+        let four = (0..4).map(|_| contender()).collect();
+        let shares = turns::take(four, Counter::open(counter.path())?, TIMED).await?;
+        sum_up(&shares, counter.read()?, TIMED)
     }
 
     #[tokio::test]
@@ -137,6 +131,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_lock_that_excludes_has_them() {
-        assert_eq!(four_with(1).await.expect("one at a time").len(), COLUMNS.len());
+        let values = four_with(1).await.expect("one at a time");
+        assert!(values.iter().all(Option::is_some), "{values:?}");
+    }
+
+    #[test]
+    fn clients_are_spread_over_the_processes() {
+        assert_eq!(parts(16, 4).collect::<Vec<_>>(), [4, 4, 4, 4]);
+        assert_eq!(parts(5, 4).collect::<Vec<_>>(), [2, 1, 1, 1]);
+        assert_eq!(parts(2, 4).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn a_clock_that_has_not_moved_on_says_nothing() {
+        let shares = [Share { turns: 4, ..Share::default() }];
+        assert_eq!(a_turn(Duration::ZERO, &shares), None);
+        assert_eq!(a_turn(Duration::from_secs(2), &shares), Some(0.5));
     }
 }

@@ -13,6 +13,7 @@ use anyhow::Result;
 use private_servers::Medium;
 
 use crate::contenders::Terms;
+use crate::group::Group;
 use crate::hosts::Hosts;
 use crate::report::{Column, Results, Table, Trouble};
 use crate::rows::Row;
@@ -24,6 +25,7 @@ pub struct Plan {
     /// `None`: as the workload likes.
     pub rounds: Option<usize>,
     pub clients: usize,
+    pub processes: usize,
     /// Of the lock or of the session, where its end is measured.
     pub lease: Duration,
     /// Where a server keeps its data that a workload starts for itself.
@@ -39,6 +41,7 @@ impl Default for Plan {
             timed,
             rounds: None,
             clients: 16,
+            processes: 4,
             lease,
             medium: Medium::Disk,
             program: PathBuf::new(),
@@ -49,12 +52,22 @@ impl Default for Plan {
 impl Plan {
     pub fn smoke() -> Self {
         let (timed, lease) = (Duration::from_millis(200), Duration::from_secs(2));
-        Self { timed, lease, rounds: Some(1), clients: 4, ..Self::default() }
+        Self { timed, lease, rounds: Some(1), clients: 4, processes: 2, ..Self::default() }
     }
 
     /// How long a wait is watched: what takes longer than this may take for ever.
     fn cap(&self) -> Duration {
         self.lease * 3
+    }
+
+    /// How long a holder holds before anything happens to it.
+    fn lead(&self) -> Duration {
+        self.lease / 10
+    }
+
+    /// Longer than a lease and shorter than the cap: a lock that lasts as long as the statement can be told from both.
+    fn statement(&self) -> Duration {
+        self.lease * 2
     }
 }
 
@@ -70,7 +83,7 @@ pub enum Workload {
 impl Workload {
     pub const ALL: [Self; 5] = [Self::Alone, Self::Crowd, Self::Gone, Self::Restart, Self::Late];
 
-    fn columns(self, plan: &Plan) -> Vec<Column> {
+    pub fn columns(self, plan: &Plan) -> Vec<Column> {
         match self {
             Self::Alone => alone::COLUMNS.to_vec(),
             Self::Crowd => crowd::COLUMNS.to_vec(),
@@ -95,13 +108,15 @@ impl Workload {
         match self {
             Self::Alone => "One client locks and unlocks one name in sequence.".to_owned(),
             Self::Crowd => format!(
-                "{clients} clients of one process, each with its own connection, on one name."
+                "{clients} clients in {} processes, each client with its own connection, on one name.",
+                plan.processes
             ),
             Self::Gone => format!(
-                "The holder is killed, or stopped: until the next one has the lock. Lease or session: {lease:?}."
+                "The holder goes: until the next one has the lock. Lease or session: {lease:?}. The statement takes {:?}.",
+                plan.statement()
             ),
             Self::Restart => format!(
-                "The server is killed and started again while somebody holds. Lease or session: {lease:?}."
+                "The server is killed and started again while somebody holds; of five servers, one. Lease or session: {lease:?}."
             ),
             Self::Late => format!(
                 "The holder is stopped past its lease ({lease:?}), and goes on writing when somebody else holds."
@@ -116,10 +131,16 @@ impl Workload {
         }
     }
 
-    async fn once(self, row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f64>>> {
+    async fn once(
+        self,
+        row: Row,
+        terms: Terms<'_>,
+        plan: &Plan,
+        group: &Group,
+    ) -> Result<Vec<Option<f64>>> {
         match self {
             Self::Alone => alone::run(row, terms, plan).await,
-            Self::Crowd => crowd::run(row, terms, plan).await,
+            Self::Crowd => crowd::run(row, terms, plan, group).await,
             Self::Gone => gone::run(row, terms, plan).await,
             Self::Restart => restart::run(row, terms, plan).await,
             Self::Late => late::run(row, terms, plan).await,
@@ -141,11 +162,12 @@ pub async fn run(workload: Workload, rows: &[Row], hosts: &Hosts, plan: &Plan) -
         }
     }
     let (title, about, columns) = (workload.title(), workload.about(plan), workload.columns(plan));
-    Table { title, about: format!("{about} Rounds: {rounds}."), columns, rows: results }
+    let about = format!("{about} Rounds: {rounds}; {}.", hosts.data());
+    Table { title, about, columns, rows: results }
 }
 
 fn begin(row: Row, hosts: &Hosts) -> Results {
-    let trouble = hosts.address(row).err().map(|why| Trouble::LeftOut(why.to_owned()));
+    let trouble = hosts.group(row).err().map(|why| Trouble::LeftOut(why.to_owned()));
     Results { row, rounds: Vec::new(), trouble }
 }
 
@@ -157,11 +179,11 @@ async fn one_round(
     round: usize,
 ) {
     let row = results.row;
-    let (None, Ok(address)) = (&results.trouble, hosts.address(row)) else { return };
+    let (None, Ok(group)) = (&results.trouble, hosts.group(row)) else { return };
     // A name of its own: nothing that is left of a round meets the next one.
     let name = format!("{}-{row}-{round}", workload.title().split(' ').next().unwrap_or_default());
-    let lease = plan.lease;
-    let done = workload.once(row, Terms { address: &address, name: &name, lease }, plan).await;
+    let terms = Terms { address: &group.address(), name: &name, lease: plan.lease };
+    let done = workload.once(row, terms, plan, group).await;
     eprintln!("{} {row:<18} round {}  {done:?}", workload.title(), round + 1);
     match done {
         Ok(values) => results.rounds.push(values),

@@ -1,23 +1,20 @@
-//! The server is killed and started again while somebody holds.
+//! The server is killed and started again while somebody holds; of several servers, one.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use private_servers::Server;
+use anyhow::Result;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::Plan;
 use crate::contenders::{self, Contender, Terms};
+use crate::group::Group;
 use crate::holder::Holder;
-use crate::hosts;
 use crate::report::Column;
 use crate::rows::Row;
 
 /// Between two tries to connect to a server that has come back.
 const BETWEEN: Duration = Duration::from_millis(20);
-/// Some servers refuse to start until the last process of the old one has gone.
-const STARTS: u32 = 20;
 
 pub fn columns(plan: &Plan) -> Vec<Column> {
     let cap = plan.cap().as_secs_f64();
@@ -30,13 +27,13 @@ pub fn columns(plan: &Plan) -> Vec<Column> {
 
 pub async fn run(row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f64>>> {
     let (kind, medium) = (row.kind(), plan.medium);
-    let server = spawn_blocking(move || hosts::launch(kind, medium)).await??;
-    let address = server.address().to_string();
+    let mut group = spawn_blocking(move || Group::start(kind, medium)).await??;
+    let address = group.address();
     let terms = Terms { address: &address, ..terms };
     let mut holder = Holder::start(&plan.program, row, terms).await?;
     // What is synced each second is on disk by then, and the lease has most of its time to go.
-    sleep(plan.lease / 10).await;
-    let server = spawn_blocking(|| restart(server)).await??;
+    sleep(plan.lead()).await;
+    let group = spawn_blocking(move || group.restart().map(|()| group)).await??;
     let back = Instant::now();
     let next = timeout(plan.cap(), come_in(row, terms)).await;
     let waited = back.elapsed().min(plan.cap());
@@ -51,21 +48,8 @@ pub async fn run(row: Row, terms: Terms<'_>, plan: &Plan) -> Result<Vec<Option<f
         Some(_) => Some(told(&mut holder, back, plan.cap()).await?),
         None => None,
     };
-    drop((next, server));
+    drop((next, group));
     Ok(vec![until, still_writes, told])
-}
-
-fn restart(mut server: Server) -> Result<Server> {
-    server.kill();
-    let mut last = None;
-    for _ in 0..STARTS {
-        match server.start_again() {
-            Ok(()) => return Ok(server),
-            Err(error) => last = Some(error),
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    Err(last.context("no start")?)
 }
 
 /// Connects, and locks; again and again, if the connection breaks.
