@@ -216,7 +216,7 @@ impl Kept {
 
 /// A slot moved, a primary failed over and another one killed, under load.
 #[derive(Debug)]
-struct Rearranged;
+pub struct Rearranged;
 
 /// The load goes on for so long before anything happens.
 const BEFORE: Duration = Duration::from_secs(1);

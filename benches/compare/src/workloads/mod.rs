@@ -125,6 +125,8 @@ pub enum Name {
     Herd,
     /// W12: W2, W4 and W7 on a cluster beside one server; then slots move, a primary is failed over, one is killed
     Cluster,
+    /// W12: only the last part of `cluster`: slots move, a primary is failed over, one is killed
+    Rearranged,
     /// W12: each node of a cluster is replaced under steady load; ten minutes
     Upgrade,
     /// W1 to W11
@@ -159,10 +161,13 @@ impl Name {
             }
             Self::Herd => herd::Herd::all(plan).map(|herd| Box::new(herd) as _).into(),
             Self::Cluster => cluster::all(plan),
+            Self::Rearranged => vec![Box::new(cluster::Rearranged)],
             Self::Upgrade => vec![Box::new(cluster::Upgrade::new(plan))],
             Self::All => Self::value_variants()
                 .iter()
-                .filter(|name| !matches!(name, Self::Cluster | Self::Upgrade | Self::All))
+                .filter(|name| {
+                    !matches!(name, Self::Cluster | Self::Rearranged | Self::Upgrade | Self::All)
+                })
                 .flat_map(|name| name.workloads(plan))
                 .collect(),
         }
