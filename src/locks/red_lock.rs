@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result, said};
 use crate::guards::{Guard, RedGuard, RedHold, while_held};
@@ -20,12 +20,6 @@ use crate::locks::retry::{Retry, in_time};
 /// at least this. A holder releases the lock on all servers at once. So a waiter that was granted the lock on one
 /// server waits as long for the others.
 const STRAGGLERS: Duration = Duration::from_millis(5);
-
-/// How much later a waiter lines up at each further server. If all waiters stood in all lines at once, each server would
-/// grant its lock to another of them, and none would get a majority. As it is, they queue at the first server, and the
-/// head of that line finds the others free. Only if that server stays held, as by a caller that died with a minority, does
-/// a waiter need the lines of the others.
-const LINES_APART: Duration = Duration::from_millis(250);
 
 /// How long a call waits for held servers before it asks all others again.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
@@ -366,12 +360,9 @@ impl RedLock {
     /// the first `blocking` held servers.
     async fn park(&self, held: &BTreeSet<usize>, wanted: usize) -> Result<BTreeMap<usize, Guard>> {
         let blocking = self.locks.len() - self.majority() + 1;
-        let wait = |(nth, at): (u32, usize)| async move {
-            sleep(LINES_APART * nth).await;
-            (at, self.locks[at].try_lock_for(LOOK_ROUND).await)
-        };
-        let lines = (0..).zip(held.iter().copied().take(blocking));
-        let mut parked: FuturesUnordered<_> = lines.map(wait).collect();
+        let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
+        let mut parked: FuturesUnordered<_> =
+            held.iter().take(blocking).map(|at| wait(*at)).collect();
         let (mut won, mut until) = (BTreeMap::new(), None);
         while let Some((at, answer)) = in_time(until, parked.next()).await.flatten() {
             match answer {
