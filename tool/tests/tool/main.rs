@@ -12,4 +12,3 @@ mod scene;
 mod servers;
 mod signals;
 mod surroundings;
-mod terminal;
