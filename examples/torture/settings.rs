@@ -96,9 +96,12 @@ pub const KEEPER: usize = WORKERS - 1;
 /// A lock that is asked for through a `RedLock` alone.
 pub const MAJORITY: &str = "majority";
 
+/// The lock of the buffer that all workers share.
+pub const BUFFER: &str = "buffer";
+
 /// Every name that is not made up on the way.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let others = FAMILY.iter().map(|(name, _)| *name).chain([KEPT, HAUNTED, MAJORITY]);
+    let others = FAMILY.iter().map(|(name, _)| *name).chain([KEPT, HAUNTED, MAJORITY, BUFFER]);
     LOCKS.into_iter().chain(others)
 }
 

@@ -11,7 +11,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::{HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, Topology};
+use crate::settings::{
+    BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, Topology,
+};
 use crate::worker::buffer::Buffer;
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
@@ -212,8 +214,8 @@ impl Step {
         };
         let client = &self.seat.client;
         let (full, empty) = (client.condition("not full"), client.condition("not empty"));
-        let mut call = self.unhandled("buffer", (1, 1));
-        let mut guard = client.lock("buffer").lock().await?;
+        let mut call = self.unhandled(BUFFER, (1, 1));
+        let mut guard = client.lock(BUFFER).lock().await?;
         let mut claim = Claim::begin(&call, &guard);
         let items = Buffer::with(guard.token().get(), |buffer| buffer.len()).expect("a file");
         // Mostly what can be done: others wait for the rest.
@@ -229,7 +231,7 @@ impl Step {
             }
             claim.end(&guard, self.seat.closed());
             let condition = if fills { &full } else { &empty };
-            call = self.unhandled("buffer", (1, 1));
+            call = self.unhandled(BUFFER, (1, 1));
             let (again, woken) = guard.wait_for(condition, STUCK / 3).await?;
             record::reached(match woken {
                 Woken::Notified => "buffer: notified",
