@@ -42,6 +42,9 @@ pub fn slow(claims: &[Claim], started: u64, topology: Topology, tally: &mut Tall
     }
     tally.add("waits judged in calm times", judged);
     tally.add("the longest of them, in microseconds", longest / 1_000);
-    tally.add("moments when the machine was too busy", tally.late.len() as u64);
+    tally.add(
+        "times that are not judged: a server fault, or a busy machine",
+        tally.late.len() as u64,
+    );
     found
 }

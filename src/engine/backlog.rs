@@ -255,6 +255,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn after_an_outage_a_cluster_that_is_down_is_asked_again_soon() {
+        let (mut backlog, mut now) = (Backlog::default(), Instant::now());
+        backlog.put(release());
+        for _ in 0..10 {
+            let ask = backlog.next(now).unwrap();
+            answer(&mut backlog, ask, &Err(unsent()), now);
+            now = backlog.wakes_at().unwrap();
+        }
+        let ask = backlog.next(now).unwrap();
+        let down = Fault::from_text("CLUSTERDOWN The cluster is down");
+        answer(&mut backlog, ask, &Err(down), now);
+        let pause = backlog.wakes_at().unwrap() - now;
+        assert!(pause <= Duration::from_millis(150), "it waits for {pause:?}");
+    }
+
+    #[tokio::test]
     async fn a_job_is_a_debt_until_it_is_answered() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
         let (debts, tenure) = (Debts::default(), tenure());

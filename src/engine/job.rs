@@ -16,6 +16,11 @@ use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest pause while the server can be reached, but does not do what it is asked, for example because its cluster
+/// is electing a primary. A new connection ends every pause ([`Backlog::hasten`](crate::engine::backlog::Backlog::hasten)).
+/// Nothing tells a client that the cluster works again.
+const LONGEST_PAUSE_IF_CONNECTED: Duration = Duration::from_millis(100);
+
 /// Whether the server found what the job is about, or the fault if it did not answer.
 pub(crate) type Outcome = Result<bool, Fault>;
 
@@ -225,10 +230,17 @@ impl Job {
         self.may_have_run |= outcome.as_ref().is_err_and(Fault::is_open);
         self.stay = None;
         self.returning = None;
-        let due = now + self.pause.mul_f64(0.5 + fastrand::f64());
         // For a ghost with a long lease, the pauses grow over time.
         let left = self.until.saturating_duration_since(now);
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(left / 32));
+        let longest = match outcome {
+            Err(fault) if fault.is_passing() && !matches!(fault, Fault::NotSent(_)) => {
+                LONGEST_PAUSE_IF_CONNECTED
+            }
+            _ => LONGEST_PAUSE.max(left / 32),
+        };
+        let pause = self.pause.min(longest);
+        let due = now + pause.mul_f64(0.5 + fastrand::f64());
+        self.pause = (pause * 2).min(longest);
         due
     }
 }

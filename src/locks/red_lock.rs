@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::{Error, Result, said};
 use crate::guards::{Guard, RedGuard, RedHold, while_held};
@@ -21,6 +22,12 @@ use crate::locks::retry::{Retry, in_time};
 /// server waits as long for the others.
 const STRAGGLERS: Duration = Duration::from_millis(5);
 
+/// How much later a call joins the line of each further held server. If all calls stood in all lines at once, each server
+/// would grant its lock to another of them, and none would have a majority. So they queue at one server, and the head of
+/// that line finds the others free. A call needs the lines of the others only if that server stays held, for example by
+/// a caller that died with a minority.
+const LINES_APART: Duration = Duration::from_millis(250);
+
 /// How long a call waits for held servers before it asks all others again.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
 
@@ -30,8 +37,11 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 /// with Redis*), with these differences:
 /// - A waiting call parks as a [`Lock`] does instead of retrying. It parks at enough of the held servers: no
 ///   majority can become free without one of them waking it.
-/// - While a call waits, it holds only servers that come before the first one that another caller holds. So two calls
-///   never block each other forever.
+/// - While a call waits for a server, it holds only servers that come before it. So two calls never block each other
+///   forever.
+/// - Waiting calls queue at the first server that is held, and then take the others. If that server stays held, for
+///   example because its holder died with a minority, a call queues at the next server too after 250 ms. The clones of a
+///   handle remember which server that was: so keep the handle instead of making one for each call.
 /// - The watchdog renews each part separately, and each part is lost separately.
 ///
 /// Redlock grants a lock for its lease, less the time that it took to collect the majority, less clock drift, and only
@@ -78,6 +88,8 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 #[must_use = "a handle does nothing until it is locked"]
 pub struct RedLock {
     locks: Arc<[Lock]>,
+    /// The first server that the last holder among the clones of this handle had. Their calls queue there first.
+    first: Arc<AtomicUsize>,
 }
 
 /// The answers of all servers that were asked once.
@@ -106,12 +118,13 @@ impl RedLock {
     /// All callers that compete for it must name the same servers in the same order. The first call reports an invalid
     /// list.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
-        Self { locks: locks.into_iter().collect() }
+        Self { locks: locks.into_iter().collect(), first: Arc::default() }
     }
 
     /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it: see [`Lock::lease`].
     pub fn lease(self, lease: Duration) -> Self {
-        Self { locks: self.locks.iter().map(|lock| lock.clone().lease(lease)).collect() }
+        let locks = self.locks.iter().map(|lock| lock.clone().lease(lease)).collect();
+        Self { locks, ..self }
     }
 
     /// Waits for the lock.
@@ -137,9 +150,9 @@ impl RedLock {
         loop {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
-                Judged::Held(held, kept) => {
+                Judged::Held(held, won) => {
                     retry.is_held();
-                    self.wait_for(&held, kept).await?
+                    self.wait_for(&held, won).await?
                 }
                 Judged::Failed(error) => {
                     retry.failed(error, self.ride_out()).await?;
@@ -320,17 +333,14 @@ impl RedLock {
         let Round { mut won, held, failed } = round;
         won.retain(|at, guard| self.is_fresh(*at, guard));
         if won.len() >= self.majority() {
+            self.first.store(*won.keys().next().expect("a majority"), Ordering::Relaxed);
             return Judged::Won(RedGuard::new(won.into_values().collect(), self.majority()));
         }
         let reachable = self.locks.len() - failed.len() >= self.majority();
-        match held.first() {
-            Some(first) if reachable => {
-                // Release the later parts. A waiter holds only servers before the first held one, so that callers do
-                // not wait in a circle.
-                drop(won.split_off(first));
-                Judged::Held(held, won)
-            }
-            _ => Judged::Failed(worst(failed.into_iter())),
+        if reachable && !held.is_empty() {
+            Judged::Held(held, won)
+        } else {
+            Judged::Failed(worst(failed.into_iter()))
         }
     }
 
@@ -340,46 +350,67 @@ impl RedLock {
         guard.remaining() > self.locks[at].whole_lease() / 2
     }
 
-    /// Waits until a held server may have become free. Meanwhile, the call keeps `kept`, the parts before the first
-    /// held server. Returns the parts that were granted, and the kept parts that could be extended to a whole lease.
+    /// Waits until a held server may have become free. Returns the parts that it granted, and those of `kept` that the
+    /// call has not released and that could be extended to a whole lease.
     async fn wait_for(
         &self,
         held: &BTreeSet<usize>,
         mut kept: BTreeMap<usize, Guard>,
     ) -> Result<BTreeMap<usize, Guard>> {
-        let mut won = self.park(held, self.majority() - kept.len()).await?;
+        let mut won = self.park(self.lines(held), &mut kept).await?;
         kept.append(&mut won);
         self.refresh(&mut kept).await;
         Ok(kept)
     }
 
-    /// Parks at held servers until one of them grants its lock. Also takes the locks that others grant soon after, at
-    /// most `wanted` in all.
+    /// The held servers at which a call queues, in the order in which it joins their lines.
     ///
     /// While `blocking` servers are held, no majority is possible. So if a majority becomes free, it includes one of
     /// the first `blocking` held servers.
-    async fn park(&self, held: &BTreeSet<usize>, wanted: usize) -> Result<BTreeMap<usize, Guard>> {
+    fn lines(&self, held: &BTreeSet<usize>) -> Vec<usize> {
         let blocking = self.locks.len() - self.majority() + 1;
+        let first = self.first.load(Ordering::Relaxed);
+        held.range(first..).chain(held.range(..first)).take(blocking).copied().collect()
+    }
+
+    /// Joins one line after the other, until a server grants its lock. Also takes the locks that others grant soon after.
+    async fn park(
+        &self,
+        lines: Vec<usize>,
+        kept: &mut BTreeMap<usize, Guard>,
+    ) -> Result<BTreeMap<usize, Guard>> {
         let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
-        let mut parked: FuturesUnordered<_> =
-            held.iter().take(blocking).map(|at| wait(*at)).collect();
+        let mut lines = lines.into_iter();
+        let (mut parked, mut join_at) = (FuturesUnordered::new(), Instant::now());
         let (mut won, mut until) = (BTreeMap::new(), None);
-        while let Some((at, answer)) = in_time(until, parked.next()).await.flatten() {
-            match answer {
-                Ok(Some(guard)) => {
+        loop {
+            let answered = tokio::select! {
+                () = sleep_until(join_at), if won.is_empty() && lines.len() > 0 => {
+                    let Some(at) = lines.next() else { continue };
+                    // Whoever waits for a server holds none behind it: so callers never wait in a circle.
+                    drop(kept.split_off(&at));
+                    parked.push(wait(at));
+                    join_at += LINES_APART;
+                    continue;
+                }
+                answered = in_time(until, parked.next()), if !parked.is_empty() => answered.flatten(),
+                else => None,
+            };
+            match answered {
+                None => return Ok(won),
+                Some((at, Ok(Some(guard)))) => {
                     won.insert(at, guard);
                     until.get_or_insert_with(|| Instant::now() + STRAGGLERS);
+                    if kept.len() + won.len() >= self.majority() {
+                        return Ok(won);
+                    }
                 }
                 // A permanent error: waiting longer does not help.
-                Err(error) if !error.is_passing() => return Err(error),
+                Some((_, Err(error))) if !error.is_passing() => return Err(error),
                 // The next round asks the others.
-                Ok(None) | Err(_) => {}
-            }
-            if won.len() >= wanted {
-                break;
+                Some((_, Ok(None) | Err(_))) => {}
             }
         }
-        Ok(won)
     }
 
     /// Extends the parts that were kept while the call waited to a whole lease. If that fails for a part, the call
@@ -401,7 +432,7 @@ impl RedLock {
 /// The result of a round.
 enum Judged {
     Won(RedGuard),
-    /// Other callers hold too many servers: which ones, and the parts that the call keeps meanwhile.
+    /// Other callers hold too many servers: which ones, and the parts that this call has.
     Held(BTreeSet<usize>, BTreeMap<usize, Guard>),
     /// Too few servers answered.
     Failed(Error),

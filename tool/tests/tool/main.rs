@@ -12,3 +12,4 @@ mod scene;
 mod servers;
 mod signals;
 mod surroundings;
+mod terminal;

@@ -38,7 +38,7 @@ pub fn tool_at(url: &str, dir: &Path, words: &[&str]) -> Call {
 
 /// A shell in the background begins programs with INT and QUIT ignored, and `nohup` with HUP. The tool leaves ignored signals
 /// so. Its tests have to go the same way wherever they run.
-const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal"];
+pub const AS_IN_THE_FOREGROUND: [&str; 2] = ["env", "--default-signal"];
 
 /// The path of the tool.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_parklock");

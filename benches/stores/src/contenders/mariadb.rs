@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 
-use super::{Contender, Pending, Terms, new_id, pause};
+use super::{Contender, Pending, Polls, Terms, new_id, poll};
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS l (name VARCHAR(64) PRIMARY KEY, version BIGINT NOT NULL DEFAULT 0, \
      state INT NOT NULL DEFAULT 0, owner VARCHAR(64), expire DATETIME(3)) ENGINE=InnoDB";
@@ -119,7 +119,9 @@ impl Version {
         let (session, name) = (connect_with_row(terms).await?, terms.name.to_owned());
         Ok(Self { session, name, owner: new_id(), lease: terms.lease, version: 0 })
     }
+}
 
+impl Polls for Version {
     async fn try_lock(&mut self) -> Result<bool> {
         let read = "SELECT version FROM l WHERE name = ?";
         let version: Option<i64> = self.session.exec_first(read, (&self.name,)).await?;
@@ -136,12 +138,7 @@ impl Version {
 
 impl Contender for Version {
     fn lock(&mut self) -> Pending<'_, ()> {
-        Box::pin(async {
-            while !self.try_lock().await? {
-                pause().await;
-            }
-            Ok(())
-        })
+        Box::pin(poll(self))
     }
 
     fn unlock(&mut self) -> Pending<'_, ()> {

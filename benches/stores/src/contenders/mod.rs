@@ -72,9 +72,17 @@ pub async fn open(row: Row, terms: Terms<'_>) -> Result<Box<dyn Contender>> {
     })
 }
 
-/// Between two tries of a way that polls: fifty milliseconds, half of it by chance, so that clients do not try in step.
-async fn pause() {
-    sleep(Duration::from_millis(fastrand::u64(25..=75))).await;
+/// A way to lock that cannot wait.
+trait Polls: Send {
+    fn try_lock(&mut self) -> impl Future<Output = Result<bool>> + Send;
+}
+
+/// Tries every fifty milliseconds, half of it by chance, so that clients do not try in step.
+async fn poll(client: &mut impl Polls) -> Result<()> {
+    while !client.try_lock().await? {
+        sleep(Duration::from_millis(fastrand::u64(25..=75))).await;
+    }
+    Ok(())
 }
 
 /// An id that no other holder has.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tokio_postgres::{Client, NoTls, Statement};
 
-use super::{Contender, Pending, Terms, new_id, pause};
+use super::{Contender, Pending, Polls, Terms, new_id, poll};
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS l (name TEXT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 0, \
      state INT NOT NULL DEFAULT 0, owner TEXT, expire TIMESTAMPTZ)";
@@ -130,7 +130,9 @@ impl Version {
         let (name, owner, lease) = (terms.name.to_owned(), new_id(), terms.lease);
         Ok(Self { session, name, owner, lease, read, take, give, version: 0 })
     }
+}
 
+impl Polls for Version {
     async fn try_lock(&mut self) -> Result<bool> {
         let version: i64 = self.session.query_one(&self.read, &[&self.name]).await?.get(0);
         let lease = self.lease.as_millis() as f64;
@@ -143,12 +145,7 @@ impl Version {
 
 impl Contender for Version {
     fn lock(&mut self) -> Pending<'_, ()> {
-        Box::pin(async {
-            while !self.try_lock().await? {
-                pause().await;
-            }
-            Ok(())
-        })
+        Box::pin(poll(self))
     }
 
     fn unlock(&mut self) -> Pending<'_, ()> {

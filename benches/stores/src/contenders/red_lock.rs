@@ -9,7 +9,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::redis::{compare_and_delete, connect, set_nx_px};
-use super::{Contender, Pending, Terms, new_id, pause};
+use super::{Contender, Pending, Polls, Terms, new_id, poll};
 
 /// How long one server may take to answer: a small part of the lease, so that one that is down costs little.
 const ANSWER: Duration = Duration::from_millis(50);
@@ -29,17 +29,6 @@ impl RedLock {
             servers.push(connect(address).await?);
         }
         Ok(Self { servers, key: terms.name.to_owned(), lease: terms.lease, id: new_id() })
-    }
-
-    async fn try_lock(&mut self) -> Result<bool> {
-        let since = Instant::now();
-        let taken = self.take().await;
-        if self.is_majority(taken) && since.elapsed() + self.drift() < self.lease {
-            return Ok(true);
-        }
-        // Also on the servers that did not answer: they may have taken it.
-        self.give().await;
-        Ok(false)
     }
 
     /// On how many servers the key is ours now.
@@ -71,14 +60,22 @@ fn count(answers: &[Result<Result<bool>, Elapsed>]) -> usize {
     answers.iter().filter(|answer| matches!(answer, Ok(Ok(true)))).count()
 }
 
+impl Polls for RedLock {
+    async fn try_lock(&mut self) -> Result<bool> {
+        let since = Instant::now();
+        let taken = self.take().await;
+        if self.is_majority(taken) && since.elapsed() + self.drift() < self.lease {
+            return Ok(true);
+        }
+        // Also on the servers that did not answer: they may have taken it.
+        self.give().await;
+        Ok(false)
+    }
+}
+
 impl Contender for RedLock {
     fn lock(&mut self) -> Pending<'_, ()> {
-        Box::pin(async {
-            while !self.try_lock().await? {
-                pause().await;
-            }
-            Ok(())
-        })
+        Box::pin(poll(self))
     }
 
     fn unlock(&mut self) -> Pending<'_, ()> {

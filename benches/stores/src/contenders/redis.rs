@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script, cmd};
 
-use super::{Contender, Pending, Terms, new_id, pause};
+use super::{Contender, Pending, Polls, Terms, new_id, poll};
 
 static COMPARE_AND_DELETE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
@@ -84,7 +84,9 @@ impl SetNxPx {
         let (redis, key) = (connect(terms.address).await?, terms.name.to_owned());
         Ok(Self { redis, key, lease: terms.lease, id: new_id() })
     }
+}
 
+impl Polls for SetNxPx {
     async fn try_lock(&mut self) -> Result<bool> {
         set_nx_px(&mut self.redis, &self.key, &self.id, self.lease).await
     }
@@ -92,12 +94,7 @@ impl SetNxPx {
 
 impl Contender for SetNxPx {
     fn lock(&mut self) -> Pending<'_, ()> {
-        Box::pin(async {
-            while !self.try_lock().await? {
-                pause().await;
-            }
-            Ok(())
-        })
+        Box::pin(poll(self))
     }
 
     fn unlock(&mut self) -> Pending<'_, ()> {
@@ -129,14 +126,15 @@ impl BoundedIncr {
     }
 }
 
+impl Polls for BoundedIncr {
+    async fn try_lock(&mut self) -> Result<bool> {
+        self.add(1).await
+    }
+}
+
 impl Contender for BoundedIncr {
     fn lock(&mut self) -> Pending<'_, ()> {
-        Box::pin(async {
-            while !self.add(1).await? {
-                pause().await;
-            }
-            Ok(())
-        })
+        Box::pin(poll(self))
     }
 
     fn unlock(&mut self) -> Pending<'_, ()> {
@@ -167,14 +165,15 @@ impl PutVersion {
     }
 }
 
+impl Polls for PutVersion {
+    async fn try_lock(&mut self) -> Result<bool> {
+        self.put().await
+    }
+}
+
 impl Contender for PutVersion {
     fn lock(&mut self) -> Pending<'_, ()> {
-        Box::pin(async {
-            while !self.put().await? {
-                pause().await;
-            }
-            Ok(())
-        })
+        Box::pin(poll(self))
     }
 
     fn unlock(&mut self) -> Pending<'_, ()> {

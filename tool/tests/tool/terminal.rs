@@ -1,0 +1,111 @@
+//! A user at a terminal: Ctrl-Z, `fg`, Ctrl-C. `script` makes the terminal, and a shell with job control runs in it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::common::child::{self, Child};
+use crate::common::{Server, eventually};
+use crate::scene::{AS_IN_THE_FOREGROUND, LONG, PROGRAM, freed, held, is_free, tool};
+
+const CTRL_C: &str = "\x03";
+const CTRL_Z: &str = "\x1a";
+
+/// The prompt of the shell: it shows how the last command ended.
+const PROMPT: &str = "[code-$?] ";
+
+/// The prompt after the tool has stopped. The tool hears SIGTSTP, which Ctrl-Z sends, and then stops itself with SIGSTOP (19).
+const STOPPED: &str = "[code-147]";
+
+/// A shell at a terminal.
+struct Shell {
+    _script: Child,
+    keyboard: File,
+    screen: PathBuf,
+    /// How much of the screen was read.
+    seen: usize,
+}
+
+impl Shell {
+    async fn start(server: &Server) -> Self {
+        let [keys, screen] = ["keyboard", "screen"].map(|file| server.dir().join(file));
+        let made = Command::new("mkfifo").arg(&keys).status().expect("there is mkfifo");
+        assert!(made.success());
+        // Opened for both, it waits for no other side.
+        let keyboard = File::options().read(true).write(true).open(&keys).expect("our pipe");
+        let mut command = child::command(AS_IN_THE_FOREGROUND[0]);
+        command
+            .args(&AS_IN_THE_FOREGROUND[1..])
+            .arg("script")
+            .args(["--quiet", "--flush", "--command", "bash --norc --noprofile -i"])
+            .arg(&screen)
+            .env("PS1", PROMPT)
+            .env("PARKLOCK_URL", server.url())
+            .env_remove("REDIS_URL")
+            .stdin(keyboard.try_clone().expect("a second handle"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut shell = Self { _script: Child::start(command), keyboard, screen, seen: 0 };
+        shell.shows("[code-0]").await;
+        shell
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("a pipe");
+    }
+
+    /// Waits until these words appear on the screen, after those that it was asked for before.
+    async fn shows(&mut self, words: &str) {
+        let mut end = None;
+        let shown = async || {
+            let all = fs::read(&self.screen).unwrap_or_default();
+            let new = String::from_utf8_lossy(&all[self.seen.min(all.len())..]).into_owned();
+            end = new.find(words).map(|at| at + words.len());
+            end.is_some()
+        };
+        eventually(LONG, &format!("the terminal shows {words:?}"), shown).await;
+        self.seen += end.expect("it is there");
+    }
+}
+
+#[tokio::test]
+async fn ctrl_z_stops_the_command_while_the_lock_stays_held_and_fg_continues_it() {
+    let server = Server::start().await;
+    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    // What the shell echoes is not what the command prints.
+    let script = "trap \"echo con\"\"tinued\" CONT; echo rea\"\"dy; while :; do sleep 0.05; done";
+    shell.types(&format!("{PROGRAM} run a -- sh -c '{script}'\n"));
+    shell.shows("ready").await;
+    shell.types(CTRL_Z);
+    shell.shows(STOPPED).await;
+    assert!(!is_free(&admin, "a").await, "the lock stays held");
+    shell.types("fg\n");
+    shell.shows("continued").await;
+    shell.types(CTRL_C);
+    shell.shows("[code-130]").await;
+    freed(&admin, "a").await;
+    // The shell has its terminal again.
+    shell.types("echo $((40 + 2))\n");
+    shell.shows("42").await;
+}
+
+#[tokio::test]
+async fn ctrl_z_stops_a_tool_that_waits_and_ctrl_c_ends_it() {
+    let server = Server::start().await;
+    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let holder = tool(&server, &["hold", "a"]).start();
+    held(&admin, "a").await;
+    shell.types(&format!("{PROGRAM} run a -- true\n"));
+    let stands = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 1;
+    eventually(LONG, "the tool waits in line", stands).await;
+    shell.types(CTRL_Z);
+    shell.shows(STOPPED).await;
+    shell.types("fg\n");
+    shell.shows("run a").await; // the shell says which job goes on
+    shell.types(CTRL_C);
+    shell.shows("[code-130]").await;
+    let left = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 0;
+    eventually(LONG, "nobody stands in line", left).await;
+    drop(holder);
+}
