@@ -58,13 +58,13 @@ impl Releaser {
         let mut asked = FuturesUnordered::new();
         let settled = debts.settled();
         tokio::pin!(settled);
-        let mut newest = 0;
+        let mut changes = commands.changes();
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may have
             // come and gone, while others wait for a lock that nobody holds. So make all jobs ready with each new
-            // connection.
-            let seen = std::mem::replace(&mut newest, commands.newest());
-            if newest > seen {
+            // connection. A slot may also go to a primary that this client is connected to.
+            if changes.has_changed().unwrap_or(false) {
+                changes.mark_unchanged();
                 backlog.hasten();
             }
             while let Some(ask) = backlog.next(Instant::now()) {
@@ -79,7 +79,7 @@ impl Releaser {
                 }
                 Some(answered) = asked.next() => backlog.answered(answered, Instant::now()),
                 () = due(backlog.wakes_at()) => {}
-                () = commands.newer_than(newest), if backlog.wakes_at().is_some() => {}
+                Ok(()) = changes.changed(), if backlog.wakes_at().is_some() => backlog.hasten(),
                 () = &mut settled => return,
             }
         }

@@ -54,7 +54,8 @@ pub(crate) struct Cluster {
     pub(crate) connect_timeout: Duration,
     crew: Crew,
     generations: Generations,
-    pub(crate) newest: Arc<watch::Sender<u64>>,
+    /// See [`Commands::changes`](crate::wire::commands::Commands::changes).
+    pub(crate) changes: Arc<watch::Sender<()>>,
     /// See [`ServerClock::with`].
     beyond: Arc<AtomicU64>,
     map: watch::Sender<Arc<SlotMap>>,
@@ -80,7 +81,7 @@ impl Cluster {
             connect_timeout: config.connect_timeout,
             crew,
             generations: Generations::default(),
-            newest: Arc::new(watch::Sender::new(0)),
+            changes: Arc::default(),
             beyond: Arc::default(),
             map: watch::Sender::default(),
             stale: Arc::default(),
@@ -141,8 +142,8 @@ impl Cluster {
             return Ok(Arc::clone(&kept.shard));
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
-        let (newest, lost) = (Arc::clone(&self.newest), Arc::clone(&self.stale));
-        let duty = CommandDuty::new(self.layout, clock, self.expected(), newest, lost);
+        let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
+        let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost);
         let place = Place::Fixed(Arc::new(self.address(node)?));
         let at = (Some(node.clone()), place);
         let (shard, keeper) = Shard::new(at, duty, &self.generations, self.quorum);
@@ -173,7 +174,7 @@ impl Cluster {
     }
 
     fn change(&self, change: impl FnOnce(&SlotMap) -> SlotMap) {
-        self.map.send_if_modified(|map| {
+        let has_changed = self.map.send_if_modified(|map| {
             let newer = change(map);
             let (left, gained) = (map.left_for(&newer), newer.left_for(map));
             if left.is_empty() && gained.is_empty() {
@@ -190,6 +191,9 @@ impl Cluster {
             *map = Arc::new(newer);
             true
         });
+        if has_changed {
+            self.changes.send_replace(());
+        }
     }
 
     /// Ends the links to nodes that have left. Requests in flight there hold on to their connection.
@@ -263,4 +267,31 @@ pub(crate) async fn ask_for_map(
 
 fn is_no_cluster(error: &redis::ServerError) -> bool {
     error.details().is_some_and(|details| details.contains("cluster support disabled"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster() -> Cluster {
+        let config = Config::default();
+        let addresses = Addresses::new(&["redis://127.0.0.1:7000".to_owned()], &config).unwrap();
+        let crew = Crew { spawn: Box::new(drop), stop: CancellationToken::new() };
+        Cluster::new(addresses, &config, crew)
+    }
+
+    #[test]
+    fn another_primary_of_a_slot_is_a_change_though_no_connection_is_new() {
+        let (cluster, slot) = (cluster(), Slot::new(5).unwrap());
+        let mut changes = cluster.changes.subscribe();
+        let mut is_change = |port| {
+            cluster.moved(slot, Node::new("127.0.0.1", port));
+            let has_changed = changes.has_changed().unwrap();
+            changes.mark_unchanged();
+            has_changed
+        };
+        assert!(is_change(7000));
+        assert!(!is_change(7000), "it has the slot already");
+        assert!(is_change(7001));
+    }
 }

@@ -25,26 +25,26 @@ use crate::wire::terms::Terms;
 pub(crate) struct Commands {
     servers: Servers,
     terms: Arc<Terms>,
-    newest: watch::Receiver<u64>,
+    changes: watch::Receiver<()>,
 }
 
 impl Commands {
     /// All locks lie on one server.
     pub(crate) fn new(place: Place, terms: Terms, config: &Config) -> (Self, ShardKeeper) {
-        let (newest, seen) = watch::channel(0);
+        let (changes, seen) = watch::channel(());
         let (expected, lost) = (place.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
-        let duty = CommandDuty::new(terms.layout, clock, expected, Arc::new(newest), lost);
+        let duty = CommandDuty::new(terms.layout, clock, expected, Arc::new(changes), lost);
         let generations = Generations::default();
         let (shard, keeper) = Shard::new((None, place), duty, &generations, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));
-        (Self { servers, terms: Arc::new(terms), newest: seen }, keeper)
+        (Self { servers, terms: Arc::new(terms), changes: seen }, keeper)
     }
 
     /// The locks are in the slots of a cluster.
     pub(crate) fn in_cluster(cluster: Arc<Cluster>, terms: Terms) -> Self {
-        let newest = cluster.newest.subscribe();
-        Self { servers: Servers::Cluster(cluster), terms: Arc::new(terms), newest }
+        let changes = cluster.changes.subscribe();
+        Self { servers: Servers::Cluster(cluster), terms: Arc::new(terms), changes }
     }
 
     /// The server that has this slot of a cluster, or the only one.
@@ -130,16 +130,10 @@ impl Commands {
         }
     }
 
-    /// The newest connection that there has been, to any server.
-    pub(crate) fn newest(&self) -> u64 {
-        *self.newest.borrow()
-    }
-
-    /// Waits until there is a newer connection than that of this generation; forever, if there never will be one.
-    pub(crate) async fn newer_than(&self, generation: u64) {
-        if self.newest.clone().wait_for(|newest| *newest > generation).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+    /// Signals that a request that failed may succeed now: there is a new connection, or a slot of a cluster has another
+    /// primary, to which there may be a connection already.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.clone()
     }
 
     /// Turns a fault into the error of a call about this lock. If a key has another type, asks the server for the type.

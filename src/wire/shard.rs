@@ -141,8 +141,8 @@ pub(crate) struct CommandDuty {
     pub(crate) layout: Layout,
     pub(crate) clock: Arc<ServerClock>,
     pub(crate) expected: Expected,
-    /// The newest connection of all servers.
-    pub(crate) newest: Arc<watch::Sender<u64>>,
+    /// Signalled with each new connection.
+    pub(crate) changes: Arc<watch::Sender<()>>,
     /// Signalled when the connection is gone.
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
@@ -154,14 +154,14 @@ impl CommandDuty {
         layout: Layout,
         clock: ServerClock,
         expected: Expected,
-        newest: Arc<watch::Sender<u64>>,
+        changes: Arc<watch::Sender<()>>,
         lost: Arc<Notify>,
     ) -> Self {
         Self {
             layout,
             clock: Arc::new(clock),
             expected,
-            newest,
+            changes,
             lost,
             facts: Arc::default(),
             warned_of_eviction: AtomicBool::new(false),
@@ -177,7 +177,7 @@ impl CommandDuty {
             layout: self.layout,
             clock: Arc::new(self.clock.beside()),
             expected: self.expected.clone(),
-            newest: Arc::clone(&self.newest),
+            changes: Arc::clone(&self.changes),
             lost: Arc::clone(&self.lost),
             facts: Arc::clone(&self.facts),
             warned_of_eviction: AtomicBool::new(true),
@@ -274,12 +274,8 @@ impl Duty for CommandDuty {
         }
     }
 
-    fn up(&self, generation: u64) {
-        self.newest.send_if_modified(|newest| {
-            let is_newer = generation > *newest;
-            *newest = generation.max(*newest);
-            is_newer
-        });
+    fn up(&self, _: u64) {
+        self.changes.send_replace(());
     }
 
     async fn work(&self, _: MultiplexedConnection) -> Fault {
