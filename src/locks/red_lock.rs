@@ -35,13 +35,13 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///
 /// It survives the complete loss of any minority of the servers. The algorithm is Redlock (redis.io, *Distributed locks
 /// with Redis*), with these differences:
-/// - A waiting call parks as a [`Lock`] does instead of retrying. It parks at enough of the held servers: no
-///   majority can become free without one of them waking it.
+/// - A waiting call parks as a [`Lock`] does instead of retrying. It queues at the first server that is held, and asks the
+///   others when it has that one. If that server stays held, for example because its holder died with a minority, the
+///   call also queues at the next held server after 250 ms, and so on, until no majority can become free without waking
+///   it. The clones of a handle remember which server was usable first: so keep the handle instead of making one for
+///   each call.
 /// - While a call waits for a server, it holds only servers that come before it. So two calls never block each other
 ///   forever.
-/// - Waiting calls queue at the first server that is held, and then take the others. If that server stays held, for
-///   example because its holder died with a minority, a call queues at the next server too after 250 ms. The clones of a
-///   handle remember which server that was: so keep the handle instead of making one for each call.
 /// - The watchdog renews each part separately, and each part is lost separately.
 ///
 /// Redlock grants a lock for its lease, less the time that it took to collect the majority, less clock drift, and only
