@@ -1,4 +1,5 @@
-//! Keys and channels of names: every format that another client can see.
+//! Keys and channels of names: every format that another client can see. `kinds.rs` has the prefixes, and says which keys
+//! each kind has. Here a name is put into them.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
--- The clock that decides which waiters are alive. It stops while the server stalls.
+-- The clock by which line.lua judges which waiters are alive. It stops while the server stalls.
 
 local BOUND = 64 -- the most items of work that one call does
 local WINDOW = 4 -- how many waiters at the front of a line show signs of life

@@ -58,11 +58,12 @@ impl Backlog {
         self.later.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Makes all waiting jobs ready.
+    /// Makes the waiting jobs ready that may succeed now.
     pub(crate) fn hasten(&mut self) {
-        for job in std::mem::take(&mut self.later).into_values() {
-            self.put(job);
-        }
+        let later = std::mem::take(&mut self.later).into_iter();
+        let (ready, later): (BTreeMap<_, _>, _) = later.partition(|(_, job)| job.can_be_hastened());
+        self.later = later;
+        ready.into_values().for_each(|job| self.put(job));
     }
 
     /// The next request. Releases come first, since other callers may wait for them.
@@ -268,6 +269,8 @@ mod tests {
         answer(&mut backlog, ask, &Err(down), now);
         let pause = backlog.wakes_at().unwrap() - now;
         assert!(pause <= Duration::from_millis(150), "it waits for {pause:?}");
+        backlog.hasten();
+        assert!(backlog.next(now).is_none(), "a new connection changes nothing for it");
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
-//! The state that the handles of one client share, and the tools that every part of the engine uses.
+//! The state that the handles of one client share, and the tools that every part of the engine uses. `look_after` gives up
+//! what nobody waits for any more: the place in line when the last waiting caller goes, and a tenure that stays idle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -62,27 +63,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.
-    pub(crate) async fn close(&self) {
-        // This debt keeps the releaser running until it has received everything that ends here.
-        let handing_over = self.debts.tidying();
-        self.debts.close();
-        for entry in self.table.close() {
-            if let Some(id) = entry.leave_line() {
-                self.leave_line(&entry.keys, id);
-            }
-            self.give_back_former(&entry);
-        }
-        for tenure in self.timetable.close() {
-            self.give_up(&tenure);
-        }
-        drop(handing_over);
-        self.closing.cancel();
-        self.tasks.wait().await;
-    }
-
     /// Ends a tenure of a closed client.
-    fn give_up(&self, tenure: &Tenure) {
+    pub(crate) fn give_up(&self, tenure: &Tenure) {
         if let Some(stay) = tenure.close() {
             self.later(Job::release(tenure, stay));
         }

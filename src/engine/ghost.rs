@@ -1,10 +1,11 @@
 //! What Redis may have granted to a caller that has gone: an acquire that was never answered may have run, or may still
 //! run.
 //!
-//! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `attempt.rs`). If the request went out
-//!    with others, its answer comes all the same, and is undone (`Job::for_orphan`).
+//! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `attempt.rs`). If the request was sent
+//!    in a batch, the batch goes on without the caller. `Job::for_orphan` then releases what the answer granted.
 //! 2. The releaser repeats the release of a ghost until `Job::is_settled_by` says that nothing can come any more.
-//! 3. A grant by message for a caller that has gone is undone by `listener.rs`.
+//! 3. `listener.rs` releases a grant that comes by message for a caller that has gone.
+//! 4. When the last waiting caller of an entry goes, `Engine::look_after` in `core.rs` gives up its place in line.
 
 use std::sync::Arc;
 

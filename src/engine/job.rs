@@ -16,10 +16,9 @@ use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause while the server can be reached, but does not do what it is asked, for example because its cluster
-/// is electing a primary. A new connection ends every pause ([`Backlog::hasten`](crate::engine::backlog::Backlog::hasten)).
-/// Nothing tells a client that the cluster works again.
-const LONGEST_PAUSE_IF_CONNECTED: Duration = Duration::from_millis(100);
+/// The longest pause, plus or minus half, after a server has answered that another one is responsible, or none: a cluster may
+/// be electing a primary. Nothing tells a client that the cluster works again. After three seconds, the pauses grow.
+const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(100);
 
 /// Whether the server found what the job is about, or the fault if it did not answer.
 pub(crate) type Outcome = Result<bool, Fault>;
@@ -41,6 +40,10 @@ pub(crate) struct Job {
     returning: Option<Returning>,
     told: Option<oneshot::Sender<Outcome>>,
     pause: Duration,
+    /// Since when it has been postponed.
+    failing: Option<Instant>,
+    /// Whether the last answer was that no server, or another one, is responsible.
+    is_redirected: bool,
     debt: Option<Debt>,
 }
 
@@ -95,6 +98,8 @@ impl Job {
             returning: None,
             told: None,
             pause: SHORTEST_PAUSE,
+            failing: None,
+            is_redirected: false,
             debt,
         }
     }
@@ -225,18 +230,25 @@ impl Job {
         drop(self.debt);
     }
 
+    /// Whether a new connection, or another primary of a slot, is a reason to try at once. After a redirection it is none:
+    /// while two nodes name each other, each answer changes the map.
+    pub(crate) fn can_be_hastened(&self) -> bool {
+        !self.is_redirected
+    }
+
     /// The time for the next try.
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
         self.may_have_run |= outcome.as_ref().is_err_and(Fault::is_open);
         self.stay = None;
         self.returning = None;
-        // For a ghost with a long lease, the pauses grow over time.
-        let left = self.until.saturating_duration_since(now);
+        self.is_redirected = matches!(outcome, Err(Fault::Redirected(..)));
+        let since = *self.failing.get_or_insert(now);
         let longest = match outcome {
-            Err(fault) if fault.is_passing() && !matches!(fault, Fault::NotSent(_)) => {
-                LONGEST_PAUSE_IF_CONNECTED
+            Err(Fault::Redirected(..) | Fault::Distrusted(_)) => {
+                LONGEST_PAUSE_IF_ANSWERED.max((now - since) / 32)
             }
-            _ => LONGEST_PAUSE.max(left / 32),
+            // For a ghost with a long lease, the pauses grow over time.
+            _ => LONGEST_PAUSE.max(self.until.saturating_duration_since(now) / 32),
         };
         let pause = self.pause.min(longest);
         let due = now + pause.mul_f64(0.5 + fastrand::f64());

@@ -7,14 +7,15 @@
 //! | the lock is passed on within the client | `tenure.rs`, within the budget of `hand_off.rs`; side by side: `shared.rs` |
 //! | a lock is renewed, or lost | `watchdog.rs` notices; `tenure.rs` ends it and tells the guards |
 //! | a holder nests, extends, unlocks | `holding.rs` |
-//! | a caller is dropped | `ghost.rs` |
+//! | a caller is dropped | `ghost.rs` says who releases what it may be granted |
 //! | a release is repeated | `releaser.rs`, `job.rs` |
 //! | a future is not polled | `lookout.rs` |
-//! | the client closes | `debts.rs`, `core.rs` |
+//! | the client closes | `close.rs`, `debts.rs` |
 
 mod acquire_all;
 mod attempt;
 mod backlog;
+mod close;
 mod compact_instant;
 mod condition;
 mod connect;

@@ -61,8 +61,8 @@ impl Releaser {
         let mut changes = commands.changes();
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may have
-            // come and gone, while others wait for a lock that nobody holds. So make all jobs ready with each new
-            // connection. A slot may also go to a primary that this client is connected to.
+            // come and gone, while others wait for a lock that nobody holds. So make such jobs ready with each new
+            // connection. If a slot goes to a primary that this client is connected to, there is none: so also then.
             if changes.has_changed().unwrap_or(false) {
                 changes.mark_unchanged();
                 backlog.hasten();

@@ -1,8 +1,8 @@
 //! One grant by Redis to this client: its holders, its release and its loss. `term.rs` says how long it lasts.
 //!
 //! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, exactly once.
-//! 2. The code that ends a hold takes its permit out under the mutex and drops it afterwards: no task is woken while
-//!    the state is locked.
+//! 2. The code that ends a hold takes the permit out while the state is locked, and drops it afterwards: the drop may wake
+//!    a task.
 //! 3. Reads of one client are side-by-side holds of one tenure. Each reader leaves separately, and the last one
 //!    releases the tenure.
 

@@ -1,12 +1,12 @@
 //! How a caller waits: the driver of [`Line`], with futures, gates and links.
 //!
-//! 1. A caller first waits for the permit of its client's entry. The caller with the permit contends for all of them,
-//!    so a client has one request in flight for each entry.
-//! 2. Listen first, look second, sleep last: a contender that asked before its channel was subscribed asks again.
+//! 1. A caller first waits for the permit of its client's entry. Only the caller with the permit asks Redis,
+//!    for all callers of the entry. So a client has one request in flight for each entry.
+//! 2. A contender sleeps only after it has asked while its channel was live. If it asked earlier, it asks again.
 //! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout cancels the work because its
 //!    caller was not polled, the caller queues again, ahead of later callers.
-//! 4. Progress needs no message, since every park ends. A message is no proof, unless it repeats a sign that only this
-//!    client can make.
+//! 4. A contender that gets no message asks again, since each park has a time limit. It believes a grant by message only
+//!    if the message repeats a secret that this client made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

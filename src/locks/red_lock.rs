@@ -22,11 +22,14 @@ use crate::locks::retry::{Retry, in_time};
 /// server waits as long for the others.
 const STRAGGLERS: Duration = Duration::from_millis(5);
 
-/// How much later a call joins the line of each further held server. If all calls stood in all lines at once, each server
-/// would grant its lock to another of them, and none would have a majority. So they queue at one server, and the head of
-/// that line finds the others free. A call needs the lines of the others only if that server stays held, for example by
-/// a caller that died with a minority.
+/// How long a call waits in one line before it joins the next one too. If all calls stood in all lines at once, each server
+/// would grant its lock to another of them, and none would have a majority. So they queue at one server, and usually the
+/// head of that line can take the others. A call needs another line only if that server stays held, for example because
+/// its holder died with a minority.
 const LINES_APART: Duration = Duration::from_millis(250);
+
+/// The same for a call that keeps a part: others wait for that part.
+const LINES_APART_FOR_A_KEEPER: Duration = Duration::from_millis(20);
 
 /// How long a call waits for held servers before it asks all others again.
 const LOOK_ROUND: Duration = Duration::from_secs(5);
@@ -35,13 +38,14 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///
 /// It survives the complete loss of any minority of the servers. The algorithm is Redlock (redis.io, *Distributed locks
 /// with Redis*), with these differences:
-/// - A waiting call parks as a [`Lock`] does instead of retrying. It queues at the first server that is held, and asks the
-///   others when it has that one. If that server stays held, for example because its holder died with a minority, the
-///   call also queues at the next held server after 250 ms, and so on, until no majority can become free without waking
-///   it. The clones of a handle remember which server was usable first: so keep the handle instead of making one for
-///   each call.
-/// - While a call waits for a server, it holds only servers that come before it. So two calls never block each other
-///   forever.
+/// - A waiting call parks as a [`Lock`] does instead of retrying. It queues at one server, and asks all others when it has
+///   that one. If that server stays held, for example because its holder died with a minority, the call joins the line of
+///   another held server every 250 ms ([`try_lock_for`](Self::try_lock_for): an eighth of a shorter limit), until any
+///   majority that becomes free includes a server at which it waits.
+/// - The clones of a handle remember at which server the last of them queued with success. A new handle begins at the
+///   first server in the list. So keep a handle instead of making one for each call.
+/// - While a call waits for a server, it keeps only parts at servers that come before that one in the list. So two calls
+///   never block each other forever.
 /// - The watchdog renews each part separately, and each part is lost separately.
 ///
 /// Redlock grants a lock for its lease, less the time that it took to collect the majority, less clock drift, and only
@@ -88,7 +92,7 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 #[must_use = "a handle does nothing until it is locked"]
 pub struct RedLock {
     locks: Arc<[Lock]>,
-    /// The first server that the last holder among the clones of this handle had. Their calls queue there first.
+    /// The lowest server that the last winner among the clones of this handle had. Their calls queue there first.
     first: Arc<AtomicUsize>,
 }
 
@@ -141,10 +145,11 @@ impl RedLock {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn lock(&self) -> Result<RedGuard> {
-        self.wait(&mut Retry::default()).await
+        self.wait(&mut Retry::default(), LINES_APART).await
     }
 
-    async fn wait(&self, retry: &mut Retry) -> Result<RedGuard> {
+    /// `apart`: see [`LINES_APART`].
+    async fn wait(&self, retry: &mut Retry, apart: Duration) -> Result<RedGuard> {
         self.check()?;
         let mut won = BTreeMap::new();
         loop {
@@ -152,7 +157,7 @@ impl RedLock {
                 Judged::Won(guard) => return Ok(guard),
                 Judged::Held(held, won) => {
                     retry.is_held();
-                    self.wait_for(&held, won).await?
+                    self.wait_for(&held, won, apart).await?
                 }
                 Judged::Failed(error) => {
                     retry.failed(error, self.ride_out()).await?;
@@ -200,7 +205,7 @@ impl RedLock {
             return self.try_lock().await;
         }
         let mut retry = Retry::default();
-        match timeout(limit, self.wait(&mut retry)).await {
+        match timeout(limit, self.wait(&mut retry, LINES_APART.min(limit / 8))).await {
             Ok(guard) => guard.map(Some),
             Err(_) => retry.out_of_time(limit),
         }
@@ -356,8 +361,9 @@ impl RedLock {
         &self,
         held: &BTreeSet<usize>,
         mut kept: BTreeMap<usize, Guard>,
+        apart: Duration,
     ) -> Result<BTreeMap<usize, Guard>> {
-        let mut won = self.park(self.lines(held), &mut kept).await?;
+        let mut won = self.park(self.lines(held), &mut kept, apart).await?;
         kept.append(&mut won);
         self.refresh(&mut kept).await;
         Ok(kept)
@@ -365,36 +371,46 @@ impl RedLock {
 
     /// The held servers at which a call queues, in the order in which it joins their lines.
     ///
-    /// While `blocking` servers are held, no majority is possible. So if a majority becomes free, it includes one of
-    /// the first `blocking` held servers.
+    /// While `blocking` servers are held, no majority is possible. So if a majority becomes free, it includes one of any
+    /// `blocking` servers that were held.
     fn lines(&self, held: &BTreeSet<usize>) -> Vec<usize> {
         let blocking = self.locks.len() - self.majority() + 1;
         let first = self.first.load(Ordering::Relaxed);
         held.range(first..).chain(held.range(..first)).take(blocking).copied().collect()
     }
 
-    /// Joins one line after the other, until a server grants its lock. Also takes the locks that others grant soon after.
+    /// Joins one line after the other, until a server grants its lock. Also takes the locks that the servers of the other
+    /// joined lines grant soon after.
     async fn park(
         &self,
         lines: Vec<usize>,
         kept: &mut BTreeMap<usize, Guard>,
+        apart: Duration,
     ) -> Result<BTreeMap<usize, Guard>> {
         let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
-        let mut lines = lines.into_iter();
-        let (mut parked, mut join_at) = (FuturesUnordered::new(), Instant::now());
+        let (mut lines, mut parked) = (lines.into_iter(), FuturesUnordered::new());
+        let (mut join_at, mut joins) = (Instant::now(), true);
         let (mut won, mut until) = (BTreeMap::new(), None);
         loop {
+            if won.is_empty()
+                && (joins || parked.is_empty())
+                && let Some(at) = lines.next()
+            {
+                // No caller keeps a part behind a server whose line it has joined: so callers never wait in a circle.
+                drop(kept.split_off(&at));
+                parked.push(wait(at));
+                let apart =
+                    if kept.is_empty() { apart } else { apart.min(LINES_APART_FOR_A_KEEPER) };
+                (join_at, joins) = (Instant::now() + apart, false);
+            }
             let answered = tokio::select! {
+                // A grant that is ready comes first: to join a line may release what makes a majority with it.
+                biased;
+                answered = in_time(until, parked.next()) => answered.flatten(),
                 () = sleep_until(join_at), if won.is_empty() && lines.len() > 0 => {
-                    let Some(at) = lines.next() else { continue };
-                    // Whoever waits for a server holds none behind it: so callers never wait in a circle.
-                    drop(kept.split_off(&at));
-                    parked.push(wait(at));
-                    join_at += LINES_APART;
+                    joins = true;
                     continue;
                 }
-                answered = in_time(until, parked.next()), if !parked.is_empty() => answered.flatten(),
-                else => None,
             };
             match answered {
                 None => return Ok(won),

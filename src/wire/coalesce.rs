@@ -1,13 +1,14 @@
-//! Requests of several callers at the same moment share a batch.
+//! Requests of several callers at the same moment share a batch. `requests.rs` says which requests, and how many in a batch.
+//! `engine/attempt.rs` says which acquires go alone.
 //!
 //! 1. A caller sends a lone request at once, on its own task.
-//! 2. While one request is in flight, the others gather, and the task of the gathering sends them in their order of
-//!    arrival. While several batches are in flight, requests gather until one of these is answered, until there are
-//!    enough for a batch, or for one round trip.
+//! 2. When as many requests are in flight as callers may send themselves (`STRAIGHT`), the others gather. The task of the
+//!    gathering sends them in their order of arrival. While several are in flight, it first waits until one of them is
+//!    answered, until there are enough for a batch, or for one round trip.
 //! 3. Gathered requests belong to the task of the gathering. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan.
-//! 4. A gathering limits its requests in flight. If ten thousand callers asked at once, the server would answer the
-//!    last of them after its response timeout, each would ask again, and nothing else would get done.
+//! 4. A gathering limits its requests in flight. Otherwise the server would answer the last of ten thousand
+//!    after its response timeout. Its caller would ask again, and so on, and nothing else would get done.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 //! A [`Keeper`] is the task: it connects, greets, keeps the connection alive, and starts again when it fails. A
 //! [`Link`] is the view of other tasks: the live connection, or why there is none.
 //!
-//! 1. A link does not show a connection before its duty has greeted it.
+//! 1. Other tasks see a connection only after its first requests have succeeded (`Duty::greet`).
 //! 2. Each connection has its own generation. So a late answer from an older connection is recognized.
 //! 3. Only the keeper ends a connection, by dropping it.
 

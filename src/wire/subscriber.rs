@@ -4,7 +4,8 @@
 //! 2. Only the link's task subscribes and unsubscribes, one batch after the other. If a waiter comes while its channel
 //!    is being unsubscribed, the task subscribes that channel again right after.
 //! 3. Messages go straight from the connection's own task to the listener. Messages that were sent while there was no
-//!    connection are lost. So the listener also learns of each channel that becomes live, for the first time or again.
+//!    connection are lost. So the listener is also told when a channel becomes live, for the first time or again, and when
+//!    there is no connection for a while. Then the waiters ask (`engine/listener.rs`). `link.rs` makes a new connection.
 //! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel moves
 //!    to the link of the slot's new server, and becomes live again there.
 

@@ -1,0 +1,24 @@
+//! How a client closes. `debts.rs` knows what it still has to release, `releaser.rs` how long that may take.
+
+use crate::engine::core::Engine;
+
+impl Engine {
+    /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.
+    pub(crate) async fn close(&self) {
+        // This debt keeps the releaser running until it has received everything that ends here.
+        let handing_over = self.debts.tidying();
+        self.debts.close();
+        for entry in self.table.close() {
+            if let Some(id) = entry.leave_line() {
+                self.leave_line(&entry.keys, id);
+            }
+            self.give_back_former(&entry);
+        }
+        for tenure in self.timetable.close() {
+            self.give_up(&tenure);
+        }
+        drop(handing_over);
+        self.closing.cancel();
+        self.tasks.wait().await;
+    }
+}
