@@ -191,3 +191,12 @@ pub async fn freed(admin: &Admin, name: &str) {
     let free = async || is_free(admin, name).await;
     eventually(Duration::from_secs(15), &format!("{name} is free"), free).await;
 }
+
+/// Whether there is script(1), which makes a terminal.
+pub fn has_script() -> bool {
+    let found = Command::new("script").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("left out: there is no script(1)");
+    }
+    found
+}

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::common::Server;
-use crate::scene::{PROGRAM, freed, tool};
+use crate::scene::{PROGRAM, freed, has_script, tool};
 
 /// Runs a line of a shell that knows the tool as `$parklock` and the server as `$PARKLOCK_URL`.
 async fn shell(server: &Server, line: &str) -> (i32, String) {
@@ -97,8 +97,7 @@ async fn at_terminal(server: &Server, keys: &str, command: &str) -> String {
 
 #[tokio::test]
 async fn at_a_terminal_the_command_has_the_keys() {
-    if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("left out: there is no script(1)");
+    if !has_script() {
         return;
     }
     let server = Server::start().await;
