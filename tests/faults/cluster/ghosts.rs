@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use parklock::{Client, Error};
 use tokio::time::sleep;
 
-use crate::cluster::is_clean;
+use crate::cluster::{is_clean, stand_in_line};
 use crate::common::cluster::slot;
 use crate::common::{Cluster, Proxy, Server, eventually};
 use crate::scene::*;
@@ -134,4 +134,32 @@ async fn an_acquire_that_is_asked_again_at_the_next_primary_is_not_granted_twice
     assert!(guard.is_valid());
     soon(guard.unlock()).await.expect("it is ours");
     is_clean(&scene.cluster).await;
+}
+
+/// Requests to two nodes overtake each other. So a waiter first stands in the line of its condition, and then releases
+/// the lock: otherwise nobody could notify it in between.
+#[tokio::test]
+async fn a_waiter_holds_the_lock_until_it_stands_in_line_at_another_node() {
+    let Some(scene) = Scene::new(2, 2).await else { return };
+    let at = 1 - scene.cluster.home("a");
+    let [name, known] =
+        ["c:", "known:"].map(|start| scene.cluster.names_at(at, start, 1).remove(0));
+    let (ours, theirs) = (scene.client(attentive()).await, scene.client(attentive()).await);
+    ours.lock(known).lock().await.expect("it is free").unlock().await.expect("it is ours");
+    let guard = ours.lock("a").lock().await.expect("it is free");
+    let late = scene.proxies[at].command("EVALSHA").about(&format!("{{{name}}}")).nth(1);
+    let late = late.hold_request();
+    let condition = ours.condition(&name);
+    let waiter = tokio::spawn(async move { guard.wait(&condition).await });
+    late.happened().await;
+    sleep(A_WHILE).await;
+    let tried = theirs.lock("a").try_lock().await.expect("the node of the lock answers");
+    assert!(tried.is_none(), "the lock is free, and the waiter is not in line");
+    late.lift();
+    let between = soon(theirs.lock("a").lock()).await.expect("the waiter releases it");
+    stand_in_line(&scene.cluster.admin(at).await, &name, 1).await;
+    theirs.condition(&name).notify_one().await.expect("the node of the condition answers");
+    between.unlock().await.expect("it is ours");
+    let again = soon(waiter).await.expect("no panic").expect("it was notified");
+    again.unlock().await.expect("it is ours");
 }
