@@ -62,7 +62,7 @@ impl Releaser {
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may have
             // come and gone, while others wait for a lock that nobody holds. So make such jobs ready with each new
-            // connection. If a slot goes to a primary that this client is connected to, there is none: so also then.
+            // connection. Also do so when a slot has another primary: the client may be connected to that one already.
             if changes.has_changed().unwrap_or(false) {
                 changes.mark_unchanged();
                 backlog.hasten();

@@ -1,6 +1,6 @@
 //! The names that this client is releasing in the background. No caller has them any more, but Redis has not answered
-//! yet. The releaser (`releaser.rs`) does the work. `ghost.rs` says who
-//! gives back a grant that comes for a dropped caller.
+//! yet. The releaser (`releaser.rs`) does the work. `ghost.rs` says who gives back a grant that comes for a
+//! dropped caller.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,8 +1,8 @@
 //! A hashed timing wheel: items with a time at which each is due.
 //!
-//! One ring of slots. Each slot has a list of the items due at a tick that falls into it; an item may
-//! be due several revolutions later, and then stays in the list when the wheel passes its slot earlier. `timetable.rs` puts
-//! the tenures into it. Entering and leaving take constant time. The wheel reads no clock.
+//! One ring of slots. Each slot has a list of the items due at a tick that falls into it; an item may be
+//! due several revolutions later, and then stays in the list when the wheel passes its slot earlier. Entering and leaving
+//! take constant time. The wheel reads no clock. `timetable.rs` puts the tenures into it.
 //! After Varghese and Lauck, *Hashed and Hierarchical Timing Wheels* (1987), scheme 6.
 
 use std::num::NonZeroU32;
