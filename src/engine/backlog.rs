@@ -258,8 +258,10 @@ mod tests {
     #[tokio::test]
     async fn after_an_outage_a_cluster_that_is_down_is_asked_again_soon() {
         let (mut backlog, mut now) = (Backlog::default(), Instant::now());
-        backlog.put(release());
-        for _ in 0..10 {
+        let (debts, tenure) = (Debts::default(), tenure());
+        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()));
+        // By then its pauses are as long as they get, and the job still has some seconds.
+        for _ in 0..7 {
             let ask = backlog.next(now).unwrap();
             answer(&mut backlog, ask, &Err(unsent()), now);
             now = backlog.wakes_at().unwrap();
