@@ -34,8 +34,8 @@ impl Workload for Fleet {
             about: format!(
                 "{processes} processes × {tasks} tasks, one name{away} (the floor: one task)"
             ),
-            target: "at least 50 × Redisson; least share at least 0.8 of the greatest; p99 and max wait at most \
-                     0.1 × Redisson's",
+            target: "at least 200 × Redisson; least share at least 0.95 of the greatest (0.8 from 2 ms away); p99 and max wait at most \
+                     0.05 × Redisson's",
             quantities: &[
                 PairsPerSecond,
                 LeastOverGreatest,

@@ -52,7 +52,7 @@ impl Workload for Held {
                 self.locks,
                 self.lease.as_secs_f64()
             ),
-            target: "at most 0.01 calls per lock and period; client at most 5 % of a core; none lost; at most 600 B",
+            target: "at most 0.01 calls per lock and period; client at most 2 % of a core; none lost; at most 600 B",
             quantities: &[
                 ScriptsPerRenewal,
                 ClientCore,

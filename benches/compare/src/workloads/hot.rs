@@ -20,7 +20,7 @@ impl Workload for Hot {
             name: "hot".to_owned(),
             about: format!("{} tasks of one process, one name (the floor: one task)", self.tasks),
             target: "at least 60 × the floor and the best peer; Jain 0.99; p99 wait at most 5 × the mean; \
-                     at most 0.2 commands/pair",
+                     at most 0.1 commands/pair",
             quantities: &[
                 PairsPerSecond,
                 Jain,
