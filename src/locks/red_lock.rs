@@ -42,8 +42,8 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///   that one. If that server stays held, for example because its holder died with a minority, the call joins the line of
 ///   another held server every 250 ms ([`try_lock_for`](Self::try_lock_for): an eighth of a shorter limit), until any
 ///   majority that becomes free includes a server at which it waits.
-/// - The clones of a handle remember at which server the last of them queued with success. A new handle begins at the
-///   first server in the list. So keep a handle instead of making one for each call.
+/// - The clones of a handle remember the first server in the list that their last holder had, and queue there. A new handle
+///   begins at the first server in the list. So keep a handle instead of making one for each call.
 /// - While a call waits for a server, it keeps only parts at servers that come before that one in the list. So two calls
 ///   never block each other forever.
 /// - The watchdog renews each part separately, and each part is lost separately.
@@ -389,7 +389,7 @@ impl RedLock {
     ) -> Result<BTreeMap<usize, Guard>> {
         let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
         let (mut lines, mut parked) = (lines.into_iter(), FuturesUnordered::new());
-        let (mut join_at, mut joins) = (Instant::now(), true);
+        let (mut join_at, mut joins) = (Instant::now(), false);
         let (mut won, mut until) = (BTreeMap::new(), None);
         loop {
             if won.is_empty()
