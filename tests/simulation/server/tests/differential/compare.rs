@@ -1,8 +1,8 @@
 //! When two answers are the same.
 //!
-//! They are, if they are equal. One thing only is tolerated: where a script writes the time in microseconds, the real
-//! server reads its clock a little later than the simulated one was told. Its number is larger then, by no more than
-//! the step took.
+//! They are, if they are equal. One thing only is tolerated: where a script reads the time in microseconds, the real
+//! server reads its clock a little later than the simulated one was told. So the two numbers differ, and so does what
+//! a step calculates from them, by no more than the step took.
 
 use parklock_simulated_server::{Content, Entry};
 
@@ -15,19 +15,19 @@ pub struct Window {
     pub end: u64,
 }
 
+/// The time is larger than this, and so is what a step calculates from it: a command counts on or back, and a script
+/// that takes a stamp for milliseconds subtracts the time of day from it.
+const LEAST_STAMP: u64 = 1_000_000_000_000_000;
+/// From here on, Lua's numbers skip some integers. Around it, each number has to be the same.
+const INEXACT: u64 = 1 << 53;
+const NEAR: u64 = 1 << 20;
+
 impl Window {
-    /// Grants are numbered on from the time, and a plain command may count on or back, before the key spaces are made
-    /// equal again.
-    const COUNTED: u64 = 40;
-
-    /// Whether both are the time of this step, as each of the servers knows it. The simulated one knows its begin.
+    /// Whether the numbers differ only because each server knows its own time of this step.
     fn explains(self, real: u64, simulated: u64) -> bool {
-        let near = self.begin - Self::COUNTED..=self.begin + Self::COUNTED;
-        near.contains(&simulated) && (simulated..=simulated + self.length()).contains(&real)
-    }
-
-    fn length(self) -> u64 {
-        self.end - self.begin
+        simulated >= LEAST_STAMP
+            && simulated.abs_diff(INEXACT) > NEAR
+            && real.abs_diff(simulated) <= self.end - self.begin
     }
 }
 
@@ -35,12 +35,12 @@ impl Window {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likeness {
     Equal,
-    /// Equal, but for stamps in microseconds.
+    /// Equal, but for stamps in microseconds and what is calculated from them.
     Stamped,
     Different,
 }
 
-/// Both are stamps of one of these steps.
+/// Both are stamps of one of these steps, or calculated from them.
 fn are_stamps(windows: &[Window], real: u64, simulated: u64) -> bool {
     windows.iter().any(|window| window.explains(real, simulated))
 }
@@ -55,9 +55,7 @@ pub fn texts(windows: &[Window], real: &[u8], simulated: &[u8]) -> Likeness {
             (None, None) => return Likeness::Stamped,
             (Some(real), Some(simulated)) if real == simulated => {}
             (Some(real), Some(simulated)) => {
-                let stamp = |run: &[u8]| {
-                    std::str::from_utf8(run).ok().filter(|run| run.len() == 16)?.parse().ok()
-                };
+                let stamp = |run: &[u8]| std::str::from_utf8(run).ok()?.parse().ok();
                 let stamps = stamp(real).zip(stamp(simulated));
                 if !stamps.is_some_and(|(real, simulated)| are_stamps(windows, real, simulated)) {
                     return Likeness::Different;
@@ -101,18 +99,23 @@ pub fn key_spaces(windows: &[Window], real: &[Entry], simulated: &[Entry]) -> Li
 }
 
 pub fn entries(windows: &[Window], real: &Entry, simulated: &Entry) -> Likeness {
-    if (real.database, &real.key) != (simulated.database, &simulated.key)
-        || real.pttl != simulated.pttl
-    {
+    if (real.database, &real.key) != (simulated.database, &simulated.key) {
         return Likeness::Different;
     }
+    let ttl =
+        texts(windows, real.pttl.to_string().as_bytes(), simulated.pttl.to_string().as_bytes());
+    let content = contents(windows, &real.content, &simulated.content);
+    ttl.max(content)
+}
+
+fn contents(windows: &[Window], real: &Content, simulated: &Content) -> Likeness {
     let all = |pairs: &mut dyn Iterator<Item = (&Vec<u8>, &Vec<u8>)>| {
         pairs
             .map(|(real, simulated)| texts(windows, real, simulated))
             .max()
             .unwrap_or(Likeness::Equal)
     };
-    match (&real.content, &simulated.content) {
+    match (real, simulated) {
         (Content::Text(real), Content::Text(simulated)) => texts(windows, real, simulated),
         (Content::List(real), Content::List(simulated)) if real.len() == simulated.len() => {
             all(&mut real.iter().zip(simulated))
