@@ -112,6 +112,8 @@ pub(crate) struct Row {
     pub(crate) is_shared: bool,
     /// One caller at a time may hold it, and its client hands it from caller to caller without a request to the server.
     pub(crate) is_handed_on: bool,
+    /// A client may keep it idle while no other client wants it.
+    pub(crate) is_kept: bool,
     /// A caller may join the hold of another caller of its client.
     pub(crate) is_joined: bool,
     /// Callers pass it, and do not hold it.
@@ -178,6 +180,7 @@ const NATIVE: Row = Row {
     is_plain: false,
     is_shared: false,
     is_handed_on: false,
+    is_kept: false,
     is_joined: false,
     is_passed: false,
     has_conditions: false,
@@ -193,6 +196,7 @@ static LOCK: Row = Row {
     lies_as_plain: true,
     is_plain: true,
     is_handed_on: true,
+    is_kept: true,
     has_conditions: true,
     ..NATIVE
 };

@@ -110,6 +110,7 @@ struct Fields {
     pickup_timeout: Option<Given>,
     subscription_linger: Option<Given>,
     ack_timeout: Option<Given>,
+    keep: Option<Given>,
     max_waiters: Option<Given>,
     replicas: Option<Given>,
     layout: Option<Given>,
@@ -134,7 +135,7 @@ impl Fields {
     fn applied(self) -> Result<Config, String> {
         type Set<T> = fn(Config, T) -> Config;
         let mut config = Config::default();
-        let times: [(&str, _, Set<Duration>); 10] = [
+        let times: [(&str, _, Set<Duration>); 11] = [
             ("watchdog_timeout", self.watchdog_timeout, Config::watchdog_timeout),
             ("max_hold", self.max_hold, Config::max_hold),
             ("connect_timeout", self.connect_timeout, Config::connect_timeout),
@@ -145,6 +146,7 @@ impl Fields {
             ("pickup_timeout", self.pickup_timeout, Config::pickup_timeout),
             ("subscription_linger", self.subscription_linger, Config::subscription_linger),
             ("ack_timeout", self.ack_timeout, Config::ack_timeout),
+            ("keep", self.keep, Config::keep),
         ];
         for (field, given, set) in times {
             if let Some(given) = given {

@@ -95,7 +95,12 @@ local function wait()
     sleepers = math.max(sleepers, own.place)
     note('state', state_note())
   end
-  if is_quiet then write_notes() else settle() end
+  if is_quiet then
+    write_notes()
+  else
+    settle()
+    tell_keeper(lock, channel, from)
+  end
   keep_line()
   local again = shortest_lease() or waiter_ttl
   if sign_is_due then again = math.ceil(waiter_ttl / 3) end
@@ -117,6 +122,7 @@ local function try_once()
     if not somebody_may_come(field) then return take(lease) end
   end
   settle()
+  tell_keeper(lock, channel, from)
   return { HELD, shortest_lease() or waiter_ttl }
 end
 

@@ -37,7 +37,10 @@ local function obstacle(i)
   end
   local ttl = redis.call('pttl', lock)
   if ttl ~= -2 then
-    if redis.call('hexists', lock, field) == 0 then return HELD, ttl end
+    if redis.call('hexists', lock, field) == 0 then
+      tell_keeper(lock, channel, from)
+      return HELD, ttl
+    end
     found[i] = ttl
   elseif redis.call('exists', line) == 1 and somebody_may_come(field) then
     return CONTENDED, 0

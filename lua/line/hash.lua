@@ -60,4 +60,3 @@ local function shortest_lease()
 end
 
 local function settle_holders() end
-

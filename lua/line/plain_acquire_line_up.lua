@@ -29,7 +29,11 @@ if client and ttl_of_life >= 1 and part == 1 and manner == 'wait' and within == 
         is_written = redis.pcall('pexpire', line, line_ttl) == 1 and redis.pcall('pexpire', notes, line_ttl) == 1
           and type(redis.pcall('hset', notes, 'state', state_note(), 'kind', 'lock 1')) == 'number'
       end
-      if is_written then return { HELD, ttl, micros, 1 } end
+      if is_written then
+        -- The waiters behind the first one need not tell the keeper again.
+        if is_first then tell_keeper(lock, ARGV[4], ARGV[5]) end
+        return { HELD, ttl, micros, 1 }
+      end
       -- One of the commands was refused: undo the others.
       redis.pcall('zrem', line, field)
       redis.pcall('hdel', notes, field, life)

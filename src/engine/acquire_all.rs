@@ -65,6 +65,7 @@ async fn ask_for_all(
     }
     let mut contenders = Vec::with_capacity(wanted.len());
     for (at, (keys, _)) in wanted.iter().enumerate() {
+        engine.give_back_kept(keys);
         match Contender::at_once(engine, keys).await? {
             Some(contender) => contenders.push(contender),
             None => return Ok(AllOrNone::Busy(at)),

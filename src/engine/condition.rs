@@ -73,6 +73,7 @@ async fn returns(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Resu
         within: None,
         known_taken: false,
         returns: true,
+        is_kept: true,
     };
     let asked = keys.meters.asks(false);
     let acquired = Box::pin(acquire(engine, keys, options)).await;

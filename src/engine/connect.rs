@@ -18,8 +18,9 @@ use crate::engine::debts::Debts;
 use crate::engine::describe::describe;
 use crate::engine::entry::Table;
 use crate::engine::grant::Loss;
-use crate::engine::hand_off::Budget;
+use crate::engine::hand_off::{Budget, Idle};
 use crate::engine::job::Job;
+use crate::engine::keep;
 use crate::engine::listener::Listener;
 use crate::engine::looking::look_out;
 use crate::engine::owned::Owned;
@@ -56,6 +57,7 @@ impl Engine {
 
     async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
         meters::describe();
+        let client = keep::id_of(client, !config.keep.is_zero());
         let (releaser, jobs) = mpsc::unbounded_channel();
         let (memory, stop, space) = (Memory::new(releaser), CancellationToken::new(), to.space());
         let listener = memory.listener(&client, &config);
@@ -306,8 +308,8 @@ fn line_ttl(config: &Config) -> Duration {
 }
 
 fn rhythm(config: &Config) -> Rhythm {
-    let Config { watchdog_timeout: timeout, max_hold, .. } = *config;
-    Rhythm { timeout, max_hold, pickup: config.pickup() }
+    let Config { watchdog_timeout: timeout, max_hold, keep, .. } = *config;
+    Rhythm { timeout, max_hold, idle: Idle { pickup: config.pickup(), keep } }
 }
 
 /// Closes the client when a task ends, since the client cannot continue without it. Waiters are rejected and tenures

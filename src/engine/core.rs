@@ -23,12 +23,13 @@ use crate::engine::returns::Returns;
 use crate::engine::secrets::Secrets;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::Rhythm;
+use crate::engine::wheel::TimerSlot;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Kind;
 use crate::meters::Waits;
 use crate::owner::OwnerId;
-use crate::wire::{Commands, Connection, Fault, Requests, Subscriber};
+use crate::wire::{Commands, Connection, Fault, Requests, Subscriber, Subscription};
 
 /// The pause before a retry after a failure, plus or minus half.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
@@ -121,6 +122,19 @@ impl Engine {
         self.orders.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Gives back this lock if the client keeps it idle.
+    pub(crate) fn give_back_kept(&self, keys: &Keys) {
+        if let Some(entry) = self.table.find(keys.id()).filter(|_| keys.row.is_kept) {
+            self.outbox.give_back_kept(&entry);
+        }
+    }
+
+    /// Listens to the messages for the contender of this entry.
+    pub(crate) fn listen(&self, entry: &Entry) -> Vec<Subscription> {
+        let channels = entry.channels(&self.client);
+        channels.iter().map(|channel| self.subscriber.join(channel)).collect()
+    }
+
     /// Begins a tenure that the watchdog looks after.
     pub(crate) fn begin(&self, permit: EntryPermit, grant: Grant, holder: Holder) -> Result<Hold> {
         let rhythm = self.rhythm.of(&permit.entry().keys, grant.lease);
@@ -146,7 +160,7 @@ impl Engine {
         if let (Some(owner), false) = (holder.owner, tenure.keys.row.is_plain) {
             self.owned.enter(owner, &tenure);
         }
-        if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.pickup)) {
+        if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
             return Ok(Hold::new(tenure, 0));
         }
         // The client was closed meanwhile.
@@ -294,7 +308,21 @@ impl Outbox {
 
     /// Releases a tenure, if still no caller holds it.
     pub(crate) fn give_back(&self, tenure: &Tenure) {
-        if let Some((stay, slot)) = tenure.retire() {
+        self.release(tenure, tenure.retire());
+    }
+
+    /// Releases the tenure of this entry if the client keeps it idle. If a caller holds it, the client does not keep it
+    /// afterwards.
+    pub(crate) fn give_back_kept(&self, entry: &Entry) {
+        // First the mark. A holder that leaves in between either sees the mark, or leaves an idle tenure that is found here.
+        entry.forbid_keeping();
+        if let Some(tenure) = entry.tenure() {
+            self.release(&tenure, tenure.retire_kept());
+        }
+    }
+
+    fn release(&self, tenure: &Tenure, ended: Option<(Option<Stay>, Option<TimerSlot>)>) {
+        if let Some((stay, slot)) = ended {
             self.timetable.leave(slot);
             // If the releaser has ended, the lock expires with its lease.
             self.put(Job::release(tenure, stay));
@@ -317,6 +345,9 @@ impl Drop for Counted<'_> {
 /// Once no handles and guards are left, the releaser finishes its releases, and the tasks end.
 impl Drop for Engine {
     fn drop(&mut self) {
+        if !self.config.keep.is_zero() {
+            self.table.plain().iter().for_each(|entry| self.outbox.give_back_kept(entry));
+        }
         self.debts.close();
     }
 }

@@ -30,6 +30,7 @@ use crate::engine::contest::{Contest, Part, Work};
 use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::keep::Keep;
 use crate::engine::line::{Event, Line, Next, Rules};
 use crate::engine::lookout::{Age, Lookout, Watched};
 use crate::engine::permit::{Look, Permit, Ticket};
@@ -38,7 +39,7 @@ use crate::engine::tenure;
 use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::Kind;
-use crate::wire::{Fault, Manner};
+use crate::wire::{Fault, Manner, Subscription};
 
 /// The entries of a client: plain locks by lock, all others by channel.
 #[derive(Default)]
@@ -228,6 +229,11 @@ impl Table {
         self.locks.len() + self.others.len()
     }
 
+    /// All entries of plain locks, in a fixed order.
+    pub(crate) fn plain(&self) -> Vec<Arc<Entry>> {
+        self.sorted(|entry| entry.keys.row.is_plain)
+    }
+
     fn leave(&self, entry: &Arc<Entry>) {
         // New visitors enter under the lock of the table's shard, so none can enter during this check.
         let unvisited = |there: &Arc<Entry>| {
@@ -316,6 +322,8 @@ pub(crate) struct Entry {
     elsewhere: AtomicBool,
     /// Whether a line has used the entry's owner field.
     has_used_name: AtomicBool,
+    /// Whether the tenure may be kept idle. Not set in a client that keeps nothing.
+    keep: OnceLock<Box<Keep>>,
     /// What the contender knows.
     line: Mutex<Option<Box<Line>>>,
     visitors: AtomicUsize,
@@ -345,6 +353,7 @@ impl Entry {
             taken: Mutex::default(),
             elsewhere: AtomicBool::new(false),
             has_used_name: AtomicBool::new(false),
+            keep: OnceLock::new(),
             line: Mutex::default(),
             visitors: AtomicUsize::new(0),
             listed: None,
@@ -536,6 +545,21 @@ impl Entry {
         let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
         drop(before);
         self.take();
+    }
+
+    /// The client is about to ask for the lock, and may keep what it is granted. `listen` subscribes to the channels.
+    pub(crate) fn allow_keeping(&self, listen: impl FnOnce() -> Vec<Subscription>) {
+        self.keep.get_or_init(|| Box::new(Keep::new(listen()))).allow();
+    }
+
+    /// The client must not keep the tenure that it has or is about to get.
+    pub(crate) fn forbid_keeping(&self) {
+        self.keep.get().iter().for_each(|keep| keep.forbid());
+    }
+
+    /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
+    pub(crate) fn may_keep(&self) -> bool {
+        self.keep.get().is_some_and(|keep| keep.is_allowed())
     }
 
     /// Whether the client is closed.
@@ -796,6 +820,9 @@ impl EntryPermit {
 
     /// Begins a tenure.
     pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
+        if grant.awaited {
+            self.entry().forbid_keeping();
+        }
         if self.entry().has_seats() {
             // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
             // the tenure can be found.
@@ -869,6 +896,8 @@ pub(crate) enum Stay {
     /// No other caller of this client may have the lock.
     Permit(EntryPermit),
     Seat(Seat),
+    /// Nobody has the lock: the client keeps it idle.
+    Kept(Visit),
 }
 
 impl Stay {
@@ -877,6 +906,7 @@ impl Stay {
         match self {
             Self::Permit(permit) => permit.pass_on(),
             Self::Seat(seat) => seat.visit().clone(),
+            Self::Kept(visit) => visit,
         }
     }
 }
@@ -892,6 +922,22 @@ impl tenure::Stay for Stay {
 
     fn is_handed_on(&self) -> bool {
         matches!(self, Self::Permit(permit) if permit.entry().is_awaited())
+    }
+
+    fn may_be_kept(&self) -> bool {
+        matches!(self, Self::Permit(permit) if permit.entry().may_keep())
+    }
+
+    fn to_keep(&self) -> Self {
+        Self::Kept(match self {
+            Self::Permit(permit) => permit.visit().clone(),
+            Self::Seat(seat) => seat.visit().clone(),
+            Self::Kept(visit) => visit.clone(),
+        })
+    }
+
+    fn is_kept(&self) -> bool {
+        matches!(self, Self::Kept(_))
     }
 
     fn rest(

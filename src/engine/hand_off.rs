@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, HandOff};
+use crate::config::{Config, HandOff, MOST_HAND_OVERS};
 
 /// How long a tenure may be handed on before Redis is asked.
 #[derive(Debug, Clone, Copy)]
@@ -25,8 +25,22 @@ impl Budget {
         Self { hand_overs, time, reserve: lease / 3, lease }
     }
 
+    /// The budget as long as no other client wants the lock: only the token limits it.
+    pub(crate) fn unwanted(self) -> Self {
+        Self { hand_overs: MOST_HAND_OVERS, time: Duration::MAX, ..self }
+    }
+
     /// Whether a tenure may be handed over once more, after so many hand-overs and so long.
     pub(crate) fn allows(&self, hand_overs: u32, held: Duration) -> bool {
         hand_overs < self.hand_overs && held < self.time
     }
+}
+
+/// How long a tenure may be idle between two holders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Idle {
+    /// Until the caller takes it up that it was handed to.
+    pub(crate) pickup: Duration,
+    /// While the client keeps it for callers that may come.
+    pub(crate) keep: Duration,
 }

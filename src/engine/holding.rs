@@ -154,6 +154,10 @@ impl Engine {
                 self.hand_on(&hold.tenure, stay);
                 Ok(())
             }
+            Left::Kept(stay) => {
+                self.keep(&hold.tenure, stay);
+                Ok(())
+            }
             Left::Last(stay, slot) => {
                 self.timetable.leave(slot);
                 self.give_back(Job::release(&hold.tenure, stay)).await
@@ -169,6 +173,7 @@ impl Engine {
             Left::Rests(visit) => self.leave_to_others(&hold.tenure, &visit),
             Left::Nested => self.later(Job::count(&hold.tenure)),
             Left::HandedOn(stay) => self.hand_on(&hold.tenure, stay),
+            Left::Kept(stay) => self.keep(&hold.tenure, stay),
             Left::Last(stay, slot) => {
                 self.timetable.leave(slot);
                 self.later(Job::release(&hold.tenure, stay));
@@ -178,21 +183,28 @@ impl Engine {
 
     /// Passes the permit on to the next caller in the queue, which then takes up the tenure.
     fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) {
-        self.have_watched(tenure);
+        self.have_watched(tenure, self.rhythm.idle.pickup);
         self.look_after(&stay.pass_on());
+    }
+
+    /// Keeps a tenure for the next caller of this client, which takes it up when it has the permit.
+    fn keep(&self, tenure: &Arc<Tenure>, stay: Stay) {
+        self.have_watched(tenure, self.rhythm.idle.keep);
+        // A caller may have joined the queue meanwhile. It gets the permit now, and finds the tenure.
+        drop(stay);
     }
 
     /// Leaves the tenure to the first caller of this client that takes it up: the contender, if there is one.
     fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
-        self.have_watched(tenure);
+        self.have_watched(tenure, self.rhythm.idle.pickup);
         visit.entry.gate.open();
         self.look_after(visit);
     }
 
-    /// Has the watchdog look at an idle tenure: if the next holder's future is not polled, nothing else notices.
-    fn have_watched(&self, tenure: &Arc<Tenure>) {
-        let pickup = Instant::now() + self.rhythm.pickup;
-        if !tenure.is_looked_at_by(pickup) && !self.timetable.enter(tenure, pickup) {
+    /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
+    fn have_watched(&self, tenure: &Arc<Tenure>, idle: Duration) {
+        let look_at = Instant::now() + idle;
+        if !tenure.is_looked_at_by(look_at) && !self.timetable.enter(tenure, look_at) {
             // The client is closed, and no caller will take the tenure up.
             self.retire(tenure, None);
         }

@@ -172,7 +172,7 @@ impl Job {
     pub(crate) fn keeps_permit_of(&self) -> Option<Visit> {
         match &self.stay {
             Some(Stay::Permit(permit)) => Some(permit.visit().clone()),
-            Some(Stay::Seat(_)) | None => None,
+            Some(Stay::Seat(_) | Stay::Kept(_)) | None => None,
         }
     }
 

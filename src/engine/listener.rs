@@ -41,6 +41,7 @@ impl Listener {
             // The channel is live, or unreachable. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
                 for entry in self.table.all_of(name_channel) {
+                    self.outbox.give_back_kept(&entry);
                     entry.step(Event::Roused, self.rules);
                 }
             }
@@ -56,6 +57,11 @@ impl Listener {
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let (now, mut has_left) = (Instant::now(), false);
         for word in words(message, &self.client) {
+            if matches!(word.what, What::Wanted) {
+                let entries = self.table.all_of(channel);
+                entries.iter().for_each(|entry| self.outbox.give_back_kept(entry));
+                continue;
+            }
             let Some(entry) = self.table.find_waiting(channel, word.id) else {
                 has_left |= matches!(word.what, What::Near { at_once: true });
                 self.hear_of_unknown(channel, word, now);
@@ -75,6 +81,7 @@ impl Listener {
                 }
                 What::Near { at_once } => entry.step(Event::Near { at_once }, self.rules),
                 // Any client may send this word. It concerns the holder with this owner field.
+                What::Wanted => {}
                 What::Out => {
                     entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
                 }
@@ -131,6 +138,7 @@ impl Listener {
             // A client that used force has let in the next waiter. A client that found a lock gone may have found the
             // line gone too, and with it the entries of waiters far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
+            self.outbox.give_back_kept(&entry);
             // Redisson's channels report every release. If several clients hold the lock, the release of one says
             // nothing about the others.
             let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;

@@ -21,7 +21,7 @@ async fn look(engine: Weak<Engine>) {
     loop {
         let Some((lookout, pause)) = engine
             .upgrade()
-            .map(|engine| (Arc::clone(engine.table.lookout()), engine.rhythm.pickup / LOOKS))
+            .map(|engine| (Arc::clone(engine.table.lookout()), engine.rhythm.idle.pickup / LOOKS))
         else {
             return;
         };

@@ -32,6 +32,7 @@ mod hold;
 mod holding;
 mod job;
 mod joint;
+mod keep;
 mod known;
 mod latch_calls;
 mod line;

@@ -45,6 +45,8 @@ pub(crate) struct AcquireOptions {
     /// The caller held the lock before, and has waited for a condition. It does not nest, and no limit of waiters
     /// rejects it.
     pub(crate) returns: bool,
+    /// The client may keep the lock afterwards: see `keep.rs`.
+    pub(crate) is_kept: bool,
 }
 
 impl AcquireOptions {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease, Loss};
-use crate::engine::hand_off::Budget;
+use crate::engine::hand_off::{Budget, Idle};
 use crate::engine::joint::Joint;
 use crate::engine::shared::Company;
 use crate::engine::term::Term;
@@ -33,6 +33,15 @@ pub(crate) trait Stay: Sized {
 
     /// Whether the next caller in the queue takes over the tenure.
     fn is_handed_on(&self) -> bool;
+
+    /// Whether the client may keep the tenure idle, since no other client wants the lock.
+    fn may_be_kept(&self) -> bool;
+
+    /// The part of an idle tenure that its client keeps: it keeps the entry in the table, but not the permit.
+    fn to_keep(&self) -> Self;
+
+    /// Whether it is such a part.
+    fn is_kept(&self) -> bool;
 
     /// Lets the tenure rest for other callers of this client, if one waits for it or another return is in flight.
     /// `allows` decides whether that is permitted; its argument says whether, within `time`, the server has reported
@@ -128,6 +137,8 @@ pub(crate) enum Left<S: Stay> {
     HandedOn(S),
     /// The last hold ended, and another caller of this client may take up the idle tenure.
     Rests(S::Visit),
+    /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
+    Kept(S),
     /// The last hold ended: the lock has to be released, and then the permit passed on.
     Last(Option<S>, Option<TimerSlot>),
     /// The lock was already lost.
@@ -161,7 +172,7 @@ pub(crate) enum Due {
     At(Instant),
     /// It is lost. Redis may still have the lock, which has to be swept.
     Sweep,
-    /// No caller took it up in time. It has ended, and has to be released.
+    /// It was idle for too long. It has ended, and has to be released.
     Unclaimed,
     Ended,
 }
@@ -400,8 +411,8 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// When the watchdog has to look next, if nothing happens before.
-    pub(crate) fn next_look(&self, pickup: Duration) -> Instant {
-        self.state().next_look(pickup)
+    pub(crate) fn next_look(&self, idle: Idle) -> Instant {
+        self.state().next_look(idle)
     }
 
     /// Has the watchdog renew the tenure at this time.
@@ -505,6 +516,7 @@ impl<S: Stay> Tenure<S> {
                 state.since = now.into();
                 Left::HandedOn(stay)
             }
+            Some(stay) if state.is_to_be_kept(&stay) => state.keep(stay, now),
             stay => {
                 let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
@@ -594,8 +606,11 @@ impl<S: Stay> Tenure<S> {
         }
         state.since = now.into();
         (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
-        state.stay = Some(permit.into());
-        PickUp::Held(state.next_hold(&self.keys))
+        let kept = state.stay.replace(permit.into());
+        let hand_over = state.next_hold(&self.keys);
+        drop(state);
+        drop(kept);
+        PickUp::Held(hand_over)
     }
 
     /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one, and its slot in the wheel.
@@ -605,6 +620,12 @@ impl<S: Stay> Tenure<S> {
             return None;
         }
         Some(state.release())
+    }
+
+    /// Ends a tenure that its client keeps idle. Returns the same as [`retire`](Self::retire).
+    pub(crate) fn retire_kept(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
+        let mut state = self.state();
+        (state.ended.is_none() && state.is_kept()).then(|| state.release())
     }
 
     /// Takes the permit or the seat of a tenure that has ended and has to be released.
@@ -668,7 +689,7 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// What the watchdog has to do when the wheel reaches this tenure.
-    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, pickup: Duration) -> Due {
+    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
         self.expire();
         let mut state = self.state();
         match state.ended {
@@ -676,7 +697,7 @@ impl<S: Stay> Tenure<S> {
             Some(_) => return Due::Ended,
             None => {}
         }
-        if state.holds == 0 && now >= state.since.instant() + pickup {
+        if state.holds == 0 && now >= state.idle_until(idle) {
             (state.stay, _) = state.release();
             return Due::Unclaimed;
         }
@@ -685,7 +706,7 @@ impl<S: Stay> Tenure<S> {
             drop(state);
             let name = self.keys.name();
             tracing::warn!(?name, "held for max_hold: no longer renewed");
-            return self.due(now, max_hold, pickup);
+            return self.due(now, max_hold, idle);
         }
         let renew = state.term.is_due(now);
         if renew {
@@ -695,7 +716,7 @@ impl<S: Stay> Tenure<S> {
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
-            Due::At(state.next_look(pickup))
+            Due::At(state.next_look(idle))
         }
     }
 
@@ -770,12 +791,30 @@ impl<S: Stay> State<S> {
         self.ended == Some(Ended::Lost) && self.debt.is_some()
     }
 
-    fn next_look(&self, pickup: Duration) -> Instant {
+    fn next_look(&self, idle: Idle) -> Instant {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
         }
         let renewal = self.term.next_look();
-        if self.holds == 0 { renewal.min(self.since.instant() + pickup) } else { renewal }
+        if self.holds == 0 { renewal.min(self.idle_until(idle)) } else { renewal }
+    }
+
+    /// Until when an idle tenure stays idle.
+    fn idle_until(&self, idle: Idle) -> Instant {
+        self.since.instant() + if self.is_kept() { idle.keep } else { idle.pickup }
+    }
+
+    fn is_kept(&self) -> bool {
+        self.stay.as_ref().is_some_and(S::is_kept)
+    }
+
+    fn is_to_be_kept(&self, stay: &S) -> bool {
+        self.term.is_watched() && !self.is_shelter && stay.may_be_kept()
+    }
+
+    fn keep(&mut self, stay: S, now: Instant) -> Left<S> {
+        (self.stay, self.since) = (Some(stay.to_keep()), now.into());
+        Left::Kept(stay)
     }
 
     fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
@@ -830,6 +869,8 @@ pub(crate) mod tests {
     const BUDGET: Budget =
         Budget { hand_overs: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
 
+    const IDLE: Idle = Idle { pickup: LEASE, keep: LEASE };
+
     fn holder(lease: Lease) -> Holder {
         Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 }
     }
@@ -875,7 +916,7 @@ pub(crate) mod tests {
     }
 
     fn due(hold: &Hold, max_hold: Option<Duration>) -> Due {
-        hold.tenure.due(Instant::now(), max_hold, LEASE)
+        hold.tenure.due(Instant::now(), max_hold, IDLE)
     }
 
     #[test]
@@ -1054,7 +1095,8 @@ pub(crate) mod tests {
         let permit = handed_on(&hold);
         assert!(matches!(due(&hold, None), Due::At(_)));
         let now = Instant::now();
-        assert_eq!(hold.tenure.due(now, None, Duration::ZERO), Due::Unclaimed);
+        let idle = Idle { pickup: Duration::ZERO, ..IDLE };
+        assert_eq!(hold.tenure.due(now, None, idle), Due::Unclaimed);
         let late = hold.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
         assert!(matches!(late, PickUp::Nothing(_)));
     }

@@ -88,6 +88,7 @@ pub(crate) async fn stand_by(
         within: None,
         known_taken: false,
         returns: false,
+        is_kept: false,
     };
     let visit = engine.visit(keys, options.permits, true)?;
     let (engine, started) = (Arc::clone(engine), Instant::now());
@@ -244,13 +245,15 @@ impl Caller {
     }
 
     async fn wait(&self, visit: &Visit) -> Result<Hold> {
-        if visit.entry.has_seats() {
+        if visit.entry.has_seats() || visit.entry.may_keep() {
             // Do this while nothing is held: a caller that gets the lock again and again without asking the server has
             // to let other tasks run.
             tokio::task::coop::consume_budget().await;
-            if let Some(hold) = self.share_at_once(visit) {
-                return Ok(hold);
-            }
+        }
+        if visit.entry.has_seats()
+            && let Some(hold) = self.share_at_once(visit)
+        {
+            return Ok(hold);
         }
         let (mut permit, mut counted) = match visit.try_permit() {
             Some(permit) => (permit, None),
@@ -404,7 +407,12 @@ impl Caller {
         if entry.keys.row.is_passed && passed(entry) {
             return Coming::Held(Hold::new(tenure, 0));
         }
-        match tenure.pick_up(permit, self.holder(), self.engine.budget) {
+        if !self.keeps(entry) {
+            entry.forbid_keeping();
+        }
+        let budget = self.engine.budget;
+        let budget = if entry.may_keep() { budget.unwanted() } else { budget };
+        match tenure.pick_up(permit, self.holder(), budget) {
             PickUp::Held(hand_over) => {
                 if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
                     self.engine.owned.enter(owner, &tenure);
@@ -502,6 +510,11 @@ impl Caller {
         Ok(hold)
     }
 
+    /// Whether the client may keep the lock when this caller has given it back.
+    fn keeps(&self, entry: &Entry) -> bool {
+        self.options.is_kept && entry.keys.row.is_kept && !self.engine.config.keep.is_zero()
+    }
+
     fn rules(&self) -> Rules {
         rules(&self.engine.config, self.engine.lease(self.options.lease))
     }
@@ -578,6 +591,11 @@ impl Caller {
         let known = self.known.as_deref();
         // Record it now, in case the future is dropped in between.
         let was_open = known.is_some_and(Known::asks);
+        if self.keeps(entry) {
+            entry.allow_keeping(|| self.engine.listen(entry));
+        } else {
+            entry.forbid_keeping();
+        }
         let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
@@ -706,9 +724,7 @@ impl Stand<'_> {
             self._counted = Some(self.engine.count(&entry.keys, self.returns)?);
         }
         if self.ears.is_none() {
-            let channels = entry.channels(&self.engine.client);
-            let subscriptions = channels.iter().map(|channel| self.engine.subscriber.join(channel));
-            self.ears = Some(subscriptions.collect());
+            self.ears = Some(self.engine.listen(entry));
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::entry::Tenure;
 use crate::engine::grant::Loss;
+use crate::engine::hand_off::Idle;
 use crate::engine::job::Job;
 use crate::engine::tenure::Due;
 use crate::engine::timetable::Timetable;
@@ -34,7 +35,7 @@ pub(crate) struct Rhythm {
     pub(crate) timeout: Duration,
     pub(crate) max_hold: Option<Duration>,
     /// How long a tenure may be idle.
-    pub(crate) pickup: Duration,
+    pub(crate) idle: Idle,
 }
 
 impl Rhythm {
@@ -107,8 +108,8 @@ impl Watchdog {
     fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
         let now = Instant::now();
         due.retain(|tenure| {
-            let Rhythm { max_hold, pickup, .. } = self.rhythm_of(tenure);
-            match tenure.due(now, max_hold, pickup) {
+            let Rhythm { max_hold, idle, .. } = self.rhythm_of(tenure);
+            match tenure.due(now, max_hold, idle) {
                 Due::Renew => {
                     // Until the answer comes, keep it in the wheel, and do not renew it again before its deadline.
                     tenure.renew_at(tenure.deadline());
@@ -208,7 +209,7 @@ impl Watchdog {
 
     /// Schedules another look at the tenure. Returns `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
-        self.timetable.enter(tenure, tenure.next_look(self.rhythm.pickup))
+        self.timetable.enter(tenure, tenure.next_look(self.rhythm.idle))
     }
 }
 
@@ -216,8 +217,9 @@ impl Watchdog {
 mod tests {
     use super::*;
 
-    const RHYTHM: Rhythm =
-        Rhythm { timeout: Duration::from_secs(30), max_hold: None, pickup: Duration::from_secs(1) };
+    const SECOND: Duration = Duration::from_secs(1);
+    const IDLE: Idle = Idle { pickup: SECOND, keep: SECOND };
+    const RHYTHM: Rhythm = Rhythm { timeout: Duration::from_secs(30), max_hold: None, idle: IDLE };
 
     #[test]
     fn renewals_are_a_period_apart_at_the_most_and_fall_into_step() {

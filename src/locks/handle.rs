@@ -25,13 +25,15 @@ pub(crate) struct Handle {
     lease: Result<Lease>,
     /// How many permits a call asks for.
     permits: u32,
+    /// The client may keep the lock idle: see `engine/keep.rs`.
+    is_kept: bool,
 }
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
         let keys = engine.keys(kind, name).map(Arc::new);
         let permits = kind.row(engine.config.layout).asks_for;
-        Self { engine, keys, lease: Ok(Lease::Watched), permits }
+        Self { engine, keys, lease: Ok(Lease::Watched), permits, is_kept: true }
     }
 
     /// A handle of the same name, as another kind.
@@ -48,6 +50,11 @@ impl Handle {
     /// A handle that asks for this many permits at once.
     pub(crate) fn permits(self, permits: u32) -> Self {
         Self { permits, ..self }
+    }
+
+    /// A handle whose lock the client never keeps idle: whether it is held means something to other clients.
+    pub(crate) fn never_kept(self) -> Self {
+        Self { is_kept: false, ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -97,6 +104,7 @@ impl Handle {
                 within: None,
                 known_taken: false,
                 returns: false,
+                is_kept: self.is_kept,
             },
         ))
     }
@@ -206,6 +214,8 @@ impl Handle {
         let keys = self.keys()?;
         let name = keys.name();
         tracing::warn!(?name, "taken away from its holder by force");
+        // Otherwise the next caller of this client could take up a tenure that is gone.
+        self.engine.give_back_kept(keys);
         let asked = async { self.engine.connected(keys).await?.force_unlock(keys).await };
         self.answered(asked.await).await
     }

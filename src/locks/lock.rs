@@ -42,6 +42,11 @@ impl Lock {
         Self { handle: Handle::new(engine, kind, name) }
     }
 
+    /// A handle whose lock the client never keeps idle.
+    pub(crate) fn never_kept(self) -> Self {
+        Self { handle: self.handle.never_kept() }
+    }
+
     /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
     ///
     /// When the time is over, the lock is lost, unless [`Guard::extend`] extended it. The first call reports an invalid

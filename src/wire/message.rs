@@ -21,6 +21,8 @@ pub(crate) enum What {
     /// `<field>?`: it is near the front of the line, and has to show signs of life from now on. `<field>!`: the same,
     /// and it has to ask at once, since its last sign is too old.
     Near { at_once: bool },
+    /// `<field>~`: another client wants the lock that it holds, and that its client may keep idle.
+    Wanted,
     /// `<field>`: it was removed by force.
     Out,
 }
@@ -44,6 +46,8 @@ impl Word {
             (id, What::Near { at_once: false })
         } else if let Some(id) = word.strip_suffix('!') {
             (id, What::Near { at_once: true })
+        } else if let Some(id) = word.strip_suffix('~') {
+            (id, What::Wanted)
         } else if let Some((id, grant)) = word.split_once('=') {
             (id, granted(grant)?)
         } else {

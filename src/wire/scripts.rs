@@ -56,8 +56,8 @@ macro_rules! scripts {
 
 scripts! {
     TAKE = "line/plain_take_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/plain_take.lua",
-    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/plain_acquire_line_up.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
-    LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
+    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/keeper.lua" "line/plain_acquire_line_up.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
+    LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/keeper.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
     LOCK_RELEASE = "line/plain_release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/plain_release_turn.lua" "line/hash.lua" "line/line.lua" "line/plain_release.lua",
     LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/force_unlock.lua",
     LOCK_RELEASE_ALONE = "line/plain_release_alone.lua",

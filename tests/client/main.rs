@@ -16,6 +16,7 @@ mod connect;
 mod crash;
 mod exclusion;
 mod hand_off;
+mod keep;
 mod layers;
 mod local;
 mod many_names;

@@ -1,0 +1,75 @@
+//! The kept lock (`Config::keep`): a client that gives a plain lock back keeps it idle for a while, and its next caller has it
+//! without a request.
+//!
+//! 1. A client keeps a lock only if it would have heard that another client wants it: its channels were live before it sent
+//!    the request, the answer said that nobody waits, and no message has come since.
+//! 2. The first waiter in line tells the keeper, and so does a client that only tries (`lua/line/keeper.lua`). The keeper
+//!    gives the lock back at once if it is idle, or else when its holder leaves.
+//! 3. An idle tenure lasts and is lost as a held one is: the watchdog renews it, and its next holder checks its deadline.
+//!
+//! `tenure.rs` keeps it, `listener.rs` hears the messages, `holding.rs` has the watchdog give it back when its time is over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::wire::Subscription;
+
+/// Whether a client may keep a lock that none of its callers holds.
+pub(crate) struct Keep {
+    ears: Vec<Subscription>,
+    is_allowed: AtomicBool,
+}
+
+impl Keep {
+    pub(crate) fn new(ears: Vec<Subscription>) -> Self {
+        Self { ears, is_allowed: AtomicBool::new(false) }
+    }
+
+    /// The client is about to ask for the lock. Whatever it is granted, it may keep, if it hears everything from now on.
+    pub(crate) fn allow(&self) {
+        self.is_allowed.store(true, Ordering::SeqCst);
+        // Check last. If a connection broke between the check and the mark, the client would not know that it is deaf.
+        if !self.ears.iter().all(Subscription::is_live) {
+            self.forbid();
+        }
+    }
+
+    /// Another client wants the lock, or this one does not hear it.
+    pub(crate) fn forbid(&self) {
+        self.is_allowed.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.is_allowed.load(Ordering::SeqCst)
+    }
+}
+
+/// The place in a client's id, a UUID of version 8, that says whether the client keeps idle locks.
+const PLACE: usize = 15;
+const KEEPS: u8 = b'f';
+
+/// This id, or one that differs in [`PLACE`]. Scripts send messages about kept locks to keepers only: all other clients
+/// cost nothing.
+pub(crate) fn id_of(client: String, keeps: bool) -> String {
+    let mut id = client.into_bytes();
+    match id.get_mut(PLACE) {
+        Some(place) if keeps => *place = KEEPS,
+        Some(place) if *place == KEEPS => *place = b'0',
+        _ => {}
+    }
+    String::from_utf8(id).expect("an id is ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_says_whether_its_client_keeps_locks() {
+        for (random, plain) in [("8abc", "8abc"), ("8fbc", "80bc")] {
+            let id = format!("01234567-89ab-{random}-8bcd-0123456789ab");
+            let (keeper, other) = (id_of(id.clone(), true), id_of(id.clone(), false));
+            assert_eq!(keeper, format!("01234567-89ab-8fbc-8bcd-0123456789ab"));
+            assert_eq!(other, format!("01234567-89ab-{plain}-8bcd-0123456789ab"));
+        }
+    }
+}
