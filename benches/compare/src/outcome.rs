@@ -128,7 +128,9 @@ impl Outcome {
     pub fn is_faulty(&self) -> bool {
         self.rows.iter().any(|row| match &row.trouble {
             Some(Trouble::Failed(_)) => true,
-            Some(Trouble::NoExclusion(_)) => row.variant.library == Library::Parklock,
+            Some(Trouble::NoExclusion(_)) => {
+                matches!(row.variant.library, Library::Parklock | Library::ParklockKept)
+            }
             Some(Trouble::LeftOut(_)) | None => false,
         })
     }

@@ -14,6 +14,9 @@ use crate::variants::{Library, Variant};
 use crate::worker::process::Worker;
 use crate::worker::protocol::Setup;
 
+/// How long a variant keeps its locks that does so: longer than any pause of a workload.
+const KEEP_MS: u64 = 1_000;
+
 /// One server for all runs; workers wait here between their runs. A worker plays every kind of its library.
 #[derive(Debug)]
 pub struct Stage {
@@ -52,7 +55,8 @@ impl Stage {
     }
 
     pub fn setup(&self, variant: Variant) -> Setup {
-        Setup { url: self.server.url(), kind: variant.kind, ..Setup::default() }
+        let keep_ms = (variant.library == Library::ParklockKept).then_some(KEEP_MS);
+        Setup { url: self.server.url(), kind: variant.kind, keep_ms, ..Setup::default() }
     }
 
     /// Workers that may have played for `variant` before, so that a JVM stays warm.

@@ -46,6 +46,7 @@ pub fn color(variant: Variant) -> &'static str {
         (Library::Parklock, Kind::Write) => "#5a189a",
         (Library::Parklock, Kind::Permits(1)) => "#ff9f1c",
         (Library::Parklock, Kind::Permits(_)) => "#2ec4b6",
+        (Library::ParklockKept, _) => "#f28482",
         (Library::Floor, _) => "#8d99ae",
         (Library::Line, _) => "#6c757d",
         (Library::Rlock, _) => "#00798c",

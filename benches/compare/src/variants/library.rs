@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Library {
     Parklock,
+    /// parklock with `Config::keep`.
+    ParklockKept,
     /// The classic pair of scripts, called bare.
     Floor,
     /// The bare loop of a crowd: a line of clients on the server, a release that grants to its head.
@@ -15,8 +17,9 @@ pub enum Library {
 }
 
 impl Library {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Parklock,
+        Self::ParklockKept,
         Self::Floor,
         Self::Line,
         Self::Rlock,
@@ -28,6 +31,7 @@ impl Library {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Parklock => "parklock",
+            Self::ParklockKept => "parklock-kept",
             Self::Floor => "floor",
             Self::Line => "bare-line",
             Self::Rlock => "rlock",

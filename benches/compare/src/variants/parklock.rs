@@ -33,6 +33,9 @@ impl Contender for Parklock {
         if let Some(linger) = setup.linger_ms {
             config = config.subscription_linger(Duration::from_millis(linger));
         }
+        if let Some(keep) = setup.keep_ms {
+            config = config.keep(Duration::from_millis(keep));
+        }
         Ok(Self { client: Client::connect_with(&setup.url, config).await? })
     }
 

@@ -18,6 +18,7 @@ pub struct Variant {
 impl Variant {
     pub const PARKLOCK: Self = Self::plain(Library::Parklock);
     pub const PARKLOCK_FAIR: Self = Self { kind: Kind::Fair, ..Self::PARKLOCK };
+    pub const PARKLOCK_KEPT: Self = Self::plain(Library::ParklockKept);
     pub const FLOOR: Self = Self::plain(Library::Floor);
     pub const LINE: Self = Self::plain(Library::Line);
     pub const RSLOCK: Self = Self::plain(Library::Rslock);
@@ -79,7 +80,9 @@ impl Variant {
     /// The key of a lock in Redis; the workloads' names need no escape.
     pub fn key(self, name: &str) -> String {
         match self.library {
-            Library::Parklock | Library::Floor => format!("lock:{{{name}}}"),
+            Library::Parklock | Library::ParklockKept | Library::Floor => {
+                format!("lock:{{{name}}}")
+            }
             _ => name.to_owned(),
         }
     }
@@ -88,7 +91,7 @@ impl Variant {
     /// channel that it publishes to is one client's own.
     pub fn shared_channel(self, name: &str) -> Option<String> {
         match self.library {
-            Library::Parklock => Some(format!("lock_channel:{{{name}}}")),
+            Library::Parklock | Library::ParklockKept => Some(format!("lock_channel:{{{name}}}")),
             Library::Redisson => Some(format!("redisson_lock__channel:{{{name}}}")),
             _ => None,
         }

@@ -32,7 +32,7 @@ pub async fn serve(variant: Variant) -> Result<()> {
     #[cfg(feature = "metrics")]
     recorder::install()?;
     match variant.library {
-        Library::Parklock => jobs::<Parklock>().await,
+        Library::Parklock | Library::ParklockKept => jobs::<Parklock>().await,
         Library::Floor => jobs::<Floor>().await,
         Library::Line => jobs::<Line>().await,
         Library::Rlock => jobs::<Rlock>().await,

@@ -39,6 +39,8 @@ pub struct Setup {
     pub kind: Kind,
     /// parklock only: how long it stays subscribed to a name that nobody uses; its default if absent.
     pub linger_ms: Option<u64>,
+    /// parklock only: how long it keeps a lock idle that was given back; not at all if absent.
+    pub keep_ms: Option<u64>,
 }
 
 impl Setup {
@@ -127,7 +129,10 @@ pub enum Reply {
     },
     Ready,
     Turned(Turned),
+    /// `asked_ns`: when the lock was asked for. The Java program does not say it.
     Locked {
+        #[serde(default)]
+        asked_ns: u64,
         at_ns: u64,
     },
     /// `called_ns`: when the unlock was called; `errors`: how many of many unlocks ended with one.

@@ -15,8 +15,9 @@ pub async fn run<C: Contender>(job: Relay, wire: &mut Wire) -> Result<()> {
     loop {
         match wire.next().await? {
             Some(Order::Lock) => {
+                let asked_ns = now_ns();
                 held = Some(client.acquire(&handle).await?);
-                wire.say(&Reply::Locked { at_ns: now_ns() }).await?;
+                wire.say(&Reply::Locked { asked_ns, at_ns: now_ns() }).await?;
             }
             Some(Order::Unlock) => {
                 let guard = held.take().context("told to unlock what is not held")?;

@@ -7,6 +7,7 @@ mod fleet;
 mod held;
 mod herd;
 mod hot;
+mod kept;
 mod kinds;
 mod par;
 mod parked;
@@ -129,6 +130,8 @@ pub enum Name {
     Rearranged,
     /// W12: each node of a cluster is replaced under steady load; ten minutes
     Upgrade,
+    /// W13: W1 with a client that keeps its lock, and how long a second client waits for it
+    Kept,
     /// W1 to W11
     All,
 }
@@ -163,10 +166,14 @@ impl Name {
             Self::Cluster => cluster::all(plan),
             Self::Rearranged => vec![Box::new(cluster::Rearranged)],
             Self::Upgrade => vec![Box::new(cluster::Upgrade::new(plan))],
+            Self::Kept => vec![Box::new(kept::Alone), Box::new(kept::Asked)],
             Self::All => Self::value_variants()
                 .iter()
                 .filter(|name| {
-                    !matches!(name, Self::Cluster | Self::Rearranged | Self::Upgrade | Self::All)
+                    !matches!(
+                        name,
+                        Self::Cluster | Self::Rearranged | Self::Upgrade | Self::Kept | Self::All
+                    )
                 })
                 .flat_map(|name| name.workloads(plan))
                 .collect(),

@@ -131,7 +131,7 @@ async fn pause(range: &Range<u64>) {
 
 async fn locked_at(worker: &mut Worker) -> Result<u64> {
     match worker.hear().await? {
-        Reply::Locked { at_ns } => Ok(at_ns),
+        Reply::Locked { at_ns, .. } => Ok(at_ns),
         other => bail!("told to lock, a worker said {other:?}"),
     }
 }
@@ -144,7 +144,7 @@ async fn called_at(worker: &mut Worker) -> Result<u64> {
 }
 
 /// In a task of its own, as the sides of the relay have.
-async fn round_trip(floor: Floor, rest: Range<u64>) -> Result<f64> {
+pub(super) async fn round_trip(floor: Floor, rest: Range<u64>) -> Result<f64> {
     let free = floor.handle(Kind::Lock, "bench:rtt");
     pause(&rest).await;
     let asked = Instant::now();
