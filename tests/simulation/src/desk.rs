@@ -22,6 +22,11 @@ pub fn client_id(seat: u64) -> String {
     format!("{seat:08x}-0000-8000-8000-{seat:012x}")
 }
 
+/// The part of its name by which it is found again: a client that keeps locks changes another part.
+pub fn mark_of(seat: u64) -> String {
+    format!("-{seat:012x}")
+}
+
 pub struct Desk {
     pub home: Arc<Home>,
     dialling: Dialling,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::board;
 use crate::clock::{self, MILLI};
-use crate::desk::client_id;
+use crate::desk::mark_of;
 use crate::fleet::Fleet;
 use crate::plan::{Kind, Plan, What};
 
@@ -16,7 +16,7 @@ pub struct Ghosts {
     plan: Arc<Plan>,
     /// Since when each field of a name is of no use.
     since: BTreeMap<(usize, String), u64>,
-    /// What is given back in the background may take so long.
+    /// What is given back in the background may take so long, and what a client keeps longer.
     bound: u64,
     /// Nothing is to be said of this plan.
     silent: bool,
@@ -28,7 +28,8 @@ impl Ghosts {
         // A clock that is set back makes leases longer, and some scenes do not tell the board what they hold.
         let stepped = plan.faults.iter().any(|fault| matches!(fault.what, What::Clock { .. }));
         let silent = stepped || plan.scene.is_some_and(|scene| scene.is_discreet());
-        Self { plan, since: BTreeMap::new(), bound: 700 * MILLI + 10 * way, silent }
+        let bound = 700 * MILLI + 10 * way + plan.longest(|client| client.keep);
+        Self { plan, since: BTreeMap::new(), bound, silent }
     }
 
     /// When nothing is broken, what nobody needs is given back at once, and not left to its lease.
@@ -60,7 +61,7 @@ impl Ghosts {
     /// Whether it is of a client that lives, and that does nothing with the name.
     fn is_ghost(&self, name: usize, field: &str) -> bool {
         board::with(|board| {
-            let mut owners = board.seats.keys().filter(|seat| field.contains(&client_id(**seat)));
+            let mut owners = board.seats.keys().filter(|seat| field.contains(&mark_of(**seat)));
             owners.next().is_some_and(|seat| !board.is_in_use(*seat, name))
         })
     }

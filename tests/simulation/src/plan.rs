@@ -44,6 +44,8 @@ pub struct ClientPlan {
     pub max_waiters: usize,
     /// Whether its holds are renewed for some time only.
     pub max_hold: bool,
+    /// How long it keeps a plain lock that nobody holds.
+    pub keep: Duration,
     /// The shortest way of a message to or from the server, and the longest.
     pub way: (u64, u64),
 }
@@ -420,6 +422,7 @@ impl ClientPlan {
             ride_out: watchdog,
             max_waiters: 100_000,
             max_hold: false,
+            keep: Duration::ZERO,
             way: (MILLI, MILLI),
         }
     }
@@ -485,6 +488,11 @@ impl ClientPlan {
         let rate = if bare { 1_000_000 } else { 1_000_000 + rng.u64(..20_000) - 10_000 };
         let seed = rng.u64(..);
         let max_hold = max_hold.is_some();
+        // Of its own dice: so the clients that keep nothing stay as they were.
+        let mut dice = Rng::with_seed(seed);
+        let keeps = !bare && layout == Layout::Native && dice.u32(..3) == 0;
+        let keep = if keeps { millis(dice.u64(1..1_500)) } else { Duration::ZERO };
+        let config = config.keep(keep);
         Self {
             seed,
             rate,
@@ -496,6 +504,7 @@ impl ClientPlan {
             ride_out,
             max_waiters,
             max_hold,
+            keep,
             way,
         }
     }

@@ -11,7 +11,7 @@ use crate::board::{self, Board, Question};
 use crate::caller::Home;
 use crate::chaos;
 use crate::clock::{self, MILLI, SECOND};
-use crate::desk::{Desk, client_id};
+use crate::desk::{Desk, mark_of};
 use crate::fleet::Fleet;
 use crate::frames;
 use crate::ghosts::{self, Ghosts};
@@ -529,7 +529,7 @@ impl World {
     /// What a seat's client has of a name in Redis.
     fn fields_of(&mut self, seat: u64, name: usize) -> Vec<String> {
         let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
-        let client = client_id(seat);
+        let client = mark_of(seat);
         let holders = self.fleet.holders(layout, &name);
         holders.into_iter().filter(|field| field.contains(&client)).collect()
     }
@@ -537,7 +537,7 @@ impl World {
     /// As `fields_of`, for waiters.
     fn places_of(&mut self, seat: u64, name: usize) -> Vec<String> {
         let (layout, name) = (self.plan.layout, self.plan.names[name].clone());
-        let client = client_id(seat);
+        let client = mark_of(seat);
         let waiters = self.fleet.waiters(layout, &name);
         waiters.into_iter().filter(|field| field.contains(&client)).collect()
     }
