@@ -396,7 +396,7 @@ impl Entry {
         self.keys.is_held_together() && self.listed.as_deref().is_some_and(is_shared)
     }
 
-    /// The number of callers of this client for which resting tenures are kept: those in the queue, and the contender,
+    /// The number of callers of this client for which resting tenures are reserved: those in the queue, and the contender,
     /// if the server has told it to wait.
     pub(crate) fn ahead(&self) -> usize {
         self.permit.waiting() + usize::from(self.was_told_to_wait())

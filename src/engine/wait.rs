@@ -317,7 +317,7 @@ impl Caller {
     }
 
     /// Takes a tenure that another caller of this client has left, or joins that caller's read. Returns `None` if there
-    /// is no such tenure, or if it is kept for waiting callers.
+    /// is no such tenure, or if it is reserved for waiting callers.
     fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
         if entry.keys.row.is_joined {
@@ -327,8 +327,8 @@ impl Caller {
         self.share(visit, entry.ahead())
     }
 
-    /// Same as [`share_at_once`](Self::share_at_once), if more tenures rest than are kept for others.
-    fn share(&self, visit: &Visit, kept: usize) -> Option<Hold> {
+    /// Same as [`share_at_once`](Self::share_at_once), if more tenures rest than are reserved for others.
+    fn share(&self, visit: &Visit, reserved: usize) -> Option<Hold> {
         if !visit.entry.has_seats() || !self.options.is_like_others() {
             return None;
         }
@@ -336,7 +336,7 @@ impl Caller {
         loop {
             let mut shared = visit.entry.shared()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
-            let Some(tenure) = shared.take(permits, kept) else {
+            let Some(tenure) = shared.take(permits, reserved) else {
                 let open = shared.open().filter(|_| visit.entry.keys.row.is_joined);
                 drop(shared);
                 let open = open?;

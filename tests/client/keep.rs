@@ -218,6 +218,24 @@ async fn a_client_whose_channels_break_keeps_nothing() {
     until_kept(&admin, &lock, "a").await;
 }
 
+#[tokio::test]
+async fn a_client_that_does_not_hear_keeps_nothing() {
+    let site = Site::start().await;
+    let admin = site.admin().await;
+    let proxy = Proxy::before(&site).await;
+    let (plain, sharded) =
+        (proxy.command("subscribe").hold_request(), proxy.command("ssubscribe").hold_request());
+    let keeper = comes_in(proxy.url(), keeping()).await;
+    let lock = keeper.lock("a");
+    for _ in 0..5 {
+        taken(&lock).await.unlock().await.unwrap();
+        assert!(!is_held(&admin, "a").await);
+    }
+    plain.lift();
+    sharded.lift();
+    until_kept(&admin, &lock, "a").await;
+}
+
 /// The next holder would believe in a tenure that is gone.
 #[tokio::test]
 async fn a_kept_lock_that_was_taken_by_force_is_not_taken_up() {

@@ -639,6 +639,19 @@ impl Board {
         asks || holds || self.over.iter().rev().take(200).any(|c| c.seat == seat && ended(c))
     }
 
+    /// When the last hold of a seat ended, of those that ended of late.
+    pub fn last_use(&self, seat: u64, lock: &str) -> u64 {
+        let of_both = |claim: &&Claim| claim.seat == seat && claim.lock == lock;
+        self.over
+            .iter()
+            .rev()
+            .take(200)
+            .filter(of_both)
+            .filter_map(|claim| claim.ended)
+            .max()
+            .unwrap_or(0)
+    }
+
     /// Whether a seat asks for a name, holds it, or anybody gives it back.
     pub fn is_in_use(&self, seat: u64, name: usize) -> bool {
         let asks = |call: &Call| call.seat == seat && call.names.contains(&name);

@@ -47,22 +47,22 @@ impl Ghosts {
                 continue;
             }
             for field in fleet.holders(plan.layout, name) {
-                if !self.is_ghost(at, &field) {
-                    continue;
-                }
+                let Some(last_use) = self.ghost(at, &field) else { continue };
                 let since = self.since.get(&(at, field.clone())).copied().unwrap_or(now);
-                found.insert((at, field), since);
+                found.insert((at, field), since.max(last_use));
             }
         }
         self.since = found;
         self.judge(now);
     }
 
-    /// Whether it is of a client that lives, and that does nothing with the name.
-    fn is_ghost(&self, name: usize, field: &str) -> bool {
+    /// When it was last of use, if it is of a client that lives, and that does nothing with the name now. A client that
+    /// keeps a lock may have used it again and again since the last look.
+    fn ghost(&self, name: usize, field: &str) -> Option<u64> {
         board::with(|board| {
-            let mut owners = board.seats.keys().filter(|seat| field.contains(&mark_of(**seat)));
-            owners.next().is_some_and(|seat| !board.is_in_use(*seat, name))
+            let seat = *board.seats.keys().find(|seat| field.contains(&mark_of(**seat)))?;
+            let is_ghost = !board.is_in_use(seat, name);
+            is_ghost.then(|| board.last_use(seat, &self.plan.names[name].text))
         })
     }
 
