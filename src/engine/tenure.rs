@@ -852,7 +852,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{EntryPermit, Stay, Table, Waiting};
+    use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Waiting};
     use crate::engine::grant::deadline;
     use crate::engine::hold::Hold;
     use crate::kinds::Kind;
@@ -1172,6 +1172,94 @@ pub(crate) mod tests {
         assert!(matches!(spent, Left::Last(Some(_), _)));
         drop((spent, next));
         assert_eq!(table.len(), 0);
+    }
+
+    /// A tenure that its client may keep, the table of its permit, and its entry.
+    fn keepable(lease: Lease) -> (Arc<Table>, Hold, Arc<Entry>) {
+        let (table, hold) = hold(lease, Instant::now() + LEASE);
+        let entry = table.find(hold.tenure.keys.id()).unwrap();
+        entry.allow_keeping(Vec::new); // without channels, there is nothing to miss
+        (table, hold, entry)
+    }
+
+    #[test]
+    fn a_kept_tenure_is_idle_and_the_next_caller_takes_it_up() {
+        let (table, first, _entry) = keepable(Lease::Watched);
+        let Left::Kept(stay) = first.tenure.leave(0, NO_BUDGET) else { panic!("not kept") };
+        drop(stay);
+        assert_eq!(first.outcome(), Some(Ended::Released));
+        assert!(first.tenure.hold_of(OwnerId::current()).is_none());
+        let (permit, unwanted) = (permit(&table), BUDGET.unwanted());
+        let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), unwanted)
+        else {
+            panic!("not taken up")
+        };
+        assert!(of_same(&first, next).token() > first.token());
+    }
+
+    /// A holder leaves while a message says that another client wants the lock. In each order of their steps, the client
+    /// gives the lock back.
+    #[test]
+    fn a_holder_that_leaves_while_another_client_asks_keeps_nothing() {
+        for leaves_after in 0..=2 {
+            let (_table, hold, entry) = keepable(Lease::Watched);
+            let mut is_given_back = false;
+            for step in 0..=2 {
+                if step == leaves_after {
+                    match hold.tenure.leave(0, NO_BUDGET) {
+                        Left::Kept(stay) => drop(stay),
+                        Left::Last(..) => is_given_back = true,
+                        _ => panic!("a holder alone"),
+                    }
+                }
+                match step {
+                    0 => entry.forbid_keeping(),
+                    1 => is_given_back |= hold.tenure.retire_kept().is_some(),
+                    _ => {}
+                }
+            }
+            assert!(is_given_back && hold.tenure.is_over(), "leaves after {leaves_after} steps");
+        }
+    }
+
+    #[test]
+    fn a_kept_tenure_ends_when_it_was_idle_for_too_long() {
+        let (_table, hold, _entry) = keepable(Lease::Watched);
+        let now = Instant::now();
+        assert!(matches!(hold.tenure.leave(0, NO_BUDGET), Left::Kept(_)));
+        let idle = Idle { pickup: Duration::ZERO, keep: LEASE / 2 };
+        assert!(!matches!(hold.tenure.due(now, None, idle), Due::Unclaimed));
+        let idle = Idle { pickup: LEASE, keep: Duration::ZERO };
+        assert_eq!(hold.tenure.due(Instant::now(), None, idle), Due::Unclaimed);
+        assert!(hold.tenure.is_over() && hold.tenure.take_stay().is_some());
+    }
+
+    #[test]
+    fn a_kept_tenure_that_is_lost_is_taken_up_by_nobody() {
+        let (table, hold, _entry) = keepable(Lease::Watched);
+        assert!(matches!(hold.tenure.leave(0, NO_BUDGET), Left::Kept(_)));
+        hold.tenure.lose(Loss::Gone);
+        let unwanted = BUDGET.unwanted();
+        let taken = hold.tenure.pick_up(permit(&table), holder(Lease::Watched), unwanted);
+        assert!(matches!(taken, PickUp::Nothing(_)));
+        assert!(hold.tenure.retire_kept().is_none());
+    }
+
+    /// A held tenure is not given back because somebody asks, nor is one that was handed to a caller in the queue.
+    #[test]
+    fn only_a_kept_tenure_is_given_back_when_another_client_asks() {
+        let (table, hold, _entry) = keepable(Lease::Watched);
+        assert!(hold.tenure.retire_kept().is_none());
+        let next = waiting(&table);
+        let permit = handed_on(&hold);
+        assert!(hold.tenure.retire_kept().is_none());
+        drop((permit, next));
+    }
+
+    #[test]
+    fn a_fixed_lease_is_not_kept() {
+        let (_table, hold, _entry) = keepable(Lease::Fixed(LEASE));
+        assert!(matches!(hold.tenure.leave(0, NO_BUDGET), Left::Last(..)));
     }
 
     #[test]
