@@ -40,8 +40,8 @@ impl Listener {
             Heard::Message(message) => self.hear_of_all(channel, message),
             // The channel is live, or unreachable. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
+                self.give_back_kept(name_channel);
                 for entry in self.table.all_of(name_channel) {
-                    self.outbox.give_back_kept(&entry);
                     entry.step(Event::Roused, self.rules);
                 }
             }
@@ -57,19 +57,18 @@ impl Listener {
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let (now, mut has_left) = (Instant::now(), false);
         for word in words(message, &self.client) {
-            if matches!(word.what, What::Wanted) {
-                let entries = self.table.all_of(channel);
-                entries.iter().for_each(|entry| self.outbox.give_back_kept(entry));
-                continue;
+            let entry = self.table.find_waiting(channel, word.id);
+            if let Some(entry) = &entry {
+                meters::woken("message", || usize::from(entry.was_told_to_wait()));
             }
-            let Some(entry) = self.table.find_waiting(channel, word.id) else {
-                has_left |= matches!(word.what, What::Near { at_once: true });
-                self.hear_of_unknown(channel, word, now);
-                continue;
-            };
-            meters::woken("message", || usize::from(entry.was_told_to_wait()));
-            match word.what {
-                What::Granted { number, secret } => {
+            match (word.what, entry) {
+                // The grant that this is about may not have arrived yet.
+                (What::Wanted, _) => self.give_back_kept(channel),
+                (what, None) => {
+                    has_left |= matches!(what, What::Near { at_once: true });
+                    self.hear_of_unknown(channel, word, now);
+                }
+                (What::Granted { number, secret }, Some(entry)) => {
                     // A grant without a valid sign may come from any client: it only makes the contender ask.
                     let event = match self.secrets.time_of(secret, now, channel) {
                         Some(signed) if self.believes => {
@@ -79,10 +78,11 @@ impl Listener {
                     };
                     entry.step(event, self.rules);
                 }
-                What::Near { at_once } => entry.step(Event::Near { at_once }, self.rules),
+                (What::Near { at_once }, Some(entry)) => {
+                    entry.step(Event::Near { at_once }, self.rules);
+                }
                 // Any client may send this word. It concerns the holder with this owner field.
-                What::Wanted => {}
-                What::Out => {
+                (What::Out, Some(entry)) => {
                     entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
                 }
             }
@@ -90,6 +90,11 @@ impl Listener {
         if has_left {
             self.show_life(channel);
         }
+    }
+
+    /// Another client wants the lock, or this one may have missed that.
+    fn give_back_kept(&self, channel: &str) {
+        self.table.all_of(channel).iter().for_each(|entry| self.outbox.give_back_kept(entry));
     }
 
     /// The server waits for a sign of life of a waiter that has left. The sign of any contender shows that the client
@@ -134,11 +139,11 @@ impl Listener {
         let is_force = publisher(message) == b"force_unlock";
         let names_holders = is_force && message.contains(&b' ');
         meters::woken("message", || self.waiting(channel));
+        self.give_back_kept(channel);
         for entry in self.table.all_of(channel) {
             // A client that used force has let in the next waiter. A client that found a lock gone may have found the
             // line gone too, and with it the entries of waiters far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
-            self.outbox.give_back_kept(&entry);
             // Redisson's channels report every release. If several clients hold the lock, the release of one says
             // nothing about the others.
             let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;

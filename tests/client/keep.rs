@@ -18,9 +18,11 @@ const SOON: Duration = Duration::from_secs(10);
 /// Longer than any test: what happens meanwhile happens for another reason.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A client of this config keeps locks for longer than any test takes, and holds them for as long.
+/// A client of this config keeps locks for longer than any test takes, holds them for as long, and tells the keeper once:
+/// its next sign of life comes after the test.
 fn keeping() -> Config {
-    Config::default().keep(LONG).watchdog_timeout(LONG).response_timeout(Duration::from_secs(2))
+    let config = Config::default().keep(LONG).watchdog_timeout(LONG).waiter_ttl(LONG / 4);
+    config.response_timeout(Duration::from_secs(2))
 }
 
 async fn taken(lock: &Lock) -> Guard {
