@@ -50,20 +50,22 @@ const ABSURD: [&[u8]; 44] = [
     b"1e15",
 ];
 
-/// Owner fields: ours, as the version of their UUID says, and Redisson's.
-const FIELDS: [&str; 5] = [
+/// Owner fields: ours, as the version of their UUID says, one of them of a client that keeps locks, and Redisson's.
+const FIELDS: [&str; 6] = [
     "aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:1",
     "aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:2",
     "bbbbbbbb-bbbb-8bbb-8bbb-bbbbbbbbbbbb:1",
     "cccccccc-cccc-4ccc-8ccc-cccccccccccc:30",
     "dddddddd-dddd-4ddd-8ddd-dddddddddddd:31",
+    "eeeeeeee-eeee-8fee-8eee-eeeeeeeeeeee:1",
 ];
 
-pub const CHANNELS: [&str; 5] = [
+pub const CHANNELS: [&str; 6] = [
     "channel:1",
     "channel:2",
     "channel:1:aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa",
     "channel:1:aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:1",
+    "channel:1:eeeeeeee-eeee-8fee-8eee-eeeeeeeeeeee",
     "odd",
 ];
 

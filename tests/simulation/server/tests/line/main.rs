@@ -9,6 +9,7 @@ mod dead;
 #[path = "../differential/frame.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
 mod frame;
+mod keeper;
 mod name;
 mod order;
 #[path = "../differential/real.rs"]
