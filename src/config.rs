@@ -148,20 +148,22 @@ impl Config {
     ///
     /// What it costs:
     ///
-    /// - While a lock is kept, it is held for all other clients: `is_locked` says so, and a `try_lock` of another client
-    ///   fails. That call makes the keeper give the lock back, so a later one succeeds. A client that waits gets the lock
-    ///   after two round trips.
+    /// - While a lock is kept, it is held for all other clients: `is_locked` says so, and another kind of lock with the
+    ///   same name is an [`Error::Conflict`]. A client that waits gets the lock after two round trips. A `try_lock` of
+    ///   another client asks a second time, 2 to 50 ms after the first: by then the keeper has given an idle lock back. If
+    ///   the keeper is slower, the call returns `None`.
     /// - If the process dies, the locks that it keeps are free when their leases expire, like those that it holds.
-    /// - The client subscribes to the channels of each name that it locks. So do not use it in a client that locks many
-    ///   names once each. It keeps a name only from the second use on, since the channels have to be live before the lock
-    ///   is requested.
+    /// - The client subscribes to the channels of each name that it locks, for this time or for
+    ///   [`subscription_linger`](Self::subscription_linger), whichever is longer. So do not use it in a client that locks
+    ///   many names once each. It keeps a name only from the second use on, since the channels have to be live before the
+    ///   lock is requested.
     /// - If the server loses a lock without a sign, for example by `FLUSHALL`, the client notices that when the watchdog
     ///   renews the lock, at most a third of [`watchdog_timeout`](Self::watchdog_timeout) later. Until then it grants the
-    ///   kept lock to its callers. A client that does not keep locks asks the server each time.
+    ///   kept lock to its callers, and their `unlock` is `Ok`. A client that does not keep locks asks the server each time.
     ///
     /// While no other client wants a lock, the limits of [`hand_off`](Self::hand_off) do not apply: callers of this client
-    /// pass the lock on until a token cannot count more hand-overs, 1,023 times for each grant. Fixed leases, fair locks,
-    /// semaphores, read-write locks, locks of a `MultiLock`, elections and jobs are never kept.
+    /// pass the lock on until a token cannot count more hand-overs, 1,023 times for each grant. Fixed and extended leases,
+    /// fair locks, semaphores, read-write locks, locks of a `MultiLock` or a `RedLock`, elections and jobs are never kept.
     ///
     /// Allowed: zero to 24 h. With [`Layout::Redisson`] it must be zero, since Redisson asks nobody to give up a lock.
     ///
@@ -492,6 +494,12 @@ impl Config {
         self.waiter_ttl.unwrap_or_else(|| {
             (self.watchdog_timeout / 4).clamp(SHORTEST_LIFE, Duration::from_secs(1))
         })
+    }
+
+    /// How long a channel outlives its last waiter. A client that keeps locks needs the channels of a name when it next asks
+    /// for it.
+    pub(crate) fn linger(&self) -> Duration {
+        self.subscription_linger.max(self.keep)
     }
 
     pub(crate) fn pickup(&self) -> Duration {

@@ -122,8 +122,7 @@ local function try_once()
     if not somebody_may_come(field) then return take(lease) end
   end
   settle()
-  tell_keeper(lock, channel, from)
-  return { HELD, shortest_lease() or waiter_ttl }
+  return { tell_keeper(lock, channel, from) and KEPT or HELD, shortest_lease() or waiter_ttl }
 end
 
 local function give_back_old()

@@ -7,6 +7,7 @@
 -- Reply  three items:
 --          1, 0, grant      all are taken; the grant is that of the first lock, and grows by one from lock to lock
 --          0, n, TTL in ms  the n-th is held by somebody else (-1: the key has no TTL)
+--          3, n, TTL in ms  the same; the clients that keep this lock or later ones were told to give them back if they are idle
 --          2, n, 0          the n-th is free, but a waiter stands in line for it
 --         -1, n, text       refused because of the n-th (0: of none of them)
 --        Unless all are taken, nothing has changed, except that a line may have moved on.
@@ -37,13 +38,18 @@ local function obstacle(i)
   end
   local ttl = redis.call('pttl', lock)
   if ttl ~= -2 then
-    if redis.call('hexists', lock, field) == 0 then
-      tell_keeper(lock, channel, from)
-      return HELD, ttl
-    end
+    if redis.call('hexists', lock, field) == 0 then return tell_keeper(lock, channel, from) and KEPT or HELD, ttl end
     found[i] = ttl
   elseif redis.call('exists', line) == 1 and somebody_may_come(field) then
     return CONTENDED, 0
+  end
+end
+
+-- Otherwise a caller would need a call for each lock that is kept.
+local function tell_other_keepers(first)
+  for i = first, locks do
+    asked(i)
+    tell_keeper(lock, channel, from)
   end
 end
 
@@ -71,6 +77,9 @@ end
 for i = 1, locks do
   local fine, code, value = pcall(obstacle, i)
   if not fine then return { REFUSED, i, type(code) == 'table' and code.err or tostring(code) } end
-  if code then return { code, i, value } end
+  if code then
+    if code == KEPT then tell_other_keepers(i + 1) end
+    return { code, i, value }
+  end
 end
 return { take_all() }

@@ -20,6 +20,7 @@
 --                                of its client has to ask after the TTL
 --        grant                   taken, and no caller is in line: the number alone, since a table costs the server time
 --        0, TTL in ms            not taken, and not in line
+--        3, TTL in ms            the same; the holder's client keeps idle locks, and was told to give this one back if it is idle
 --        an error of CONFLICT: others use the name for another kind, or with another capacity, and nobody has set one
 --        an error of PERMITS: the whole capacity is less than the part
 --

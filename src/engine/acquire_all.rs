@@ -6,10 +6,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use tokio::time::Instant;
+
 use crate::engine::attempt::{AttemptAll, attempt_all};
 use crate::engine::core::Engine;
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
+use crate::engine::keep::until_given_back;
 use crate::engine::options::Patience;
 use crate::engine::wait::Contender;
 use crate::error::{Error, Result};
@@ -71,14 +74,16 @@ async fn ask_for_all(
             None => return Ok(AllOrNone::Busy(at)),
         }
     }
-    let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience));
-    let acquires = match acquires.collect() {
-        Ok(acquires) => acquires,
-        Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
-    };
-    let grants = match attempt_all(engine, acquires).await {
+    let asked = Instant::now();
+    let mut attempted = attempt_once(engine, wanted, patience).await;
+    if let Ok(AttemptAll::Kept(_)) = attempted {
+        // Nobody may hold them. The clients that keep them have just been told to give them back.
+        tokio::time::sleep(until_given_back(asked.elapsed())).await;
+        attempted = attempt_once(engine, wanted, patience).await;
+    }
+    let grants = match attempted {
         Ok(AttemptAll::Granted(grants)) => grants,
-        Ok(AttemptAll::Busy(at)) => {
+        Ok(AttemptAll::Busy(at) | AttemptAll::Kept(at)) => {
             contenders[at].entry().went_elsewhere();
             return Ok(AllOrNone::Busy(at));
         }
@@ -88,6 +93,15 @@ async fn ask_for_all(
         Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
     };
     begin_all(engine, contenders, grants, wanted)
+}
+
+async fn attempt_once(
+    engine: &Arc<Engine>,
+    wanted: &[(Arc<Keys>, Lease)],
+    patience: Patience,
+) -> Result<AttemptAll, Fault> {
+    let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience));
+    attempt_all(engine, acquires.collect::<Result<_, _>>()?).await
 }
 
 fn begin_all(

@@ -23,6 +23,8 @@ pub(crate) enum Attempt {
     },
     /// Another holder has it for this long, and this client stands in no line. `None`: the key has no TTL.
     Held(Option<Duration>),
+    /// The same, and the holder's client may keep the lock idle: it gives it back in that case.
+    Kept(Option<Duration>),
     /// The offered tenure was released, and a waiter of another client may have been woken: it goes first.
     GaveWay,
 }
@@ -33,6 +35,8 @@ pub(crate) enum AttemptAll {
     Granted(Vec<Grant>),
     /// None: another caller has this one, or stands in line for it.
     Busy(usize),
+    /// None: the client that has this one may keep it idle, and gives it back in that case.
+    Kept(usize),
     /// None: the server refused this one.
     Refused(usize, Fault),
 }
@@ -129,6 +133,7 @@ pub(crate) async fn attempt_all(
         (_, Ok(Acquired::Granted { number, .. })) => {
             AttemptAll::Granted(granted(&asked, number, sent)?)
         }
+        (which, Ok(Acquired::Kept(_))) => AttemptAll::Kept(which),
         (which, Ok(_)) => AttemptAll::Busy(which),
         (which, Err(fault)) => AttemptAll::Refused(which, fault),
     };
@@ -171,6 +176,7 @@ impl PendingAcquire<'_> {
             }
             Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
+            Ok(Acquired::Kept(ttl)) => Ok(Attempt::Kept(ttl)),
             Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
             Err(fault) if fault.is_open() => {
                 self.hold_back();

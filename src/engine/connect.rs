@@ -76,7 +76,7 @@ impl Engine {
         let watchdog = Watchdog {
             timetable: Arc::clone(&self.timetable),
             commands: self.commands.clone(),
-            releaser: self.outbox.releaser.clone(),
+            outbox: self.outbox.clone(),
             rhythm: self.rhythm,
             started: self.started,
         };
@@ -244,7 +244,7 @@ impl To {
                 let cluster = Arc::new(Cluster::new(*addresses, config, crew));
                 let guide = Guide::new(Arc::clone(&cluster));
                 guide.start().await?;
-                let linger = config.subscription_linger;
+                let linger = config.linger();
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
                 let told = subscriber.clone();
                 cluster.run(|stop| guide.run(told, stop));
@@ -261,7 +261,7 @@ async fn link_to_one(
     config: &Config,
     heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
 ) -> Result<(Commands, Subscriber), Fault> {
-    let linger = config.subscription_linger;
+    let linger = config.linger();
     let (commands, mut command_link) = Commands::new(place.clone(), terms, config);
     let (subscriber, mut subscriber_link) = Subscriber::new(place, linger, heard);
     tokio::try_join!(command_link.start(), subscriber_link.start())?;

@@ -238,6 +238,8 @@ impl Engine {
     pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
         if let Some((stay, slot)) = tenure.retire() {
             self.timetable.leave(slot);
+            // A kept tenure has no permit. So its job keeps this one until the server has answered.
+            let stay = stay.filter(|stay| permit.is_none() || !matches!(stay, Stay::Kept(_)));
             self.later(Job::release(tenure, stay.or(permit.map(Stay::Permit))));
         }
     }
@@ -315,8 +317,11 @@ impl Outbox {
     /// afterwards.
     pub(crate) fn give_back_kept(&self, entry: &Entry) {
         // First the mark. A holder that leaves in between either sees the mark, or leaves an idle tenure that is found here.
-        entry.forbid_keeping();
-        if let Some(tenure) = entry.tenure() {
+        if entry.forbid_keeping()
+            && let Some(tenure) = entry.tenure()
+        {
+            // A `try_lock` of this client waits for the returns that are under way.
+            let _returning = self.returns.begin(&tenure.keys);
             self.release(&tenure, tenure.retire_kept());
         }
     }

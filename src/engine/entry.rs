@@ -552,9 +552,11 @@ impl Entry {
         self.keep.get_or_init(|| Box::new(Keep::new(listen()))).allow();
     }
 
-    /// The client must not keep the tenure that it has or is about to get.
-    pub(crate) fn forbid_keeping(&self) {
-        self.keep.get().iter().for_each(|keep| keep.forbid());
+    /// The client must not keep the tenure that it has or is about to get. Returns `false` if it keeps no locks.
+    pub(crate) fn forbid_keeping(&self) -> bool {
+        let keep = self.keep.get();
+        keep.iter().for_each(|keep| keep.forbid());
+        keep.is_some()
     }
 
     /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.

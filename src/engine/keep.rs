@@ -9,7 +9,9 @@
 //!
 //! `tenure.rs` keeps it, `listener.rs` hears the messages, `holding.rs` has the watchdog give it back when its time is over.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::wire::Subscription;
 
@@ -43,12 +45,20 @@ impl Keep {
     }
 }
 
+/// How long a caller that does not wait gives another client to give back a lock that it may keep idle.
+const PAUSE: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(50);
+
+/// By when another client has given back a lock that it kept idle, as a rule: the message to it and its release take as long
+/// as the caller's own request took.
+pub(crate) fn until_given_back(asked: Duration) -> Duration {
+    asked.clamp(*PAUSE.start(), *PAUSE.end())
+}
+
 /// The place in a client's id, a UUID of version 8, that says whether the client keeps idle locks.
 const PLACE: usize = 15;
 const KEEPS: u8 = b'f';
 
-/// This id, or one that differs in [`PLACE`]. Scripts send messages about kept locks to keepers only: all other clients
-/// cost nothing.
+/// This id, or one that differs in [`PLACE`]. Scripts send messages about kept locks to keepers only.
 pub(crate) fn id_of(client: String, keeps: bool) -> String {
     let mut id = client.into_bytes();
     match id.get_mut(PLACE) {

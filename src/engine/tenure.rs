@@ -516,7 +516,7 @@ impl<S: Stay> Tenure<S> {
                 state.since = now.into();
                 Left::HandedOn(stay)
             }
-            Some(stay) if state.is_to_be_kept(&stay) => state.keep(stay, now),
+            Some(stay) if self.is_kept(&state, &stay, budget, now) => state.keep(stay, now),
             stay => {
                 let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
@@ -530,6 +530,11 @@ impl<S: Stay> Tenure<S> {
 
     fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
         self.keys.row.is_handed_on && !state.is_shelter && stay.is_handed_on()
+    }
+
+    /// Whether the client keeps it: only if the next holder may have it without asking Redis.
+    fn is_kept(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
+        stay.may_be_kept() && !state.is_shelter && state.term.allows(self.budget(budget), now)
     }
 
     fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
@@ -806,10 +811,6 @@ impl<S: Stay> State<S> {
 
     fn is_kept(&self) -> bool {
         self.stay.as_ref().is_some_and(S::is_kept)
-    }
-
-    fn is_to_be_kept(&self, stay: &S) -> bool {
-        self.term.is_watched() && !self.is_shelter && stay.may_be_kept()
     }
 
     fn keep(&mut self, stay: S, now: Instant) -> Left<S> {
@@ -1213,7 +1214,7 @@ pub(crate) mod tests {
                     }
                 }
                 match step {
-                    0 => entry.forbid_keeping(),
+                    0 => _ = entry.forbid_keeping(),
                     1 => is_given_back |= hold.tenure.retire_kept().is_some(),
                     _ => {}
                 }

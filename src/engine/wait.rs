@@ -23,6 +23,7 @@ use crate::engine::entry::{Contested, Entry, EntryPermit, Tenure, Visit, Waiting
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
+use crate::engine::keep::until_given_back;
 use crate::engine::known::Known;
 use crate::engine::line::{Event, Next, PushedGrant, Rules};
 use crate::engine::options::{AcquireOptions, Patience};
@@ -55,6 +56,11 @@ pub(crate) async fn acquire(
     }
     // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
     let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
+    if visit.entry.has_seats() || visit.entry.may_keep() {
+        // Do this while nothing is held: a caller that gets the lock again and again without asking the server has to
+        // let other tasks run.
+        tokio::task::coop::consume_budget().await;
+    }
     let started = Instant::now();
     let mut caller =
         Caller { engine: Arc::clone(engine), options, started, known: None, lined_up: None };
@@ -203,7 +209,14 @@ impl Caller {
         let entry = contender.entry();
         // A connection that has just broken returns within milliseconds.
         let _ = self.engine.connected(&entry.keys).await;
-        match self.ask_once(&entry, offer).await {
+        let asked = Instant::now();
+        let mut attempted = self.ask_once(&entry, offer).await;
+        if let Ok(Attempt::Kept(_)) = attempted {
+            // Nobody may hold it. The client that keeps it has just been told to give it back.
+            tokio::time::sleep(until_given_back(asked.elapsed())).await;
+            attempted = self.ask_once(&entry, None).await;
+        }
+        match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(_) => {
                 entry.went_elsewhere();
@@ -245,11 +258,6 @@ impl Caller {
     }
 
     async fn wait(&self, visit: &Visit) -> Result<Hold> {
-        if visit.entry.has_seats() || visit.entry.may_keep() {
-            // Do this while nothing is held: a caller that gets the lock again and again without asking the server has
-            // to let other tasks run.
-            tokio::task::coop::consume_budget().await;
-        }
         if visit.entry.has_seats()
             && let Some(hold) = self.share_at_once(visit)
         {
@@ -512,7 +520,8 @@ impl Caller {
 
     /// Whether the client may keep the lock when this caller has given it back.
     fn keeps(&self, entry: &Entry) -> bool {
-        self.options.is_kept && entry.keys.row.is_kept && !self.engine.config.keep.is_zero()
+        let is_asked_so = self.options.is_kept && self.options.lease == Lease::Watched;
+        is_asked_so && entry.keys.row.is_kept && !self.engine.config.keep.is_zero()
     }
 
     fn rules(&self) -> Rules {
@@ -543,7 +552,9 @@ impl Caller {
                 warn_of_eternity(entry, *ttl);
                 Event::Waits { place: *place, near: *near, sent, again }
             }
-            Ok(Attempt::Held(ttl)) => Event::Held { again: self.longest(entry, *ttl), sent },
+            Ok(Attempt::Held(ttl) | Attempt::Kept(ttl)) => {
+                Event::Held { again: self.longest(entry, *ttl), sent }
+            }
             Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },
             Err(fault) if fault.may_hold() => Event::Unanswered,
             Err(_) => Event::Refused,

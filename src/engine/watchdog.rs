@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::core::Outbox;
 use crate::engine::entry::Tenure;
 use crate::engine::grant::Loss;
 use crate::engine::hand_off::Idle;
@@ -79,7 +79,7 @@ impl Rhythm {
 pub(crate) struct Watchdog {
     pub(crate) timetable: Arc<Timetable>,
     pub(crate) commands: Commands,
-    pub(crate) releaser: UnboundedSender<Job>,
+    pub(crate) outbox: Outbox,
     pub(crate) rhythm: Rhythm,
     pub(crate) started: Instant,
 }
@@ -135,7 +135,7 @@ impl Watchdog {
 
     fn later(&self, job: Job) {
         // If this fails, the client is closed. Then the TTL frees the lock.
-        let _ = self.releaser.send(job);
+        self.outbox.put(job);
     }
 
     async fn renew(&self, batch: Vec<Arc<Tenure>>) {

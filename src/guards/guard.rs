@@ -134,6 +134,8 @@ impl Guard {
     /// - If another caller of this client waits for the lock, that caller may get it without a request to Redis (see
     ///   [`Config::hand_off`](crate::Config::hand_off)). The lease had not expired at that time. The client does not
     ///   ask whether somebody removed the key by force: the next holder is told.
+    /// - The client may keep the lock idle for its next caller (see [`Config::keep`](crate::Config::keep)), which needs no
+    ///   request either.
     /// - Readers of one client share a read lock, and the last of them releases it. A permit may stay with the client
     ///   for a short time, for its next caller, while another permit is being released. In both cases `unlock` sends
     ///   nothing. If no caller takes the permit, the client releases it in the background.

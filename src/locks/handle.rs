@@ -217,7 +217,10 @@ impl Handle {
         // Otherwise the next caller of this client could take up a tenure that is gone.
         self.engine.give_back_kept(keys);
         let asked = async { self.engine.connected(keys).await?.force_unlock(keys).await };
-        self.answered(asked.await).await
+        let answer = asked.await;
+        // It may have been granted the lock once more while the request was on its way.
+        self.engine.give_back_kept(keys);
+        self.answered(answer).await
     }
 
     /// How long one attempt of a call over several servers may take: far less than the lease.

@@ -97,7 +97,7 @@ impl MultiLock {
             let namesakes = named.entry(lock.name().into_owned()).or_default();
             if !namesakes.iter().any(|at| distinct[*at].is_same(&lock)) {
                 namesakes.push(distinct.len());
-                distinct.push(lock);
+                distinct.push(lock.never_kept());
             }
         }
         Self { locks: distinct.into(), order: named.into_values().flatten().collect() }

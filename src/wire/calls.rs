@@ -72,6 +72,8 @@ pub(crate) enum Acquired {
     Waits { ttl: Option<Duration>, place: u64, near: bool },
     /// Another holder has it for this long; `None`: the key has no TTL. Redis stores nothing of this request.
     Held(Option<Duration>),
+    /// The same, and the holder's client may keep the lock idle. It was told to give it back in that case.
+    Kept(Option<Duration>),
     /// Another caller holds it or waits for it: ask for it alone, with [`Connection::acquire`].
     Contended,
 }
@@ -416,6 +418,7 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
             Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: near != 0 })
         }
         [Value::Int(2), Value::Int(_)] => Ok(Acquired::Contended),
+        [Value::Int(3), Value::Int(ttl)] => Ok(Acquired::Kept(held_for(ttl))),
         [Value::Int(-1), ref refusal @ Value::BulkString(_)] => {
             Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
         }
@@ -455,6 +458,7 @@ mod tests {
         assert_eq!(reply(&[1, 7, 1]).unwrap(), Acquired::Granted { number: 7, awaited: true });
         assert_eq!(reply(&[0, 250]).unwrap(), Acquired::Held(Some(ms(250))));
         assert_eq!(reply(&[0, -1]).unwrap(), Acquired::Held(None));
+        assert_eq!(reply(&[3, 250]).unwrap(), Acquired::Kept(Some(ms(250))));
         let waits = |near| Acquired::Waits { ttl: Some(ms(250)), place: 9, near };
         assert_eq!(reply(&[0, 250, 9]).unwrap(), waits(true));
         assert_eq!(reply(&[0, 250, 9, 1]).unwrap(), waits(true));

@@ -449,6 +449,7 @@ impl Ears {
                 channel.phase = Phase::Refused(Instant::now());
             }
         });
+        (self.channels.listener)(name, Heard::Deaf);
     }
 
     /// The server ended a channel, since its slot has moved. The next answer will say where it is now.

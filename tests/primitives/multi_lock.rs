@@ -30,6 +30,7 @@ const EACH_ALONE: &str = "no script takes locks of several slots: a caller takes
 const ACQUIRE_ALL: &str = concat!(
     include_str!("../../lua/lock/draw.lua"),
     include_str!("../../lua/line/clock.lua"),
+    include_str!("../../lua/line/keeper.lua"),
     include_str!("../../lua/line/hash.lua"),
     include_str!("../../lua/line/line.lua"),
     include_str!("../../lua/line/acquire_all.lua"),

@@ -14,6 +14,9 @@ use crate::worker::record;
 /// Longer than any response timeout of the run.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// How long every other client keeps a plain lock that nobody holds.
+const IDLE: Duration = Duration::from_millis(400);
+
 /// A client, and since when it has been closed: its guards are told so then.
 #[derive(Debug)]
 pub struct Seat {
@@ -84,8 +87,9 @@ impl Desk {
     }
 
     async fn connect(&self) -> Client {
+        let keep = if fastrand::bool() { IDLE } else { Duration::ZERO };
         loop {
-            match Client::connect_with(&self.url, config(self.topology)).await {
+            match Client::connect_with(&self.url, config(self.topology).keep(keep)).await {
                 Ok(client) => return client,
                 Err(Error::Unavailable { .. }) => record::reached("connect: Unavailable"),
                 Err(error) => record::violation(&format!("connect: {error:?}")),

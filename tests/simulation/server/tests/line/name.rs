@@ -19,9 +19,22 @@ pub const SEMAPHORE: (&str, u32) = ("semaphore", 3);
 /// What acquire.lua answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    Granted { number: i64, awaited: bool },
-    Waits { ttl: i64, place: i64, near: bool },
-    Held { ttl: i64 },
+    Granted {
+        number: i64,
+        awaited: bool,
+    },
+    Waits {
+        ttl: i64,
+        place: i64,
+        near: bool,
+    },
+    Held {
+        ttl: i64,
+    },
+    /// The same, and a keeper was told.
+    Kept {
+        ttl: i64,
+    },
     Error(String),
 }
 
@@ -33,6 +46,7 @@ impl Answer {
             [1, number, awaited] => Self::Granted { number, awaited: awaited == 1 },
             [0, ttl, place, near] => Self::Waits { ttl, place, near: near == 1 },
             [0, ttl] => Self::Held { ttl },
+            [3, ttl] => Self::Kept { ttl },
             [] if frame.kind == b'-' => Self::Error(String::from_utf8_lossy(&frame.text).into()),
             _ => panic!("a strange answer: {frame:?}"),
         }
