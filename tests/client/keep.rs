@@ -40,7 +40,7 @@ async fn is_free_soon(admin: &Admin, name: &str) {
 /// Locks and unlocks until the client keeps the lock: its channels have to be live before it asks.
 async fn until_kept(admin: &Admin, lock: &Lock, name: &str) {
     eventually(SOON, "the client keeps the lock", async || {
-        taken(lock).await.unlock().await.unwrap();
+        taken(lock).await.unlock().await.expect("it is ours");
         is_held(admin, name).await
     })
     .await;
