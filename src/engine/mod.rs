@@ -5,6 +5,7 @@
 //! | a caller waits | `wait.rs` drives; `line.rs` decides; within the client it queues in `permit.rs` |
 //! | a message arrives | `listener.rs` |
 //! | the lock is passed on within the client | `tenure.rs`, within the budget of `hand_off.rs`; side by side: `shared.rs` |
+//! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure.rs` |
 //! | a lock is renewed, or lost | `watchdog.rs` notices; `tenure.rs` ends it and tells the guards |
 //! | a holder nests, extends, unlocks | `holding.rs` |
 //! | a caller is dropped | `ghost.rs` says who releases what it may be granted |
