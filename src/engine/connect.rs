@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::engine::core::{Engine, Outbox, rules};
+use crate::engine::core::{Engine, rules};
 use crate::engine::debts::Debts;
 use crate::engine::describe::describe;
 use crate::engine::entry::Table;
@@ -23,6 +23,7 @@ use crate::engine::job::Job;
 use crate::engine::keep;
 use crate::engine::listener::Listener;
 use crate::engine::looking::look_out;
+use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
 use crate::engine::secrets::Secrets;

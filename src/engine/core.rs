@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,12 +17,12 @@ use crate::engine::hand_off::Budget;
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::line::Rules;
+use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
 use crate::engine::returns::Returns;
 use crate::engine::secrets::Secrets;
 use crate::engine::timetable::Timetable;
 use crate::engine::watchdog::Rhythm;
-use crate::engine::wheel::TimerSlot;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Kind;
@@ -290,47 +289,6 @@ impl Engine {
         match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
             Ok(_) => Ok(Counted { waiters: &self.waiters, _waits: keys.meters.waits() }),
             Err(_) => Err(Error::TooManyWaiters { limit }),
-        }
-    }
-}
-
-/// The way to the releaser, which releases tenures that no caller needs any more.
-#[derive(Clone)]
-pub(crate) struct Outbox {
-    pub(crate) releaser: UnboundedSender<Job>,
-    pub(crate) returns: Arc<Returns>,
-    pub(crate) timetable: Arc<Timetable>,
-}
-
-impl Outbox {
-    /// Leaves a job to the releaser. Returns `false` if the client is closed: then nobody does the job.
-    pub(crate) fn put(&self, mut job: Job) -> bool {
-        !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
-    }
-
-    /// Releases a tenure, if still no caller holds it.
-    pub(crate) fn give_back(&self, tenure: &Tenure) {
-        self.release(tenure, tenure.retire());
-    }
-
-    /// Releases the tenure of this entry if the client keeps it idle. If a caller holds it, the client does not keep it
-    /// afterwards.
-    pub(crate) fn give_back_kept(&self, entry: &Entry) {
-        // First the mark. A holder that leaves in between either sees the mark, or leaves an idle tenure that is found here.
-        if entry.forbid_keeping()
-            && let Some(tenure) = entry.tenure()
-        {
-            // A `try_lock` of this client waits for the returns that are under way.
-            let _returning = self.returns.begin(&tenure.keys);
-            self.release(&tenure, tenure.retire_kept());
-        }
-    }
-
-    fn release(&self, tenure: &Tenure, ended: Option<(Option<Stay>, Option<TimerSlot>)>) {
-        if let Some((stay, slot)) = ended {
-            self.timetable.leave(slot);
-            // If the releaser has ended, the lock expires with its lease.
-            self.put(Job::release(tenure, stay));
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::engine::core::Outbox;
 use crate::engine::debts::Debts;
 use crate::engine::entry::Table;
 use crate::engine::job::Job;
 use crate::engine::line::{Event, PushedGrant, Rules};
+use crate::engine::outbox::Outbox;
 use crate::engine::secrets::Secrets;
 use crate::engine::timetable::Timetable;
 use crate::keys::TenureId;

@@ -42,6 +42,7 @@ mod looking;
 mod lookout;
 mod mark_calls;
 mod options;
+mod outbox;
 mod owned;
 mod permit;
 mod releaser;

@@ -1186,7 +1186,7 @@ pub(crate) mod tests {
     #[test]
     fn a_kept_tenure_is_idle_and_the_next_caller_takes_it_up() {
         let (table, first, _entry) = keepable(Lease::Watched);
-        let Left::Kept(stay) = first.tenure.leave(0, NO_BUDGET) else { panic!("not kept") };
+        let Left::Kept(stay) = first.tenure.leave(0, BUDGET) else { panic!("not kept") };
         drop(stay);
         assert_eq!(first.outcome(), Some(Ended::Released));
         assert!(first.tenure.hold_of(OwnerId::current()).is_none());
@@ -1207,7 +1207,7 @@ pub(crate) mod tests {
             let mut is_given_back = false;
             for step in 0..=2 {
                 if step == leaves_after {
-                    match hold.tenure.leave(0, NO_BUDGET) {
+                    match hold.tenure.leave(0, BUDGET) {
                         Left::Kept(stay) => drop(stay),
                         Left::Last(..) => is_given_back = true,
                         _ => panic!("a holder alone"),
@@ -1227,7 +1227,7 @@ pub(crate) mod tests {
     fn a_kept_tenure_ends_when_it_was_idle_for_too_long() {
         let (_table, hold, _entry) = keepable(Lease::Watched);
         let now = Instant::now();
-        assert!(matches!(hold.tenure.leave(0, NO_BUDGET), Left::Kept(_)));
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
         let idle = Idle { pickup: Duration::ZERO, keep: LEASE / 2 };
         assert!(!matches!(hold.tenure.due(now, None, idle), Due::Unclaimed));
         let idle = Idle { pickup: LEASE, keep: Duration::ZERO };
@@ -1238,7 +1238,7 @@ pub(crate) mod tests {
     #[test]
     fn a_kept_tenure_that_is_lost_is_taken_up_by_nobody() {
         let (table, hold, _entry) = keepable(Lease::Watched);
-        assert!(matches!(hold.tenure.leave(0, NO_BUDGET), Left::Kept(_)));
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
         hold.tenure.lose(Loss::Gone);
         let unwanted = BUDGET.unwanted();
         let taken = hold.tenure.pick_up(permit(&table), holder(Lease::Watched), unwanted);
@@ -1260,7 +1260,7 @@ pub(crate) mod tests {
     #[test]
     fn a_fixed_lease_is_not_kept() {
         let (_table, hold, _entry) = keepable(Lease::Fixed(LEASE));
-        assert!(matches!(hold.tenure.leave(0, NO_BUDGET), Left::Last(..)));
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(..)));
     }
 
     #[test]

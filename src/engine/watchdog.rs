@@ -12,11 +12,11 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::core::Outbox;
 use crate::engine::entry::Tenure;
 use crate::engine::grant::Loss;
 use crate::engine::hand_off::Idle;
 use crate::engine::job::Job;
+use crate::engine::outbox::Outbox;
 use crate::engine::tenure::Due;
 use crate::engine::timetable::Timetable;
 use crate::keys::Keys;

@@ -78,11 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn a_message_calls_an_owner_field_granted_near_or_removed() {
+    fn a_message_calls_an_owner_field_granted_near_wanted_or_removed() {
         assert_eq!(heard("client:7=12@34"), Some((7, What::Granted { number: 12, secret: 34 })));
         assert_eq!(heard("client:7?"), Some((7, What::Near { at_once: false })));
         assert_eq!(heard("client:7!"), Some((7, What::Near { at_once: true })));
         assert_eq!(heard("client:7"), Some((7, What::Out)));
+        assert_eq!(heard("client:7~"), Some((7, What::Wanted)));
         let (number, secret) = (GRANTS - 1, u64::MAX);
         let last = heard(&format!("client:7={number}@{secret}"));
         assert_eq!(last, Some((7, What::Granted { number, secret })));
@@ -117,6 +118,9 @@ mod tests {
             "client:7 ",
             "client:7??",
             "client:7?!",
+            "client:7~~",
+            "other:7~",
+            "client:~",
             "client:7=",
             "client:7=1",
             "client:7=1@",

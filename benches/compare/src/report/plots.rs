@@ -52,6 +52,7 @@ pub fn color(variant: Variant) -> &'static str {
         (Library::Rlock, _) => "#00798c",
         (Library::Rslock, _) => "#edae49",
         (Library::AsyncRedisLock, _) => "#66a182",
+        (Library::TokioMutex, _) => "#adb5bd",
         (Library::Redisson, Kind::Lock) => "#2e4057",
         (Library::Redisson, _) => "#7a6c9d",
     }

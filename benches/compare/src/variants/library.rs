@@ -14,10 +14,12 @@ pub enum Library {
     Rslock,
     AsyncRedisLock,
     Redisson,
+    /// No lock on Redis: the limit within one process.
+    TokioMutex,
 }
 
 impl Library {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Parklock,
         Self::ParklockKept,
         Self::Floor,
@@ -26,6 +28,7 @@ impl Library {
         Self::Rslock,
         Self::AsyncRedisLock,
         Self::Redisson,
+        Self::TokioMutex,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Library {
             Self::Rslock => "rslock",
             Self::AsyncRedisLock => "async-redis-lock",
             Self::Redisson => "redisson",
+            Self::TokioMutex => "tokio-mutex",
         }
     }
 

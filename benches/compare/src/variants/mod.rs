@@ -6,6 +6,7 @@ pub mod floor;
 pub mod kind;
 pub mod library;
 pub mod line;
+pub mod mutex;
 pub mod parklock;
 pub mod redisson;
 pub mod rlock;

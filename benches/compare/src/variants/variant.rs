@@ -71,7 +71,7 @@ impl Variant {
     /// How long after one renewal the next is due; `None` if nothing renews.
     pub fn renews_after(self, lease: Duration) -> Option<Duration> {
         match self.library {
-            Library::Floor | Library::Line | Library::Rslock => None,
+            Library::Floor | Library::Line | Library::Rslock | Library::TokioMutex => None,
             Library::Rlock => Some(lease / 2),
             _ => Some(lease / 3),
         }

@@ -21,6 +21,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin, Stdout}
 use crate::variants::async_redis_lock::AsyncRedisLock;
 use crate::variants::floor::Floor;
 use crate::variants::line::Line;
+use crate::variants::mutex::TokioMutex;
 use crate::variants::parklock::Parklock;
 use crate::variants::rlock::Rlock;
 use crate::variants::rslock::Rslock;
@@ -38,6 +39,7 @@ pub async fn serve(variant: Variant) -> Result<()> {
         Library::Rlock => jobs::<Rlock>().await,
         Library::Rslock => jobs::<Rslock>().await,
         Library::AsyncRedisLock => jobs::<AsyncRedisLock>().await,
+        Library::TokioMutex => jobs::<TokioMutex>().await,
         Library::Redisson => bail!("{variant} is played on the JVM"),
     }
 }
