@@ -142,28 +142,34 @@ impl Config {
     /// the client gives each lock back at once.
     ///
     /// The next [`lock`](crate::Lock::lock) or [`try_lock`](crate::Lock::try_lock) of this client takes a kept lock without
-    /// a request to the server, within about a microsecond. When another client asks for the lock, the server tells this
-    /// one, which gives the lock back at once, or when its holder is done. Lock managers cache locks in the same way, for
-    /// example that of OpenVMS. Use it if one process locks the same names again and again, and others seldom do.
+    /// a request to the server, within about a microsecond. When another client asks for the lock, the server tells the
+    /// client that keeps it, the *keeper*. The keeper gives an idle lock back at once. If one of its callers holds the lock,
+    /// it gives the lock back when that caller leaves. Lock managers cache locks in the same way, for example that of
+    /// OpenVMS. Use this setting if one process locks the same names again and again, and others seldom do.
     ///
     /// What it costs:
     ///
-    /// - While a lock is kept, it is held for all other clients: `is_locked` says so, and another kind of lock with the
-    ///   same name is an [`Error::Conflict`]. A client that waits gets the lock after two round trips. A `try_lock` of
-    ///   another client asks a second time, 2 to 50 ms after the first: by then the keeper has given an idle lock back. If
-    ///   the keeper is slower, the call returns `None`.
+    /// - While a lock is kept, it is held for all other clients: `is_locked` is true, and another kind of lock with the
+    ///   same name is an [`Error::Conflict`]. Neither makes the keeper give the lock back.
+    /// - A client that waits gets an idle lock after two round trips, and the time in which both clients react.
+    /// - A `try_lock` of another client asks again 2 to 50 ms after its first answer. Usually the keeper has given an idle
+    ///   lock back by then; if not, the call returns `None`. The call also asks twice if a caller of the keeper holds the
+    ///   lock.
     /// - If the process dies, the locks that it keeps are free when their leases expire, like those that it holds.
-    /// - The client subscribes to the channels of each name that it locks, for this time or for
-    ///   [`subscription_linger`](Self::subscription_linger), whichever is longer. So do not use it in a client that locks
-    ///   many names once each. It keeps a name only from the second use on, since the channels have to be live before the
-    ///   lock is requested.
+    /// - The client subscribes to two channels for each plain lock that it takes. So do not use this setting in a client
+    ///   that locks many names once each. The client keeps a lock only if the channels were live before it asked, so never
+    ///   at the first use of a name. All its channels linger for this time or for
+    ///   [`subscription_linger`](Self::subscription_linger), whichever is longer.
     /// - If the server loses a lock without a sign, for example by `FLUSHALL`, the client notices that when the watchdog
     ///   renews the lock, at most a third of [`watchdog_timeout`](Self::watchdog_timeout) later. Until then it grants the
     ///   kept lock to its callers, and their `unlock` is `Ok`. A client that does not keep locks asks the server each time.
     ///
     /// While no other client wants a lock, the limits of [`hand_off`](Self::hand_off) do not apply: callers of this client
-    /// pass the lock on until a token cannot count more hand-overs, 1,023 times for each grant. Fixed and extended leases,
-    /// fair locks, semaphores, read-write locks, locks of a `MultiLock` or a `RedLock`, elections and jobs are never kept.
+    /// pass the lock on until a token cannot count more hand-overs, 1,023 times for each grant.
+    ///
+    /// These are never kept: a lock with a fixed lease; a lock that `extend` has lengthened, as long as more than
+    /// `watchdog_timeout` is left; fair locks, semaphores, read-write locks; the locks of a `MultiLock` or a `RedLock`;
+    /// elections and jobs.
     ///
     /// Allowed: zero to 24 h. With [`Layout::Redisson`] it must be zero, since Redisson asks nobody to give up a lock.
     ///

@@ -4,8 +4,8 @@ local KEEPS = 102 -- 'f'
 local KEPT = 3
 
 -- Tells the holder of a plain lock that another client wants the lock, if the holder's client keeps idle locks. Returns
--- whether it does. A waiter repeats this with its signs of life, since a message can be lost. A user that may not read the
--- fields of the lock tells nobody: then the keeper gives the lock up when its time is over.
+-- whether it does. A waiter repeats this with its signs of life, since a message can be lost. If the user may not read the
+-- fields of the lock, nobody is told. Then the keeper gives the lock back when it was idle for `keep`, or after 1,024 turns.
 local function tell_keeper(lock, channel, from)
   local field = redis.pcall('hkeys', lock)[1]
   local client = field and field:match('^(.*):%d+$')

@@ -67,8 +67,9 @@ async fn ask_for_all(
         let _ = engine.connected(keys).await;
     }
     let mut contenders = Vec::with_capacity(wanted.len());
+    // First all of them, so that their releases share requests.
+    wanted.iter().for_each(|(keys, _)| engine.give_back_kept(keys));
     for (at, (keys, _)) in wanted.iter().enumerate() {
-        engine.give_back_kept(keys);
         match Contender::at_once(engine, keys).await? {
             Some(contender) => contenders.push(contender),
             None => return Ok(AllOrNone::Busy(at)),
@@ -76,8 +77,8 @@ async fn ask_for_all(
     }
     let asked = Instant::now();
     let mut attempted = attempt_once(engine, wanted, patience).await;
-    if let Ok(AttemptAll::Kept(_)) = attempted {
-        // Nobody may hold them. The clients that keep them have just been told to give them back.
+    if patience.is_none() && matches!(attempted, Ok(AttemptAll::Kept(_))) {
+        // Perhaps no caller holds them. The script has told the clients that keep them to give them back.
         tokio::time::sleep(until_given_back(asked.elapsed())).await;
         attempted = attempt_once(engine, wanted, patience).await;
     }

@@ -74,6 +74,7 @@ async fn returns(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Resu
         known_taken: false,
         returns: true,
         is_kept: true,
+        asks_twice: false,
     };
     let asked = keys.meters.asks(false);
     let acquired = Box::pin(acquire(engine, keys, options)).await;

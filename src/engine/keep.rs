@@ -45,11 +45,10 @@ impl Keep {
     }
 }
 
-/// How long a caller that does not wait gives another client to give back a lock that it may keep idle.
+/// How long a `try_lock` pauses before its second request.
 const PAUSE: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(50);
 
-/// By when another client has given back a lock that it kept idle, as a rule: the message to it and its release take as long
-/// as the caller's own request took.
+/// How long another client usually needs to give an idle lock back: as long as the caller's own request took.
 pub(crate) fn until_given_back(asked: Duration) -> Duration {
     asked.clamp(*PAUSE.start(), *PAUSE.end())
 }

@@ -47,6 +47,8 @@ pub(crate) struct AcquireOptions {
     pub(crate) returns: bool,
     /// The client may keep the lock afterwards: see `keep.rs`.
     pub(crate) is_kept: bool,
+    /// If another client may keep the lock idle, a caller without patience asks a second time.
+    pub(crate) asks_twice: bool,
 }
 
 impl AcquireOptions {

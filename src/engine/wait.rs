@@ -95,6 +95,7 @@ pub(crate) async fn stand_by(
         known_taken: false,
         returns: false,
         is_kept: false,
+        asks_twice: false,
     };
     let visit = engine.visit(keys, options.permits, true)?;
     let (engine, started) = (Arc::clone(engine), Instant::now());
@@ -211,8 +212,8 @@ impl Caller {
         let _ = self.engine.connected(&entry.keys).await;
         let asked = Instant::now();
         let mut attempted = self.ask_once(&entry, offer).await;
-        if let Ok(Attempt::Kept(_)) = attempted {
-            // Nobody may hold it. The client that keeps it has just been told to give it back.
+        if self.options.asks_twice && matches!(attempted, Ok(Attempt::Kept(_))) {
+            // Perhaps no caller holds it. The script has told the holder's client to give it back if it is idle.
             tokio::time::sleep(until_given_back(asked.elapsed())).await;
             attempted = self.ask_once(&entry, None).await;
         }

@@ -63,7 +63,7 @@ impl Election {
     pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
         let keys = engine.keys(Kind::Lock, name.clone()).map(Arc::new);
         Self {
-            lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept(),
+            lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept_anywhere(),
             who: engine.client.as_str().into(),
             margin: engine.config.watchdog_timeout / 6,
             seat: Seat::default(),

@@ -80,7 +80,7 @@ impl Every {
     pub(crate) fn new(engine: Arc<Engine>, name: String, period: Duration) -> Self {
         Self {
             keys: engine.keys(Kind::Lock, name.clone()).map(Arc::new),
-            lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept(),
+            lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept_anywhere(),
             period,
             at_most: None,
             engine,

@@ -129,7 +129,7 @@ impl Guard {
     /// Unlocking a nested hold only decrements the hold count; the last one releases the lock and wakes a waiter.
     ///
     /// # What `Ok` means
-    /// The lease had not expired when this call began, and the lock is not ours any more:
+    /// The lease had not expired when this call began, and this guard has given the lock up:
     /// - Usually, Redis has found our hold and removed it.
     /// - If another caller of this client waits for the lock, that caller may get it without a request to Redis (see
     ///   [`Config::hand_off`](crate::Config::hand_off)). The lease had not expired at that time. The client does not

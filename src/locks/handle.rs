@@ -27,13 +27,15 @@ pub(crate) struct Handle {
     permits: u32,
     /// The client may keep the lock idle: see `engine/keep.rs`.
     is_kept: bool,
+    /// A call that does not wait may ask a second time.
+    asks_twice: bool,
 }
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
         let keys = engine.keys(kind, name).map(Arc::new);
         let permits = kind.row(engine.config.layout).asks_for;
-        Self { engine, keys, lease: Ok(Lease::Watched), permits, is_kept: true }
+        Self { engine, keys, lease: Ok(Lease::Watched), permits, is_kept: true, asks_twice: true }
     }
 
     /// A handle of the same name, as another kind.
@@ -55,6 +57,11 @@ impl Handle {
     /// A handle whose lock the client never keeps idle: whether it is held means something to other clients.
     pub(crate) fn never_kept(self) -> Self {
         Self { is_kept: false, ..self }
+    }
+
+    /// A handle for a lock that no client keeps idle: a call that does not wait asks once.
+    pub(crate) fn never_kept_anywhere(self) -> Self {
+        Self { is_kept: false, asks_twice: false, ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -105,6 +112,7 @@ impl Handle {
                 known_taken: false,
                 returns: false,
                 is_kept: self.is_kept,
+                asks_twice: self.asks_twice,
             },
         ))
     }

@@ -47,6 +47,11 @@ impl Lock {
         Self { handle: self.handle.never_kept() }
     }
 
+    /// A handle for a lock that no client keeps idle.
+    pub(crate) fn never_kept_anywhere(self) -> Self {
+        Self { handle: self.handle.never_kept_anywhere() }
+    }
+
     /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
     ///
     /// When the time is over, the lock is lost, unless [`Guard::extend`] extended it. The first call reports an invalid
@@ -91,7 +96,8 @@ impl Lock {
 
     /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it. If another caller of
     /// this client holds it or waits for it, the answer needs no I/O. If this client is still releasing the lock in the
-    /// background after a guard was dropped, the attempt waits for that release.
+    /// background after a guard was dropped, the attempt waits for that release. If the client that has the lock may keep
+    /// it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time, up to 50 ms later.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

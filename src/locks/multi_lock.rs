@@ -124,7 +124,8 @@ impl MultiLock {
     }
 
     /// Takes the locks if all of them are free. Returns `None` if any of them is held. For locks of one client this
-    /// takes one request, or none if another caller of this client has one of the locks.
+    /// takes one request, or none if another caller of this client has one of the locks. If a client that has one of them
+    /// may keep it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time, up to 50 ms later.
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).

@@ -122,7 +122,10 @@ impl RedLock {
     /// All callers that compete for it must name the same servers in the same order. The first call reports an invalid
     /// list.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
-        Self { locks: locks.into_iter().map(Lock::never_kept).collect(), first: Arc::default() }
+        Self {
+            locks: locks.into_iter().map(Lock::never_kept_anywhere).collect(),
+            first: Arc::default(),
+        }
     }
 
     /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it: see [`Lock::lease`].

@@ -281,7 +281,7 @@ async fn a_multi_lock_takes_locks_that_its_client_keeps() {
     assert!(both.try_lock().await.unwrap().is_some());
 }
 
-/// If its process died, nobody would have the lock for as long.
+/// If the process died, nobody could take the lock until the long lease is over.
 #[tokio::test]
 async fn an_extended_lease_is_not_kept() {
     let site = Site::start().await;
