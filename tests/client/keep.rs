@@ -4,9 +4,9 @@ use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::fixture::{client_with, comes_in, key, parked};
+use common::fixture::{client_with, comes_in, key, parked, scripts};
 use common::{Admin, Proxy, Site, eventually};
 use parklock::{Client, Config, Error, Guard, Lock, MultiLock};
 use tokio::task::JoinSet;
@@ -37,17 +37,15 @@ async fn is_free_soon(admin: &Admin, name: &str) {
     eventually(SOON, "the lock is given back", async || !is_held(admin, name).await).await;
 }
 
-/// Locks and unlocks until the client keeps the lock: its channels have to be live before it asks.
+/// Locks and unlocks until the client keeps the lock, so that a turn costs no request: its channels have to be live before it
+/// asks, and it has to have heard so.
 async fn until_kept(admin: &Admin, lock: &Lock, name: &str) {
     eventually(SOON, "the client keeps the lock", async || {
+        let before = scripts(admin).await;
         taken(lock).await.unlock().await.expect("it is ours");
-        is_held(admin, name).await
+        is_held(admin, name).await && scripts(admin).await == before
     })
     .await;
-}
-
-async fn scripts_run(admin: &Admin) -> u64 {
-    admin.command_calls("evalsha").await + admin.command_calls("eval").await
 }
 
 /// A keeper that keeps the lock `a`, another client, and the test's view of the server.
@@ -64,7 +62,7 @@ async fn a_kept_lock_is_taken_without_a_request_and_its_tokens_grow() {
     let site = Site::start().await;
     let (_keeper, lock, _other, admin) = kept(&site).await;
     let mut last = taken(&lock).await.token();
-    let before = scripts_run(&admin).await;
+    let before = scripts(&admin).await;
     for turn in 0..500 {
         let guard = if turn % 2 == 0 {
             taken(&lock).await
@@ -79,7 +77,7 @@ async fn a_kept_lock_is_taken_without_a_request_and_its_tokens_grow() {
             drop(guard);
         }
     }
-    assert_eq!(scripts_run(&admin).await, before);
+    assert_eq!(scripts(&admin).await, before);
     assert!(is_held(&admin, "a").await);
 }
 
@@ -88,14 +86,14 @@ async fn a_kept_lock_is_taken_without_a_request_and_its_tokens_grow() {
 async fn after_1023_turns_the_client_asks_for_a_new_grant() {
     let site = Site::start().await;
     let (_keeper, lock, _other, admin) = kept(&site).await;
-    let (before, mut last) = (scripts_run(&admin).await, 0);
+    let (before, mut last) = (scripts(&admin).await, 0);
     for _ in 0..2 * 1024 {
         let guard = taken(&lock).await;
         assert!(guard.token().get() > last);
         last = guard.token().get();
         guard.unlock().await.unwrap();
     }
-    assert_eq!(scripts_run(&admin).await - before, 2);
+    assert_eq!(scripts(&admin).await - before, 2);
 }
 
 #[tokio::test]
@@ -121,7 +119,7 @@ async fn a_try_of_another_client_makes_the_keeper_give_the_lock_back() {
     let held = taken(&lock).await;
     assert!(other.lock("a").try_lock().await.unwrap().is_none());
     held.unlock().await.unwrap();
-    assert!(!is_held(&admin, "a").await, "the holder was told");
+    is_free_soon(&admin, "a").await; // the holder's client was told
     for name in ["a", "b"] {
         let lock = keeper.lock(name);
         until_kept(&admin, &lock, name).await;
@@ -187,17 +185,25 @@ async fn a_kept_lock_is_given_back_when_its_time_is_over() {
 /// Each turn moves the end of the time: otherwise the lock would be given back under the feet of its callers.
 #[tokio::test]
 async fn a_lock_that_is_used_again_and_again_stays_kept() {
+    const KEEP: Duration = Duration::from_secs(2);
     let site = Site::start().await;
     let admin = site.admin().await;
-    let keeper = client_with(&site, keeping().keep(Duration::from_secs(2))).await;
+    let keeper = client_with(&site, keeping().keep(KEEP)).await;
     let lock = keeper.lock("a");
-    until_kept(&admin, &lock, "a").await;
-    let before = scripts_run(&admin).await;
-    for _ in 0..60 {
-        sleep(Duration::from_millis(50)).await;
-        drop(taken(&lock).await);
+    // If the machine stands still for too long, the client gives the lock back, as it should: then look again.
+    let mut longest = KEEP;
+    while longest >= KEEP / 2 {
+        until_kept(&admin, &lock, "a").await;
+        let before = scripts(&admin).await;
+        longest = Duration::ZERO;
+        for _ in 0..60 {
+            let left = Instant::now();
+            sleep(Duration::from_millis(50)).await;
+            drop(taken(&lock).await);
+            longest = longest.max(left.elapsed());
+        }
+        assert!(longest >= KEEP / 2 || scripts(&admin).await == before);
     }
-    assert_eq!(scripts_run(&admin).await, before);
 }
 
 #[tokio::test]
@@ -336,7 +342,9 @@ async fn only_keepers_are_told_that_another_client_wants_the_lock() {
     let (holder, other) = (client_with(&site, config()).await, client_with(&site, config()).await);
     let guard = taken(&holder.lock("a")).await;
     let before = admin.command_calls("publish").await + admin.command_calls("spublish").await;
-    assert!(other.lock("a").try_lock_for(Duration::from_millis(200)).await.unwrap().is_none());
+    // On a busy machine the limit may be over before the answer, which is an error.
+    let limited = other.lock("a").try_lock_for(Duration::from_millis(200)).await;
+    assert!(!matches!(limited, Ok(Some(_))));
     assert!(other.lock("a").try_lock().await.unwrap().is_none());
     let after = admin.command_calls("publish").await + admin.command_calls("spublish").await;
     assert_eq!(after, before);
