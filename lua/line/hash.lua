@@ -60,3 +60,4 @@ local function shortest_lease()
 end
 
 local function settle_holders() end
+

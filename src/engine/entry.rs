@@ -172,7 +172,7 @@ impl Table {
     /// The entry that waits or holds under this owner field.
     pub(crate) fn find_waiting(&self, channel: &str, id: TenureId) -> Option<Arc<Entry>> {
         let is_it = |entry: &Arc<Entry>| entry.is_known_as(id);
-        if let Some(entry) = ids_of(channel).filter_map(|id| self.find(id)).find(is_it) {
+        if let Some(entry) = self.plain_of(channel).find(is_it) {
             return Some(entry);
         }
         let siblings = self.others.get(channel)?;
@@ -182,9 +182,14 @@ impl Table {
         first.or_else(|| siblings.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
     }
 
+    /// The entries of the plain locks of a channel.
+    pub(crate) fn plain_of(&self, channel: &str) -> impl Iterator<Item = Arc<Entry>> {
+        ids_of(channel).filter_map(|id| self.find(id))
+    }
+
     /// All entries of a channel.
     pub(crate) fn all_of(&self, channel: &str) -> Vec<Arc<Entry>> {
-        let mut entries: Vec<_> = ids_of(channel).filter_map(|id| self.find(id)).collect();
+        let mut entries: Vec<_> = self.plain_of(channel).collect();
         if let Some(siblings) = self.others.get(channel) {
             entries.extend(siblings.entries.values().map(Arc::clone));
         }
@@ -905,9 +910,13 @@ pub(crate) enum Stay {
 impl Stay {
     /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
     pub(crate) fn pass_on(self) -> Visit {
+        self.visit().clone()
+    }
+
+    fn visit(&self) -> &Visit {
         match self {
-            Self::Permit(permit) => permit.pass_on(),
-            Self::Seat(seat) => seat.visit().clone(),
+            Self::Permit(permit) => permit.visit(),
+            Self::Seat(seat) => seat.visit(),
             Self::Kept(visit) => visit,
         }
     }
@@ -931,11 +940,7 @@ impl tenure::Stay for Stay {
     }
 
     fn to_keep(&self) -> Self {
-        Self::Kept(match self {
-            Self::Permit(permit) => permit.visit().clone(),
-            Self::Seat(seat) => seat.visit().clone(),
-            Self::Kept(visit) => visit.clone(),
-        })
+        Self::Kept(self.visit().clone())
     }
 
     fn is_kept(&self) -> bool {

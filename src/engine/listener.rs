@@ -94,7 +94,8 @@ impl Listener {
 
     /// Another client wants the lock, or this one may have missed that.
     fn give_back_kept(&self, channel: &str) {
-        self.table.all_of(channel).iter().for_each(|entry| self.outbox.give_back_kept(entry));
+        // A client keeps plain locks only, and thousands of others may wait on the channel.
+        self.table.plain_of(channel).for_each(|entry| self.outbox.give_back_kept(&entry));
     }
 
     /// The server waits for a sign of life of a waiter that has left. The sign of any contender shows that the client

@@ -516,7 +516,7 @@ impl<S: Stay> Tenure<S> {
                 state.since = now.into();
                 Left::HandedOn(stay)
             }
-            Some(stay) if self.is_kept(&state, &stay, budget, now) => state.keep(stay, now),
+            Some(stay) if self.is_to_be_kept(&state, &stay, budget, now) => state.keep(stay, now),
             stay => {
                 let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
@@ -533,7 +533,7 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// Whether the client keeps it: only if the next holder may have it without asking Redis.
-    fn is_kept(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
+    fn is_to_be_kept(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
         stay.may_be_kept() && !state.is_shelter && state.term.allows(self.budget(budget), now)
     }
 
