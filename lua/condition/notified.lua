@@ -16,7 +16,7 @@ local IDLE = 3600000 -- no lease of a notified waiter ends before somebody is no
 local requests = KEYS[5] -- see lua/latch/requests.lua; only notify.lua has this key
 
 local function open_holders(noted)
-  local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
+  local first = redis.call('zrange', lock, '0', '0', 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
   said, used = nil, capacity
   if known then
@@ -57,14 +57,14 @@ end
 
 -- Takes their notifications from waiters whose leases are over, since their clients are silent: at most BOUND of them.
 local function let_go()
-  local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
+  local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', BOUND)
   for _, field in ipairs(over) do
     end_hold(field)
   end
 end
 
 local function end_all_holds()
-  local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
+  local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)
   used, said = capacity, nil
@@ -72,7 +72,7 @@ local function end_all_holds()
 end
 
 local function shortest_lease()
-  local first = redis.call('zrange', lock, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  local first = redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
   return first[2] and math.max(1, first[2] - now) or IDLE
 end
 
@@ -81,7 +81,7 @@ local function settle_holders(is_waited_for)
   local left = capacity - used
   if left > 0 then left = is_waited_for and math.min(left, redis.call('zcard', line)) or 0 end
   used = capacity - left
-  local last = tonumber(redis.call('zrange', lock, -1, -1, 'WITHSCORES')[2] or -1)
+  local last = tonumber(redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')[2] or -1)
   if left == 0 and last < 0 then
     redis.call('del', lock)
     return

@@ -22,7 +22,7 @@ local notified = redis.call('zcard', line)
 if whom == 'all' then
   used = capacity
   -- An expiry of zero deletes the key: see settle().
-  redis.call('pexpire', line, 0)
+  redis.call('pexpire', line, '0')
   if notified > 0 then redis.pcall('publish', channel, 'notify_all') end
 else
   -- A condition remembers nothing: a notification counts only if there is a waiter that has none yet.

@@ -41,7 +41,7 @@ end
 
 -- A caller that had a place gets it back. Any other goes to the end, even if the server's clock was set back.
 local function line_up()
-  local last = redis.call('zrange', line, -1, -1, 'WITHSCORES')[2]
+  local last = redis.call('zrange', line, '-1', '-1', 'WITHSCORES')[2]
   local place = math.max(micros, last and last + 1 or 0)
   if had > 0 then place = math.min(place, had) end
   own.place = math.max(1, place)
@@ -107,7 +107,7 @@ local function wait()
   if is_relied_on or own.place <= near then return { HELD, again, own.place, 1 } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
   -- client that is further away makes it later: so a long line costs no more calls than a short one.
-  local ahead = redis.call('zcount', line, 0, string.format('(%.0f', own.place))
+  local ahead = redis.call('zcount', line, '0', string.format('(%.0f', own.place))
   local delay = math.max(0, ahead - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
   return { HELD, again < 0 and again or again + delay, own.place, 0 }
 end

@@ -9,7 +9,7 @@ local used
 -- might never get the lock.
 local function check_writable(is_newcomer)
   if is_newcomer and used == 0 then
-    redis.call('zadd', line, 'XX', 0, 'parklock:nobody')
+    redis.call('zadd', line, 'XX', '0', 'parklock:nobody')
   else
     redis.call('hdel', lock, 'parklock:nobody')
   end

@@ -115,7 +115,7 @@ end
 
 -- `count` waiters from the front, without the first `skipped`: alternating owner fields and places.
 local function places(skipped, count)
-  return redis.call('zrange', line, 0, '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
+  return redis.call('zrange', line, '0', '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
 end
 
 -- The same waiters, as entries.
@@ -274,13 +274,13 @@ local function readers_first(work)
   if written then
     written = nil
     erase('written')
-    local last = redis.call('zrange', line, -1, -1, 'WITHSCORES')
+    local last = redis.call('zrange', line, '-1', '-1', 'WITHSCORES')
     reading = tonumber(last[2])
     if reading then note('reading', string.format('%.0f', reading)) end
   end
   if not reading then return false, work end
   local up_to = string.format('%.0f', reading - READERS)
-  local found = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', 0, BOUND)
+  local found = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', '0', BOUND)
   for i, member in ipairs(found) do
     found[i] = member:sub(2)
   end
@@ -303,7 +303,7 @@ local function readers_first(work)
   waits = not write_grants() or waits
   if #found == BOUND and not waits then
     -- The other readers are left for another call: tell the first of them to make it.
-    local next = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', 0, 1)
+    local next = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', '0', '1')
     for _, reader in ipairs(read({ next[1] and next[1]:sub(2) })) do
       ask(reader)
       asked[#asked + 1] = reader
@@ -453,7 +453,7 @@ local function settle()
     if notes_are_new and redis.call('pttl', notes) == -1 then
       redis.call('pexpire', notes, math.max(redis.call('pttl', line), 5 * waiter_ttl))
     end
-  elseif redis.call('pexpire', notes, 0) == 1 and is_set then
+  elseif redis.call('pexpire', notes, '0') == 1 and is_set then
     remember_capacity()
   end
   somebody_waits = false

@@ -12,8 +12,8 @@ if client and ttl_of_life >= 1 and part == 1 and manner == 'wait' and within == 
   if is_usual then
     read_state(noted[1], ttl_of_life)
     if not is_first then
-      local head = tonumber(redis.call('zrange', line, 0, 0, 'WITHSCORES')[2])
-      local last = head and tonumber(redis.call('zrange', line, -1, -1, 'WITHSCORES')[2])
+      local head = tonumber(redis.call('zrange', line, '0', '0', 'WITHSCORES')[2])
+      local last = head and tonumber(redis.call('zrange', line, '-1', '-1', 'WITHSCORES')[2])
       is_usual = is_recent and rhythm == ttl_of_life and sleepers < micros and head and is_quick(head)
         and last < micros and redis.call('pttl', line) >= line_ttl / 2
     end

@@ -1,7 +1,8 @@
 -- The straight path for a plain lock that is free and that nobody waits for. It runs before any function is created. In
 -- every other case acquire.lua continues from here. See asked.lua for KEYS and ARGV.
 
-local field, lease = ARGV[7], tonumber(ARGV[9])
+local field, lease_text = ARGV[7], ARGV[9]
+local lease = tonumber(lease_text)
 local is_free = ARGV[14] == '' and lease and lease >= 1 and lease <= 86400000
   and redis.pcall('exists', KEYS[2], KEYS[3]) == 0
 

@@ -7,7 +7,7 @@ if is_one then
   local gone = redis.pcall('hdel', KEYS[2], ARGV[2])
   if type(gone) == 'number' then given_back[1] = gone end
 end
-local next_two = is_one and given_back[1] == 1 and redis.pcall('zrange', KEYS[3], 0, 1, 'WITHSCORES') or {}
+local next_two = is_one and given_back[1] == 1 and redis.pcall('zrange', KEYS[3], '0', '1', 'WITHSCORES') or {}
 local head = next_two[1]
 local client = head and head:match('^(.*):%d+$')
 if client then
@@ -21,7 +21,7 @@ if client then
   if number and put(KEYS[2], head, math.min(lease, ends - at), number) == GRANTED then
     redis.pcall('zrem', KEYS[3], head)
     if not next_two[3] then
-      redis.pcall('pexpire', KEYS[4], 0)
+      redis.pcall('pexpire', KEYS[4], '0')
     else
       redis.pcall('hdel', KEYS[4], head, life)
       if not is_recent then

@@ -13,7 +13,8 @@
 
 -- The straight path for one lock that is free. It runs before any function is created. In every other case plain_take.lua
 -- continues from here.
-local field, lease = ARGV[2], tonumber(ARGV[3])
+local field, lease_text = ARGV[2], ARGV[3]
+local lease = tonumber(lease_text)
 local is_free = #KEYS == 3 and lease and lease >= 1 and lease <= 86400000
   and redis.pcall('exists', KEYS[2], KEYS[3]) == 0
 

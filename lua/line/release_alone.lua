@@ -10,9 +10,9 @@ redis.call('zrem', lock, 'parklock:nobody') -- changes nothing; a replica refuse
 if not redis.call('zscore', lock, field) then return 0 end
 
 -- While the slot moves, a script that has emptied a key cannot access it again: so what remains is written first.
-local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
+local first = redis.call('zrange', lock, '0', '0', 'WITHSCORES')
 local part = redis.call('zscore', lock, note)
-local others = redis.call('zcount', lock, 0, '+inf') - 1
+local others = redis.call('zcount', lock, '0', '+inf') - 1
 if others == 0 then
   redis.call('del', lock)
 else

@@ -12,7 +12,7 @@ if scores[1] and scores[3] and not scores[4] then
     if gone == 1 or gone == 2 then
       redis.call('zadd', KEYS[2], string.format('%.0f', used - 4503599627370496), says)
       -- The key lives as long as the longest lease. If that was ours, the key now expires sooner.
-      local last = tonumber(redis.call('zrange', KEYS[2], -1, -1, 'WITHSCORES')[2])
+      local last = tonumber(redis.call('zrange', KEYS[2], '-1', '-1', 'WITHSCORES')[2])
       if last < tonumber(scores[1]) then
         local time = redis.call('time')
         local ms = math.max(1, last - time[1] * 1000 - math.floor(time[2] / 1000))

@@ -13,7 +13,7 @@ local said -- the member with the kind and the capacity, if there is one
 -- memory is full. The second needs none, and after it Redis allows every write: so holders and waiters can continue.
 local function check_writable(is_newcomer)
   if is_newcomer then
-    redis.call('zadd', lock, 'XX', 0, 'parklock:nobody')
+    redis.call('zadd', lock, 'XX', '0', 'parklock:nobody')
   else
     redis.call('zrem', lock, 'parklock:nobody')
   end

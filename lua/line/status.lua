@@ -9,5 +9,5 @@
 check_writable()
 admit()
 settle()
-local last = redis.call('zrange', lock, '+inf', '(' .. now, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+local last = redis.call('zrange', lock, '+inf', '(' .. now, 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
 return { last and last - now or -2, used, capacity }

@@ -12,7 +12,7 @@ local WAITED_FOR = '-2251799813685248' -- -2^51
 -- The kind and the capacity that are in use, from the holders' key, or otherwise from the notes of the waiters or of a
 -- capacity that was set explicitly.
 local function open_holders(noted)
-  local first = redis.call('zrange', lock, 0, 0, 'WITHSCORES')
+  local first = redis.call('zrange', lock, '0', '0', 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
   said, used = nil, 0
   if known then
@@ -51,7 +51,7 @@ end
 -- Removes holds whose leases are over, at most BOUND of them. Further calls remove the rest, which counts as held until
 -- then.
 local function let_go()
-  local over = redis.call('zrange', lock, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
+  local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', BOUND)
   if #over == 0 then return end
   local gone = {}
   for i, field in ipairs(over) do
@@ -69,7 +69,7 @@ end
 
 -- Removes all holds. Returns how many there were, and the owner fields of the first ones.
 local function end_all_holds()
-  local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, BOUND)
+  local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)
   used, said = 0, nil
@@ -78,14 +78,14 @@ end
 
 -- How long the shortest lease still lasts, in ms.
 local function shortest_lease()
-  local first = redis.call('zrange', lock, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+  local first = redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
   return first[2] and math.max(1, first[2] - now)
 end
 
 -- Writes how much is in use and whether anybody waits, and lets the key live as long as the longest lease. Without
 -- holders, it deletes the key.
 local function settle_holders(is_waited_for)
-  local last = redis.call('zrange', lock, -1, -1, 'WITHSCORES')
+  local last = redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')
   if not last[2] or tonumber(last[2]) < 0 then
     redis.call('del', lock)
     return

@@ -41,7 +41,7 @@ end
 
 -- The expiry comes last. If it fails, the field is undone: so no key ever remains without a TTL.
 local function put(lock, field, lease, grant)
-  local set = redis.pcall('hset', lock, field, 1)
+  local set = redis.pcall('hset', lock, field, '1')
   if type(set) == 'table' then return REFUSED, set.err end
   local expiry = redis.pcall('pexpire', lock, lease)
   if expiry ~= 1 then

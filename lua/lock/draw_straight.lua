@@ -16,7 +16,7 @@ if is_free then
     elseif type(before) == 'string' then
       redis.call('set', KEYS[1], before)
     elseif not before then
-      redis.call('pexpire', KEYS[1], 0)
+      redis.call('pexpire', KEYS[1], '0')
     end
   end
 end
