@@ -66,23 +66,24 @@ impl Drop for PendingAcquire<'_> {
 /// If the future is dropped and Redis grants the lock, the client releases it in the background.
 pub(crate) async fn attempt(
     engine: &Engine,
-    acquire: Acquire,
+    mut acquire: Acquire,
     entry: &Entry,
 ) -> Result<Attempt, Fault> {
-    let acquires = &engine.requests.acquires;
+    let mut _on_its_way = None;
     // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
     let is_alone = !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0;
-    if is_alone || engine.commands.is_scattered() {
-        return ask(engine, acquire, entry).await;
-    }
-    let Some(_on_its_way) = acquires.send_alone() else {
-        let Answered { question, answer } = acquires.join(acquire).await?;
-        // The script that takes several locks puts nobody in line, and checks none of them closely.
-        if matches!(answer.result, Ok(Acquired::Contended)) {
-            return ask(engine, question, entry).await;
+    if !is_alone && !engine.commands.is_scattered() {
+        let acquires = &engine.requests.acquires;
+        _on_its_way = acquires.send_alone();
+        if _on_its_way.is_none() {
+            let Answered { question, answer } = acquires.join(acquire).await?;
+            if !matches!(answer.result, Ok(Acquired::Contended)) {
+                return answered(engine, question, answer, entry);
+            }
+            // The script that takes several locks puts nobody in line, and checks none of them closely.
+            acquire = question;
         }
-        return answered(engine, question, answer, entry);
-    };
+    }
     ask(engine, acquire, entry).await
 }
 
@@ -93,6 +94,12 @@ async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt
         let Answered { question, answer } = singles.join(acquire).await?;
         return answered(engine, question, answer, entry);
     };
+    // Boxed: a caller that waits or shares a request needs no space for a request of its own. So its future stays below
+    // 1 KiB, for which the usual allocators need no lock.
+    Box::pin(send(engine, acquire, entry)).await
+}
+
+async fn send(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
     let mut connection = engine.commands.acknowledged(&acquire.keys)?;
     let open_on = Some(connection.sent_on());
     let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };

@@ -281,11 +281,9 @@ impl Engine {
                 return releases.join(request).await?.answer.result;
             }
         }
-        let answers = self
-            .commands
-            .connection(&request.keys)?
-            .release(std::slice::from_ref(&request))
-            .await?;
+        let mut connection = self.commands.connection(&request.keys)?;
+        // Boxed, as in `attempt.rs`.
+        let answers = Box::pin(connection.release(std::slice::from_ref(&request))).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
     }
 

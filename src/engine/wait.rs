@@ -492,7 +492,7 @@ impl Caller {
                             tokio::time::sleep(SIT_OUT).await;
                         }
                     }
-                    Err(fault) => self.ride_out(&entry, fault, &mut short).await?,
+                    Err(fault) => Box::pin(self.ride_out(&entry, fault, &mut short)).await?,
                 },
             }
         }

@@ -2,6 +2,7 @@
 //! how long a caller waits.
 
 use std::borrow::Borrow;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -267,7 +268,10 @@ impl Connection<'_> {
                 }
                 let (from, ttl) = (terms.message(), millis(terms.waiter_ttl));
                 let channels = first.channel_prefix();
-                cmd.arg(format!("{floor} {ttl} {from} {channels}"));
+                // Numbers of at most 20 digits: with this space the text never has to grow.
+                let mut words = String::with_capacity(64 + from.len() + channels.len());
+                let _ = write!(words, "{floor} {ttl} {from} {channels}");
+                cmd.arg(words);
             }
             for Release { keys, id, .. } in releases() {
                 cmd.arg(id.of(&terms.client));

@@ -168,7 +168,7 @@ impl Script {
 
 fn head(command: &str, script: &str) -> Cmd {
     // Space for one lock with a name of usual length; the buffer grows for more.
-    let mut cmd = Cmd::with_capacity(12, 320);
+    let mut cmd = Cmd::with_capacity(24, 320);
     cmd.arg(command).arg(script);
     cmd
 }
