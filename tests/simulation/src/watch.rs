@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parklock::Layout;
 use parklock_simulated_server::Content;
 
 use crate::board;
 use crate::clock::{self, MILLI};
 use crate::fleet::Fleet;
 use crate::keyspace;
-use crate::plan::{Plan, nanos};
+use crate::plan::{Kind, Plan, What, nanos};
 use crate::station::Station;
 use crate::world::Berth;
 
@@ -22,6 +23,9 @@ pub struct Watch {
     /// By how much longer a caller that is not polled may do so: until it is found out, and what it may have got, or left
     /// open, is given back.
     silence: u64,
+    /// By how much longer a free fair lock of Redisson's layout may do so: the place of a waiter that has gone ends at a time
+    /// of the server's clock, and that clock is set back.
+    set_back: u64,
 }
 
 impl Watch {
@@ -35,7 +39,8 @@ impl Watch {
         // The place of a waiter that has gone lasts for this long. The rest is a few ways of a message.
         let bound = longest + stall + 6 * way + 350 * MILLI;
         let silence = 2 * longest;
-        Self { plan, free: BTreeMap::new(), bound, silence }
+        let set_back = plan.faults.iter().map(|fault| set_back(&fault.what)).sum();
+        Self { plan, free: BTreeMap::new(), bound, silence, set_back }
     }
 
     /// While there are no faults, nobody waits long for a lock that is free in the key space.
@@ -59,7 +64,7 @@ impl Watch {
             let waited = |since: u64| now.saturating_sub(since);
             let silent = board.parked_since(name);
             let since = since.max(silent.unwrap_or(0));
-            let bound = self.bound + silent.map_or(0, |_| self.silence);
+            let bound = self.bound_of(name) + silent.map_or(0, |_| self.silence);
             let late = board.waiting(name).find(|call| waited(since.max(call.polled)) > bound);
             late.map(|call| (call.caller.clone(), call.since))
         });
@@ -69,10 +74,16 @@ impl Watch {
             called as f64 / 1e9,
             self.plan.names[name].kind,
             since as f64 / 1e9,
-            self.bound / MILLI,
+            self.bound_of(name) / MILLI,
         );
         board::wrong("asleep beside room", what);
         self.free.insert(name, now + 5_000 * MILLI);
+    }
+
+    fn bound_of(&self, name: usize) -> u64 {
+        let is_fair = self.plan.names[name].kind == Kind::Fair;
+        let is_clocked = is_fair && self.plan.layout == Layout::Redisson;
+        self.bound + if is_clocked { self.set_back } else { 0 }
     }
 
     /// Everybody has come to its end.
@@ -138,6 +149,14 @@ impl Watch {
                 );
             }
         }
+    }
+}
+
+/// By how much a fault sets the server's clock back.
+fn set_back(what: &What) -> u64 {
+    match what {
+        What::Clock { by } => by.min(&0).unsigned_abs(),
+        _ => 0,
     }
 }
 
