@@ -77,7 +77,7 @@ async fn returns(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Resu
         asks_twice: false,
     };
     let asked = keys.meters.asks(false);
-    let acquired = Box::pin(acquire(engine, keys, options)).await;
+    let acquired = Box::pin(acquire(engine, keys, &options)).await;
     asked.came_to(acquired.as_ref().map(Option::is_some));
     acquired?.ok_or(Error::Closed)
 }

@@ -45,7 +45,7 @@ const SIT_OUT: Duration = Duration::from_millis(1);
 pub(crate) async fn acquire(
     engine: &Arc<Engine>,
     keys: &Arc<Keys>,
-    options: AcquireOptions,
+    options: &AcquireOptions,
 ) -> Result<Option<Hold>> {
     if let Some(owner) = options.owner
         && !options.returns
@@ -62,15 +62,20 @@ pub(crate) async fn acquire(
         tokio::task::coop::consume_budget().await;
     }
     let started = Instant::now();
-    let mut caller =
-        Caller { engine: Arc::clone(engine), options, started, known: None, lined_up: None };
+    let mut caller = Caller {
+        engine: Arc::clone(engine),
+        options: *options,
+        started,
+        known: None,
+        lined_up: None,
+    };
     match options.patience {
         Patience::None => Box::pin(caller.once(visit)).await,
         Patience::Endless => caller.wait(&visit).await.map(Some),
         Patience::For(limit) => {
             // If the limit cuts the call off, `Known` says what the caller may believe.
             caller.known = Some(Arc::new(Known::new(options.known_taken)));
-            caller.wait_for(visit, limit).await
+            caller.wait_for(&visit, limit).await
         }
     }
 }
@@ -227,8 +232,8 @@ impl Caller {
         }
     }
 
-    async fn wait_for(&self, visit: Visit, limit: Duration) -> Result<Option<Hold>> {
-        match tokio::time::timeout(limit, self.wait(&visit)).await {
+    async fn wait_for(&self, visit: &Visit, limit: Duration) -> Result<Option<Hold>> {
+        match tokio::time::timeout(limit, self.wait(visit)).await {
             Ok(hold) => hold.map(Some),
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {

@@ -53,7 +53,7 @@ impl Guard {
     pub(crate) async fn acquire(
         engine: &Arc<Engine>,
         keys: &Arc<Keys>,
-        options: AcquireOptions,
+        options: &AcquireOptions,
     ) -> Result<Option<Self>> {
         let span = tracing::debug_span!(
             "lock.acquire",
@@ -78,7 +78,7 @@ impl Guard {
         keys: &Arc<Keys>,
         options: AcquireOptions,
     ) -> Result<Option<Self>> {
-        Self::acquire(&self.engine, keys, options.within(Some(&self.hold.now()))).await
+        Self::acquire(&self.engine, keys, &options.within(Some(&self.hold.now()))).await
     }
 
     pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {

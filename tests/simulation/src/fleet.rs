@@ -10,11 +10,14 @@ use crate::plan::{Name, Plan, Topology};
 use crate::station::Station;
 
 /// A primary and those that follow it, whether they do so at the moment or not.
+#[derive(Default)]
 pub struct Shard {
     pub primary: usize,
     pub others: Vec<usize>,
     /// Somebody is taking over from somebody else until then.
     pub busy_until: u64,
+    /// Whether a replica has ever become its primary.
+    pub was_taken_over: bool,
 }
 
 /// All servers of a world.
@@ -37,7 +40,7 @@ impl Fleet {
     pub fn of(station: Station) -> Self {
         Self {
             stations: vec![station],
-            shards: vec![Shard { primary: 0, others: Vec::new(), busy_until: 0 }],
+            shards: vec![Shard::default()],
             sentinels: Vec::new(),
             owners: Vec::new(),
             open: BTreeMap::new(),
@@ -55,7 +58,7 @@ impl Fleet {
             .map(|shard| Shard {
                 primary: shard,
                 others: (0..replicas).map(|at| shards * (1 + at) + shard).collect(),
-                busy_until: 0,
+                ..Shard::default()
             })
             .collect();
         fleet.sentinels = (fleet.stations.len() - sentinels..fleet.stations.len()).collect();
