@@ -236,29 +236,38 @@ impl Engine {
         Ok(())
     }
 
-    async fn give_back(self: &Arc<Self>, job: Job) -> Result<()> {
+    /// Does the job of a release, and returns its outcome.
+    ///
+    /// Not an `async fn`, since that has space for its arguments twice: the job would make the future of every caller that
+    /// unlocks half as large again.
+    fn give_back(self: &Arc<Self>, job: Job) -> impl Future<Output = Result<()>> + Send {
         let meters = job.keys.meters.clone();
         let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
         let asked = Box::pin(Arc::clone(self).ask_to_release(job));
-        let asked = match permit_of {
-            // If this caller is not polled, the releaser continues with the release, and the permit does not stay here.
-            Some(visit) => visit.contest(asked).await,
-            None => Some(asked.await),
-        };
-        let unconfirmed = match asked {
-            Some(Err(error @ Error::Permission { .. })) => return Err(error),
-            Some(Err(error)) => error,
-            Some(Ok(_)) | None => Fault::late("the release is not confirmed").into_unconfirmed(),
-        };
-        match timeout(self.config.riding_out(), outcome).await {
-            Ok(Ok(Ok(true))) => Ok(()),
-            Ok(Ok(Ok(false))) => {
-                meters.lost(Loss::Gone.word());
-                Err(Error::Lost)
+        async move {
+            let asked = match permit_of {
+                // If this caller is not polled, the releaser continues with the release, and the permit does not stay
+                // here.
+                Some(visit) => visit.contest(asked).await,
+                None => Some(asked.await),
+            };
+            let unconfirmed = match asked {
+                Some(Err(error @ Error::Permission { .. })) => return Err(error),
+                Some(Err(error)) => error,
+                Some(Ok(_)) | None => {
+                    Fault::late("the release is not confirmed").into_unconfirmed()
+                }
+            };
+            match timeout(self.config.riding_out(), outcome).await {
+                Ok(Ok(Ok(true))) => Ok(()),
+                Ok(Ok(Ok(false))) => {
+                    meters.lost(Loss::Gone.word());
+                    Err(Error::Lost)
+                }
+                Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
+                // The client was closed, or the time limit of this call or of the releaser is over.
+                Ok(Err(_)) | Err(_) => Err(unconfirmed),
             }
-            Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
-            // The client was closed, or the time limit of this call or of the releaser is over.
-            Ok(Err(_)) | Err(_) => Err(unconfirmed),
         }
     }
 

@@ -75,7 +75,8 @@ pub(crate) async fn acquire(
         Patience::For(limit) => {
             // If the limit cuts the call off, `Known` says what the caller may believe.
             caller.known = Some(Arc::new(Known::new(options.known_taken)));
-            caller.wait_for(&visit, limit).await
+            // Boxed: callers that wait without a limit need no space for a timer.
+            Box::pin(caller.wait_for(&visit, limit)).await
         }
     }
 }

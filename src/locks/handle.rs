@@ -74,7 +74,8 @@ impl Handle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<Option<Guard>> {
-        self.acquire_within(None, owner, patience).await
+        let (keys, options) = self.asked(owner, patience)?;
+        Guard::acquire(&self.engine, &keys, &options).await
     }
 
     /// Same as [`acquire`](Self::acquire), for a lock that the server has just reported as held.

@@ -107,8 +107,8 @@ impl Semaphore {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
-        let guard = self.asking_for(permits)?.acquire(None, Patience::Endless).await?;
-        guard.ok_or(Error::Closed)
+        let handle = self.asking_for(permits)?;
+        handle.lock(None).await
     }
 
     /// Takes a permit if one is free and no caller waits for one, in one attempt. Returns `None` otherwise.
