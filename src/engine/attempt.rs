@@ -94,8 +94,8 @@ async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt
         let Answered { question, answer } = singles.join(acquire).await?;
         return answered(engine, question, answer, entry);
     };
-    // Boxed: a caller that waits or shares a request needs no space for a request of its own. So its future stays below
-    // 1 KiB, for which the usual allocators need no lock.
+    // Boxed: a caller that waits, or that shares a request, needs no space for a request of its own. So its future is smaller
+    // than 1 KiB. glibc takes a block of that size from a cache of the thread, without a lock.
     Box::pin(send(engine, acquire, entry)).await
 }
 

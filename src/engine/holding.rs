@@ -238,8 +238,8 @@ impl Engine {
 
     /// Does the job of a release, and returns its outcome.
     ///
-    /// Not an `async fn`, since that has space for its arguments twice: the job would make the future of every caller that
-    /// unlocks half as large again.
+    /// Not an `async fn`: the future of an `async fn` has space for each argument twice. With two jobs in it, the future of
+    /// every caller that unlocks would be half as large again.
     fn give_back(self: &Arc<Self>, job: Job) -> impl Future<Output = Result<()>> + Send {
         let meters = job.keys.meters.clone();
         let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());

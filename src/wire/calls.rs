@@ -268,7 +268,7 @@ impl Connection<'_> {
                 }
                 let (from, ttl) = (terms.message(), millis(terms.waiter_ttl));
                 let channels = first.channel_prefix();
-                // Numbers of at most 20 digits: with this space the text never has to grow.
+                // Both numbers have at most 20 digits, so the text never has to grow.
                 let mut words = String::with_capacity(64 + from.len() + channels.len());
                 let _ = write!(words, "{floor} {ttl} {from} {channels}");
                 cmd.arg(words);

@@ -16,8 +16,6 @@ pub struct Shard {
     pub others: Vec<usize>,
     /// Somebody is taking over from somebody else until then.
     pub busy_until: u64,
-    /// Whether a replica has ever become its primary.
-    pub was_taken_over: bool,
 }
 
 /// All servers of a world.

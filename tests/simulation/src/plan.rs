@@ -386,6 +386,16 @@ impl Plan {
     pub fn longest(&self, of: impl Fn(&ClientPlan) -> Duration) -> u64 {
         self.clients.iter().map(|client| nanos(of(client))).max().unwrap_or(0)
     }
+
+    /// By how much faults up to this time set the server's clock back, in nanoseconds.
+    pub fn set_back(&self, until: u64) -> u64 {
+        let past = self.faults.iter().filter(|fault| fault.at <= until);
+        past.map(|fault| match fault.what {
+            What::Clock { by } => by.min(0).unsigned_abs(),
+            _ => 0,
+        })
+        .sum()
+    }
 }
 
 impl Name {

@@ -299,7 +299,6 @@ impl World {
         slots.iter().for_each(|slot| server.assign(*slot, next));
         let of = &mut self.fleet.shards[shard];
         of.primary = next;
-        of.was_taken_over = true;
         of.others.retain(|other| *other != next);
         let followers = of.others.clone();
         of.others.push(before);

@@ -17,6 +17,9 @@ pub struct Move {
     pace: u64,
     /// After so many keys, nothing happens for so long.
     rests: Option<(usize, u64)>,
+    /// Keys of the slot that the target has from before: a replica that became its primary may have missed that they were
+    /// deleted when the slot left.
+    stale: Vec<String>,
 }
 
 impl World {
@@ -34,12 +37,18 @@ impl World {
             return board::reached("a slot cannot move");
         }
         self.fleet.open.insert(slot, (from, to));
+        let target = self.fleet.shards[to].primary;
+        let stale = self.keys_in(target, slot);
         self.set_slot(to, slot, "IMPORTING", from);
         self.set_slot(from, slot, "MIGRATING", to);
         let rests = (rest > 0).then(|| (self.fleet_rng.usize(..4), rest));
-        self.moves.insert(fault, Move { slot, from, to, pace, rests });
+        self.moves.insert(fault, Move { slot, from, to, pace, rests, stale });
         board::reached(if rest > 0 { "a slot stands open" } else { "a slot moves" });
         self.at(clock::now() + pace, Event::Carried(fault));
+    }
+
+    fn keys_in(&mut self, station: usize, slot: u16) -> Vec<String> {
+        self.fleet.stations[station].list(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"])
     }
 
     fn set_slot(&mut self, shard: usize, slot: u16, how: &str, other: usize) {
@@ -55,7 +64,9 @@ impl World {
 
     /// The next key goes over; when there is none left, the slot has moved.
     pub fn carry(&mut self, fault: usize) {
-        let Some(Move { slot, from, to, pace, rests }) = self.moves.get_mut(&fault) else { return };
+        let Some(Move { slot, from, to, pace, rests, .. }) = self.moves.get_mut(&fault) else {
+            return;
+        };
         let (slot, from, to, pace) = (*slot, *from, *to, *pace);
         let rest = match rests {
             Some((0, rest)) => {
@@ -78,8 +89,7 @@ impl World {
         if ready > clock::now() {
             return self.at(ready, Event::Carried(fault));
         }
-        let words = ["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"];
-        let keys = self.fleet.stations[source].list(&words);
+        let keys = self.keys_in(source, slot);
         if keys.is_empty() {
             return self.close(fault);
         }
@@ -87,12 +97,10 @@ impl World {
         trace::line(|| format!("CARRIED   {key} from {source} to {target}"));
         if let Some(parcel) = self.fleet.stations[source].server.take(key.as_bytes()) {
             let time = self.fleet.stations[target].time();
-            // A replica that became the primary may have missed that the key was deleted when the slot left this shard.
-            // The tools that move slots replace such a key.
-            let may_be_stale = self.fleet.shards[to].was_taken_over;
+            // The operator of this cluster replaces a stale key, as with `MIGRATE … REPLACE`.
             let is_there =
                 self.fleet.stations[target].execute(&["EXISTS", key]) == Reply::Integer(1);
-            if is_there && !may_be_stale {
+            if is_there && !self.moves[&fault].stale.contains(key) {
                 board::wrong("a key is at two nodes", format!("{key}, at {time}"));
             }
             self.fleet.stations[target].server.put(parcel);

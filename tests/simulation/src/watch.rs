@@ -10,7 +10,7 @@ use crate::board;
 use crate::clock::{self, MILLI};
 use crate::fleet::Fleet;
 use crate::keyspace;
-use crate::plan::{Kind, Plan, What, nanos};
+use crate::plan::{Kind, Plan, nanos};
 use crate::station::Station;
 use crate::world::Berth;
 
@@ -23,9 +23,6 @@ pub struct Watch {
     /// By how much longer a caller that is not polled may do so: until it is found out, and what it may have got, or left
     /// open, is given back.
     silence: u64,
-    /// By how much longer a free fair lock of Redisson's layout may do so: the place of a waiter that has gone ends at a time
-    /// of the server's clock, and that clock is set back.
-    set_back: u64,
 }
 
 impl Watch {
@@ -39,8 +36,7 @@ impl Watch {
         // The place of a waiter that has gone lasts for this long. The rest is a few ways of a message.
         let bound = longest + stall + 6 * way + 350 * MILLI;
         let silence = 2 * longest;
-        let set_back = plan.faults.iter().map(|fault| set_back(&fault.what)).sum();
-        Self { plan, free: BTreeMap::new(), bound, silence, set_back }
+        Self { plan, free: BTreeMap::new(), bound, silence }
     }
 
     /// While there are no faults, nobody waits long for a lock that is free in the key space.
@@ -80,10 +76,12 @@ impl Watch {
         self.free.insert(name, now + 5_000 * MILLI);
     }
 
+    /// In a fair lock of Redisson's layout, the place of a waiter ends at a time of the server's clock. So a dead waiter's place
+    /// lasts longer by as much as that clock was set back.
     fn bound_of(&self, name: usize) -> u64 {
         let is_fair = self.plan.names[name].kind == Kind::Fair;
         let is_clocked = is_fair && self.plan.layout == Layout::Redisson;
-        self.bound + if is_clocked { self.set_back } else { 0 }
+        self.bound + if is_clocked { self.plan.set_back(clock::now()) } else { 0 }
     }
 
     /// Everybody has come to its end.
@@ -149,14 +147,6 @@ impl Watch {
                 );
             }
         }
-    }
-}
-
-/// By how much a fault sets the server's clock back.
-fn set_back(what: &What) -> u64 {
-    match what {
-        What::Clock { by } => by.min(&0).unsigned_abs(),
-        _ => 0,
     }
 }
 
