@@ -251,8 +251,10 @@ impl Engine {
                 Some(visit) => visit.contest(asked).await,
                 None => Some(asked.await),
             };
-            let unconfirmed = match asked {
-                Some(Err(error @ Error::Permission { .. })) => return Err(error),
+            if let Some(Err(error @ Error::Permission { .. })) = asked {
+                return Err(error);
+            }
+            let unconfirmed = || match asked {
                 Some(Err(error)) => error,
                 Some(Ok(_)) | None => {
                     Fault::late("the release is not confirmed").into_unconfirmed()
@@ -266,7 +268,7 @@ impl Engine {
                 }
                 Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
                 // The client was closed, or the time limit of this call or of the releaser is over.
-                Ok(Err(_)) | Err(_) => Err(unconfirmed),
+                Ok(Err(_)) | Err(_) => Err(unconfirmed()),
             }
         }
     }

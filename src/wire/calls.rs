@@ -216,7 +216,8 @@ impl Connection<'_> {
             Ok(self.leave_each(releases).await)
         };
         let [release] = releases else { return answers };
-        let answer = answers.and_then(|mut only| only.pop().unwrap_or(Err(strange(&"nothing"))));
+        let answer =
+            answers.and_then(|mut only| only.pop().unwrap_or_else(|| Err(strange(&"nothing"))));
         Ok(vec![match answer {
             Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
                 self.release_alone(release, fault).await

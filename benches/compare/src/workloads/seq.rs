@@ -18,7 +18,7 @@ impl Workload for Seq {
             id: "W1",
             name: "seq".to_owned(),
             about: "one task, one name, lock and unlock in sequence".to_owned(),
-            target: "at least 0.95 × the floor, 0.90 × the best peer",
+            target: "at least the floor, 0.95 × the best peer",
             quantities: &[
                 PairsPerSecond,
                 WaitP50,
