@@ -1,17 +1,19 @@
--- The line: the waiters of a name in their order of arrival, how the line moves, and how it skips the silent and the
--- dead. The client's half is src/engine/line.rs.
+-- The line: the waiters of a name in their order of arrival, how the line moves, and how it waits for the silent and removes
+-- the dead. The client's half is src/engine/line.rs. plain_acquire_line_up.lua and plain_release_turn.lua do the usual turn of a
+-- plain lock without these functions.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
---         of a read-write lock, each reader stands twice. The second member is '<' and the owner field, at its place minus
---         READERS: so a script finds the readers without going through the writers.
+--         of a read-write lock, each reader stands twice. The second member is '<' and the owner field; its score is the
+--         reader's place minus READERS. So a script finds the readers without going through the writers.
 -- Notes   <owner field>        what the waiter wants: its part, and its lease in ms. 'r' follows if it rests: it has waited for
---                              long, and shows signs of life again when it is notified that the line has moved
+--                              long, and shows a sign of life only when it is told to
 --         life:<client>        when the client counts as dead unless it shows a sign of life; the secret of its last sign;
 --                              how many of its owner fields are in line
---         asked:<owner field>  when it was first and last told to show a sign of life at once, and whether a client heard that
+--         asked:<owner field>  when it was told to show a sign of life at once, the first and the last time, and whether any
+--                              client heard it
 --         state                see clock.lua, and two places:
 --                              near: all waiters up to here were told to show signs of life;
---                              sleepers: no waiter behind here rests, or was told by a reply that it may sleep
+--                              sleepers: behind here, no waiter rests, and none was told by a reply that it may sleep
 --         written, reading     see readers_first()
 --         kind, set            kind and capacity; that the capacity was set explicitly
 

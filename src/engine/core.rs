@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Tenure, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
-use crate::engine::hand_off::Budget;
+use crate::engine::hand_off_budget::Budget;
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::line::Rules;

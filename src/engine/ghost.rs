@@ -1,5 +1,5 @@
-//! What Redis may have granted to a caller that has gone: an acquire that was never answered may have run, or may still
-//! run.
+//! A ghost: an acquire whose caller has gone before the answer. It may have run, or may still run, so what it may have been
+//! granted has to be released. (A caller that exists, but is not polled, is a matter for `lookout.rs`.)
 //!
 //! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `attempt.rs`). If the request was sent
 //!    in a batch, the batch goes on without the caller. `Job::for_orphan` then releases what the answer granted.

@@ -1,13 +1,13 @@
-//! The kept lock (`Config::keep`): a client that gives a plain lock back keeps it idle for a while, and its next caller has it
-//! without a request.
+//! The kept lock (`Config::keep`): after an unlock, a client keeps a plain lock for a while, held by no caller. Its next caller
+//! gets it without a request. This file says whether a lock may be kept. `tenure.rs` keeps it, `wait.rs` takes it up,
+//! `listener.rs` hears the messages, and `holding.rs` has the watchdog give it back when its time is over.
 //!
 //! 1. A client keeps a lock only if it would have heard that another client wants it: its channels were live before it sent
 //!    the request, the answer said that nobody waits, and no message has come since.
-//! 2. The first waiter in line tells the keeper, and so does a client that only tries (`lua/line/keeper.lua`). The keeper
-//!    gives the lock back at once if it is idle, or else when its holder leaves.
-//! 3. An idle tenure lasts and is lost as a held one is: the watchdog renews it, and its next holder checks its deadline.
-//!
-//! `tenure.rs` keeps it, `listener.rs` hears the messages, `holding.rs` has the watchdog give it back when its time is over.
+//! 2. The first waiter in line, or a client that only tries, tells the keeper that it wants the lock
+//!    (`lua/line/keeper.lua`). The keeper gives the lock back at once if no caller holds it, or else when its
+//!    holder unlocks.
+//! 3. An idle tenure is renewed, and can be lost, like a held one. Its next holder checks its deadline.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};

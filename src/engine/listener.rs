@@ -1,5 +1,5 @@
 //! The listener: which waiters a message wakes. `wire/subscriber.rs` brings each message here, and `wire/message.rs`
-//! parses its words.
+//! splits it into words, one for each waiter. `entry.rs` passes a word to its waiter, and opens its gate (`gate.rs`).
 
 use std::sync::Arc;
 

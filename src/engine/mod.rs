@@ -4,13 +4,13 @@
 //! |---|---|
 //! | a caller waits | `wait.rs` drives; `line.rs` decides; within the client it queues in `permit.rs` |
 //! | a message arrives | `listener.rs` |
-//! | the lock is passed on within the client | `tenure.rs`, within the budget of `hand_off.rs`; side by side: `shared.rs` |
+//! | the lock is passed on within the client | `tenure.rs`, within the budget of `hand_off_budget.rs`; side by side: `shared.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure.rs` |
 //! | a lock is renewed, or lost | `watchdog.rs` notices; `tenure.rs` ends it and tells the guards |
 //! | a holder nests, extends, unlocks | `holding.rs` |
 //! | a caller is dropped | `ghost.rs` says who releases what it may be granted |
-//! | a release is repeated | `releaser.rs`, `job.rs` |
-//! | a future is not polled | `lookout.rs` |
+//! | a release is repeated | `unconfirmed.rs` hands it to `releaser.rs`; `job.rs` |
+//! | a future is not polled | `lookout.rs` says whom to look at; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
 
 mod acquire_all;
@@ -28,7 +28,7 @@ mod entry;
 mod gate;
 mod ghost;
 mod grant;
-mod hand_off;
+mod hand_off_budget;
 mod hold;
 mod holding;
 mod job;
@@ -38,7 +38,6 @@ mod known;
 mod latch_calls;
 mod line;
 mod listener;
-mod looking;
 mod lookout;
 mod mark_calls;
 mod options;
@@ -53,6 +52,7 @@ mod tenure;
 mod term;
 mod timetable;
 mod unconfirmed;
+mod unpolled;
 mod wait;
 mod watchdog;
 mod wheel;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease, Loss};
-use crate::engine::hand_off::{Budget, Idle};
+use crate::engine::hand_off_budget::{Budget, Idle};
 use crate::engine::joint::Joint;
 use crate::engine::shared::Company;
 use crate::engine::term::Term;

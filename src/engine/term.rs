@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Grant, deadline};
-use crate::engine::hand_off::Budget;
+use crate::engine::hand_off_budget::Budget;
 
 /// How long a tenure lasts.
 pub(crate) struct Term {

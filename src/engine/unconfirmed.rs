@@ -1,4 +1,5 @@
-//! A release, or a hold count, that may not have arrived in Redis.
+//! A request in flight that releases a lock, or writes how often a re-entrant lock is held. If no answer comes, or its caller
+//! is dropped before that, `releaser.rs` repeats the request in the background.
 
 use tokio::time::Instant;
 
@@ -27,7 +28,7 @@ impl<'a> Unconfirmed<'a> {
         let Some(mut job) = self.job.take() else { return };
         match &outcome {
             Ok(_) => return job.settle(outcome, Instant::now()),
-            // A gathering that has ended may have sent it before.
+            // A gathering (`coalesce.rs`) may have sent it before it ended.
             Err(fault) if fault.is_open() || matches!(fault, Fault::Closed) => job.may_have_run(),
             Err(_) => {}
         }

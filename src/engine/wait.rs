@@ -1,4 +1,5 @@
-//! How a caller waits: the driver of [`Line`], with futures, gates and links.
+//! What a caller does from `lock().await` to its hold: it queues within its client, asks Redis, and waits in line. It drives
+//! [`Line`] with futures, gates and links.
 //!
 //! 1. A caller first waits for the permit of its client's entry. Only the caller with the permit asks Redis,
 //!    for all callers of the entry. So a client has one request in flight for each entry.

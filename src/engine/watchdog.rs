@@ -1,8 +1,10 @@
-//! The watchdog: it renews locks in batches, and detects their loss.
+//! The watchdog: it renews locks in batches, and detects their loss. `timetable.rs` says which tenures are due, and
+//! `tenure.rs` what to do with each. (A tenure is a client's possession of a lock, from a grant
+//! by Redis to its release or loss.)
 //!
-//! 1. Only an answer moves a deadline, and only outwards. Without an answer, the deadline passes.
+//! 1. Only an answer from Redis moves a deadline, and only to a later time. Without an answer, the deadline passes.
 //! 2. The watchdog believes the answer "gone" at once, even if the deadline is far away.
-//! 3. A tenure that has ended is not renewed again. The state of the tenure decides that, not this task.
+//! 3. A tenure that has ended is not renewed again. `tenure.rs` decides whether it has ended, not this task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::entry::Tenure;
 use crate::engine::grant::Loss;
-use crate::engine::hand_off::Idle;
+use crate::engine::hand_off_budget::Idle;
 use crate::engine::job::Job;
 use crate::engine::outbox::Outbox;
 use crate::engine::tenure::Due;

@@ -2,13 +2,13 @@
 //! `engine/attempt.rs` says which acquires go alone.
 //!
 //! 1. A caller sends a lone request at once, on its own task.
-//! 2. When as many requests are in flight as callers may send themselves (`STRAIGHT`), the others gather. The task of the
-//!    gathering sends them in their order of arrival. While several are in flight, it first waits until one of them is
-//!    answered, until there are enough for a batch, or for one round trip.
+//! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
+//!    gathering sends them in their order of arrival. While `SEVERAL` or more are in flight, it waits until one of them is
+//!    answered, a batch is full, or one round trip has passed.
 //! 3. Gathered requests belong to the task of the gathering. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan.
-//! 4. A gathering limits its requests in flight. Otherwise the server would answer the last of ten thousand
-//!    after its response timeout. Its caller would ask again, and so on, and nothing else would get done.
+//! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
+//!    response timeout. The caller would ask again, and the server would only ever answer too late.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! The task of the lookout: it looks for callers that were notified and do not come. See `lookout.rs`.
+//! Callers that were notified and whose futures are not polled. This task skips one that waits for the permit, and cancels one
+//! that has it. `lookout.rs` lists the entries to look at; `permit.rs` and `contest.rs` say which callers are silent.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Hand-off: how often and for how long a client may pass a lock among its own callers before other clients get it. This
-//! is only the budget, and its defaults are in `config.rs`. `tenure.rs` hands the lock on, and `permit.rs` says who is next.
+//! How often and for how long a client may hand a lock on among its own callers before other clients get it. The defaults
+//! are in `config.rs`. `tenure.rs` hands the lock on, and `permit.rs` says which caller gets it.
 
 use std::time::Duration;
 
