@@ -293,7 +293,7 @@ impl Engine {
             }
         }
         let mut connection = self.commands.connection(&request.keys)?;
-        // Boxed, as in `attempt.rs`.
+        // Boxed: a caller that shares a request needs no space for one of its own. See `attempt.rs`.
         let answers = Box::pin(connection.release(std::slice::from_ref(&request))).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
     }
