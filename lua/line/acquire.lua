@@ -74,10 +74,11 @@ local function wait()
   local was_used = used
   let_go()
   if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-  -- A client that comes to a quick line shows one more sign of life before it sleeps. One of its callers does so for
-  -- all of them: they live and die together. In a slow line, every client would show that sign before its turn, and
-  -- slow the line down.
-  local is_relied_on = is_new and had == 0 and own.life.entries == 0
+  -- A client that comes to a quick line shows one more sign of life before it sleeps, for all of its callers: they live
+  -- and die together. The first of them shows it, and after that one has left, the caller of the client that asks for the
+  -- others. In a slow line, every client would show that sign before its turn, and slow the line down.
+  local is_first_of_client = own.life.entries == 0
+  local is_relied_on = is_new and had == 0
   local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
   is_relied_on = is_relied_on and (not head or is_quick(head))
   sign()
@@ -102,9 +103,10 @@ local function wait()
     tell_keeper(lock, channel, from)
   end
   keep_line()
-  local again = shortest_lease() or waiter_ttl
-  if sign_is_due then again = math.ceil(waiter_ttl / 3) end
-  if is_relied_on or own.place <= near then return { HELD, again, own.place, 1 } end
+  local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
+  if sign_is_due then again = a_third end
+  if own.place <= near or is_relied_on and is_first_of_client then return { HELD, again, own.place, 1 } end
+  if is_relied_on then return { HELD, math.min(again, a_third), own.place, 0 } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
   -- client that is further away makes it later: so a long line costs no more calls than a short one.
   local ahead = redis.call('zcount', line, '0', string.format('(%.0f', own.place))

@@ -23,7 +23,7 @@ if client then
     if not next_two[3] then
       redis.pcall('pexpire', KEYS[4], '0')
     else
-      redis.pcall('hdel', KEYS[4], head, life)
+      redis.pcall('hdel', KEYS[4], head, 'asked:' .. head, life)
       if not is_recent then
         last_look = now
         redis.pcall('hset', KEYS[4], 'state', state_note())

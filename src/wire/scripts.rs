@@ -56,7 +56,7 @@ macro_rules! scripts {
 
 scripts! {
     TAKE = "line/plain_take_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/plain_take.lua",
-    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/keeper.lua" "line/plain_acquire_line_up.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
+    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/put_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/keeper.lua" "line/plain_held.lua" "line/acquire_line_up.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
     LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/keeper.lua" "line/hash.lua" "line/line.lua" "line/acquire_all.lua",
     LOCK_RELEASE = "line/plain_release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/plain_release_turn.lua" "line/hash.lua" "line/line.lua" "line/plain_release.lua",
     LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/hash.lua" "line/line.lua" "line/begin.lua" "line/force_unlock.lua",
@@ -68,8 +68,8 @@ scripts! {
     LEADER = "marks/leader.lua",
     CLAIM = "marks/claim.lua",
     LEFT = "marks/left.lua",
-    LINE_ACQUIRE = "line/straight.lua" "lock/draw_straight.lua" "line/put_part_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
-    LINE_RELEASE = "line/release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/release.lua",
+    LINE_ACQUIRE = "line/straight.lua" "lock/draw_straight.lua" "line/put_part_straight.lua" "lock/draw.lua" "line/clock.lua" "line/asked.lua" "line/scored_held.lua" "line/acquire_line_up.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/acquire.lua",
+    LINE_RELEASE = "line/release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/release_turn.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/release.lua",
     LINE_RELEASE_ALONE = "line/release_alone.lua",
     LINE_RENEW = "line/renew.lua",
     LINE_STATUS = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/begin.lua" "line/status.lua",

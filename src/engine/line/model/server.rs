@@ -227,9 +227,9 @@ impl<'a> Call<'a> {
         let ends = TTL;
         let is_new = self.server.rank(field).is_none();
         let is_alone = self.server.line.iter().all(|waiter| waiter.field.client != field.client);
-        // In a quick line it shows one more sign before it sleeps.
+        // In a quick line its client shows one more sign before the caller counts as asleep.
         let is_quick = self.server.line.first().is_none_or(|head| head.age < TTL / 3);
-        let is_relied_on = is_new && had == 0 && is_alone && is_quick;
+        let is_relied_on = is_new && had == 0 && is_quick;
         self.server.lives[usize::from(field.client)] = Some(Life { ends, sign });
         if is_new {
             self.line_up(field, had);
@@ -243,11 +243,14 @@ impl<'a> Call<'a> {
             None => Reply::Granted,
             Some(rank) => {
                 let place = self.server.line[rank].place;
-                let near = is_relied_on || place <= self.server.near;
-                if !near && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
+                let near = is_relied_on && is_alone || place <= self.server.near;
+                if !near && !is_relied_on && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
                     self.server.sleepers = self.server.sleepers.max(place);
                 }
-                Reply::Waits { place, near, again: self.again() }
+                // One caller of the client asks for all of those that are far.
+                let asks = is_relied_on && !self.terms.is(Mutation::NobodyAsksInAQuickLine);
+                let again = if asks { self.again().min(TTL / 3) } else { self.again() };
+                Reply::Waits { place, near, again }
             }
         }
     }

@@ -1,0 +1,50 @@
+
+-- The usual turn of a fair lock, or of a semaphore with one permit, that many callers want: its holder releases it, and the
+-- head of the line gets it. This does the same as release.lua, if all in its line are awake: then the script has to look
+-- only at the head. It runs before the functions of the line are created, since creating them takes half of the server's
+-- time for such a turn. In every other case release.lua continues from here.
+
+-- The owner field alone has the whole capacity, and somebody waits: see release_straight.lua for the scores.
+local is_usual = ARGV[3] == '1' and scores[1] and not scores[2] and scores[4]
+  and tonumber(scores[3] or nil) == 1 - 4503599627370496
+local next_two = is_usual and redis.pcall('zrange', KEYS[3], '0', '1', 'WITHSCORES') or {}
+local head = next_two[1]
+local client = head and head:match('^(.*):%d+$')
+if client then
+  local life = 'life:' .. client
+  local noted = redis.pcall('hmget', KEYS[4], 'state', head, life, 'set')
+  read_state(noted[1], tonumber(ARGV[6]))
+  local lease = (noted[2] or ''):match('^1 (%d+)$')
+  local ends, secret, entries = (noted[3] or ''):match('^(%d+) (%d+) (%d+)$')
+  local is_last = not next_two[3]
+  is_usual = noted[1] and lease and ends and ends - at > LEAST_LIFE and is_awake(tonumber(next_two[2]))
+    and not (is_last and noted[4])
+  local number = is_usual and draw(1)
+  if number and redis.pcall('zrem', KEYS[2], ARGV[7]) == 1 then
+    local ms = math.min(lease, ends - at)
+    if type(redis.pcall('zadd', KEYS[2], string.format('%.0f', now + ms), head)) == 'number' then
+      redis.pcall('pexpire', KEYS[2], string.format('%.0f', ms))
+      redis.pcall('zrem', KEYS[3], head)
+      if is_last then
+        redis.pcall('zrem', KEYS[2], '#line')
+        redis.pcall('pexpire', KEYS[4], '0')
+      else
+        if entries == '1' then
+          redis.pcall('hdel', KEYS[4], head, 'asked:' .. head, life)
+        else
+          redis.pcall('hdel', KEYS[4], head, 'asked:' .. head)
+          redis.pcall('hset', KEYS[4], life, string.format('%s %s %d', ends, secret, entries - 1))
+        end
+        if not is_recent then
+          last_look = now
+          redis.pcall('hset', KEYS[4], 'state', state_note())
+        end
+      end
+      local word = string.format('%s %s=%.0f@%s', ARGV[5], head, number, secret)
+      redis.pcall('publish', ARGV[4] .. ':' .. client, word)
+      return 1
+    end
+    -- The head's hold was refused: undo the release.
+    redis.pcall('zadd', KEYS[2], scores[1], ARGV[7])
+  end
+end
