@@ -12,7 +12,7 @@ local at -- the clock of the waiters, in ms
 local behind, after_gap, rhythm -- how far `at` is behind the server's clock, in ms; see read_state()
 local near, sleepers -- see line.lua
 local last_look -- when a script last looked at the front, in ms
-local is_recent -- whether that was only a moment ago
+local is_recent -- whether that was only a moment ago, so that this script need not note that it looks
 
 -- While the server stalls, no client can show a sign of life. The first script after such a stall may run before the
 -- signs that still wait in the sockets, so it must remove nobody. Clients near the front show three signs per
@@ -40,7 +40,7 @@ local function read_state(note, waiter_ttl)
     near, sleepers = tonumber(was_near), tonumber(was_sleepers)
     if gap > rhythm / 2 then after_gap = 1 end
     if gap < 0 or after_gap == 1 and was_after_gap == '0' then behind = behind + gap end
-    is_recent = gap >= 0 and gap < rhythm / 8
+    is_recent = gap >= 0 and gap < rhythm / 8 and was_after_gap == '0'
   end
   at = now - behind
 end

@@ -665,6 +665,7 @@ mod tests {
         cancelled: 1,
         crashes: 1,
     };
+    const DEATH: Faults = Faults { most: 1, crashes: 1, ..NONE };
     /// Faults of messages alone.
     const HEARING: Faults = Faults { lost: 1, doubled: 1, slow_messages: 1, swapped: 1, ..NONE };
 
@@ -691,6 +692,11 @@ mod tests {
         if let Some(violation) = found.violation {
             panic!("{violation}");
         }
+    }
+
+    /// Holders hold for longer than a waiter_ttl, and leases last long after the death of a holder.
+    fn long_lease(setting: Setting) -> Setting {
+        Setting { terms: Terms { lease: 9, hold: 4, ..setting.terms }, ..setting }
     }
 
     fn fails(mutation: Mutation, setting: &Setting) {
@@ -742,10 +748,18 @@ mod tests {
         holds(&setting("a pause", (3, 1, 1), 1, Faults { most: 1, pauses: 1, ..NONE }));
     }
 
+    /// The callers of one client count as awake in a quick line, since one of them asks for all.
+    #[test]
+    fn callers_with_an_entry_each_survive_the_death_of_a_client_that_was_granted_the_lock() {
+        for window in [1, 2] {
+            holds(&long_lease(setting("a death", (2, 2, 1), window, DEATH)));
+        }
+    }
+
     /// With a window of clients, a client may die that has all the entries at the front.
     #[test]
     fn a_window_of_clients_survives_the_death_of_any_one() {
-        let world = setting("a death", (2, 2, 1), 2, Faults { most: 1, crashes: 1, ..NONE });
+        let world = setting("a death", (2, 2, 1), 2, DEATH);
         holds(&Setting { terms: Terms { by_client: true, ..world.terms }, ..world });
     }
 
@@ -761,24 +775,11 @@ mod tests {
         holds(&setting("any fault", (2, 2, 1), 2, ANY));
     }
 
-    #[test]
-    #[ignore = "takes minutes"]
-    fn try_it() {
-        let crash = Faults { most: 1, crashes: 1, ..NONE };
-        for (size, window, hold, lease, m) in [((2,2,1),2,4,9,true), ((2,2,1),1,4,9,true), ((2,2,1),2,4,9,false), ((2,2,1),1,4,9,false), ((2,3,1),2,4,9,false)] {
-        let setting = setting("a rule is missing", size, window, crash);
-        let setting = Setting { terms: Terms { hold, lease, mutation: m.then_some(Mutation::NobodyAsksInAQuickLine), ..setting.terms }, ..setting };
-        let found = search(&setting);
-        println!("{size:?} {window} {hold} {lease} {m}: {} {:?}", found.states, found.violation.is_some());
-        }
-    }
-
     /// Takes some minutes. In smaller worlds the one sign that each client shows before it sleeps is enough.
     #[test]
     #[ignore = "takes minutes"]
     fn a_window_that_may_be_all_of_one_client_is_found_out() {
-        let crash = Faults { most: 1, crashes: 1, ..NONE };
-        let setting = setting("a rule is missing", (2, 3, 1), 2, crash);
+        let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
         fails(
             Mutation::TheWindowIsOfEntries,
             &Setting { terms: Terms { hold: 3, ..setting.terms }, ..setting },
@@ -788,7 +789,6 @@ mod tests {
     #[test]
     fn a_protocol_that_lacks_one_of_its_rules_is_found_out() {
         use Mutation::*;
-        let crash = Faults { most: 1, crashes: 1, ..NONE };
         let cut = Faults { most: 1, cut: 1, ..NONE };
         let cancelled = Faults { most: 1, cancelled: 1, ..NONE };
         let deafened = Faults { most: 1, deafened: 1, ..NONE };
@@ -797,9 +797,9 @@ mod tests {
         let slow = Faults { most: 2, slow_messages: 1, slow_requests: 1, ..NONE };
         let (two, three) = ((2, 1, 1), (3, 1, 1));
         for (mutation, size, window, faults, hold) in [
-            (TheSilentAreGranted, two, 2, crash, 5),
+            (TheSilentAreGranted, two, 2, DEATH, 5),
             (TheLastComesFirst, three, 2, NONE, 1),
-            (TheDeadStay, three, 2, crash, 5),
+            (TheDeadStay, three, 2, DEATH, 5),
             (AGrantEndsEarly, three, 2, NONE, 2),
             (AnotherIsTold, three, 2, NONE, 1),
             (RoomIsNotGiven, two, 2, NONE, 1),
@@ -813,17 +813,21 @@ mod tests {
             (AMessageCountsFromItsArrival, three, 2, slow, 1),
             (AnyOwnerFieldIsTaken, three, 2, cut, 1),
             (AGrantWithoutAnAnswerIsTaken, three, 2, cut, 1),
-            (TheFarLookSeldom, (2, 2, 1), 1, crash, 4),
+            (TheFarLookSeldom, (2, 2, 1), 1, DEATH, 4),
         ] {
             let setting = setting("a rule is missing", size, window, faults);
             fails(mutation, &Setting { terms: Terms { hold, ..setting.terms }, ..setting });
         }
+        fails(
+            NobodyAsksInAQuickLine,
+            &long_lease(setting("a rule is missing", (2, 2, 1), 2, DEATH)),
+        );
         // A far contender that asks at the end of the lease would compensate for these.
         for (mutation, size, window, faults, hold) in [
-            (NobodyIsToldForTheDeaf, three, 1, crash, 4),
-            (WhoComesNearIsNotTold, three, 1, crash, 1),
-            (WhoSleepsCountsAsAwake, three, 1, crash, 4),
-            (NearIsNotHeeded, two, 2, crash, 1),
+            (NobodyIsToldForTheDeaf, three, 1, DEATH, 4),
+            (WhoComesNearIsNotTold, three, 1, DEATH, 1),
+            (WhoSleepsCountsAsAwake, three, 1, DEATH, 4),
+            (NearIsNotHeeded, two, 2, DEATH, 1),
             (NobodyIsRoused, three, 1, deafened, 1),
         ] {
             let setting = setting("a rule is missing", size, window, faults);

@@ -21,6 +21,7 @@ mod refusals;
 mod scripts;
 mod shared;
 mod stage;
+mod usual;
 
 use std::path::PathBuf;
 

@@ -145,7 +145,7 @@ fn words_of(cmd: &redis::Cmd) -> Vec<u8> {
     words.last().expect("a command has words")
 }
 
-fn text_of(script: &Script) -> Vec<u8> {
+pub fn text_of(script: &Script) -> Vec<u8> {
     words_of(&script.by_text(Dialect::Plain))
 }
 

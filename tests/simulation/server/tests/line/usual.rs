@@ -1,0 +1,256 @@
+//! The scripts answer the usual cases of a contended lock before they define the functions for all others. Here a script
+//! runs twice on the same keys, with that part and without it, and does the same both times.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use parklock_simulated_server::{Conn, Content, Entry, Reply, Server, Version};
+
+use crate::name::{FAIR, LEASE, LOCK, WAITER_TTL};
+use crate::scripts::{self as s, Script};
+use crate::stage::text_of;
+
+const RELEASE_STRAIGHT: &str = include_str!("../../../../../lua/line/release_straight.lua");
+const SCORED_HELD: &str = include_str!("../../../../../lua/line/scored_held.lua");
+const PLAIN_HELD: &str = include_str!("../../../../../lua/line/plain_held.lua");
+const LINE_UP: &str = include_str!("../../../../../lua/line/acquire_line_up.lua");
+const PLAIN_TURN: &str = include_str!("../../../../../lua/line/plain_release_turn.lua");
+const TURN: &str = include_str!("../../../../../lua/line/release_turn.lua");
+const ONE_PERMIT: (&str, u32) = ("semaphore", 1);
+
+const BEGIN: u64 = 1_700_000_000_000_000;
+
+/// A script in three forms.
+struct Forms {
+    whole: String,
+    /// Without its usual case.
+    general: String,
+    /// Up to its usual case. It answers `other` in all other cases.
+    usual: String,
+}
+
+impl Forms {
+    fn new(script: &Script, parts: &[&str], usual: &str) -> Self {
+        let whole = String::from_utf8(text_of(script)).expect("a script is a text");
+        let mut general = whole.clone();
+        for part in parts.iter().chain([&usual]) {
+            assert!(general.contains(part), "the script has this part: {part}");
+            general = general.replacen(part, "", 1);
+        }
+        let end = whole.find(usual).expect("the script has a usual case") + usual.len();
+        let usual = format!("{}\nreturn 'other'", &whole[..end]);
+        Self { whole, general, usual }
+    }
+}
+
+/// A server that three clients use, and its twin, which gets the same keys and runs the same request in another form.
+struct World {
+    server: Server,
+    twin: Server,
+    /// What listens to all channels, on each of the two.
+    ears: [Conn; 2],
+    now: u64,
+    kind: &'static str,
+    acquire: Forms,
+    release: Forms,
+    /// How often the usual cases of the two scripts answered.
+    usual: [usize; 2],
+}
+
+impl World {
+    fn new(version: Version, (kind, _): (&'static str, u32)) -> Self {
+        let (mut server, mut twin) = (Server::new(version), Server::new(version));
+        let mut ears = [server.accept(), twin.accept()];
+        for (server, ear) in [&mut server, &mut twin].into_iter().zip(&mut ears) {
+            let channels = ["", ":a", ":b", ":c"].map(|whose| format!("lock_channel:{{a}}{whose}"));
+            server.receive(*ear, format!("SUBSCRIBE {}\r\n", channels.join(" ")).as_bytes(), BEGIN);
+            server.output();
+        }
+        let (acquire, release) = if kind == "lock" {
+            (
+                Forms::new(&s::LOCK_ACQUIRE, &[PLAIN_HELD], LINE_UP),
+                Forms::new(&s::LOCK_RELEASE, &[], PLAIN_TURN),
+            )
+        } else {
+            (
+                Forms::new(&s::LINE_ACQUIRE, &[SCORED_HELD], LINE_UP),
+                Forms::new(&s::LINE_RELEASE, &[RELEASE_STRAIGHT], TURN),
+            )
+        };
+        Self { server, twin, ears, now: BEGIN, kind, acquire, release, usual: [0; 2] }
+    }
+
+    /// The owner fields that hold, and those in line.
+    fn fields(&mut self) -> (Vec<String>, Vec<String>) {
+        let is_field = |field: &Vec<u8>| field.get(1) == Some(&b':');
+        let text = |field: Vec<u8>| String::from_utf8(field).expect("a field is a text");
+        let mut of = |key: &[u8]| {
+            let entry = self.server.dump(self.now).into_iter().find(|entry| entry.key == key);
+            let members = match entry.map(|entry| entry.content) {
+                Some(Content::Hash(pairs)) => pairs.into_iter().map(|(field, _)| field).collect(),
+                Some(Content::Zset(members)) => {
+                    members.into_iter().map(|(field, _)| field).collect()
+                }
+                _ => Vec::new(),
+            };
+            members.into_iter().filter(is_field).map(text).collect::<Vec<_>>()
+        };
+        (of(b"lock:{a}"), of(b"lock_queue:{a}"))
+    }
+
+    fn words(&self, text: &str, rest: &[String]) -> Vec<String> {
+        let keys = ["lock:grants", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"];
+        let head = ["EVAL", text, "4"].into_iter().chain(keys).map(str::to_owned);
+        head.chain(rest.iter().cloned()).collect()
+    }
+
+    fn run(&mut self, twin: bool, text: &str, rest: &[String]) -> (Reply, Vec<u8>, Vec<Entry>) {
+        let words = self.words(text, rest);
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        let server = if twin { &mut self.twin } else { &mut self.server };
+        let reply = server.execute(self.now, &words);
+        let ear = self.ears[usize::from(twin)];
+        let heard = server.output().into_iter().filter(|(conn, _)| *conn == ear);
+        let heard = heard.flat_map(|(_, bytes)| bytes).collect();
+        (reply, heard, server.dump(self.now))
+    }
+
+    /// Runs all forms of a script. If it is a usual case for the whole script, the general form does the same.
+    fn play(&mut self, which: usize, rest: &[String]) {
+        self.now += 1;
+        let before = self.server.dump(self.now);
+        let forms = if which == 0 { &self.acquire } else { &self.release };
+        let [whole, general, usual] =
+            [&forms.whole, &forms.general, &forms.usual].map(Clone::clone);
+        self.twin.restore(self.now, &before);
+        let (reply, _, _) = self.run(true, &usual, rest);
+        if reply == Reply::Bulk(b"other".to_vec()) {
+            self.run(false, &whole, rest);
+            return;
+        }
+        self.usual[which] += 1;
+        self.twin.restore(self.now, &before);
+        let wanted = self.run(true, &general, rest);
+        let done = self.run(false, &whole, rest);
+        let what = format!("{} {rest:?}\nbefore: {:#?}", self.kind, noted(&before));
+        assert_eq!(plain(&done.0), plain(&wanted.0), "{what}");
+        assert_eq!(String::from_utf8_lossy(&done.1), String::from_utf8_lossy(&wanted.1), "{what}");
+        assert_eq!(noted(&done.2), noted(&wanted.2), "{what}");
+    }
+
+    fn acquire(&mut self, field: &str, waiter_ttl: u64, manner: &str, rng: &mut Rng) {
+        let from = &field[..1];
+        let rest = [
+            self.floor(),
+            self.kind.into(),
+            "1".into(),
+            "lock_channel:{a}".into(),
+            from.into(),
+            waiter_ttl.to_string(),
+            field.into(),
+            "1".into(),
+            LEASE.to_string(),
+            manner.into(),
+            String::new(),
+            "0".into(),
+            rng.u32(..).to_string(),
+            String::new(),
+            "20000".into(),
+        ];
+        self.play(0, &rest);
+    }
+
+    fn release(&mut self, field: &str) {
+        let from = &field[..1];
+        let rest = if self.kind == "lock" {
+            vec![format!("{} {WAITER_TTL} {from} lock_channel:", self.floor()), field.to_owned()]
+        } else {
+            let ttl = WAITER_TTL.to_string();
+            [&*self.floor(), self.kind, "1", "lock_channel:{a}", from, &ttl, field]
+                .map(str::to_owned)
+                .to_vec()
+        };
+        self.play(1, &rest);
+    }
+
+    fn floor(&self) -> String {
+        (self.now - 100).to_string()
+    }
+
+    /// A client does something, mostly what the clients of a contended lock do.
+    fn step(&mut self, rng: &mut Rng, next: &mut u32) {
+        self.now += match rng.u32(..100) {
+            0..80 => rng.u64(..5_000),
+            80..97 => rng.u64(..WAITER_TTL * 400),
+            _ => rng.u64(..WAITER_TTL * 3_000),
+        };
+        let (holders, waiters) = self.fields();
+        let one = |fields: &[String], rng: &mut Rng| {
+            (!fields.is_empty()).then(|| fields[rng.usize(..fields.len())].clone())
+        };
+        let (holder, waiter) = (one(&holders, rng), one(&waiters, rng));
+        match (rng.u32(..100), holder, waiter) {
+            (0..45, Some(holder), _) => self.release(&holder),
+            (45..50, _, Some(waiter)) => self.release(&waiter),
+            (50..60, _, Some(waiter)) => {
+                let manner = if rng.u32(..4) == 0 { "rest" } else { "wait" };
+                self.acquire(&waiter, WAITER_TTL, manner, rng);
+            }
+            _ => {
+                *next += 1;
+                let client = ["a", "b", "c"][rng.usize(..3)];
+                let ttl = if rng.u32(..200) == 0 { WAITER_TTL / 2 } else { WAITER_TTL };
+                let manner = if rng.u32(..30) == 0 { "once" } else { "wait" };
+                self.acquire(&format!("{client}:{next}"), ttl, manner, rng);
+            }
+        }
+    }
+}
+
+/// An answer whose number may stand alone or in an array.
+fn plain(reply: &Reply) -> Vec<Reply> {
+    match reply {
+        Reply::Array(items) => items.clone(),
+        other => vec![other.clone()],
+    }
+}
+
+/// All keys in words, without when a script last looked at the front: the usual case need not note that each time.
+fn noted(entries: &[Entry]) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let state = |note: &str| {
+        let kept = note.split(' ').filter(|word| !word.starts_with("last_look="));
+        kept.collect::<Vec<_>>().join(" ")
+    };
+    let content = |content: &Content| match content {
+        Content::Hash(pairs) => {
+            let pairs = pairs.iter().map(|(field, value)| (text(field), state(&text(value))));
+            format!("{:?}", pairs.collect::<BTreeMap<_, _>>())
+        }
+        Content::Zset(members) => {
+            let members = members.iter().map(|(member, score)| (text(member), score));
+            format!("{:?}", members.collect::<Vec<_>>())
+        }
+        Content::Text(bytes) => text(bytes),
+        Content::List(_) => unreachable!("no script has lists"),
+    };
+    let told = entries.iter().map(|entry| {
+        format!("{} for {} ms: {}", text(&entry.key), entry.pttl, content(&entry.content))
+    });
+    told.collect()
+}
+
+#[test]
+fn the_usual_cases_do_what_the_general_scripts_do() {
+    for (seed, version) in (1..).zip(crate::VERSIONS) {
+        for kind in [LOCK, FAIR, ONE_PERMIT] {
+            let mut world = World::new(version, kind);
+            let (mut rng, mut next) = (Rng::with_seed(seed), 0);
+            for _ in 0..1_000 {
+                world.step(&mut rng, &mut next);
+            }
+            println!("{version:?} {}: {:?} usual cases", kind.0, world.usual);
+            assert!(world.usual.iter().all(|times| *times > 50), "{:?}", world.usual);
+        }
+    }
+}
