@@ -52,8 +52,9 @@ local function state_note()
   )
 end
 
--- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and shows
--- signs of life by itself until a reply says that it may sleep. If it is awake, all waiters behind it are awake too.
+-- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and its client
+-- shows a sign of life by itself within a third of that time, for all of its waiters. If it is awake, all waiters behind
+-- it are awake too.
 local function is_awake(place)
   return place > sleepers and place <= micros and micros - place < rhythm * 1000
 end

@@ -1,6 +1,6 @@
 -- The line: the waiters of a name in their order of arrival, how the line moves, and how it waits for the silent and removes
--- the dead. The client's half is src/engine/line.rs. plain_acquire_line_up.lua and plain_release_turn.lua do the usual turn of a
--- plain lock without these functions.
+-- the dead. The client's half is src/engine/line.rs. acquire_line_up.lua, plain_release_turn.lua and release_turn.lua do
+-- the usual turn of a lock with one holder without these functions.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
 --         of a read-write lock, each reader stands twice. The second member is '<' and the owner field; its score is the
@@ -13,7 +13,7 @@
 --                              client heard it
 --         state                see clock.lua, and two places:
 --                              near: all waiters up to here were told to show signs of life;
---                              sleepers: behind here, no waiter rests, and none was told by a reply that it may sleep
+--                              sleepers: behind here, no waiter rests, and each has a client that shows a sign of life soon
 --         written, reading     see readers_first()
 --         kind, set            kind and capacity; that the capacity was set explicitly
 

@@ -1,5 +1,6 @@
-//! The scripts answer the usual cases of a contended lock before they define the functions for all others. Here a script
-//! runs twice on the same keys, with that part and without it, and does the same both times.
+//! The scripts answer the usual cases before they define the functions for all others: a lock that is free, and a turn of
+//! a contended lock with one holder. Here a script runs twice on the same keys, with these parts and without them, and
+//! does the same both times.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +11,28 @@ use crate::name::{FAIR, LEASE, LOCK, WAITER_TTL};
 use crate::scripts::{self as s, Script};
 use crate::stage::text_of;
 
-const RELEASE_STRAIGHT: &str = include_str!("../../../../../lua/line/release_straight.lua");
-const SCORED_HELD: &str = include_str!("../../../../../lua/line/scored_held.lua");
-const PLAIN_HELD: &str = include_str!("../../../../../lua/line/plain_held.lua");
-const LINE_UP: &str = include_str!("../../../../../lua/line/acquire_line_up.lua");
-const PLAIN_TURN: &str = include_str!("../../../../../lua/line/plain_release_turn.lua");
-const TURN: &str = include_str!("../../../../../lua/line/release_turn.lua");
+macro_rules! part {
+    ($file:literal) => {
+        include_str!(concat!("../../../../../lua/", $file))
+    };
+}
+
+const PLAIN_STRAIGHT: [&str; 4] = [
+    part!("line/plain_acquire_straight.lua"),
+    part!("lock/draw_straight.lua"),
+    part!("line/put_straight.lua"),
+    part!("line/plain_held.lua"),
+];
+const SCORED_STRAIGHT: [&str; 4] = [
+    part!("line/straight.lua"),
+    part!("lock/draw_straight.lua"),
+    part!("line/put_part_straight.lua"),
+    part!("line/scored_held.lua"),
+];
+const LINE_UP: &str = part!("line/acquire_line_up.lua");
+const PLAIN_TURN: &str = part!("line/plain_release_turn.lua");
+const RELEASE_STRAIGHT: &str = part!("line/release_straight.lua");
+const TURN: &str = part!("line/release_turn.lua");
 const ONE_PERMIT: (&str, u32) = ("semaphore", 1);
 
 const BEGIN: u64 = 1_700_000_000_000_000;
@@ -23,9 +40,9 @@ const BEGIN: u64 = 1_700_000_000_000_000;
 /// A script in three forms.
 struct Forms {
     whole: String,
-    /// Without its usual case.
+    /// Without the parts for its usual cases.
     general: String,
-    /// Up to its usual case. It answers `other` in all other cases.
+    /// Up to its usual cases. It answers `other` in all other cases.
     usual: String,
 }
 
@@ -37,7 +54,7 @@ impl Forms {
             assert!(general.contains(part), "the script has this part: {part}");
             general = general.replacen(part, "", 1);
         }
-        let end = whole.find(usual).expect("the script has a usual case") + usual.len();
+        let end = whole.find(usual).expect("the script has usual cases") + usual.len();
         let usual = format!("{}\nreturn 'other'", &whole[..end]);
         Self { whole, general, usual }
     }
@@ -68,12 +85,12 @@ impl World {
         }
         let (acquire, release) = if kind == "lock" {
             (
-                Forms::new(&s::LOCK_ACQUIRE, &[PLAIN_HELD], LINE_UP),
+                Forms::new(&s::LOCK_ACQUIRE, &PLAIN_STRAIGHT, LINE_UP),
                 Forms::new(&s::LOCK_RELEASE, &[], PLAIN_TURN),
             )
         } else {
             (
-                Forms::new(&s::LINE_ACQUIRE, &[SCORED_HELD], LINE_UP),
+                Forms::new(&s::LINE_ACQUIRE, &SCORED_STRAIGHT, LINE_UP),
                 Forms::new(&s::LINE_RELEASE, &[RELEASE_STRAIGHT], TURN),
             )
         };
@@ -133,7 +150,7 @@ impl World {
         let wanted = self.run(true, &general, rest);
         let done = self.run(false, &whole, rest);
         let what = format!("{} {rest:?}\nbefore: {:#?}", self.kind, noted(&before));
-        assert_eq!(plain(&done.0), plain(&wanted.0), "{what}");
+        assert_eq!(numbers(&done.0), numbers(&wanted.0), "{what}");
         assert_eq!(String::from_utf8_lossy(&done.1), String::from_utf8_lossy(&wanted.1), "{what}");
         assert_eq!(noted(&done.2), noted(&wanted.2), "{what}");
     }
@@ -207,10 +224,17 @@ impl World {
     }
 }
 
-/// An answer whose number may stand alone or in an array.
-fn plain(reply: &Reply) -> Vec<Reply> {
+/// The numbers of an answer. Those of the usual cases are shorter.
+fn numbers(reply: &Reply) -> Vec<Reply> {
+    const GRANTED_ALONE: [Reply; 2] = [Reply::Integer(1), Reply::Integer(0)];
     match reply {
-        Reply::Array(items) => items.clone(),
+        Reply::Array(items) => match &items[..] {
+            // Granted, and nobody waits.
+            [first, number, last] if [first, last] == GRANTED_ALONE.each_ref() => {
+                vec![number.clone()]
+            }
+            items => items.to_vec(),
+        },
         other => vec![other.clone()],
     }
 }
