@@ -1,4 +1,3 @@
-
 -- What acquire_line_up.lua has to know of a plain lock.
 
 -- For how much longer another client has the lock, in ms.

@@ -1,4 +1,3 @@
-
 -- The usual turn of a fair lock, or of a semaphore with one permit, that many callers want: its holder releases it, and the
 -- head of the line gets it. This does the same as release.lua, if all in its line are awake: then the script has to look
 -- only at the head. It runs before the functions of the line are created, since creating them takes half of the server's

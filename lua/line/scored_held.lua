@@ -1,4 +1,3 @@
-
 -- What acquire_line_up.lua has to know of a fair lock, or of a semaphore with one permit. See zset.lua for the holders.
 
 -- For how much longer another hold uses all of the capacity, in ms.

@@ -1,0 +1,191 @@
+//! What a caller has of an entry while it contends or holds: the permit, or a seat beside others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::entry::{Entry, Tenure, Visit};
+use crate::engine::grant::{Grant, Holder};
+use crate::engine::permit::Ticket;
+use crate::engine::tenure;
+use crate::keys::TenureId;
+
+/// The right to contend for a lock, and then to hold it.
+pub(crate) struct EntryPermit {
+    visit: Visit,
+    /// The ticket with which its caller took the permit.
+    number: u64,
+}
+
+impl EntryPermit {
+    pub(super) fn new(visit: Visit, number: u64) -> Self {
+        Self { visit, number }
+    }
+
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.visit.entry
+    }
+
+    pub(crate) fn visit(&self) -> &Visit {
+        &self.visit
+    }
+
+    /// A ticket that puts its caller before all later ones, if the caller has to queue again.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket::again(self.number)
+    }
+
+    /// Begins a tenure.
+    pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
+        if grant.awaited {
+            self.entry().forbid_keeping();
+        }
+        if self.entry().has_seats() {
+            // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
+            // the tenure can be found.
+            let tenure = self.visit().begin_beside(grant, holder, renew_at);
+            self.visit().forget_line(tenure.id);
+            return tenure;
+        }
+        // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
+        let (visit, sent) = (self.visit().clone(), grant.sent);
+        let entry = &visit.entry;
+        let tenure =
+            tenure::Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
+        if tenure.is_over()
+            && let Some(mut shared) = entry.shared()
+        {
+            shared.passed(sent);
+        }
+        entry.show(&tenure);
+        visit.forget_line(tenure.id);
+        tenure
+    }
+
+    /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
+    pub(crate) fn pass_on(self) -> Visit {
+        self.visit.clone()
+    }
+}
+
+impl Drop for EntryPermit {
+    fn drop(&mut self) {
+        let Visit { table, entry } = &self.visit;
+        if entry.permit.pass_on() {
+            table.lookout().watch(&entry.watched, entry);
+        }
+    }
+}
+
+/// The part of a tenure in an entry with several tenures side by side. It keeps the entry in the table.
+pub(crate) struct Seat {
+    visit: Visit,
+    id: TenureId,
+    returned: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(visit: Visit, id: TenureId) -> Self {
+        Self { visit, id, returned: false }
+    }
+
+    pub(crate) fn visit(&self) -> &Visit {
+        &self.visit
+    }
+
+    /// The tenure is about to be released. The seat remains until Redis has answered.
+    pub(crate) fn leaving(&mut self) {
+        if let Some(mut shared) = self.visit.entry.shared() {
+            shared.leaving(self.id);
+            self.returned = true;
+        }
+    }
+}
+
+impl Drop for Seat {
+    /// Releases tenures that rested until this return was answered: no other return will check them.
+    fn drop(&mut self) {
+        let entry = &self.visit.entry;
+        let ahead = entry.ahead();
+        let Some(mut shared) = entry.shared() else { return };
+        let own = shared.gone(self.id, self.returned);
+        let spare = if self.returned { shared.spare(ahead) } else { Vec::new() };
+        drop(shared);
+        drop(own);
+        self.visit.table.give_back(&spare);
+    }
+}
+
+/// The part of a tenure in its entry: the permit, or a seat beside others.
+pub(crate) enum Stay {
+    /// No other caller of this client may have the lock.
+    Permit(EntryPermit),
+    Seat(Seat),
+    /// Nobody has the lock: the client keeps it idle.
+    Kept(Visit),
+}
+
+impl Stay {
+    /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
+    pub(crate) fn pass_on(self) -> Visit {
+        self.visit().clone()
+    }
+
+    fn visit(&self) -> &Visit {
+        match self {
+            Self::Permit(permit) => permit.visit(),
+            Self::Seat(seat) => seat.visit(),
+            Self::Kept(visit) => visit,
+        }
+    }
+}
+
+impl From<EntryPermit> for Stay {
+    fn from(permit: EntryPermit) -> Self {
+        Self::Permit(permit)
+    }
+}
+
+impl tenure::Stay for Stay {
+    type Visit = Visit;
+
+    fn is_handed_on(&self) -> bool {
+        matches!(self, Self::Permit(permit) if permit.entry().is_awaited())
+    }
+
+    fn may_be_kept(&self) -> bool {
+        matches!(self, Self::Permit(permit) if permit.entry().may_keep())
+    }
+
+    fn to_keep(&self) -> Self {
+        Self::Kept(self.visit().clone())
+    }
+
+    fn is_kept(&self) -> bool {
+        matches!(self, Self::Kept(_))
+    }
+
+    fn rest(
+        &self,
+        permits: u32,
+        now: Instant,
+        time: Duration,
+        allows: impl FnOnce(bool) -> bool,
+    ) -> Option<Visit> {
+        let Self::Seat(seat) = self else { return None };
+        let entry = &seat.visit.entry;
+        let mut shared = entry.shared()?;
+        // Check both under this lock. A caller that stops waiting checks resting tenures afterwards, so it cannot miss
+        // this one.
+        let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));
+        let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
+        rests.then(|| seat.visit.clone())
+    }
+
+    fn leaving(&mut self) {
+        if let Self::Seat(seat) = self {
+            seat.leaving();
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! The entries of a client: which of them exist, and where each is found.
+//!
+//! 1. An entry is in the table exactly as long as it has visitors.
+//! 2. In a kind in which each caller waits separately, each caller has its own entry. The entries of one channel are
+//!    *siblings*: one of their far contenders watches the line for all of them.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dashmap::DashMap;
+
+use crate::engine::entry::{Entry, Tenure, Visit};
+use crate::engine::lookout::Lookout;
+use crate::keys::{Keys, TenureId, ids_of};
+use crate::kinds::Kind;
+use crate::wire::Fault;
+
+/// The entries of a client: plain locks by lock, all others by channel.
+#[derive(Default)]
+pub(crate) struct Table {
+    locks: DashMap<ById, Arc<Entry>>,
+    others: DashMap<Box<str>, Siblings>,
+    closed: AtomicBool,
+    lookout: Arc<Lookout<Entry>>,
+    /// `None` in a test.
+    release: Option<GiveBack>,
+}
+
+/// Releases a tenure, if still no caller holds it.
+type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
+
+/// The entries of one channel, except those of plain locks.
+#[derive(Default)]
+struct Siblings {
+    entries: BTreeMap<EntryKey, Arc<Entry>>,
+    /// The one far contender that asks from time to time for all of them.
+    watcher: Option<EntryKey>,
+}
+
+impl Siblings {
+    /// If this entry was the watcher, makes the next far contender the watcher, and wakes it. That contender may be
+    /// asking at this moment, and learn that it is near. It is the watcher by then, so it passes the watch on.
+    fn stop_watching(&mut self, key: EntryKey) {
+        if self.watcher == Some(key) {
+            // Take turns. Otherwise two entries with many callers could pass the watch to and fro, and a third would
+            // never get it.
+            let behind = self.entries.range((Bound::Excluded(key), Bound::Unbounded));
+            let mut in_turn = behind.chain(self.entries.range(..key));
+            let next = in_turn.find(|(_, entry)| entry.can_watch());
+            self.watcher = next.map(|(next, _)| *next);
+            if let Some((_, entry)) = next {
+                entry.gate.open();
+            }
+        }
+    }
+}
+
+impl Table {
+    /// A table that calls `give_back` for each tenure that no caller needs any more.
+    pub(crate) fn new(give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
+        Self { release: Some(Box::new(give_back)), ..Self::default() }
+    }
+
+    pub(crate) fn lookout(&self) -> &Arc<Lookout<Entry>> {
+        &self.lookout
+    }
+
+    /// Releases these tenures, if still no caller holds them.
+    pub(super) fn give_back(&self, tenures: &[Arc<Tenure>]) {
+        let Some(release) = &self.release else { return };
+        tenures.iter().for_each(|tenure| release(tenure));
+    }
+
+    /// Another visit of an entry, or `None` if the entry has no visitor any more.
+    pub(crate) fn visit_again(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Visit> {
+        // This does not lock the shard of the table: an entry with visitors stays in the table, and a removed one never
+        // returns.
+        let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
+        let visited =
+            entry.visitors.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok();
+        visited.then(|| Visit { table: Arc::clone(self), entry: Arc::clone(entry) })
+    }
+
+    /// The entry of a lock, which its callers share. Callers of a semaphore share an entry if they ask for the same
+    /// number of permits.
+    ///
+    /// # Errors
+    /// [`Fault::Closed`] if the client was closed.
+    pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit, Fault> {
+        if !keys.row.is_plain {
+            let key = EntryKey::Shared(keys.kind, keys.braced, keys.class(permits));
+            return self.at(keys, keys.channel.clone(), key);
+        }
+        self.open(self.entered(keys))
+    }
+
+    /// An entry for one caller alone. `id` is the id of the tenure that it waits for.
+    ///
+    /// # Errors
+    /// Same as [`visit`](Self::visit).
+    pub(crate) fn enter_alone(
+        self: &Arc<Self>,
+        keys: &Arc<Keys>,
+        channel: Box<str>,
+        id: TenureId,
+    ) -> Result<Visit, Fault> {
+        self.at(keys, channel, EntryKey::Alone(id))
+    }
+
+    fn at(
+        self: &Arc<Self>,
+        keys: &Arc<Keys>,
+        channel: Box<str>,
+        key: EntryKey,
+    ) -> Result<Visit, Fault> {
+        let mut siblings = self.others.entry(channel.clone()).or_default();
+        let made = || Arc::new(Entry::at(Arc::clone(keys), channel, key));
+        let entry = Arc::clone(siblings.entries.entry(key).or_insert_with(made));
+        entry.visitors.fetch_add(1, Ordering::Relaxed);
+        drop(siblings);
+        self.open(entry)
+    }
+
+    fn open(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Visit, Fault> {
+        let visit = Visit { table: Arc::clone(self), entry };
+        // Check only after the entry is in the table: a `close` that runs at the same time finds it there.
+        if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
+    }
+
+    fn entered(&self, keys: &Arc<Keys>) -> Arc<Entry> {
+        if let Some(entry) = self.locks.get(keys.id()) {
+            entry.visitors.fetch_add(1, Ordering::Relaxed);
+            return Arc::clone(&entry);
+        }
+        let made = || Arc::new(Entry::new(Arc::clone(keys)));
+        let entry = self.locks.entry(ById(Arc::clone(keys))).or_insert_with(made);
+        entry.visitors.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(&entry)
+    }
+
+    /// The entry of a plain lock. The result does not keep the shard of the table locked.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Entry>> {
+        self.locks.get(id).map(|entry| Arc::clone(&entry))
+    }
+
+    /// The entry that waits or holds under this owner field.
+    pub(crate) fn find_waiting(&self, channel: &str, id: TenureId) -> Option<Arc<Entry>> {
+        let is_it = |entry: &Arc<Entry>| entry.is_known_as(id);
+        if let Some(entry) = self.plain_of(channel).find(is_it) {
+            return Some(entry);
+        }
+        let siblings = self.others.get(channel)?;
+        // Nearly every caller has the owner field of its entry. A caller whose request was not answered has another
+        // one.
+        let first = siblings.entries.get(&EntryKey::Alone(id)).filter(|entry| is_it(entry));
+        first.or_else(|| siblings.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
+    }
+
+    /// The entries of the plain locks of a channel.
+    pub(crate) fn plain_of(&self, channel: &str) -> impl Iterator<Item = Arc<Entry>> {
+        ids_of(channel).filter_map(|id| self.find(id))
+    }
+
+    /// All entries of a channel.
+    pub(crate) fn all_of(&self, channel: &str) -> Vec<Arc<Entry>> {
+        let mut entries: Vec<_> = self.plain_of(channel).collect();
+        if let Some(siblings) = self.others.get(channel) {
+            entries.extend(siblings.entries.values().map(Arc::clone));
+        }
+        entries
+    }
+
+    /// The entries of a channel that several callers share: only in these can tenures rest. Each caller that waits
+    /// alone, and each hold that `try_acquire` or `try_read` has got, has another entry.
+    pub(crate) fn shared_of(&self, channel: &str) -> Vec<Arc<Entry>> {
+        let Some(siblings) = self.others.get(channel) else { return Vec::new() };
+        // They come first.
+        let is_shared = |(key, _): &(&EntryKey, _)| matches!(key, EntryKey::Shared(..));
+        siblings.entries.iter().take_while(is_shared).map(|(_, entry)| Arc::clone(entry)).collect()
+    }
+
+    /// Rejects every waiter, now and from now on. Returns all entries: the caller has to give up their places in line.
+    pub(crate) fn close(&self) -> Vec<Arc<Entry>> {
+        self.closed.store(true, Ordering::SeqCst);
+        let entries = self.sorted(|_| true);
+        entries.iter().for_each(|entry| entry.close());
+        entries
+    }
+
+    /// These entries, in a fixed order. The maps hash with random keys: without a fixed order, no simulation run could
+    /// be repeated.
+    fn sorted(&self, is_one: impl Fn(&Arc<Entry>) -> bool) -> Vec<Arc<Entry>> {
+        let plain = self.locks.iter().map(|entry| Arc::clone(&entry));
+        let mut entries: Vec<_> = plain.filter(&is_one).collect();
+        for siblings in &self.others {
+            entries.extend(siblings.entries.values().filter(|entry| is_one(entry)).cloned());
+        }
+        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        entries
+    }
+
+    /// The entries whose contender was notified and has not been polled since.
+    pub(crate) fn late(&self) -> Vec<Arc<Entry>> {
+        self.sorted(|entry| entry.contest.is_late())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.locks.len() + self.others.len()
+    }
+
+    /// All entries of plain locks, in a fixed order.
+    pub(crate) fn plain(&self) -> Vec<Arc<Entry>> {
+        self.sorted(|entry| entry.keys.row.is_plain)
+    }
+
+    pub(super) fn leave(&self, entry: &Arc<Entry>) {
+        // New visitors enter under the lock of the table's shard, so none can enter during this check.
+        let unvisited = |there: &Arc<Entry>| {
+            Arc::ptr_eq(there, entry) && there.visitors.load(Ordering::Acquire) == 0
+        };
+        let Some(listed) = &entry.listed else {
+            self.locks.remove_if(entry.keys.id(), |_, there| unvisited(there));
+            return;
+        };
+        self.others.remove_if_mut(&*listed.channel, |_, siblings| {
+            if siblings.entries.get(&listed.key).is_some_and(unvisited) {
+                siblings.stop_watching(listed.key);
+                siblings.entries.remove(&listed.key);
+            }
+            siblings.entries.is_empty()
+        });
+    }
+
+    /// Whether this contender has to ask from time to time for all contenders of this client that are far from the
+    /// front of the same line, so that a lost message is discovered.
+    pub(super) fn is_watched_by(&self, entry: &Entry, is_far: bool) -> bool {
+        let Some(listed) = &entry.listed else { return true };
+        let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
+        if !is_far {
+            siblings.stop_watching(listed.key);
+            return true;
+        }
+        *siblings.watcher.get_or_insert(listed.key) == listed.key
+    }
+
+    /// If this contender was the watcher of its line, another one watches from now on.
+    pub(super) fn stop_watching(&self, entry: &Entry) {
+        let Some(listed) = &entry.listed else { return };
+        if let Some(mut siblings) = self.others.get_mut(&*listed.channel) {
+            siblings.stop_watching(listed.key);
+        }
+    }
+}
+
+/// The key of an entry within its channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EntryKey {
+    /// The entry of a kind: for the name with or without its own braces, and for this many permits.
+    Shared(Kind, bool, u32),
+    /// The entry of one caller alone.
+    Alone(TenureId),
+}
+
+/// A lock as the table finds it: by its id.
+struct ById(Arc<Keys>);
+
+impl Borrow<str> for ById {
+    fn borrow(&self) -> &str {
+        self.0.id()
+    }
+}
+
+impl Hash for ById {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id().hash(state);
+    }
+}
+
+impl PartialEq for ById {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for ById {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::config::Layout;
+    use crate::engine::line::{Event, Line, Next, Rules};
+
+    fn keys(layout: Layout, kind: Kind) -> Arc<Keys> {
+        Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap())
+    }
+
+    fn visit(table: &Arc<Table>) -> Visit {
+        table.visit(&keys(Layout::Native, Kind::Lock), 1).unwrap()
+    }
+
+    #[test]
+    fn an_entry_leaves_with_its_last_visitor() {
+        let table = Arc::new(Table::default());
+        let first = visit(&table);
+        let second = visit(&table);
+        let third = second.clone();
+        assert!(Arc::ptr_eq(&first.entry, &second.entry));
+        drop((first, second));
+        assert_eq!(table.len(), 1);
+        drop(third);
+        assert_eq!(table.len(), 0);
+    }
+
+    /// The place where `Engine::held_by` looks for the hold of an owner.
+    #[test]
+    fn exactly_the_plain_locks_are_found_by_their_name() {
+        for layout in [Layout::Native, Layout::Redisson] {
+            for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Read, Kind::Latch] {
+                let table = Arc::new(Table::default());
+                let keys = keys(layout, kind);
+                let visit = table.visit(&keys, 1).unwrap();
+                let found = table.find(keys.id()).is_some_and(|e| Arc::ptr_eq(&e, &visit.entry));
+                assert_eq!(found, keys.row.is_plain, "{kind:?} in {layout:?}");
+            }
+        }
+    }
+
+    const RULES: Rules = Rules {
+        waiter_ttl: Duration::from_secs(1),
+        pushed_lease: Duration::from_secs(1),
+        max_park: Duration::from_secs(10),
+        rests: true,
+    };
+
+    fn waits(near: bool) -> Event {
+        Event::Waits { place: 1, near, sent: Instant::now(), again: None }
+    }
+
+    /// Contenders for a fair lock. The server has told each of them that it is far from the front.
+    fn far_contenders<const N: usize>() -> [Visit; N] {
+        let table = Arc::new(Table::default());
+        let keys = keys(Layout::Native, Kind::Fair);
+        std::array::from_fn(|number| {
+            let id = TenureId(u64::try_from(number).unwrap());
+            let visit = table.enter_alone(&keys, keys.channel.clone(), id).unwrap();
+            *visit.entry.line() = Some(Box::new(Line::new(id, Instant::now())));
+            visit.entry.step(Event::Asked, RULES);
+            visit.entry.step(waits(false), RULES);
+            visit.entry.gate.was_opened();
+            visit
+        })
+    }
+
+    /// Whether it asks by itself when no message comes.
+    fn watches(visit: &Visit) -> bool {
+        match visit.next(true, RULES) {
+            Next::Park(until) => until <= Instant::now() + RULES.max_park,
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn when_the_wait_of_the_watcher_is_over_another_far_contender_watches() {
+        let [first, second] = far_contenders();
+        assert!(watches(&first));
+        assert!(!watches(&second));
+        // It has the lock. So its entry stays in the table as long as its guard lives.
+        first.forget_line(TenureId(0));
+        assert!(second.entry.gate.was_opened(), "it is woken");
+        assert!(watches(&second));
+    }
+
+    #[test]
+    fn a_watcher_that_hears_that_it_is_near_passes_the_watch_on() {
+        let [first, second, third] = far_contenders();
+        assert!(watches(&first));
+        assert!(!watches(&third));
+        second.entry.step(Event::Asked, RULES);
+        first.forget_line(TenureId(0));
+        second.entry.step(waits(true), RULES);
+        assert!(watches(&second), "it is near, and asks for itself");
+        assert!(third.entry.gate.was_opened(), "it is woken");
+        assert!(watches(&third));
+    }
+
+    #[test]
+    fn each_far_contender_has_the_watch_in_turn() {
+        let [first, second, third] = far_contenders();
+        assert!(watches(&first));
+        first.stop_watching();
+        assert!(watches(&second));
+        second.stop_watching();
+        assert!(watches(&third), "not the first one again");
+        third.stop_watching();
+        assert!(watches(&first));
+    }
+
+    #[tokio::test]
+    async fn a_closed_table_sends_waiters_away_and_takes_no_more() {
+        let table = Arc::new(Table::default());
+        let permit = visit(&table).try_permit().unwrap();
+        let queued = visit(&table);
+        let waiter = tokio::spawn(async move { queued.wait().permit().await.map(drop) });
+        table.close();
+        assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
+        assert!(permit.entry().gate.pass(Instant::now() + RULES.max_park).await.is_err());
+        assert!(table.visit(&keys(Layout::Native, Kind::Lock), 1).is_err());
+        drop(permit);
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn holds_that_were_tried_for_are_not_looked_at() {
+        let table = Arc::new(Table::default());
+        let keys = keys(Layout::Native, Kind::Semaphore { permits: 3 });
+        let _waits = table.visit(&keys, 1).unwrap();
+        let alone = |id| table.enter_alone(&keys, keys.channel.clone(), TenureId(id)).unwrap();
+        let _held: Vec<_> = (0..10).map(alone).collect();
+        assert_eq!(table.all_of(&keys.channel).len(), 11);
+        assert_eq!(table.shared_of(&keys.channel).len(), 1);
+    }
+}

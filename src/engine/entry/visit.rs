@@ -1,0 +1,227 @@
+//! A caller's visit of an entry: it keeps the entry in the table. A caller that waits for the permit is in the queue of the
+//! entry.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use tokio::time::Instant;
+
+use crate::engine::contest::{Part, Work};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Table, Tenure};
+use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::line::{Next, Rules};
+use crate::engine::permit::Ticket;
+use crate::engine::tenure;
+use crate::keys::TenureId;
+use crate::wire::Fault;
+
+/// Keeps an entry in the table.
+pub(crate) struct Visit {
+    pub(super) table: Arc<Table>,
+    pub(crate) entry: Arc<Entry>,
+}
+
+impl Visit {
+    /// The permit, if it is open.
+    pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
+        let number = self.entry.permit.try_take()?;
+        Some(EntryPermit::new(self.clone(), number))
+    }
+
+    /// What its contender does next.
+    pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
+        let watching = self.table.is_watched_by(&self.entry, self.entry.is_far());
+        let now = Instant::now();
+        match &*self.entry.line() {
+            Some(line) => line.next(now, listening, watching, line.rules(rules)),
+            None => Next::Ask,
+        }
+    }
+
+    /// Begins a tenure that needs no permit.
+    pub(crate) fn begin_beside(
+        &self,
+        grant: Grant,
+        holder: Holder,
+        renew_at: Instant,
+    ) -> Arc<Tenure> {
+        let (id, is_open) = (grant.id, holder.lease == Lease::Watched && !grant.awaited);
+        let seat = Stay::Seat(Seat::new(self.clone(), id));
+        let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
+        match self.entry.shared() {
+            Some(mut shared) => {
+                shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now());
+                self.entry.take();
+            }
+            None => self.entry.show(&tenure),
+        }
+        tenure
+    }
+
+    /// A caller that has just arrived.
+    #[cfg(test)]
+    pub(crate) fn wait(&self) -> Waiting {
+        self.wait_as(Ticket::default())
+    }
+
+    /// Counts a caller into the queue, until the value is dropped.
+    pub(crate) fn wait_as(&self, ticket: Ticket) -> Waiting {
+        self.entry.permit.wait();
+        Waiting { visit: self.clone(), ticket }
+    }
+
+    /// From now on the lookout is notified when the contender is woken.
+    pub(crate) fn have_contender_watched(&self) {
+        self.entry.lookout.get_or_init(|| Arc::clone(self.table.lookout()));
+        self.table.lookout().end(&self.entry.age);
+        // The contender may have been woken already.
+        self.table.lookout().watch(&self.entry.watched, &self.entry);
+    }
+
+    /// The contender was granted the lock. See [`Entry::forget_line`].
+    pub(super) fn forget_line(&self, id: TenureId) {
+        if self.entry.forget_line(id) {
+            self.stop_watching();
+        }
+    }
+
+    /// Same as [`Entry::leave_line`], while other entries remain.
+    pub(crate) fn leave_line(&self) -> Option<TenureId> {
+        let left = self.entry.leave_line();
+        self.stop_watching();
+        left
+    }
+
+    /// The contender no longer waits, or is not polled. Its entry may stay in the table for as long as somebody holds
+    /// the lock, so another contender has to watch in its place: a far contender without a watcher sleeps until a
+    /// message comes.
+    pub(crate) fn stop_watching(&self) {
+        self.table.stop_watching(&self.entry);
+    }
+
+    /// The contender was cancelled.
+    pub(crate) fn forget_contender(&self) {
+        self.table.lookout().end(&self.entry.age);
+    }
+
+    /// Does work that has the permit. Returns `None` if the lookout cancelled it because its caller was not polled.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work.
+    pub(crate) async fn contest(&self, work: Work<Contested>) -> Option<Contested> {
+        if self.entry.lookout.get().is_none() {
+            self.table.lookout().begin(&self.entry.age);
+        }
+        let waker = Waker::from(Arc::clone(&self.entry));
+        let mut contesting = Contesting { visit: self, waker, part: Part::New(work) };
+        poll_fn(|context| contesting.poll(context)).await
+    }
+}
+
+impl Clone for Visit {
+    fn clone(&self) -> Self {
+        // While this visit exists, the entry is in the table: no shard needs to be locked.
+        self.entry.visitors.fetch_add(1, Ordering::Relaxed);
+        Self { table: Arc::clone(&self.table), entry: Arc::clone(&self.entry) }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if self.entry.visitors.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        self.table.leave(&self.entry);
+    }
+}
+
+/// The caller's side of a contest.
+struct Contesting<'a> {
+    visit: &'a Visit,
+    /// The waker for the work.
+    waker: Waker,
+    part: Part<Contested>,
+}
+
+impl Contesting<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Contested>> {
+        self.visit.entry.contest.poll(&mut self.part, &self.waker, context)
+    }
+}
+
+impl Drop for Contesting<'_> {
+    fn drop(&mut self) {
+        let Visit { table, entry } = self.visit;
+        table.lookout().end(&entry.age);
+        entry.contest.end(&mut self.part);
+    }
+}
+
+/// One caller in the queue.
+pub(crate) struct Waiting {
+    visit: Visit,
+    ticket: Ticket,
+}
+
+impl Waiting {
+    /// The permit, first come, first served.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up nothing: this value keeps the place in the queue.
+    pub(crate) async fn permit(&mut self) -> Result<EntryPermit, Fault> {
+        let Self { visit, ticket } = self;
+        let number = poll_fn(|context| visit.entry.permit.poll(ticket, context)).await?;
+        Ok(EntryPermit::new(visit.clone(), number))
+    }
+
+    /// Leaves the queue. The last caller to leave gets the visit back, and has to check for tenures that were left for
+    /// the queue.
+    pub(crate) fn leave(self) -> Option<Visit> {
+        let visit = self.visit.clone();
+        drop(self);
+        (!visit.entry.is_awaited()).then_some(visit)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Visit { table, entry } = &self.visit;
+        if entry.permit.leave(&self.ticket) {
+            table.lookout().watch(&entry.watched, entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layout;
+    use crate::keys::Keys;
+    use crate::kinds::Kind;
+
+    fn visit(table: &Arc<Table>) -> Visit {
+        let keys = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
+        table.visit(&Arc::new(keys), 1).unwrap()
+    }
+
+    #[test]
+    fn a_permit_belongs_to_one_visitor_until_it_is_dropped() {
+        let table = Arc::new(Table::default());
+        let permit = visit(&table).try_permit().unwrap();
+        assert!(visit(&table).try_permit().is_none());
+        drop(permit);
+        assert!(visit(&table).try_permit().is_some());
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn the_last_caller_to_leave_the_queue_looks_after_a_tenure_that_was_left_for_it() {
+        let table = Arc::new(Table::default());
+        let (first, second) = (visit(&table).wait(), visit(&table).wait());
+        assert!(first.leave().is_none());
+        assert!(second.leave().is_some());
+        assert_eq!(table.len(), 0);
+    }
+}
