@@ -1,5 +1,5 @@
 //! A request that may take one lock or several. If its caller is dropped before the answer, the client releases what the
-//! request may have taken. `wait.rs` says when a caller makes an attempt.
+//! request may have taken. `caller/ask.rs` makes one.
 
 use std::time::Duration;
 

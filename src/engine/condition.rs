@@ -18,13 +18,13 @@ use futures_util::FutureExt;
 use futures_util::future::try_join;
 use tokio::time::{Instant, timeout_at};
 
+use crate::engine::caller::{LinedUp, acquire, stand_by};
 use crate::engine::core::Engine;
 use crate::engine::grant::Holder;
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
 use crate::engine::options::{AcquireOptions, Patience};
 use crate::engine::tenure::Left;
-use crate::engine::wait::{LinedUp, acquire, stand_by};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 

@@ -1,7 +1,7 @@
 //! What one contender knows of its place in the line of a name, and what it has to do next.
 //!
 //! Plain state. It does no I/O and reads no clock, so a test can play a hundred interleavings in a millisecond. Only
-//! `wait.rs` drives it: it asks [`Line::next`] what to do, does it, and reports the outcome as an [`Event`].
+//! `caller/contend.rs` drives it: it asks [`Line::next`] what to do, does it, and reports the outcome as an [`Event`].
 //!
 //! 1. The line is on the server. A client asks once, and a message tells it that it was granted the lock.
 //! 2. A contender that has lined up may show one more sign of life, and then sleeps. Only contenders near the front

@@ -2,7 +2,7 @@
 //!
 //! | what happens | where |
 //! |---|---|
-//! | a caller waits | `wait.rs` drives; `line.rs` decides; within the client it queues in `permit.rs` |
+//! | `lock().await` | `caller.rs`: it queues in its client (`permit.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `line.rs` decides) |
 //! | a message arrives | `listener.rs` |
 //! | the lock is passed on within the client | `tenure.rs`, within the budget of `hand_off_budget.rs`; side by side: `shared.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure.rs` |
@@ -16,6 +16,7 @@
 mod acquire_all;
 mod attempt;
 mod backlog;
+mod caller;
 mod close;
 mod compact_instant;
 mod condition;
@@ -53,11 +54,11 @@ mod term;
 mod timetable;
 mod unconfirmed;
 mod unpolled;
-mod wait;
 mod watchdog;
 mod wheel;
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};
+pub(crate) use caller::acquire;
 pub use condition::Woken;
 pub(crate) use condition::{Notice, wait_at};
 pub(crate) use core::{Engine, PAUSE};
@@ -65,4 +66,3 @@ pub use grant::Ended;
 pub(crate) use grant::Lease;
 pub use hold::Hold;
 pub(crate) use options::{AcquireOptions, Patience};
-pub(crate) use wait::acquire;

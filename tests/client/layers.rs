@@ -101,11 +101,11 @@ fn an_import_upwards_would_be_found() {
     let text = "use crate::engine::{Engine, Tenure};\nfn f(x: crate::client::Client) {}\n\
                 use crate::{keys::Keys, guards};\n// crate::locks\npub(in crate::wire) mod x;\n";
     assert_eq!(imports(text).collect::<Vec<_>>(), ["engine", "client", "keys", "guards", "wire"]);
-    assert!(climbs("wire/link.rs", "engine") && climbs("engine/wait.rs", "guards"));
+    assert!(climbs("wire/link.rs", "engine") && climbs("engine/caller.rs", "guards"));
     assert!(climbs("guards/write_guard.rs", "locks") && !climbs("locks/rw_lock.rs", "guards"));
     assert!(climbs("token.rs", "wire") && climbs("client.rs", "lib"));
     assert!(climbs("fleet/every.rs", "client") && !climbs("fleet/every.rs", "locks"));
-    assert!(!climbs("engine/wait.rs", "engine") && !climbs("locks/lock.rs", "engine"));
+    assert!(!climbs("engine/caller.rs", "engine") && !climbs("locks/lock.rs", "engine"));
 }
 
 /// The folders whose modules may not import each other in a circle.
@@ -195,7 +195,7 @@ fn a_circle_would_be_found() {
     let list =
         "use crate::engine::{\n    Engine,\n    entry::Entry,\n};\nuse crate::wire::Fault;\n";
     assert_eq!(imports_within("engine", list).collect::<Vec<_>>(), ["mod", "entry"]);
-    let straight = [source("entry.rs", entry), source("wait.rs", list), source("line/x.rs", "")];
+    let straight = [source("entry.rs", entry), source("caller.rs", list), source("line/x.rs", "")];
     assert_eq!(circle(&graph("engine", &straight)), None);
     let round = [source("entry.rs", entry), source("tenure.rs", list)];
     assert_eq!(circle(&graph("engine", &round)).expect("a circle"), ["entry", "tenure"]);

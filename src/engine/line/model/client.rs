@@ -1,4 +1,4 @@
-//! One client: its callers, the real [`Line`] of each of its contenders, and a driver that does what `wait.rs`,
+//! One client: its callers, the real [`Line`] of each of its contenders, and a driver that does what `caller/contend.rs`,
 //! `entry.rs` and `job.rs` do with futures and links.
 
 use std::time::Duration;

@@ -1,0 +1,333 @@
+//! What a caller does from `lock().await` to its hold.
+//!
+//! 1. A caller first waits for the permit of its client's entry. Only the caller with the permit asks Redis,
+//!    for all callers of the entry. So a client has one request in flight for each entry.
+//! 2. If another caller of the client has left a tenure, it takes that (`caller/pick_up.rs`). Otherwise it contends
+//!    (`caller/contend.rs`): it asks (`caller/ask.rs`), and waits in line.
+//! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout cancels the work because its
+//!    caller was not polled, the caller queues again, ahead of later callers.
+
+mod ask;
+mod contend;
+mod lined_up;
+mod pick_up;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt, TryFutureExt};
+use tokio::time::Instant;
+
+use crate::engine::attempt::Attempt;
+use crate::engine::core::{Engine, rules};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Visit, Waiting};
+use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::hold::Hold;
+use crate::engine::keep::until_given_back;
+use crate::engine::known::Known;
+use crate::engine::line::Rules;
+use crate::engine::options::{AcquireOptions, Patience};
+use crate::engine::permit::Ticket;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
+use crate::owner::OwnerId;
+use crate::wire::Fault;
+
+pub(crate) use contend::Contender;
+pub(crate) use lined_up::LinedUp;
+
+use pick_up::{Coming, Offer};
+
+/// Gets the lock for the caller. Returns `None` if its patience ran out first.
+///
+/// # Cancel safety
+/// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
+/// releases it in the background.
+pub(crate) async fn acquire(
+    engine: &Arc<Engine>,
+    keys: &Arc<Keys>,
+    options: &AcquireOptions,
+) -> Result<Option<Hold>> {
+    if let Some(owner) = options.owner
+        && !options.returns
+        && let Some(hold) = engine.held_by(owner, keys)
+        && Box::pin(engine.nest(&hold, options.lease, options.patience)).await?
+    {
+        return Ok(Some(hold));
+    }
+    // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
+    let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
+    if visit.entry.has_seats() || visit.entry.may_keep() {
+        // Do this while nothing is held: a caller that gets the lock again and again without asking the server has to
+        // let other tasks run.
+        tokio::task::coop::consume_budget().await;
+    }
+    let started = Instant::now();
+    let mut caller = Caller {
+        engine: Arc::clone(engine),
+        options: *options,
+        started,
+        known: None,
+        lined_up: None,
+    };
+    match options.patience {
+        Patience::None => Box::pin(caller.once(visit)).await,
+        Patience::Endless => caller.wait(&visit).await.map(Some),
+        Patience::For(limit) => {
+            // If the limit cuts the call off, `Known` says what the caller may believe.
+            caller.known = Some(Arc::new(Known::new(options.known_taken)));
+            // Boxed: callers that wait without a limit need no space for a timer.
+            Box::pin(caller.wait_for(&visit, limit)).await
+        }
+    }
+}
+
+/// Stands in the line of a condition until it is notified. Sets `lined_up` as soon as it stands there. Returns `None`
+/// if it stood there and the lookout has since cancelled it because it was not polled: it may have missed a
+/// notification.
+///
+/// # Cancel safety
+/// Dropping the future gives up the place. If the waiter has been notified, the notification goes to the next waiter.
+pub(crate) async fn stand_by(
+    engine: &Arc<Engine>,
+    keys: &Arc<Keys>,
+    lined_up: &Arc<LinedUp>,
+) -> Result<Option<Hold>> {
+    let options = AcquireOptions {
+        owner: None,
+        lease: Lease::Fixed(engine.config.life()),
+        patience: Patience::Endless,
+        permits: 1,
+        within: None,
+        known_taken: false,
+        returns: false,
+        is_kept: false,
+        asks_twice: false,
+    };
+    let visit = engine.visit(keys, options.permits, true)?;
+    let (engine, started) = (Arc::clone(engine), Instant::now());
+    let lined_up = Some(Arc::clone(lined_up));
+    let caller = Caller { engine, options, started, known: None, lined_up };
+    caller.stand_by(&visit).await
+}
+
+/// One caller that wants the lock. In a contest, a clone of it asks.
+#[derive(Clone)]
+struct Caller {
+    engine: Arc<Engine>,
+    options: AcquireOptions,
+    started: Instant,
+    known: Option<Arc<Known>>,
+    /// Set when the caller stands in line, if it waits for a condition.
+    lined_up: Option<Arc<LinedUp>>,
+}
+
+impl Caller {
+    /// One attempt, or none if another caller of this client came first.
+    async fn once(&self, visit: Visit) -> Result<Option<Hold>> {
+        let visit = if visit.entry.keys.row.is_shared {
+            if let Some(hold) = self.share_at_once(&visit) {
+                return Ok(Some(hold));
+            }
+            // Resting tenures are for callers that wait. So release them, and ask in a separate entry: then this caller
+            // delays no reader and no waiting caller.
+            self.engine.settle(&visit.entry.keys).await;
+            self.engine.visit(&visit.entry.keys, self.options.permits, true)?
+        } else {
+            visit
+        };
+        loop {
+            let Some(permit) = self.engine.permit_now(&visit).await else {
+                return Ok(None);
+            };
+            let (permit, offer) = match self.pick_up(permit) {
+                Coming::Held(hold) => return Ok(Some(hold)),
+                Coming::Permit(permit, offer) => (permit, offer),
+            };
+            // `None`: the lookout has cancelled it because it was not polled. It has not made an attempt yet.
+            if let Some(attempted) = contest(&visit, self.clone().try_once(permit, offer)).await {
+                return attempted;
+            }
+        }
+    }
+
+    async fn try_once(self, permit: EntryPermit, offer: Option<Offer>) -> Result<Option<Hold>> {
+        let contender = Contender::new(&self.engine, permit);
+        let entry = contender.entry();
+        // A connection that has just broken returns within milliseconds.
+        let _ = self.engine.connected(&entry.keys).await;
+        let asked = Instant::now();
+        let mut attempted = self.ask_once(&entry, offer).await;
+        if self.options.asks_twice && matches!(attempted, Ok(Attempt::Kept(_))) {
+            // Perhaps no caller holds it. The script has told the holder's client to give it back if it is idle.
+            tokio::time::sleep(until_given_back(asked.elapsed())).await;
+            attempted = self.ask_once(&entry, None).await;
+        }
+        match attempted {
+            Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
+            Ok(_) => {
+                entry.went_elsewhere();
+                Ok(None)
+            }
+            Err(fault) => Err(self.explained(&entry, fault).await),
+        }
+    }
+
+    async fn wait_for(&self, visit: &Visit, limit: Duration) -> Result<Option<Hold>> {
+        match tokio::time::timeout(limit, self.wait(visit)).await {
+            Ok(hold) => hold.map(Some),
+            // `None` would say "held by another caller", and that would be a guess.
+            Err(_) if self.is_failing(&visit.entry) => {
+                // A query of a latch changes nothing, so it may run.
+                let is_open = self.known.as_ref().is_some_and(|known| known.is_open());
+                let may_have_run = is_open && !visit.entry.keys.row.is_passed;
+                Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether this caller cannot know if the lock is held. A caller knows it if Redis has answered it. A caller that
+    /// waits behind others of this client knows what they have learnt since it came, even while its own first request
+    /// is in flight. What they knew before may have changed.
+    fn is_failing(&self, entry: &Entry) -> bool {
+        let Some(known) = &self.known else { return false };
+        if let Some(is_failing) = known.is_failing() {
+            return is_failing;
+        }
+        if entry.is_failing() || known.has_asked() {
+            return entry.is_failing() || !entry.was_taken_since(self.started);
+        }
+        // While this client releases the lock, nobody else holds it, unless another caller has had it since this caller
+        // came.
+        let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
+        !was_anothers && self.engine.returns.is_under_way(&entry.keys)
+    }
+
+    async fn wait(&self, visit: &Visit) -> Result<Hold> {
+        if visit.entry.has_seats()
+            && let Some(hold) = self.share_at_once(visit)
+        {
+            return Ok(hold);
+        }
+        let (mut permit, mut counted) = match visit.try_permit() {
+            Some(permit) => (permit, None),
+            None => {
+                if self.asks_beside(&visit.entry)
+                    && let Some(hold) = Box::pin(self.ask_beside(visit)).await?
+                {
+                    return Ok(hold);
+                }
+                let counted = self.engine.count(&visit.entry.keys, self.options.returns)?;
+                (self.queue(visit, Ticket::default()).await?, Some(counted))
+            }
+        };
+        loop {
+            let (permit_taken, offer) = match self.pick_up(permit) {
+                Coming::Held(hold) => return Ok(hold),
+                Coming::Permit(permit, offer) => (permit, offer),
+            };
+            let ticket = permit_taken.ticket();
+            let contending =
+                contest(visit, self.clone().contend(permit_taken, offer, counted.is_some()));
+            if let Some(contended) = contending.await {
+                return contended?.ok_or_else(|| Fault::Closed.into_error(""));
+            }
+            // The lookout has cancelled the work, and other callers have gone ahead. This caller has waited before, so
+            // no limit rejects it.
+            counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
+            permit = self.queue(visit, ticket).await?;
+        }
+    }
+
+    async fn stand_by(self, visit: &Visit) -> Result<Option<Hold>> {
+        loop {
+            // The entry belongs to this caller, so nobody else has the permit.
+            let permit = match visit.try_permit() {
+                Some(permit) => permit,
+                None => self.queue(visit, Ticket::default()).await?,
+            };
+            if let Some(notified) = contest(visit, self.clone().contend(permit, None, false)).await
+            {
+                return notified;
+            }
+            if self.lined_up.as_ref().is_some_and(|lined_up| lined_up.is_so()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for the permit within this client. The caller stays counted as a waiter. If it were counted again, a
+    /// newcomer could take its slot in between, and the limit would reject a caller that has waited all along.
+    async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
+        let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
+        if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
+            visit.entry.take();
+            tenure.warn_of_deadlock(OwnerId::current());
+        }
+        visit.have_contender_watched();
+        let permit = queued.permit().await.map_err(|fault| fault.into_error(""))?;
+        queued.arrived();
+        Ok(permit)
+    }
+
+    /// Whether the client may keep the lock when this caller has given it back.
+    fn keeps(&self, entry: &Entry) -> bool {
+        let is_asked_so = self.options.is_kept && self.options.lease == Lease::Watched;
+        is_asked_so && entry.keys.row.is_kept && !self.engine.config.keep.is_zero()
+    }
+
+    fn rules(&self) -> Rules {
+        rules(&self.engine.config, self.engine.lease(self.options.lease))
+    }
+
+    fn begin(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
+        self.engine.begin(permit, grant, self.holder())
+    }
+
+    fn holder(&self) -> Holder {
+        let AcquireOptions { owner, lease, permits, .. } = self.options;
+        Holder { owner, asked_by: OwnerId::current(), lease, permits }
+    }
+}
+
+/// Does work that the lookout can cancel. Returns `None` if it did so because the caller was not polled.
+///
+/// The work is boxed before the future is made. Otherwise the future of every caller in the queue would have space for
+/// it.
+fn contest(
+    visit: &Visit,
+    work: impl Future<Output = Result<Option<Hold>>> + Send + 'static,
+) -> impl Future<Output = Option<Result<Option<Hold>>>> + Send {
+    // An entry does not know the type `Hold`.
+    let work = work.map_ok(|held| held.map(|hold| (hold.tenure, hold.hand_over)));
+    visit.contest(Box::pin(work)).map(|contested| contested.map(held))
+}
+
+fn held(contested: Contested) -> Result<Option<Hold>> {
+    Ok(contested?.map(|(tenure, hand_over)| Hold::new(tenure, hand_over)))
+}
+
+/// A caller in the queue. Its drop checks for a tenure that may have been left for it.
+struct Queued<'a> {
+    engine: &'a Arc<Engine>,
+    waiting: Option<Waiting>,
+}
+
+impl Queued<'_> {
+    async fn permit(&mut self) -> Result<EntryPermit, Fault> {
+        self.waiting.as_mut().expect("it has not arrived yet").permit().await
+    }
+
+    fn arrived(mut self) {
+        self.waiting = None;
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        if let Some(visit) = self.waiting.take().and_then(Waiting::leave) {
+            self.engine.look_after(&visit);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! How a caller asks Redis once, and what it makes of the answer. `attempt.rs` sends the request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::attempt::{Attempt, attempt};
+use crate::engine::caller::pick_up::Offer;
+use crate::engine::caller::{Caller, contest};
+use crate::engine::core::PAUSE;
+use crate::engine::debts::Debt;
+use crate::engine::entry::{Entry, Visit};
+use crate::engine::hold::Hold;
+use crate::engine::known::Known;
+use crate::engine::line::Event;
+use crate::error::{Error, Result};
+use crate::keys::TenureId;
+use crate::wire::{Acquire, Fault, Manner};
+
+impl Caller {
+    /// Asks once, without a place in line.
+    pub(super) async fn ask_once(
+        &self,
+        entry: &Entry,
+        offer: Option<Offer>,
+    ) -> Result<Attempt, Fault> {
+        let debt = self.engine.debts.incur()?;
+        let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
+        let acquire = self.request(entry, (id, 0, 0), Manner::Once, old, debt);
+        self.attempt(entry, acquire, offer).await
+    }
+
+    /// Whether to ask while another caller of this client asks: yes, until the server has said that there is no room
+    /// for all.
+    pub(super) fn asks_beside(&self, entry: &Entry) -> bool {
+        // Readers wait for the answer to one of them: then all of them can join that read.
+        let will_join = entry.keys.row.is_joined && self.options.is_like_others();
+        entry.has_seats() && !will_join && entry.ahead() == 0
+    }
+
+    /// Asks once, beside the contender.
+    pub(super) async fn ask_beside(&self, visit: &Visit) -> Result<Option<Hold>> {
+        // This caller has no permit. It asks in a separate entry, where the lookout can cancel it if it is not polled.
+        let beside = self.engine.visit(&visit.entry.keys, self.options.permits, true)?;
+        contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
+    }
+
+    async fn try_beside(self, visit: Visit) -> Result<Option<Hold>> {
+        let entry = &visit.entry;
+        match self.ask_once(entry, None).await {
+            Ok(Attempt::Granted(grant)) => {
+                self.engine.begin_beside(&visit, grant, self.holder()).map(Some)
+            }
+            // The contender rides out this fault.
+            Err(fault) if !fault.is_passing() => Err(self.explained(entry, fault).await),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Asks for the contender, and records the answer.
+    pub(super) async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
+        // Before the entry notes a request: a closed client sends none, and has to find the place that it gives up.
+        let debt = self.engine.debts.incur()?;
+        let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
+        let (secret, sent) = self.engine.sign(&entry.keys);
+        let old = offer.as_ref().and_then(Offer::id);
+        let acquire = self.request(entry, (id, place, secret), manner, old, debt);
+        let answer = self.attempt(entry, acquire, offer).await;
+        let event = match &answer {
+            Ok(Attempt::Granted(_)) => return answer,
+            Ok(Attempt::Waits { place, near, ttl }) => {
+                let again = ttl.is_some().then(|| self.longest(entry, *ttl));
+                warn_of_eternity(entry, *ttl);
+                Event::Waits { place: *place, near: *near, sent, again }
+            }
+            Ok(Attempt::Held(ttl) | Attempt::Kept(ttl)) => {
+                Event::Held { again: self.longest(entry, *ttl), sent }
+            }
+            Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },
+            Err(fault) if fault.may_hold() => Event::Unanswered,
+            Err(_) => Event::Refused,
+        };
+        entry.step(event, self.rules());
+        answer
+    }
+
+    fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
+        warn_of_eternity(entry, ttl);
+        let most = self.engine.config.max_park;
+        // Ask a little later than the expiry, and not all clients at the same moment.
+        let grace = Duration::from_micros(fastrand::u64(1_000..=5_000));
+        ttl.map_or(most, |ttl| most.min(ttl + grace))
+    }
+
+    fn request(
+        &self,
+        entry: &Entry,
+        (id, place, secret): (TenureId, u64, u64),
+        manner: Manner,
+        old: Option<TenureId>,
+        debt: Debt,
+    ) -> Acquire {
+        Acquire {
+            keys: Arc::clone(&entry.keys),
+            id,
+            lease: self.engine.lease(self.options.lease),
+            manner,
+            permits: self.options.permits,
+            within: self.options.within,
+            place,
+            secret,
+            old,
+            debt,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        entry: &Entry,
+        acquire: Acquire,
+        offer: Option<Offer>,
+    ) -> Result<Attempt, Fault> {
+        let known = self.known.as_deref();
+        // Record it now, in case the future is dropped in between.
+        let was_open = known.is_some_and(Known::asks);
+        if self.keeps(entry) {
+            entry.allow_keeping(|| self.engine.listen(entry));
+        } else {
+            entry.forbid_keeping();
+        }
+        let attempted = attempt(&self.engine, acquire, entry).await;
+        if let (Some(mut shared), false) =
+            (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
+        {
+            shared.others_come_first();
+        }
+        match &attempted {
+            Ok(_) => {
+                known.into_iter().for_each(Known::answered);
+                entry.answered();
+                self.engine.give_back_former(entry);
+                if let Some(offer) = offer {
+                    offer.answered();
+                }
+            }
+            Err(fault) => {
+                known.into_iter().for_each(|known| known.failed(fault, was_open));
+                if fault.is_passing() {
+                    entry.failed(Instant::now());
+                }
+            }
+        }
+        attempted
+    }
+
+    /// Waits until another attempt makes sense, or returns the error if failures have lasted too long. The time starts
+    /// with the first failure of any caller of this entry since this caller came: so the callers in a queue do not ride
+    /// out an outage one after the other.
+    pub(super) async fn ride_out(
+        &self,
+        entry: &Entry,
+        fault: Fault,
+        short: &mut Short,
+    ) -> Result<()> {
+        let now = Instant::now();
+        if !fault.is_passing() {
+            return Err(self.explained(entry, fault).await);
+        }
+        let longest = self.engine.config.riding_out();
+        let since = match fault {
+            Fault::Unacknowledged(_) => {
+                short.again(now, longest + self.engine.config.response() * 2)
+            }
+            _ => entry.failed(now).max(self.started),
+        };
+        let left = longest.saturating_sub(now - since);
+        if left.is_zero() {
+            return Err(fault.into_outage(&entry.keys.lock().to_string()));
+        }
+        if let Fault::NotSent(_) = fault {
+            let _ = tokio::time::timeout(left, self.engine.commands.up(&entry.keys)).await;
+            tokio::time::sleep(self.engine.spread()).await;
+        } else {
+            tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn explained(&self, entry: &Entry, fault: Fault) -> Error {
+        self.engine.commands.explained(fault, &entry.keys).await
+    }
+}
+
+/// Since when replicas have not acknowledged what a caller was granted. The server keeps answering, so nothing else
+/// counts this as an outage.
+#[derive(Default)]
+pub(super) struct Short {
+    /// The times of the first failure and of the last.
+    times: Option<(Instant, Instant)>,
+}
+
+impl Short {
+    /// Records a failure at `now`. Returns when failures began. After `long` without a failure the time starts again,
+    /// since the caller waited for others.
+    fn again(&mut self, now: Instant, long: Duration) -> Instant {
+        let goes_on = self.times.filter(|(_, last)| now.saturating_duration_since(*last) < long);
+        let first = goes_on.map_or(now, |(first, _)| first);
+        self.times = Some((first, now));
+        first
+    }
+}
+
+fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
+    if ttl.is_none() {
+        let name = entry.keys.name();
+        tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
+    }
+}

@@ -1,0 +1,184 @@
+//! The waiting loop: a contender asks, parks until it is told, and asks again. It drives `line.rs`, which decides, with
+//! gates and subscriptions.
+//!
+//! 1. A contender sleeps only after it has asked while its channel was live. If it asked earlier, it asks again.
+//! 2. A contender that gets no message asks again, since each park has a time limit. It believes a grant by message only
+//!    if the message repeats a secret that this client made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::attempt::Attempt;
+use crate::engine::caller::Caller;
+use crate::engine::caller::ask::Short;
+use crate::engine::caller::pick_up::Offer;
+use crate::engine::core::{Counted, Engine};
+use crate::engine::entry::{Entry, EntryPermit, Visit};
+use crate::engine::hold::Hold;
+use crate::engine::line::{Event, Next, PushedGrant};
+use crate::error::Result;
+use crate::keys::Keys;
+use crate::wire::Subscription;
+
+/// How long a client that has offered its lock pauses, in a kind without a line.
+const SIT_OUT: Duration = Duration::from_millis(1);
+
+impl Caller {
+    /// Contends for the lock with other clients.
+    pub(super) async fn contend(
+        self,
+        permit: EntryPermit,
+        mut offer: Option<Offer>,
+        is_counted: bool,
+    ) -> Result<Option<Hold>> {
+        let contender = Contender::new(&self.engine, permit);
+        let (entry, rules) = (contender.entry(), self.rules());
+        let mut stand = Stand {
+            engine: &self.engine,
+            returns: self.options.returns,
+            is_counted,
+            _counted: None,
+            ears: None,
+        };
+        let mut short = Short::default();
+        if entry.shared().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
+            entry.step(Event::Roused, rules);
+        }
+        loop {
+            if let Some(hold) = self.share(contender.visit(), 0) {
+                return Ok(Some(hold));
+            }
+            self.make_room(&entry);
+            match contender.visit().next(stand.hears(), rules) {
+                Next::Take(grant) => return self.take(contender, grant).map(Some),
+                Next::Park(until) => {
+                    // It may have taken over the place of a caller that has left, without having asked itself.
+                    if entry.has_place() {
+                        entry.went_elsewhere();
+                    }
+                    stand.begin(&entry)?;
+                    entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
+                }
+                // Boxed: most contenders are parked, and need no space for a request.
+                Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
+                    Ok(Attempt::Granted(grant)) => {
+                        return self.begin(contender.granted(), grant).map(Some);
+                    }
+                    Ok(answer) => {
+                        entry.went_elsewhere();
+                        // From now on the caller counts as waiting. Messages may make it ask again and again before it
+                        // ever parks.
+                        stand.begin(&entry)?;
+                        if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, &answer) {
+                            lined_up.tell();
+                        }
+                        contender.visit().have_contender_watched();
+                        if matches!(answer, Attempt::GaveWay) {
+                            // Sleep instead of parking: our own message would wake us at the same time as everybody
+                            // else.
+                            tokio::time::sleep(SIT_OUT).await;
+                        }
+                    }
+                    Err(fault) => Box::pin(self.ride_out(&entry, fault, &mut short)).await?,
+                },
+            }
+        }
+    }
+
+    /// Releases resting tenures that block this contender, which goes first.
+    fn make_room(&self, entry: &Entry) {
+        let unlike =
+            entry.shared().map_or_else(Vec::new, |shared| shared.unlike(self.options.permits));
+        unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
+    }
+
+    /// Takes the lock that a message has granted. The server has granted it only for as long as our sign of life lasts.
+    /// So the watchdog has to confirm it after a third of that time.
+    fn take(&self, contender: Contender, grant: PushedGrant) -> Result<Hold> {
+        let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
+        self.engine.commands.granted(&contender.entry().keys, grant.number);
+        let rules = contender.entry().rules_of_line(self.rules());
+        let grant = grant.until_confirmed(rules, debt);
+        let confirm_at = grant.sent + grant.lease / 3;
+        let hold = self.begin(contender.granted(), grant)?;
+        hold.tenure.is_to_last(self.engine.lease(self.options.lease), confirm_at);
+        self.engine.timetable.enter(&hold.tenure, confirm_at);
+        Ok(hold)
+    }
+}
+
+/// What a contender has while it waits: it counts as a waiter, and listens.
+struct Stand<'a> {
+    engine: &'a Engine,
+    /// It has waited before, so no limit rejects it.
+    returns: bool,
+    is_counted: bool,
+    _counted: Option<Counted<'a>>,
+    ears: Option<Vec<Subscription>>,
+}
+
+impl Stand<'_> {
+    /// Counts the contender, and subscribes, unless that was already done. If a channel becomes live after this, the
+    /// subscription wakes the contender, and it asks again.
+    fn begin(&mut self, entry: &Entry) -> Result<()> {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            self._counted = Some(self.engine.count(&entry.keys, self.returns)?);
+        }
+        if self.ears.is_none() {
+            self.ears = Some(self.engine.listen(entry));
+        }
+        Ok(())
+    }
+
+    /// Whether messages reach the contender. Before it waits, it needs none.
+    fn hears(&self) -> bool {
+        self.ears.iter().flatten().all(Subscription::is_live)
+    }
+}
+
+/// The caller of this client that contends. If it is dropped before it was granted the lock, it passes on the permit,
+/// and the place in line with it. If no other caller of this client waits, it gives up the place.
+pub(crate) struct Contender {
+    engine: Arc<Engine>,
+    permit: Option<EntryPermit>,
+}
+
+impl Contender {
+    pub(super) fn new(engine: &Arc<Engine>, permit: EntryPermit) -> Self {
+        Self { engine: Arc::clone(engine), permit: Some(permit) }
+    }
+
+    /// Contends at once, or not at all if another caller of this client came first. A tenure that was left for others
+    /// still holds the lock in Redis, so for this caller the lock is held.
+    pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
+        let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
+        Ok(permit.map(|permit| Self::new(engine, permit)))
+    }
+
+    pub(crate) fn entry(&self) -> Arc<Entry> {
+        Arc::clone(&self.visit().entry)
+    }
+
+    fn visit(&self) -> &Visit {
+        self.permit.as_ref().expect("it has not been granted yet").visit()
+    }
+
+    /// The server has granted it the lock, and taken it out of the line. The entry knows its owner field until the
+    /// tenure has begun.
+    pub(crate) fn granted(mut self) -> EntryPermit {
+        let permit = self.permit.take().expect("it is granted once");
+        permit.entry().stop_contending();
+        self.engine.give_back_former(permit.entry());
+        permit
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        permit.entry().stop_asking(|| self.engine.next_tenure());
+        permit.entry().stop_contending();
+        // Pass the permit on first: only then is it certain whether another caller takes it.
+        self.engine.look_after(&permit.pass_on());
+    }
+}

@@ -1,0 +1,137 @@
+//! What a caller gets within its client, without a request: an idle tenure that another caller has left, or a part in its
+//! read.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::engine::caller::Caller;
+use crate::engine::core::Engine;
+use crate::engine::entry::{Entry, EntryPermit, Tenure, Visit};
+use crate::engine::hold::Hold;
+use crate::engine::job::Job;
+use crate::engine::tenure::{PickUp, Taken};
+use crate::keys::TenureId;
+
+/// What a caller gets with the permit.
+pub(super) enum Coming {
+    /// The lock.
+    Held(Hold),
+    /// The right to contend, and perhaps a tenure to offer.
+    Permit(EntryPermit, Option<Offer>),
+}
+
+/// An ended tenure that the next acquire releases in the same step. If that acquire gets no answer, the drop releases
+/// the tenure.
+pub(super) struct Offer {
+    engine: Arc<Engine>,
+    tenure: Option<Arc<Tenure>>,
+}
+
+impl Offer {
+    pub(super) fn id(&self) -> Option<TenureId> {
+        self.tenure.as_ref().map(|tenure| tenure.id)
+    }
+
+    /// Redis has answered, so it no longer has the tenure.
+    pub(super) fn answered(mut self) {
+        if let Some(tenure) = self.tenure.take() {
+            drop(tenure.take_debt());
+        }
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        if let Some(tenure) = &self.tenure {
+            self.engine.later(Job::release(tenure, None));
+        }
+    }
+}
+
+impl Caller {
+    /// Takes a tenure that another caller of this client has left, or joins that caller's read. Returns `None` if there
+    /// is no such tenure, or if it is reserved for waiting callers.
+    pub(super) fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
+        let entry = &visit.entry;
+        if entry.keys.row.is_joined {
+            // A joining reader takes nothing from waiting callers, unless they wait for a writer.
+            return if entry.was_told_to_wait() { None } else { self.share(visit, 0) };
+        }
+        self.share(visit, entry.ahead())
+    }
+
+    /// Same as [`share_at_once`](Self::share_at_once), if more tenures rest than are reserved for others.
+    pub(super) fn share(&self, visit: &Visit, reserved: usize) -> Option<Hold> {
+        if !visit.entry.has_seats() || !self.options.is_like_others() {
+            return None;
+        }
+        let (permits, budget) = (self.options.permits, self.engine.budget);
+        loop {
+            let mut shared = visit.entry.shared()?;
+            let is_fresh = shared.is_fresh(Instant::now(), budget.time);
+            let Some(tenure) = shared.take(permits, reserved) else {
+                let open = shared.open().filter(|_| visit.entry.keys.row.is_joined);
+                drop(shared);
+                let open = open?;
+                let hand_over = open.join(budget)?;
+                return Some(Hold::new(open, hand_over));
+            };
+            drop(shared);
+            match tenure.take_up(self.holder(), budget, is_fresh) {
+                Taken::Held(hand_over) => {
+                    visit.entry.take();
+                    return Some(Hold::new(tenure, hand_over));
+                }
+                Taken::Nothing => {}
+                Taken::Ended(stay, slot) => {
+                    self.engine.timetable.leave(slot);
+                    self.engine.later(Job::release(&tenure, stay));
+                }
+            }
+        }
+    }
+
+    /// Takes up the tenure that the last holder of this client has left, if there is one.
+    pub(super) fn pick_up(&self, permit: EntryPermit) -> Coming {
+        let entry = permit.entry();
+        if entry.has_seats() {
+            return match self.share(permit.visit(), 0) {
+                Some(hold) => {
+                    // The place in line stays for the next contender. If there is none, only this call gives the place
+                    // up.
+                    self.engine.look_after(&permit.pass_on());
+                    Coming::Held(hold)
+                }
+                None => Coming::Permit(permit, None),
+            };
+        }
+        let Some(tenure) = entry.tenure() else {
+            return Coming::Permit(permit, None);
+        };
+        let passed =
+            |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
+        if entry.keys.row.is_passed && passed(entry) {
+            return Coming::Held(Hold::new(tenure, 0));
+        }
+        if !self.keeps(entry) {
+            entry.forbid_keeping();
+        }
+        let budget = self.engine.budget;
+        let budget = if entry.may_keep() { budget.unwanted() } else { budget };
+        match tenure.pick_up(permit, self.holder(), budget) {
+            PickUp::Held(hand_over) => {
+                if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
+                    self.engine.owned.enter(owner, &tenure);
+                }
+                Coming::Held(Hold::new(tenure, hand_over))
+            }
+            PickUp::Nothing(permit) => Coming::Permit(permit, None),
+            PickUp::Ended(permit, slot) => {
+                self.engine.timetable.leave(slot);
+                let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
+                Coming::Permit(permit, Some(offer))
+            }
+        }
+    }
+}
