@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `lock().await` | `caller.rs`: it queues in its client (`permit.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `line.rs` decides) |
 //! | a message arrives | `listener.rs` |
-//! | the lock is passed on within the client | `tenure.rs`, within the budget of `hand_off_budget.rs`; side by side: `shared.rs` |
-//! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure.rs` |
-//! | a lock is renewed, or lost | `watchdog.rs` notices; `tenure.rs` ends it and tells the guards |
+//! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `shared.rs` |
+//! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure/hand_over.rs` |
+//! | a lock is renewed, or lost | `watchdog.rs` renews, as `tenure/renewal.rs` says; `tenure/loss.rs` ends it and tells the guards |
 //! | a holder nests, extends, unlocks | `holding.rs` |
 //! | a caller is dropped | `ghost.rs` says who releases what it may be granted |
 //! | a release is repeated | `unconfirmed.rs` hands it to `releaser.rs`; `job.rs` |

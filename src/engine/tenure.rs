@@ -6,6 +6,11 @@
 //! 3. Reads of one client are side-by-side holds of one tenure. Each reader leaves separately, and the last one
 //!    releases the tenure.
 
+mod hand_over;
+mod loss;
+mod renewal;
+mod telling;
+
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -14,8 +19,7 @@ use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
-use crate::engine::grant::{Ended, Grant, Holder, Lease, Loss};
-use crate::engine::hand_off_budget::{Budget, Idle};
+use crate::engine::grant::{Ended, Grant, Holder, Lease};
 use crate::engine::joint::Joint;
 use crate::engine::shared::Company;
 use crate::engine::term::Term;
@@ -24,6 +28,11 @@ use crate::keys::{Keys, TenureId};
 use crate::meters::{Holds, Lateness};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
+
+pub(crate) use hand_over::{Left, PickUp, Taken};
+pub(crate) use renewal::Due;
+
+use telling::Telling;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
 /// knows it only through this trait.
@@ -117,65 +126,6 @@ struct State<S> {
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 pub(crate) type Joined<S> = Joint<(Arc<Tenure<S>>, u16)>;
-
-/// The state of the background job that writes the hold count to Redis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Telling {
-    No,
-    Once,
-    /// The holder has written a count meanwhile, which may arrive later: write once more after this.
-    Again,
-}
-
-/// The outcome for a holder that leaves.
-pub(crate) enum Left<S: Stay> {
-    /// Other holds of the same owner remain.
-    Nested,
-    /// Other holds remain, of callers that have joined.
-    Others,
-    /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
-    HandedOn(S),
-    /// The last hold ended, and another caller of this client may take up the idle tenure.
-    Rests(S::Visit),
-    /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
-    Kept(S),
-    /// The last hold ended: the lock has to be released, and then the permit passed on.
-    Last(Option<S>, Option<TimerSlot>),
-    /// The lock was already lost.
-    Lost,
-}
-
-/// The outcome for the next caller in the queue.
-pub(crate) enum PickUp<T> {
-    /// An idle tenure that the caller now holds, after this many hand-overs.
-    Held(u16),
-    /// An idle tenure that may not be handed on. It has ended, and has to be released.
-    Ended(T, Option<TimerSlot>),
-    Nothing(T),
-}
-
-/// The outcome for a caller that takes up a tenure without the permit.
-pub(crate) enum Taken<S> {
-    /// The caller now holds it, after this many hand-overs.
-    Held(u16),
-    /// It may not be handed on. It has ended, and has to be released.
-    Ended(Option<S>, Option<TimerSlot>),
-    /// Another caller has it, or it is over.
-    Nothing,
-}
-
-/// What the watchdog finds when a tenure is due.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    Renew,
-    /// There is nothing to do before this time.
-    At(Instant),
-    /// It is lost. Redis may still have the lock, which has to be swept.
-    Sweep,
-    /// It was idle for too long. It has ended, and has to be released.
-    Unclaimed,
-    Ended,
-}
 
 impl<S: Stay> Tenure<S> {
     /// Begins a tenure with its first hold. A tenure of a latch is over at once, since a caller passes a latch and does
@@ -337,46 +287,6 @@ impl<S: Stay> Tenure<S> {
         is_held
     }
 
-    /// The hold count for Redis. An idle tenure counts as one: its next holder is about to begin.
-    pub(crate) fn holds_to_tell(&self) -> u32 {
-        self.holds().max(1)
-    }
-
-    /// Records that the background has to write the hold count. Returns whether that is new.
-    pub(crate) fn will_tell(&self) -> bool {
-        let mut state = self.state();
-        let is_new = state.telling == Telling::No;
-        state.telling = if is_new { Telling::Once } else { Telling::Again };
-        is_new
-    }
-
-    /// Redis has written this hold count. Returns `false` if the count has changed meanwhile, and has to be written
-    /// again.
-    pub(crate) fn told(&self, holds: u32) -> bool {
-        // Decide under one mutex: a hold that ends after this is written separately.
-        let mut state = self.state();
-        let done = state.holds.max(1) == holds && state.telling != Telling::Again;
-        if done {
-            state.stop_telling();
-        } else {
-            state.telling = Telling::Once;
-        }
-        done
-    }
-
-    /// The background has stopped writing the hold count.
-    pub(crate) fn stop_telling(&self) {
-        self.state().stop_telling();
-    }
-
-    /// How many times a background job for the hold count has ended; `None` while one runs. If the value is the same
-    /// before the caller writes a hold and after the hold has begun, no background job has written an older count after
-    /// it.
-    pub(crate) fn tellings(&self) -> Option<u8> {
-        let state = self.state();
-        (state.telling == Telling::No).then_some(state.tellings)
-    }
-
     /// Another token of its debt, while it has one.
     pub(crate) fn debt(&self) -> Option<Debt> {
         self.state().debt.clone()
@@ -387,87 +297,6 @@ impl<S: Stay> Tenure<S> {
         self.state().debt.take()
     }
 
-    /// Records its slot in the wheel. Returns `false` if there is nothing left to do about the tenure.
-    pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
-        let mut state = self.state();
-        state.slot = Some(slot);
-        state.look_at = look_at.into();
-        state.ended.is_none() || state.is_unswept()
-    }
-
-    pub(crate) fn slot(&self) -> Option<TimerSlot> {
-        self.state().slot
-    }
-
-    /// Whether the watchdog looks at it by this time.
-    pub(crate) fn is_looked_at_by(&self, at: Instant) -> bool {
-        self.state().look_at <= at.into()
-    }
-
-    /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
-    /// new.
-    pub(crate) fn watch(&self) -> bool {
-        self.state().term.watch()
-    }
-
-    /// When the watchdog has to look next, if nothing happens before.
-    pub(crate) fn next_look(&self, idle: Idle) -> Instant {
-        self.state().next_look(idle)
-    }
-
-    /// Has the watchdog renew the tenure at this time.
-    pub(crate) fn renew_at(&self, at: Instant) {
-        self.state().term.renew_at(at);
-    }
-
-    /// Has the watchdog check the tenure the next time that it looks.
-    pub(crate) fn doubt(&self) {
-        self.state().doubted = true;
-    }
-
-    /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
-    /// renewal never shortens the TTL.
-    pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
-        self.state().term.at_least(wanted, Instant::now())
-    }
-
-    /// The TTL that a nested hold asks for. After `max_hold`, a watched hold gets no more time, or a holder that keeps
-    /// nesting would never end. This check does not rely on the watchdog, which may look later: each nested hold
-    /// postpones the next renewal.
-    pub(crate) fn for_nested(
-        &self,
-        lease: Lease,
-        length: Duration,
-        max_hold: Option<Duration>,
-    ) -> Duration {
-        let state = self.state();
-        let overdue = state.term.is_overdue() || state.is_held_for(max_hold, Instant::now());
-        drop(state);
-        let gives_none = lease == Lease::Watched && overdue;
-        self.at_least(if gives_none { Duration::ZERO } else { length })
-    }
-
-    /// The TTL that the watchdog asks for.
-    pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
-        let watched = self.state().term.is_watched();
-        self.at_least(if watched { timeout } else { Duration::ZERO })
-    }
-
-    /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
-    /// a tenure is lost, even if the server still has it.
-    pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
-        self.expire();
-        let mut state = self.state();
-        if state.ended.is_some() {
-            return false;
-        }
-        state.term.prolong(sent, ttl);
-        state.late.renewed();
-        drop(state);
-        self.changed.notify_waiters();
-        true
-    }
-
     /// Adds one to the hold count and returns the count, or `None` if the hold has ended.
     pub(crate) fn enter(&self, hand_over: u16) -> Option<u32> {
         let mut state = self.state();
@@ -476,253 +305,6 @@ impl<S: Stay> Tenure<S> {
         }
         state.holds += 1;
         Some(state.holds)
-    }
-
-    /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
-    /// a caller waits for it, and released otherwise.
-    pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
-        self.leave_with(hand_over, 1, budget).1
-    }
-
-    /// Ends all holds of an owner at once. Returns how many there were.
-    pub(crate) fn leave_wholly(&self, hand_over: u16, budget: Budget) -> (u32, Left<S>) {
-        self.leave_with(hand_over, u32::MAX, budget)
-    }
-
-    fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left<S>) {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
-        // If all holds of this owner ended at once, another holder of this client may have the tenure by now.
-        if state.ended(hand_over).is_some() {
-            return (0, Left::Lost);
-        }
-        let holds = holds.min(state.holds);
-        state.holds -= holds;
-        if let Some(company) = &mut state.company {
-            company.leave(hand_over);
-        }
-        let is_last = state.holds == 0 || state.company.is_some();
-        let _ended = is_last.then(|| state.counted.end(hand_over));
-        let left = match state.stay.take() {
-            stay if state.holds > 0 => {
-                state.stay = stay;
-                if state.company.is_none() {
-                    return (holds, Left::Nested);
-                }
-                Left::Others
-            }
-            Some(stay) if self.is_handed_on(&state, &stay) => {
-                state.since = now.into();
-                Left::HandedOn(stay)
-            }
-            Some(stay) if self.is_to_be_kept(&state, &stay, budget, now) => state.keep(stay, now),
-            stay => {
-                let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
-                state.stay = stay;
-                state.rest_or_end(rests, now)
-            }
-        };
-        drop(state);
-        self.changed.notify_waiters();
-        (holds, left)
-    }
-
-    fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
-        self.keys.row.is_handed_on && !state.is_shelter && stay.is_handed_on()
-    }
-
-    /// Whether the client keeps it: only if the next holder may have it without asking Redis.
-    fn is_to_be_kept(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
-        stay.may_be_kept() && !state.is_shelter && state.term.allows(self.budget(budget), now)
-    }
-
-    fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
-        if state.owner.is_some() || !state.term.is_watched() {
-            return None;
-        }
-        let allows = |is_fresh| state.allows(self.budget(budget), self.held(now, is_fresh), now);
-        stay.rest(state.permits, now, budget.time, allows)
-    }
-
-    /// For how long its client has relied on the server's report that no waiter stands in line.
-    fn held(&self, now: Instant, is_fresh: bool) -> Duration {
-        if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
-    }
-
-    /// The lease of a grant by message is shorter, but long enough for a hand-off.
-    fn budget(&self, budget: Budget) -> Budget {
-        Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
-    }
-
-    /// A caller takes up a resting tenure.
-    pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken<S> {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
-        if state.ended.is_some() || state.holds > 0 {
-            return Taken::Nothing;
-        }
-        if !state.allows(self.budget(budget), self.held(now, is_fresh), now) {
-            let (stay, slot) = state.release();
-            return Taken::Ended(stay, slot);
-        }
-        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
-        state.since = now.into();
-        Taken::Held(state.next_hold(&self.keys))
-    }
-
-    /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if the caller
-    /// has to ask Redis.
-    pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
-        let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
-        if !is_held || !state.allows(self.budget(budget), self.held(now, false), now) {
-            return None;
-        }
-        if state.company.is_none() {
-            let mut company = Company::default();
-            company.enter(state.hand_overs);
-            state.company = Some(Box::new(company));
-        }
-        Some(state.next_hold(&self.keys))
-    }
-
-    /// The next caller in the queue takes up an idle tenure, if the budget allows it. Otherwise the tenure ends, and
-    /// the caller offers it to Redis.
-    pub(crate) fn pick_up<T: Into<S>>(
-        &self,
-        permit: T,
-        holder: Holder,
-        budget: Budget,
-    ) -> PickUp<T> {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
-        if state.ended.is_some() || state.holds > 0 {
-            return PickUp::Nothing(permit);
-        }
-        let is_allowed = holder.lease == Lease::Watched
-            && state.allows(self.budget(budget), self.held(now, false), now);
-        if !is_allowed {
-            return PickUp::Ended(permit, state.release().1);
-        }
-        state.since = now.into();
-        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
-        let kept = state.stay.replace(permit.into());
-        let hand_over = state.next_hold(&self.keys);
-        drop(state);
-        drop(kept);
-        PickUp::Held(hand_over)
-    }
-
-    /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one, and its slot in the wheel.
-    pub(crate) fn retire(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
-        let mut state = self.state();
-        if state.ended.is_some() || state.holds > 0 {
-            return None;
-        }
-        Some(state.release())
-    }
-
-    /// Ends a tenure that its client keeps idle. Returns the same as [`retire`](Self::retire).
-    pub(crate) fn retire_kept(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
-        let mut state = self.state();
-        (state.ended.is_none() && state.is_kept()).then(|| state.release())
-    }
-
-    /// Takes the permit or the seat of a tenure that has ended and has to be released.
-    pub(crate) fn take_stay(&self) -> Option<S> {
-        self.state().stay.take()
-    }
-
-    /// The lock is not ours any more.
-    pub(crate) fn lose(&self, why: Loss) {
-        self.end_lost(why);
-        let mut state = self.state();
-        // A released tenure keeps its debt until the release is answered.
-        let settled = if state.ended == Some(Ended::Lost) { state.debt.take() } else { None };
-        drop(state);
-        drop(settled);
-    }
-
-    /// Past its deadline the lock is lost, even if the server still has it.
-    fn expire(&self) {
-        if self.deadline() <= Instant::now() {
-            self.end_lost(Loss::Deadline);
-        }
-    }
-
-    fn end_lost(&self, why: Loss) {
-        let mut state = self.state();
-        if state.ended.is_some() {
-            return;
-        }
-        state.ended = Some(Ended::Lost);
-        let (stay, token, held) =
-            (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
-        let is_lock = !self.keys.row.is_notice;
-        let holds = state.counted.end_all();
-        drop(state);
-        holds.lost(why.word());
-        if held && is_lock {
-            tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
-        }
-        self.changed.notify_waiters();
-        drop(stay);
-    }
-
-    /// Ends the tenure of a closed client, and notifies its guards. Returns the permit, to be given up with the lock,
-    /// or `None` if there is nothing to release.
-    pub(crate) fn close(&self) -> Option<Option<S>> {
-        let mut state = self.state();
-        if state.is_unswept() {
-            return Some(None);
-        }
-        if state.ended.is_some() {
-            return None;
-        }
-        let (stay, _) = state.release();
-        state.ended = Some(Ended::Lost);
-        let holds = state.counted.end_all();
-        drop(state);
-        holds.lost(Loss::Closed.word());
-        self.changed.notify_waiters();
-        Some(stay)
-    }
-
-    /// What the watchdog has to do when the wheel reaches this tenure.
-    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
-        self.expire();
-        let mut state = self.state();
-        match state.ended {
-            Some(_) if state.is_unswept() => return Due::Sweep,
-            Some(_) => return Due::Ended,
-            None => {}
-        }
-        if state.holds == 0 && now >= state.idle_until(idle) {
-            (state.stay, _) = state.release();
-            return Due::Unclaimed;
-        }
-        if state.holds > 0 && state.term.is_watched() && state.is_held_for(max_hold, now) {
-            state.term.stop_watching();
-            drop(state);
-            let name = self.keys.name();
-            tracing::warn!(?name, "held for max_hold: no longer renewed");
-            return self.due(now, max_hold, idle);
-        }
-        let renew = state.term.is_due(now);
-        if renew {
-            let at = state.term.renewal();
-            state.late.due(at);
-        }
-        if std::mem::take(&mut state.doubted) || renew {
-            Due::Renew
-        } else {
-            Due::At(state.next_look(idle))
-        }
     }
 
     /// Warns once if the task that waits now is the task that asked for this hold.
@@ -765,10 +347,6 @@ impl<S: Stay> Tenure<S> {
 }
 
 impl<S: Stay> State<S> {
-    fn stop_telling(&mut self) {
-        (self.telling, self.tellings) = (Telling::No, self.tellings.wrapping_add(1));
-    }
-
     fn ended(&self, hand_over: u16) -> Option<Ended> {
         // A holder that has left has released its hold, even if the tenure is lost later.
         let left = match &self.company {
@@ -791,47 +369,6 @@ impl<S: Stay> State<S> {
         self.hand_overs
     }
 
-    /// Whether the server may still have a lock that this client gave up as lost.
-    fn is_unswept(&self) -> bool {
-        self.ended == Some(Ended::Lost) && self.debt.is_some()
-    }
-
-    fn next_look(&self, idle: Idle) -> Instant {
-        if self.doubted || self.ended.is_some() {
-            return Instant::now();
-        }
-        let renewal = self.term.next_look();
-        if self.holds == 0 { renewal.min(self.idle_until(idle)) } else { renewal }
-    }
-
-    /// Until when an idle tenure stays idle.
-    fn idle_until(&self, idle: Idle) -> Instant {
-        self.since.instant() + if self.is_kept() { idle.keep } else { idle.pickup }
-    }
-
-    fn is_kept(&self) -> bool {
-        self.stay.as_ref().is_some_and(S::is_kept)
-    }
-
-    fn keep(&mut self, stay: S, now: Instant) -> Left<S> {
-        (self.stay, self.since) = (Some(stay.to_keep()), now.into());
-        Left::Kept(stay)
-    }
-
-    fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
-        max_hold.is_some_and(|most| now - self.since.instant() >= most)
-    }
-
-    /// Leaves it to the next caller of its client, or ends it.
-    fn rest_or_end(&mut self, rests: Option<S::Visit>, now: Instant) -> Left<S> {
-        if let Some(visit) = rests {
-            self.since = now.into();
-            return Left::Rests(visit);
-        }
-        let (stay, slot) = self.release();
-        Left::Last(stay, slot)
-    }
-
     /// Ends it as released. Returns its permit or its seat, and its slot in the wheel.
     fn release(&mut self) -> (Option<S>, Option<TimerSlot>) {
         self.ended = Some(Ended::Released);
@@ -842,9 +379,13 @@ impl<S: Stay> State<S> {
         (stay, self.slot.take())
     }
 
-    /// Whether the next holder may have it without asking Redis.
-    fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
-        budget.allows(u32::from(self.hand_overs), held) && self.term.allows(budget, now)
+    /// Whether the server may still have a lock that this client gave up as lost.
+    fn is_unswept(&self) -> bool {
+        self.ended == Some(Ended::Lost) && self.debt.is_some()
+    }
+
+    fn is_kept(&self) -> bool {
+        self.stay.as_ref().is_some_and(S::is_kept)
     }
 }
 
@@ -854,7 +395,8 @@ pub(crate) mod tests {
     use crate::config::Layout;
     use crate::engine::debts::Debts;
     use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Waiting};
-    use crate::engine::grant::deadline;
+    use crate::engine::grant::{Loss, deadline};
+    use crate::engine::hand_off_budget::{Budget, Idle};
     use crate::engine::hold::Hold;
     use crate::kinds::Kind;
 

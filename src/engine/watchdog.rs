@@ -1,5 +1,5 @@
 //! The watchdog: it renews locks in batches, and detects their loss. `timetable.rs` says which tenures are due, and
-//! `tenure.rs` what to do with each. (A tenure is a client's possession of a lock, from a grant by Redis to its release or
+//! `tenure/renewal.rs` what to do with each. (A tenure is a client's possession of a lock, from a grant by Redis to its release or
 //! loss.)
 //!
 //! 1. Only an answer from Redis moves a deadline, and only to a later time. Without an answer, the deadline passes.

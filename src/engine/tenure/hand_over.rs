@@ -1,0 +1,233 @@
+//! How a tenure goes from holder to holder within its client: the last holder leaves it, and the next one picks it up,
+//! within a budget. Otherwise it ends, and the client gives it back.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::grant::{Holder, Lease};
+use crate::engine::hand_off_budget::Budget;
+use crate::engine::shared::Company;
+use crate::engine::tenure::{State, Stay, Tenure};
+use crate::engine::wheel::TimerSlot;
+
+/// The outcome for a holder that leaves.
+pub(crate) enum Left<S: Stay> {
+    /// Other holds of the same owner remain.
+    Nested,
+    /// Other holds remain, of callers that have joined.
+    Others,
+    /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
+    HandedOn(S),
+    /// The last hold ended, and another caller of this client may take up the idle tenure.
+    Rests(S::Visit),
+    /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
+    Kept(S),
+    /// The last hold ended: the lock has to be released, and then the permit passed on.
+    Last(Option<S>, Option<TimerSlot>),
+    /// The lock was already lost.
+    Lost,
+}
+
+/// The outcome for the next caller in the queue.
+pub(crate) enum PickUp<T> {
+    /// An idle tenure that the caller now holds, after this many hand-overs.
+    Held(u16),
+    /// An idle tenure that may not be handed on. It has ended, and has to be released.
+    Ended(T, Option<TimerSlot>),
+    Nothing(T),
+}
+
+/// The outcome for a caller that takes up a tenure without the permit.
+pub(crate) enum Taken<S> {
+    /// The caller now holds it, after this many hand-overs.
+    Held(u16),
+    /// It may not be handed on. It has ended, and has to be released.
+    Ended(Option<S>, Option<TimerSlot>),
+    /// Another caller has it, or it is over.
+    Nothing,
+}
+
+impl<S: Stay> Tenure<S> {
+    /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
+    /// a caller waits for it, and released otherwise.
+    pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
+        self.leave_with(hand_over, 1, budget).1
+    }
+
+    /// Ends all holds of an owner at once. Returns how many there were.
+    pub(crate) fn leave_wholly(&self, hand_over: u16, budget: Budget) -> (u32, Left<S>) {
+        self.leave_with(hand_over, u32::MAX, budget)
+    }
+
+    fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left<S>) {
+        self.expire();
+        let now = Instant::now();
+        let mut state = self.state();
+        // If all holds of this owner ended at once, another holder of this client may have the tenure by now.
+        if state.ended(hand_over).is_some() {
+            return (0, Left::Lost);
+        }
+        let holds = holds.min(state.holds);
+        state.holds -= holds;
+        if let Some(company) = &mut state.company {
+            company.leave(hand_over);
+        }
+        let is_last = state.holds == 0 || state.company.is_some();
+        let _ended = is_last.then(|| state.counted.end(hand_over));
+        let left = match state.stay.take() {
+            stay if state.holds > 0 => {
+                state.stay = stay;
+                if state.company.is_none() {
+                    return (holds, Left::Nested);
+                }
+                Left::Others
+            }
+            Some(stay) if self.is_handed_on(&state, &stay) => {
+                state.since = now.into();
+                Left::HandedOn(stay)
+            }
+            Some(stay) if self.is_to_be_kept(&state, &stay, budget, now) => state.keep(stay, now),
+            stay => {
+                let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
+                state.stay = stay;
+                state.rest_or_end(rests, now)
+            }
+        };
+        drop(state);
+        self.changed.notify_waiters();
+        (holds, left)
+    }
+
+    fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
+        self.keys.row.is_handed_on && !state.is_shelter && stay.is_handed_on()
+    }
+
+    /// Whether the client keeps it: only if the next holder may have it without asking Redis.
+    fn is_to_be_kept(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
+        stay.may_be_kept() && !state.is_shelter && state.term.allows(self.budget(budget), now)
+    }
+
+    fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
+        if state.owner.is_some() || !state.term.is_watched() {
+            return None;
+        }
+        let allows = |is_fresh| state.allows(self.budget(budget), self.held(now, is_fresh), now);
+        stay.rest(state.permits, now, budget.time, allows)
+    }
+
+    /// For how long its client has relied on the server's report that no waiter stands in line.
+    fn held(&self, now: Instant, is_fresh: bool) -> Duration {
+        if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
+    }
+
+    /// The lease of a grant by message is shorter, but long enough for a hand-off.
+    fn budget(&self, budget: Budget) -> Budget {
+        Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
+    }
+
+    /// A caller takes up a resting tenure.
+    pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken<S> {
+        self.expire();
+        let now = Instant::now();
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds > 0 {
+            return Taken::Nothing;
+        }
+        if !state.allows(self.budget(budget), self.held(now, is_fresh), now) {
+            let (stay, slot) = state.release();
+            return Taken::Ended(stay, slot);
+        }
+        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
+        state.since = now.into();
+        Taken::Held(state.next_hold(&self.keys))
+    }
+
+    /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if the caller
+    /// has to ask Redis.
+    pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
+        self.expire();
+        let now = Instant::now();
+        let mut state = self.state();
+        let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
+        if !is_held || !state.allows(self.budget(budget), self.held(now, false), now) {
+            return None;
+        }
+        if state.company.is_none() {
+            let mut company = Company::default();
+            company.enter(state.hand_overs);
+            state.company = Some(Box::new(company));
+        }
+        Some(state.next_hold(&self.keys))
+    }
+
+    /// The next caller in the queue takes up an idle tenure, if the budget allows it. Otherwise the tenure ends, and
+    /// the caller offers it to Redis.
+    pub(crate) fn pick_up<T: Into<S>>(
+        &self,
+        permit: T,
+        holder: Holder,
+        budget: Budget,
+    ) -> PickUp<T> {
+        self.expire();
+        let now = Instant::now();
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds > 0 {
+            return PickUp::Nothing(permit);
+        }
+        let is_allowed = holder.lease == Lease::Watched
+            && state.allows(self.budget(budget), self.held(now, false), now);
+        if !is_allowed {
+            return PickUp::Ended(permit, state.release().1);
+        }
+        state.since = now.into();
+        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
+        let kept = state.stay.replace(permit.into());
+        let hand_over = state.next_hold(&self.keys);
+        drop(state);
+        drop(kept);
+        PickUp::Held(hand_over)
+    }
+
+    /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one, and its slot in the wheel.
+    pub(crate) fn retire(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds > 0 {
+            return None;
+        }
+        Some(state.release())
+    }
+
+    /// Ends a tenure that its client keeps idle. Returns the same as [`retire`](Self::retire).
+    pub(crate) fn retire_kept(&self) -> Option<(Option<S>, Option<TimerSlot>)> {
+        let mut state = self.state();
+        (state.ended.is_none() && state.is_kept()).then(|| state.release())
+    }
+
+    /// Takes the permit or the seat of a tenure that has ended and has to be released.
+    pub(crate) fn take_stay(&self) -> Option<S> {
+        self.state().stay.take()
+    }
+}
+
+impl<S: Stay> State<S> {
+    fn keep(&mut self, stay: S, now: Instant) -> Left<S> {
+        (self.stay, self.since) = (Some(stay.to_keep()), now.into());
+        Left::Kept(stay)
+    }
+
+    /// Leaves it to the next caller of its client, or ends it.
+    fn rest_or_end(&mut self, rests: Option<S::Visit>, now: Instant) -> Left<S> {
+        if let Some(visit) = rests {
+            self.since = now.into();
+            return Left::Rests(visit);
+        }
+        let (stay, slot) = self.release();
+        Left::Last(stay, slot)
+    }
+
+    /// Whether the next holder may have it without asking Redis.
+    fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
+        budget.allows(u32::from(self.hand_overs), held) && self.term.allows(budget, now)
+    }
+}

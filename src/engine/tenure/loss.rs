@@ -1,0 +1,63 @@
+//! How a tenure ends without a release: at its deadline, when Redis says that it is gone, when the client is closed.
+
+use tokio::time::Instant;
+
+use crate::engine::grant::{Ended, Loss};
+use crate::engine::tenure::{Stay, Tenure};
+
+impl<S: Stay> Tenure<S> {
+    /// The lock is not ours any more.
+    pub(crate) fn lose(&self, why: Loss) {
+        self.end_lost(why);
+        let mut state = self.state();
+        // A released tenure keeps its debt until the release is answered.
+        let settled = if state.ended == Some(Ended::Lost) { state.debt.take() } else { None };
+        drop(state);
+        drop(settled);
+    }
+
+    /// Past its deadline the lock is lost, even if the server still has it.
+    pub(super) fn expire(&self) {
+        if self.deadline() <= Instant::now() {
+            self.end_lost(Loss::Deadline);
+        }
+    }
+
+    fn end_lost(&self, why: Loss) {
+        let mut state = self.state();
+        if state.ended.is_some() {
+            return;
+        }
+        state.ended = Some(Ended::Lost);
+        let (stay, token, held) =
+            (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
+        let is_lock = !self.keys.row.is_notice;
+        let holds = state.counted.end_all();
+        drop(state);
+        holds.lost(why.word());
+        if held && is_lock {
+            tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
+        }
+        self.changed.notify_waiters();
+        drop(stay);
+    }
+
+    /// Ends the tenure of a closed client, and notifies its guards. Returns the permit, to be given up with the lock,
+    /// or `None` if there is nothing to release.
+    pub(crate) fn close(&self) -> Option<Option<S>> {
+        let mut state = self.state();
+        if state.is_unswept() {
+            return Some(None);
+        }
+        if state.ended.is_some() {
+            return None;
+        }
+        let (stay, _) = state.release();
+        state.ended = Some(Ended::Lost);
+        let holds = state.counted.end_all();
+        drop(state);
+        holds.lost(Loss::Closed.word());
+        self.changed.notify_waiters();
+        Some(stay)
+    }
+}

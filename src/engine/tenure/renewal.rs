@@ -1,0 +1,157 @@
+//! What the watchdog does for a tenure, and when. `term.rs` says how long a tenure lasts.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::grant::Lease;
+use crate::engine::hand_off_budget::Idle;
+use crate::engine::tenure::{State, Stay, Tenure};
+use crate::engine::wheel::TimerSlot;
+
+/// What the watchdog finds when a tenure is due.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Renew,
+    /// There is nothing to do before this time.
+    At(Instant),
+    /// It is lost. Redis may still have the lock, which has to be swept.
+    Sweep,
+    /// It was idle for too long. It has ended, and has to be released.
+    Unclaimed,
+    Ended,
+}
+
+impl<S: Stay> Tenure<S> {
+    /// Records its slot in the wheel. Returns `false` if there is nothing left to do about the tenure.
+    pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
+        let mut state = self.state();
+        state.slot = Some(slot);
+        state.look_at = look_at.into();
+        state.ended.is_none() || state.is_unswept()
+    }
+
+    pub(crate) fn slot(&self) -> Option<TimerSlot> {
+        self.state().slot
+    }
+
+    /// Whether the watchdog looks at it by this time.
+    pub(crate) fn is_looked_at_by(&self, at: Instant) -> bool {
+        self.state().look_at <= at.into()
+    }
+
+    /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
+    /// new.
+    pub(crate) fn watch(&self) -> bool {
+        self.state().term.watch()
+    }
+
+    /// When the watchdog has to look next, if nothing happens before.
+    pub(crate) fn next_look(&self, idle: Idle) -> Instant {
+        self.state().next_look(idle)
+    }
+
+    /// Has the watchdog renew the tenure at this time.
+    pub(crate) fn renew_at(&self, at: Instant) {
+        self.state().term.renew_at(at);
+    }
+
+    /// Has the watchdog check the tenure the next time that it looks.
+    pub(crate) fn doubt(&self) {
+        self.state().doubted = true;
+    }
+
+    /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
+    /// renewal never shortens the TTL.
+    pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
+        self.state().term.at_least(wanted, Instant::now())
+    }
+
+    /// The TTL that a nested hold asks for. After `max_hold`, a watched hold gets no more time, or a holder that keeps
+    /// nesting would never end. This check does not rely on the watchdog, which may look later: each nested hold
+    /// postpones the next renewal.
+    pub(crate) fn for_nested(
+        &self,
+        lease: Lease,
+        length: Duration,
+        max_hold: Option<Duration>,
+    ) -> Duration {
+        let state = self.state();
+        let overdue = state.term.is_overdue() || state.is_held_for(max_hold, Instant::now());
+        drop(state);
+        let gives_none = lease == Lease::Watched && overdue;
+        self.at_least(if gives_none { Duration::ZERO } else { length })
+    }
+
+    /// The TTL that the watchdog asks for.
+    pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
+        let watched = self.state().term.is_watched();
+        self.at_least(if watched { timeout } else { Duration::ZERO })
+    }
+
+    /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
+    /// a tenure is lost, even if the server still has it.
+    pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
+        self.expire();
+        let mut state = self.state();
+        if state.ended.is_some() {
+            return false;
+        }
+        state.term.prolong(sent, ttl);
+        state.late.renewed();
+        drop(state);
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// What the watchdog has to do when the wheel reaches this tenure.
+    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
+        self.expire();
+        let mut state = self.state();
+        match state.ended {
+            Some(_) if state.is_unswept() => return Due::Sweep,
+            Some(_) => return Due::Ended,
+            None => {}
+        }
+        if state.holds == 0 && now >= state.idle_until(idle) {
+            (state.stay, _) = state.release();
+            return Due::Unclaimed;
+        }
+        if state.holds > 0 && state.term.is_watched() && state.is_held_for(max_hold, now) {
+            state.term.stop_watching();
+            drop(state);
+            let name = self.keys.name();
+            tracing::warn!(?name, "held for max_hold: no longer renewed");
+            return self.due(now, max_hold, idle);
+        }
+        let renew = state.term.is_due(now);
+        if renew {
+            let at = state.term.renewal();
+            state.late.due(at);
+        }
+        if std::mem::take(&mut state.doubted) || renew {
+            Due::Renew
+        } else {
+            Due::At(state.next_look(idle))
+        }
+    }
+}
+
+impl<S: Stay> State<S> {
+    fn next_look(&self, idle: Idle) -> Instant {
+        if self.doubted || self.ended.is_some() {
+            return Instant::now();
+        }
+        let renewal = self.term.next_look();
+        if self.holds == 0 { renewal.min(self.idle_until(idle)) } else { renewal }
+    }
+
+    /// Until when an idle tenure stays idle.
+    fn idle_until(&self, idle: Idle) -> Instant {
+        self.since.instant() + if self.is_kept() { idle.keep } else { idle.pickup }
+    }
+
+    fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
+        max_hold.is_some_and(|most| now - self.since.instant() >= most)
+    }
+}
