@@ -1,0 +1,299 @@
+//! What the link to one server does: it subscribes, unsubscribes, and passes on what it hears.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, Value, cmd, pipe};
+use tokio::time::{Instant, sleep};
+
+use crate::slot::Slot;
+use crate::wire::fault::{self, Fault, Redirect};
+use crate::wire::hello::{Expected, Hello};
+use crate::wire::link::Duty;
+use crate::wire::node::Node;
+use crate::wire::scripts::Dialect;
+use crate::wire::subscriber::homes::HomeLink;
+use crate::wire::subscriber::table::{BATCH, Channel, Phase, Table};
+use crate::wire::subscriber::{Channels, Heard};
+
+/// The pause after a full batch: so waiters do not all return at once with their server.
+const PACE: Duration = Duration::from_millis(20);
+
+/// The pause before the client subscribes again to a channel that a server did not accept, plus or minus half.
+const NOT_TAKEN: Duration = Duration::from_millis(50);
+
+/// The duty of a link for channels: those of one home.
+pub(super) struct Ears {
+    pub(super) channels: Arc<Channels>,
+    pub(super) home: Option<Node>,
+    pub(super) expected: Expected,
+    pub(super) link: Arc<HomeLink>,
+}
+
+impl Ears {
+    /// Applies a function to the table of this home.
+    fn at<T: Default>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
+        let mut homes = self.channels.homes();
+        // The home may have been closed, and opened again with another link.
+        let home = homes.all.get_mut(&self.home).filter(|home| Arc::ptr_eq(&home.link, &self.link));
+        home.map_or_else(T::default, |home| act(&mut home.table))
+    }
+
+    /// The server has acknowledged a channel. The channel may have been unsubscribed and wanted again in between. Then
+    /// another acknowledgement follows, and until then this one is just as valid.
+    fn acknowledge(&self, name: &str, generation: u64) {
+        if generation != self.link.generation() {
+            return;
+        }
+        self.at(|table| {
+            if let Some(channel) = table.channels.get_mut(name) {
+                channel.phase = Phase::Live(generation);
+            }
+        });
+    }
+
+    fn refuse(&self, name: &str, fault: &Fault) {
+        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters poll from time to time instead");
+        self.at(|table| {
+            if let Some(channel) = table.channels.get_mut(name) {
+                channel.phase = Phase::Refused(Instant::now());
+            }
+        });
+        (self.channels.listener)(name, Heard::Deaf);
+    }
+
+    /// The server ended a channel, since its slot has moved. The next answer will say where it is now.
+    fn ended(&self, name: &str) {
+        let on = self.link.generation();
+        let was_live = |table: &Table| {
+            table.channels.get(name).is_some_and(|c| matches!(c.phase, Phase::Live(at) if at == on))
+        };
+        // If it was not, this client has unsubscribed it, and wants it again by now.
+        if self.at(|table| was_live(table) && table.want_again(name)) {
+            self.link.changed.notify_one();
+            self.map_is_stale();
+        }
+    }
+
+    fn map_is_stale(&self) {
+        if let Some(cluster) = &self.channels.cluster {
+            cluster.stale.notify_one();
+        }
+    }
+
+    fn is_sharded(&self) -> bool {
+        self.link.facts.dialect() == Dialect::Sharded
+    }
+
+    async fn subscribe(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
+        let asked = if self.is_sharded() {
+            self.subscribe_sharded(conn, names).await
+        } else {
+            conn.subscribe(words(names)).await.map_err(Fault::answering)
+        };
+        match asked {
+            Ok(()) => Ok(()),
+            Err(Fault::Permission(source)) if names.len() == 1 => {
+                self.refuse(&names[0], &Fault::Permission(source));
+                Ok(())
+            }
+            // The server refuses all of them if one is forbidden. So subscribe each of them separately.
+            Err(Fault::Permission(_)) => {
+                for name in names.chunks(1) {
+                    Box::pin(self.subscribe(conn, name)).await?;
+                }
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Each channel needs a separate command, or `redis-rs` would take its answers for those of other commands. Even
+    /// so, a push that ends a channel counts as an answer to another command: so only pushes say what is live, and no
+    /// answer says which channel it is about.
+    async fn subscribe_sharded(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
+        let answers = in_a_row(conn, "SSUBSCRIBE", names).await?;
+        let mut denied = None;
+        for answer in &answers {
+            let Value::ServerError(error) = answer else { continue };
+            match fault::entry(error) {
+                Fault::Redirected(Redirect::Moved { slot, to }, _) => self.moved(slot, &to),
+                fault @ Fault::Permission(_) => denied = Some(fault),
+                fault @ (Fault::Redirected(..) | Fault::Refused(_)) => {
+                    tracing::debug!(?fault, "a channel is not subscribed yet");
+                    self.map_is_stale();
+                }
+                fault => return Err(fault),
+            }
+        }
+        if let Some(fault) = denied {
+            return Err(fault);
+        }
+        let on = self.link.generation();
+        let was_taken = |channel: &Channel| matches!(channel.phase, Phase::Live(at) if at == on);
+        let is_missing = |table: &mut Table| {
+            let missing = |name: &&Arc<str>| {
+                table.channels.get(&***name).is_some_and(|channel| !was_taken(channel))
+            };
+            let missing: Vec<_> = names.iter().filter(missing).cloned().collect();
+            missing.iter().for_each(|name| _ = table.want_again(name));
+            !missing.is_empty()
+        };
+        if self.at(is_missing) {
+            sleep(NOT_TAKEN.mul_f64(0.5 + fastrand::f64())).await;
+        }
+        Ok(())
+    }
+
+    fn moved(&self, slot: Slot, to: &str) {
+        let next = self.home.as_ref().and_then(|home| Node::redirected(to, home));
+        if let (Some(cluster), Some(next)) = (&self.channels.cluster, next) {
+            cluster.moved(slot, next);
+        }
+    }
+
+    async fn unsubscribe(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
+        if self.is_sharded() {
+            // For a slot that has moved, the server has already ended the channel, and reports that once more.
+            in_a_row(conn, "SUNSUBSCRIBE", names).await.map(drop)
+        } else {
+            conn.unsubscribe(words(names)).await.map_err(Fault::answering)
+        }
+    }
+
+    /// Subscribes one batch of wanted channels, and unsubscribes all expired ones. Returns whether there was anything
+    /// to do.
+    async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
+        let wanted = self.at(Table::next_wanted);
+        if !wanted.is_empty() {
+            self.subscribe(conn, &wanted).await?;
+            if wanted.len() == BATCH {
+                sleep(PACE).await;
+            }
+        }
+        let linger = self.channels.linger;
+        let expired = self.at(|table| {
+            let mut expired = table.expire(Instant::now(), linger);
+            expired.extend(std::mem::take(&mut table.left));
+            expired
+        });
+        for names in expired.chunks(BATCH) {
+            self.unsubscribe(conn, names).await?;
+        }
+        Ok(!wanted.is_empty() || !expired.is_empty())
+    }
+
+    /// Sleeps until the next channel expires, if there is one.
+    async fn next_expiry(&self) {
+        let next = self.at(|table| table.expires_next(self.channels.linger));
+        match next {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The same command for each of these channels.
+async fn in_a_row(
+    conn: &mut MultiplexedConnection,
+    command: &str,
+    names: &[Arc<str>],
+) -> Result<Vec<Value>, Fault> {
+    let mut pipe = pipe();
+    names.iter().for_each(|name| _ = pipe.cmd(command).arg(&**name));
+    conn.send_packed_commands(&pipe, 0, pipe.len()).await.map_err(Fault::answering)
+}
+
+fn words(names: &[Arc<str>]) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
+}
+
+impl Duty for Ears {
+    const NAME: &'static str = "subscriber";
+
+    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
+        let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
+        let hello = Hello::read(Some(&hello))?;
+        hello.accepted(&self.expected)?;
+        self.link.facts.learn(&hello, &self.expected);
+        self.at(Table::start_again);
+        self.link.generation.store(generation, Ordering::Release);
+        Ok(())
+    }
+
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
+        // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
+        match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
+            Value::ServerError(error) => match fault::entry(&error) {
+                // A server that answers is alive, even if it says that it is busy or broken.
+                Fault::Refused(_) => Ok(()),
+                fault => Err(fault),
+            },
+            // A push that ended a channel was taken for the answer. It is a sign of life, and the next answer says
+            // more.
+            answer if self.is_sharded() && !matches!(answer, Value::Map(_)) => Ok(()),
+            hello => Hello::read(Some(&hello))?.accepted(&self.expected),
+        }
+    }
+
+    async fn work(&self, mut conn: MultiplexedConnection) -> Fault {
+        loop {
+            match self.catch_up(&mut conn).await {
+                Ok(true) => {}
+                Ok(false) => tokio::select! {
+                    () = self.link.changed.notified() => {}
+                    () = self.next_expiry() => {}
+                },
+                Err(fault) => return fault,
+            }
+        }
+    }
+
+    fn hear(&self, generation: u64, push: PushInfo) {
+        let [Value::BulkString(channel), data @ ..] = push.data.as_slice() else { return };
+        let Ok(channel) = std::str::from_utf8(channel) else { return };
+        match (push.kind, data) {
+            (PushKind::Subscribe | PushKind::SSubscribe, _) => {
+                self.acknowledge(channel, generation);
+                (self.channels.listener)(channel, Heard::Live);
+            }
+            (PushKind::Message | PushKind::SMessage, [Value::BulkString(message)]) => {
+                (self.channels.listener)(channel, Heard::Message(message));
+            }
+            (PushKind::SUnsubscribe, _) if generation == self.link.generation() => {
+                self.ended(channel);
+            }
+            _ => {}
+        }
+    }
+
+    fn down(&self) {
+        self.link.generation.store(0, Ordering::Release);
+        self.map_is_stale();
+    }
+
+    /// Tells the waiters that no messages arrive: they must not sleep until the TTL of a lock that may be free by now.
+    fn stays_down(&self) {
+        let awaited: Vec<_> = self.at(|table| {
+            let awaited = table.channels.iter().filter(|(_, channel)| channel.subscribers > 0);
+            awaited.map(|(name, _)| Arc::clone(name)).collect()
+        });
+        for name in awaited {
+            (self.channels.listener)(&name, Heard::Deaf);
+        }
+    }
+}

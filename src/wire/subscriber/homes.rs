@@ -1,0 +1,89 @@
+//! Which server has which channel. A channel moves with its slot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::slot::Slot;
+use crate::wire::map::SlotMap;
+use crate::wire::node::Node;
+use crate::wire::scripts::Dialect;
+use crate::wire::shard::Facts;
+use crate::wire::subscriber::table::Table;
+
+/// Where channels are subscribed. The key `None` is the only server, or, in a cluster, no server: the slot has none for
+/// now.
+#[derive(Default)]
+pub(super) struct Homes {
+    pub(super) map: Arc<SlotMap>,
+    pub(super) all: BTreeMap<Option<Node>, Home>,
+}
+
+/// The channels that one server has.
+#[derive(Default)]
+pub(super) struct Home {
+    pub(super) table: Table,
+    pub(super) link: Arc<HomeLink>,
+    /// Ends the link; `None`: there is none yet.
+    pub(super) stop: Option<CancellationToken>,
+}
+
+/// What a home and its link share.
+#[derive(Default)]
+pub(super) struct HomeLink {
+    pub(super) changed: Notify,
+    /// The generation of the live connection; 0: there is none.
+    pub(super) generation: AtomicU64,
+    pub(super) facts: Facts,
+}
+
+impl HomeLink {
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}
+
+impl Homes {
+    /// The home of a channel.
+    pub(super) fn of(&self, channel: &str) -> Option<Node> {
+        if self.map.is_empty() { None } else { self.map.owner(Slot::of(channel)).cloned() }
+    }
+
+    pub(super) fn open(&mut self, home: Option<Node>) -> &mut Home {
+        self.all.entry(home).or_default()
+    }
+
+    /// Moves each channel to its current home. Returns the links whose work has changed.
+    pub(super) fn follow(&mut self, map: Arc<SlotMap>) -> Vec<Arc<HomeLink>> {
+        self.map = Arc::clone(&map);
+        let (mut moved, mut changed) = (Vec::new(), Vec::new());
+        for (node, home) in &mut self.all {
+            let stays = |channel: &str| map.owner(Slot::of(channel)) == node.as_ref();
+            // The server ends sharded channels that have moved. A plain one remains, and has to be unsubscribed.
+            let is_left = home.link.facts.dialect() != Dialect::Sharded;
+            let leaving = home.table.leave_behind(stays, is_left);
+            if !leaving.is_empty() {
+                changed.push(Arc::clone(&home.link));
+            }
+            moved.extend(leaving);
+        }
+        for (channel, subscribers) in moved {
+            let home = self.of(&channel);
+            let at = self.open(home);
+            at.table.adopt(channel, subscribers);
+            changed.push(Arc::clone(&at.link));
+        }
+        let used = map.nodes();
+        self.all.retain(|node, home| {
+            let stays = node.as_ref().is_none_or(|node| used.contains(node));
+            if let (false, Some(stop)) = (stays, &home.stop) {
+                stop.cancel();
+            }
+            stays
+        });
+        changed
+    }
+}

@@ -1,0 +1,276 @@
+//! The channels of one server, as plain state: for whom each is, whether it is live, and what the link has to do next.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The most channels in one SUBSCRIBE. A hundred thousand would take the server a third of a second.
+pub(super) const BATCH: usize = 1000;
+
+/// The most channels that linger at the same time. A client that keeps using new names forgets the oldest ones earlier,
+/// so its memory is bounded.
+const MOST_IDLE: usize = 12_000;
+
+/// The pause before the client subscribes again to a channel that the server's ACL refused.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
+
+/// The channels of one server, and which of them to subscribe and unsubscribe next.
+#[derive(Default)]
+pub(super) struct Table {
+    /// This map is ordered, so that a reconnect subscribes in the same order in every run of a simulation.
+    pub(super) channels: BTreeMap<Arc<str>, Channel>,
+    /// Channels to subscribe.
+    pub(super) wanted: VecDeque<Arc<str>>,
+    /// Channels without subscribers, each with the time since when it lingers, the longest idle first.
+    pub(super) idle: VecDeque<(Instant, Arc<str>)>,
+    /// Channels to unsubscribe, since another server has them now.
+    pub(super) left: BTreeSet<Arc<str>>,
+}
+
+pub(super) struct Channel {
+    pub(super) subscribers: usize,
+    pub(super) phase: Phase,
+    /// When the last subscriber left. Set while the channel is in the queue of idle ones.
+    pub(super) idle_since: Option<Instant>,
+}
+
+pub(super) enum Phase {
+    /// The channel is in the queue of wanted ones, or the task is subscribing it.
+    Wanted,
+    /// The generation of the connection on which the server has acknowledged it.
+    Live(u64),
+    /// The server has refused it.
+    Refused(Instant),
+}
+
+impl Table {
+    pub(super) fn join(&mut self, name: &str) -> Arc<str> {
+        if let Some((name, channel)) =
+            self.channels.get_key_value(name).map(|(n, c)| (n.clone(), c))
+        {
+            let again = matches!(channel.phase, Phase::Refused(at) if at.elapsed() > REFUSED_FOR);
+            let channel = self.channels.get_mut(&name).expect("it was just found");
+            channel.subscribers += 1;
+            if again {
+                channel.phase = Phase::Wanted;
+                self.wanted.push_back(Arc::clone(&name));
+            }
+            return name;
+        }
+        let name: Arc<str> = name.into();
+        self.left.remove(&name);
+        let channel = Channel { subscribers: 1, phase: Phase::Wanted, idle_since: None };
+        self.channels.insert(Arc::clone(&name), channel);
+        self.wanted.push_back(Arc::clone(&name));
+        name
+    }
+
+    /// Whether the channel has just become idle, and is not in the queue of idle ones yet.
+    pub(super) fn leave(&mut self, name: &Arc<str>, now: Instant) -> bool {
+        let Some(channel) = self.channels.get_mut(name) else {
+            return false;
+        };
+        channel.subscribers -= 1;
+        if channel.subscribers > 0 || channel.idle_since.replace(now).is_some() {
+            return false;
+        }
+        self.idle.push_back((now, Arc::clone(name)));
+        true
+    }
+
+    /// The next channels to subscribe. Some may have been forgotten while they were in the queue.
+    pub(super) fn next_wanted(&mut self) -> Vec<Arc<str>> {
+        let most = self.wanted.len().min(BATCH);
+        let wanted = self.wanted.drain(..most);
+        wanted.filter(|name| self.channels.contains_key(name)).collect()
+    }
+
+    /// Forgets the channels that no waiter returned to. If a waiter wants one again before it was unsubscribed, it is a
+    /// new channel.
+    pub(super) fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
+        let mut expired = Vec::new();
+        while self.expires_next(linger).is_some_and(|at| at <= now) {
+            let Some((since, name)) = self.idle.pop_front() else { break };
+            match self.channels.get_mut(&name) {
+                Some(channel) if channel.subscribers > 0 => channel.idle_since = None,
+                // A waiter has used it in between: it lingers once more, behind the others.
+                Some(channel) if channel.idle_since != Some(since) => {
+                    channel.idle_since = Some(now);
+                    self.idle.push_back((now, name));
+                }
+                Some(_) => {
+                    self.channels.remove(&name);
+                    expired.push(name);
+                }
+                None => {}
+            }
+        }
+        expired
+    }
+
+    /// When the next channel expires.
+    pub(super) fn expires_next(&self, linger: Duration) -> Option<Instant> {
+        let crowded = self.idle.len() > MOST_IDLE;
+        self.idle.front().map(|(since, _)| if crowded { *since } else { *since + linger })
+    }
+
+    /// Forgets the channels that leave this server. Returns those that have subscribers, with the number of
+    /// subscribers.
+    pub(super) fn leave_behind(
+        &mut self,
+        stays: impl Fn(&str) -> bool,
+        is_left: bool,
+    ) -> Vec<(Arc<str>, usize)> {
+        let mut moved = Vec::new();
+        self.channels.retain(|name, channel| {
+            let is_here = stays(name);
+            if !is_here && is_left {
+                self.left.insert(Arc::clone(name));
+            }
+            if !is_here && channel.subscribers > 0 {
+                moved.push((Arc::clone(name), channel.subscribers));
+            }
+            is_here
+        });
+        moved
+    }
+
+    /// Takes over a channel from another server.
+    pub(super) fn adopt(&mut self, name: Arc<str>, subscribers: usize) {
+        self.left.remove(&name);
+        let channel = Channel { subscribers, phase: Phase::Wanted, idle_since: None };
+        self.channels.insert(Arc::clone(&name), channel);
+        self.wanted.push_back(name);
+    }
+
+    /// A server ended a channel that nobody unsubscribed, or did not accept it.
+    pub(super) fn want_again(&mut self, name: &str) -> bool {
+        let Some((name, _)) = self.channels.get_key_value(name) else { return false };
+        let name = Arc::clone(name);
+        if let Some(channel) = self.channels.get_mut(&name) {
+            channel.phase = Phase::Wanted;
+        }
+        self.wanted.push_back(name);
+        true
+    }
+
+    /// There is a new connection, without subscriptions: all channels with waiters are wanted again.
+    pub(super) fn start_again(&mut self) {
+        self.idle.clear();
+        self.left.clear();
+        self.channels.retain(|_, channel| channel.subscribers > 0);
+        for channel in self.channels.values_mut() {
+            channel.phase = Phase::Wanted;
+            channel.idle_since = None;
+        }
+        self.wanted = self.channels.keys().cloned().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINGER: Duration = Duration::from_secs(5);
+
+    fn names(batch: &[Arc<str>]) -> Vec<&str> {
+        batch.iter().map(|name| &**name).collect()
+    }
+
+    #[test]
+    fn a_channel_is_wanted_once_and_expires_after_its_last_subscription() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let name = table.join("a");
+        table.join("a");
+        assert_eq!(names(&table.next_wanted()), ["a"]);
+        assert!(!table.leave(&name, start));
+        assert!(table.leave(&name, start));
+        assert!(table.expire(start + LINGER / 2, LINGER).is_empty());
+        assert_eq!(names(&table.expire(start + LINGER, LINGER)), ["a"]);
+        assert!(table.channels.is_empty());
+    }
+
+    #[test]
+    fn a_subscription_to_a_lingering_channel_keeps_it() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let name = table.join("a");
+        table.next_wanted();
+        table.leave(&name, start);
+        table.join("a");
+        assert!(table.next_wanted().is_empty());
+        assert!(table.expire(start + LINGER, LINGER).is_empty());
+        assert!(table.leave(&name, start + LINGER));
+        assert_eq!(names(&table.expire(start + LINGER * 2, LINGER)), ["a"]);
+    }
+
+    #[test]
+    fn a_busy_channel_stands_in_the_queue_of_the_idle_once() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        for _ in 0..1000 {
+            let name = table.join("a");
+            table.leave(&name, start);
+        }
+        assert_eq!(table.idle.len(), 1);
+    }
+
+    #[test]
+    fn a_busy_channel_does_not_keep_the_others_from_expiring() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let (busy, quiet) = (table.join("busy"), table.join("quiet"));
+        table.leave(&busy, start);
+        table.leave(&quiet, start);
+        table.join("busy");
+        table.leave(&busy, start + LINGER);
+        assert_eq!(names(&table.expire(start + LINGER, LINGER)), ["quiet"]);
+        assert_eq!(names(&table.expire(start + LINGER * 2, LINGER)), ["busy"]);
+    }
+
+    #[test]
+    fn of_too_many_idle_channels_the_oldest_go_early() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        for number in 0..MOST_IDLE + 3 {
+            let name = table.join(&number.to_string());
+            table.leave(&name, start);
+        }
+        let used = table.join("1");
+        table.leave(&used, start + LINGER / 4);
+        assert_eq!(names(&table.expire(start + LINGER / 2, LINGER)), ["0", "2", "3"]);
+        assert_eq!(table.idle.len(), MOST_IDLE);
+        assert!(table.expire(start + LINGER / 2, LINGER).is_empty());
+    }
+
+    #[test]
+    fn a_channel_that_is_forgotten_before_it_was_subscribed_is_not_subscribed() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let gone = table.join("gone");
+        table.leave(&gone, start);
+        table.join("kept");
+        assert_eq!(table.expire(start + LINGER, LINGER).len(), 1);
+        assert_eq!(names(&table.next_wanted()), ["kept"]);
+    }
+
+    #[test]
+    fn a_channel_joined_while_it_is_being_left_is_wanted_anew() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let name = table.join("a");
+        table.next_wanted();
+        table.leave(&name, start);
+        assert_eq!(table.expire(start + LINGER, LINGER).len(), 1);
+        table.join("a");
+        assert_eq!(names(&table.next_wanted()), ["a"]);
+    }
+
+    #[test]
+    fn a_new_connection_is_asked_for_what_is_waited_for() {
+        let (mut table, start) = (Table::default(), Instant::now());
+        let left = table.join("left");
+        table.join("kept");
+        table.next_wanted();
+        table.leave(&left, start);
+        table.start_again();
+        assert_eq!(names(&table.next_wanted()), ["kept"]);
+        assert!(table.expire(start + LINGER, LINGER).is_empty());
+    }
+}
