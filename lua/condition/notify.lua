@@ -1,6 +1,6 @@
 -- Notify the waiter at the front of the line, or all waiters.
 --
--- KEYS   see begin.lua; then the requests that were carried out
+-- KEYS   see open_name.lua; then the requests that were carried out
 -- ARGV   ..., the request, how long it is remembered in ms, 'one' or 'all'
 -- Reply  how many waiters this request notifies; also 0 if it was carried out before
 --

@@ -1,6 +1,6 @@
 -- Use up a notification: its waiter has had the lock again.
 --
--- KEYS   see begin.lua
+-- KEYS   see open_name.lua
 -- ARGV   ..., owner field
 -- Reply  1 it was there | 0 it was not there (any more): it may have gone to the next waiter
 

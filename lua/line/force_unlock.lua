@@ -1,7 +1,7 @@
 -- Take the lock away from all its holders, notify them, and let in waiters from the front of the line.
 --
--- KEYS   see begin.lua
--- ARGV   see begin.lua
+-- KEYS   see open_name.lua
+-- ARGV   see open_name.lua
 -- Reply  how many holders there were
 
 check_writable()

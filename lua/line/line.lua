@@ -428,7 +428,7 @@ local function admit()
   local head = tonumber(places(0, 1)[2])
   if head then
     work = let_in(readers_come, work)
-    -- In a line that moves fast no waiter sleeps, so none has to be woken.
+    -- If the head is awake, the whole line is awake, and nobody has to be woken.
     if asks_again or not is_awake(head) then
       local window = front(0, WINDOW)
       watch(window, #window < WINDOW, math.max(work, WINDOW))

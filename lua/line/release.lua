@@ -1,6 +1,6 @@
 -- Release a hold, or leave the line, and let in waiters from the front of the line.
 --
--- KEYS   see begin.lua
+-- KEYS   see open_name.lua
 -- ARGV   ..., owner field
 -- Reply  alone or in a table: 1 the hold was released | 0 there was no hold (any more)
 --
@@ -13,6 +13,6 @@ local left = end_hold(field)
 if not left and stands(field) then leave(read({ field })[1]) end
 pcall(admit)
 settle()
--- The hold is gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
+-- There was neither a holder nor a line: both were lost without a release, and nobody has notified the waiters.
 if was_empty then redis.pcall('publish', channel, from) end
 return { left and 1 or 0 }

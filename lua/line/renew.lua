@@ -1,7 +1,8 @@
--- Renew a hold: it lasts at least this long from now. A lease is never shortened.
+-- Renew a hold of a fair lock, a read-write lock or a semaphore, or a notification: it lasts at least this long from now. A
+-- lease is never shortened. For plain locks, see lua/lock/renew.lua.
 --
 -- KEYS   the token counter (not used), the holders
--- ARGV   see begin.lua (not used), then: owner field, lease wanted in ms
+-- ARGV   see open_name.lua (not used), then: owner field, lease wanted in ms
 -- Reply  1 renewed | 0 there is no such hold any more
 --
 -- A client that got its grant by a message uses this script to confirm that it received the grant.

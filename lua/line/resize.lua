@@ -1,7 +1,7 @@
 -- Set the capacity for all clients, whatever their handles were made with, and let in waiters from the front of the
 -- line.
 --
--- KEYS   see begin.lua
+-- KEYS   see open_name.lua
 -- ARGV   ..., the new capacity
 -- Reply  1 set
 --

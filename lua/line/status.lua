@@ -1,7 +1,7 @@
 -- Report how much is held, and for how long.
 --
--- KEYS   see begin.lua
--- ARGV   see begin.lua
+-- KEYS   see open_name.lua
+-- ARGV   see open_name.lua
 -- Reply  the longest lease left in ms (-2: there is no holder) | how much is held | the capacity
 --
 -- A holder whose lease is over does not count, and makes room.

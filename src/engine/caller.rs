@@ -1,7 +1,7 @@
 //! What a caller does from `lock().await` to its hold.
 //!
-//! 1. A caller first waits for the permit of its client's entry. Only the caller with the permit asks Redis,
-//!    for all callers of the entry. So a client has one request in flight for each entry.
+//! 1. A caller first waits for the permit of its client's entry. Usually only the caller with the permit asks Redis, for
+//!    all callers of the entry. Callers of a semaphore may also ask beside it (`caller/ask.rs`), and owners that nest.
 //! 2. If another caller of the client has left a tenure, it takes that (`caller/pick_up.rs`). Otherwise it contends
 //!    (`caller/contend.rs`): it asks (`caller/ask.rs`), and waits in line.
 //! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout cancels the work because its
@@ -123,7 +123,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// One attempt, or none if another caller of this client came first.
+    /// One attempt, or none if another caller of this client came first. It asks twice if the holder's client may keep
+    /// the lock idle.
     async fn once(&self, visit: Visit) -> Result<Option<Hold>> {
         let visit = if visit.entry.keys.row.is_shared {
             if let Some(hold) = self.share_at_once(&visit) {

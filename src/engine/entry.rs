@@ -8,8 +8,9 @@
 //! 3. In a kind in which each caller waits separately, each caller has its own entry, and gets its permit at once.
 //! 4. If several callers may hold a lock side by side, they hold it without the permit. Each tenure has a seat, which
 //!    keeps the entry in the table. `shared.rs` knows the tenures inside.
-//! 5. A caller that takes the permit always checks for an idle tenure: one that was handed on and not taken up yet. If
-//!    it finds that no other caller waits for the tenure any more, it releases the tenure.
+//! 5. A caller that takes the permit picks up an idle tenure, if there is one. A caller that hands a tenure on, or leaves
+//!    the queue, checks afterwards whether a caller still waits for it. If none does, it releases the tenure
+//!    (`Engine::look_after`).
 //!
 //! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/stay.rs` is what a tenure has of it.
 

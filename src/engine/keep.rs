@@ -1,6 +1,6 @@
 //! The kept lock (`Config::keep`): after an unlock, a client keeps a plain lock for a while, held by no caller. Its next caller
 //! gets it without a request. This file says whether a lock may be kept. `tenure/hand_over.rs` keeps it, `caller/pick_up.rs` takes it up,
-//! `listener.rs` hears the messages, and `holding.rs` has the watchdog give it back when its time is over.
+//! `listener.rs` hears the messages, and `unlock.rs` has the watchdog give it back when its time is over.
 //!
 //! 1. A client keeps a lock only if it would have heard that another client wants it: its channels were live before it sent
 //!    the request, the answer said that nobody waits, and no message has come since.

@@ -7,7 +7,8 @@
 //! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `shared.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure/hand_over.rs` |
 //! | a lock is renewed, or lost | `watchdog.rs` renews, as `tenure/renewal.rs` says; `tenure/loss.rs` ends it and tells the guards |
-//! | a holder nests, extends, unlocks | `holding.rs` |
+//! | a holder nests, extends | `holding.rs` |
+//! | a holder unlocks, a guard is dropped | `unlock.rs` |
 //! | a caller is dropped | `ghost.rs` says who releases what it may be granted |
 //! | a release is repeated | `unconfirmed.rs` hands it to `releaser.rs`; `job.rs` |
 //! | a future is not polled | `lookout.rs` says whom to look at; `unpolled.rs` skips or cancels |
@@ -53,6 +54,7 @@ mod tenure;
 mod term;
 mod timetable;
 mod unconfirmed;
+mod unlock;
 mod unpolled;
 mod watchdog;
 mod wheel;

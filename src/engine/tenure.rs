@@ -5,6 +5,9 @@
 //!    a task.
 //! 3. Reads of one client are side-by-side holds of one tenure. Each reader leaves separately, and the last one
 //!    releases the tenure.
+//!
+//! `tenure/hand_over.rs`: from holder to holder. `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end
+//! without a release. `tenure/telling.rs`: how Redis learns the hold count.
 
 mod hand_over;
 mod loss;

@@ -8,6 +8,9 @@
 //!    there is no connection for a while. Then the waiters ask (`engine/listener.rs`). `link.rs` makes a new connection.
 //! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel moves
 //!    to the link of the slot's new server, and becomes live again there.
+//!
+//! `subscriber/ears.rs` is what a link does, also after a reconnect. `subscriber/table.rs` has the channels of one server,
+//! `subscriber/homes.rs` says which server has which channel.
 
 mod ears;
 mod homes;

@@ -50,7 +50,7 @@ impl Drop for Offer {
 }
 
 impl Caller {
-    /// Takes a tenure that another caller of this client has left, or joins that caller's read. Returns `None` if there
+    /// Takes a tenure that rests, or joins a read that another caller of this client holds. Returns `None` if there
     /// is no such tenure, or if it is reserved for waiting callers.
     pub(super) fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;

@@ -50,7 +50,7 @@ pub(crate) enum Taken<S> {
 
 impl<S: Stay> Tenure<S> {
     /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
-    /// a caller waits for it, and released otherwise.
+    /// a caller waits for it. Otherwise its client keeps it or lets it rest, if that is allowed, or releases it.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
         self.leave_with(hand_over, 1, budget).1
     }

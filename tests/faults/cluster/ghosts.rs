@@ -28,7 +28,7 @@ impl Scene {
         let proxies = join_all(cluster.nodes.iter().map(Proxy::before)).await;
         for (at, proxy) in proxies.iter().enumerate() {
             // Parts that do not publish, which is spelled otherwise in a cluster.
-            proxy.name_script("acquire", include_str!("../../../lua/line/asked.lua"));
+            proxy.name_script("acquire", include_str!("../../../lua/line/acquire_args.lua"));
             proxy.name_script(
                 "release",
                 include_str!("../../../lua/line/plain_release_straight.lua"),

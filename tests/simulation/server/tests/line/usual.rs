@@ -24,10 +24,10 @@ const PLAIN_STRAIGHT: [&str; 4] = [
     part!("line/plain_held.lua"),
 ];
 const SCORED_STRAIGHT: [&str; 4] = [
-    part!("line/straight.lua"),
+    part!("line/acquire_straight.lua"),
     part!("lock/draw_straight.lua"),
     part!("line/put_part_straight.lua"),
-    part!("line/scored_held.lua"),
+    part!("line/zset_held.lua"),
 ];
 const LINE_UP: &str = part!("line/acquire_line_up.lua");
 const PLAIN_TURN: &str = part!("line/plain_release_turn.lua");

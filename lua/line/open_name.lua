@@ -1,4 +1,5 @@
--- The beginning of all scripts about one name.
+-- Opens a name: reads what is known of it, and settles its kind. Most scripts about one name run this before their last
+-- part, which says "see open_name.lua". Plain locks are released without it.
 --
 -- KEYS   the token counter, the holders, the line, the notes
 -- ARGV   the floor of the counter, the kind, its capacity, channel, the client that publishes, its waiter_ttl (how long after a

@@ -1,5 +1,5 @@
 -- The straight path for a fair lock, a read-write lock or a semaphore that has room and that nobody waits for. It runs
--- before any function is created. In every other case acquire.lua continues from here. See asked.lua for KEYS and ARGV,
+-- before any function is created. In every other case acquire.lua continues from here. See acquire_args.lua for KEYS and ARGV,
 -- and zset.lua for the holders.
 
 local room = ARGV[11] == '' and ARGV[14] == '' and redis.pcall('exists', KEYS[2], KEYS[3], KEYS[4])

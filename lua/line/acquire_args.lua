@@ -1,6 +1,7 @@
--- Take a lock or a part of it, or wait for it in line. For a waiter, the call is also a sign of life.
+-- The arguments and replies of the scripts that take a lock or a part of it, or wait for it in line. acquire.lua does the
+-- work. For a waiter, the call is also a sign of life.
 --
--- KEYS   see begin.lua
+-- KEYS   see open_name.lua
 -- ARGV   ..., and then:
 --        owner field
 --        the part wanted

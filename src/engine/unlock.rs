@@ -1,0 +1,209 @@
+//! How a holder leaves: it hands the lock to the next caller of its client, or asks Redis to free it.
+//!
+//! 1. A hold ends when its holder leaves, even if the request fails. Only the last one asks Redis to free the lock.
+//! 2. A release that gets no answer goes to the releaser (`unconfirmed.rs`, `releaser.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::engine::core::Engine;
+use crate::engine::entry::{Contested, Joined, Stay, Tenure, Visit};
+use crate::engine::grant::Loss;
+use crate::engine::hold::Hold;
+use crate::engine::job::{Job, Outcome};
+use crate::engine::joint::At;
+use crate::engine::tenure::Left;
+use crate::engine::unconfirmed::Unconfirmed;
+use crate::error::{Error, Result};
+use crate::wire::{Fault, Release};
+
+impl Engine {
+    /// Leaves a tenure, and returns the outcome.
+    ///
+    /// # Cancel safety
+    /// The hold ends when the future is first polled. If the future is dropped, the rest goes on in the background.
+    pub(crate) async fn leave(self: &Arc<Self>, hold: &Hold) -> Result<()> {
+        match self.end_one(hold) {
+            Some((hold, left)) => self.left(&hold, left).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends one hold, in its current tenure. Returns the hold that has ended there, and the outcome. `None`: another
+    /// guard of its owner waits for a condition, and will not bring this hold back.
+    fn end_one(&self, hold: &Hold) -> Option<(Hold, Left<Stay>)> {
+        loop {
+            let now = hold.now();
+            if hold.joint.as_ref().is_some_and(|joint| joint.leave_away()) {
+                return None;
+            }
+            let left = now.tenure.leave(now.hand_over, self.budget);
+            // The other guard may have begun or ended its wait just now.
+            let is_away = |joint: &Arc<Joined>| matches!(joint.at(), At::Away(_));
+            let has_moved = hold.joint.as_ref().is_some_and(is_away) || !hold.now().is(&now);
+            if !has_moved || !matches!(left, Left::Lost) {
+                return Some((now.into_owned(), left));
+            }
+        }
+    }
+
+    /// Does the remaining work for a hold that has ended.
+    pub(crate) async fn left(self: &Arc<Self>, hold: &Hold, left: Left<Stay>) -> Result<()> {
+        match left {
+            Left::Lost => Err(Error::Lost),
+            Left::Nested => self.tell_count(hold).await,
+            Left::Others => Ok(()),
+            Left::Rests(visit) => {
+                self.leave_to_others(&hold.tenure, &visit);
+                Ok(())
+            }
+            Left::HandedOn(stay) => {
+                self.hand_on(&hold.tenure, stay);
+                Ok(())
+            }
+            Left::Kept(stay) => {
+                self.keep(&hold.tenure, stay);
+                Ok(())
+            }
+            Left::Last(stay, slot) => {
+                self.timetable.leave(slot);
+                self.give_back(Job::release(&hold.tenure, stay)).await
+            }
+        }
+    }
+
+    /// Leaves a tenure without waiting. It also works outside a runtime.
+    pub(crate) fn abandon(&self, hold: &Hold) {
+        let Some((hold, left)) = self.end_one(hold) else { return };
+        match left {
+            Left::Lost | Left::Others => {}
+            Left::Rests(visit) => self.leave_to_others(&hold.tenure, &visit),
+            Left::Nested => self.later(Job::count(&hold.tenure)),
+            Left::HandedOn(stay) => self.hand_on(&hold.tenure, stay),
+            Left::Kept(stay) => self.keep(&hold.tenure, stay),
+            Left::Last(stay, slot) => {
+                self.timetable.leave(slot);
+                self.later(Job::release(&hold.tenure, stay));
+            }
+        }
+    }
+
+    /// Passes the permit on to the next caller in the queue, which then takes up the tenure.
+    fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) {
+        self.have_watched(tenure, self.rhythm.idle.pickup);
+        self.look_after(&stay.pass_on());
+    }
+
+    /// Keeps a tenure for the next caller of this client, which takes it up when it has the permit.
+    fn keep(&self, tenure: &Arc<Tenure>, stay: Stay) {
+        self.have_watched(tenure, self.rhythm.idle.keep);
+        // A caller may have joined the queue meanwhile. It gets the permit now, and finds the tenure.
+        drop(stay);
+    }
+
+    /// Leaves the tenure to the first caller of this client that takes it up: the contender, if there is one.
+    fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
+        self.have_watched(tenure, self.rhythm.idle.pickup);
+        visit.entry.gate.open();
+        self.look_after(visit);
+    }
+
+    /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
+    fn have_watched(&self, tenure: &Arc<Tenure>, idle: Duration) {
+        let look_at = Instant::now() + idle;
+        if !tenure.is_looked_at_by(look_at) && !self.timetable.enter(tenure, look_at) {
+            // The client is closed, and no caller will take the tenure up.
+            self.retire(tenure, None);
+        }
+    }
+
+    async fn tell_count(&self, hold: &Hold) -> Result<()> {
+        let tenure = &hold.tenure;
+        let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
+        let holds = tenure.holds();
+        if hold.outcome().is_some() {
+            // Other holders have left meanwhile, and the last of them has released the tenure.
+            unconfirmed.confirmed();
+            return Ok(());
+        }
+        let written = async {
+            let mut connection = self.commands.behind_acknowledged(&tenure.keys)?;
+            let ttl = tenure.at_least(Duration::ZERO);
+            connection.count(&tenure.keys, tenure.id, holds, ttl).await
+        };
+        match Box::pin(written).await {
+            Ok(true) if tenure.holds() == holds => unconfirmed.confirmed(),
+            Ok(false) => {
+                unconfirmed.confirmed();
+                return self.gone(hold);
+            }
+            // The hold has ended nevertheless. The background job writes the count.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Does the job of a release, and returns its outcome.
+    ///
+    /// Not an `async fn`: the future of an `async fn` has space for each argument twice. With two jobs in it, the future of
+    /// every caller that unlocks would be half as large again.
+    fn give_back(self: &Arc<Self>, job: Job) -> impl Future<Output = Result<()>> + Send {
+        let meters = job.keys.meters.clone();
+        let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
+        let asked = Box::pin(Arc::clone(self).ask_to_release(job));
+        async move {
+            let asked = match permit_of {
+                // If this caller is not polled, the releaser continues with the release, and the permit does not stay
+                // here.
+                Some(visit) => visit.contest(asked).await,
+                None => Some(asked.await),
+            };
+            if let Some(Err(error @ Error::Permission { .. })) = asked {
+                return Err(error);
+            }
+            let unconfirmed = || match asked {
+                Some(Err(error)) => error,
+                Some(Ok(_)) | None => {
+                    Fault::late("the release is not confirmed").into_unconfirmed()
+                }
+            };
+            match timeout(self.config.riding_out(), outcome).await {
+                Ok(Ok(Ok(true))) => Ok(()),
+                Ok(Ok(Ok(false))) => {
+                    meters.lost(Loss::Gone.word());
+                    Err(Error::Lost)
+                }
+                Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
+                // The client was closed, or the time limit of this call or of the releaser is over.
+                Ok(Err(_)) | Err(_) => Err(unconfirmed()),
+            }
+        }
+    }
+
+    /// Asks once for a release, which gives its caller nothing. If it is not answered, or the future is dropped, the
+    /// releaser takes over.
+    async fn ask_to_release(self: Arc<Self>, job: Job) -> Contested {
+        let (request, unconfirmed) = (job.request(), Unconfirmed::new(&self, job));
+        let outcome = self.release_once(request).await;
+        let failed = outcome.as_ref().err().cloned();
+        unconfirmed.came_to(outcome);
+        failed.map_or(Ok(None), |fault| Err(fault.into_unconfirmed()))
+    }
+
+    async fn release_once(&self, request: Release) -> Outcome {
+        let releases = &self.requests.releases;
+        let mut _on_its_way = None;
+        if request.keys.row.lies_as_plain && request.keys.slot.is_none() {
+            _on_its_way = releases.send_alone();
+            if _on_its_way.is_none() {
+                return releases.join(request).await?.answer.result;
+            }
+        }
+        let mut connection = self.commands.connection(&request.keys)?;
+        // Boxed: a caller that shares a request needs no space for one of its own. See `attempt.rs`.
+        let answers = Box::pin(connection.release(std::slice::from_ref(&request))).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
+    }
+}
