@@ -22,14 +22,14 @@ local function take(ms, is_there)
   return granted(number)
 end
 
-local function sign()
+local function sign(follows)
   -- Our waiter_ttl differs from that of the previous client. The waiters in this line may show signs of life less often
   -- than we expect, so none of them counts as awake.
   if rhythm ~= waiter_ttl then sleepers, rhythm = math.max(sleepers, micros), waiter_ttl end
   own.life.ends, own.life.secret = at + waiter_ttl, secret
   if not own.place then own.life.entries = own.life.entries + 1 end
   note_life(own.client)
-  wants[field] = string.format(manner == 'rest' and '%.0f %.0f r' or '%.0f %.0f', part, lease)
+  wants[field] = string.format('%.0f %.0f%s', part, lease, manner == 'rest' and ' r' or follows and ' f' or '')
   note(field, wants[field])
   if noted_kind ~= kind .. ' ' .. capacity then note('kind', kind .. ' ' .. capacity) end
   -- This reader waits for a writer. When the writer leaves, readers that waited go before the next writer.
@@ -81,7 +81,7 @@ local function wait()
   local is_relied_on = is_new and had == 0
   local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
   is_relied_on = is_relied_on and (not head or is_quick(head))
-  sign()
+  sign(is_relied_on and not is_first_of_client)
   if is_new then line_up() end
   is_relied_on = is_relied_on and is_awake(own.place)
   -- What has expired has to be written, even if there is still no room.
@@ -106,7 +106,7 @@ local function wait()
   local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
   if sign_is_due then again = a_third end
   if own.place <= near or is_relied_on and is_first_of_client then return { HELD, again, own.place, 1 } end
-  if is_relied_on then return { HELD, math.min(again, a_third), own.place, 0 } end
+  if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0 } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
   -- client that is further away makes it later: so a long line costs no more calls than a short one.
   local ahead = redis.call('zcount', line, '0', string.format('(%.0f', own.place))

@@ -25,7 +25,8 @@ local function line_up_as_usual()
   if redis.pcall('zadd', line, 'NX', string.format('%.0f', micros), field) ~= 1 then return end
   local entries = tonumber((alive or ''):match('^%d+ %d+ (%d+)$')) or 0
   local sign = string.format('%.0f %s %d', at + rhythm, secret, entries + 1)
-  local is_written = type(redis.pcall('hset', notes, field, part .. ' ' .. lease, life, sign)) == 'number'
+  local wants = part .. ' ' .. lease .. (entries > 0 and ' f' or '')
+  local is_written = type(redis.pcall('hset', notes, field, wants, life, sign)) == 'number'
   if is_first and is_written then
     is_written = redis.pcall('pexpire', line, line_ttl) == 1 and redis.pcall('pexpire', notes, line_ttl) == 1
       and type(redis.pcall('hset', notes, 'state', state_note(), 'kind', for_one)) == 'number' and begin_line()

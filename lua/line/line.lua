@@ -6,7 +6,8 @@
 --         of a read-write lock, each reader stands twice. The second member is '<' and the owner field; its score is the
 --         reader's place minus READERS. So a script finds the readers without going through the writers.
 -- Notes   <owner field>        what the waiter wants: its part, and its lease in ms. 'r' follows if it rests: it has waited for
---                              long, and shows a sign of life only when it is told to
+--                              long, and shows a sign of life only when it is told to. 'f' follows if it came to a
+--                              quick line behind another caller of its client: one of them shows the next sign for all
 --         life:<client>        when the client counts as dead unless it shows a sign of life; the secret of its last sign;
 --                              how many of its owner fields are in line
 --         asked:<owner field>  when it was told to show a sign of life at once, the first and the last time, and whether any
@@ -106,8 +107,8 @@ local function read(fields)
   local noted = redis.call('hmget', notes, unpack(names))
   for i, entry in ipairs(entries) do
     local want = wants[entry.field] or noted[3 * i - 2] or ''
-    local part, lease, rests = want:match('^(%d+) (%d+)( ?r?)$')
-    entry.part, entry.lease, entry.rests = tonumber(part), tonumber(lease), rests == ' r'
+    local part, lease, how = want:match('^(%d+) (%d+)( ?[rf]?)$')
+    entry.part, entry.lease, entry.rests, entry.follows = tonumber(part), tonumber(lease), how == ' r', how == ' f'
     local first, last, heard = (noted[3 * i - 1] or ''):match('^(%d+) (%d+) ([01])$')
     entry.asked, entry.asked_last, entry.heard = tonumber(first), tonumber(last), heard == '1'
     entry.life = life_of(entry.client, noted[3 * i])
@@ -327,7 +328,7 @@ end
 
 -- Looks at the front, and tells waiters there until WINDOW of them are awake: a waiter is awake if its client is alive,
 -- or if it was told and a client heard that. A waiter that is new at the front shows signs of life from now on. It is
--- told so if it may be asleep. A silent waiter has to show a sign at once. It keeps its place for waiter_ttl, and is
+-- told so if it may be asleep, or if another caller asks for it, perhaps one behind it. A silent waiter has to show a sign at once. It keeps its place for waiter_ttl, and is
 -- told again until then, since a message can be lost. All silent ones are told at once, so that all dead ones together
 -- cost that time once. If nobody listens on the channel of a waiter, the next one is told too: one client has to be
 -- awake to make the next call. A process that is stopped or cut off still seems to listen, and many of its callers may
@@ -353,7 +354,7 @@ local function watch(entries, are_all, work)
         dead[#dead + 1] = entry
       elseif is_usual then
         awake = awake + 1
-      elseif lives_on(entry) and not entry.rests and (entry.place <= near or is_awake(entry.place)) then
+      elseif lives_on(entry) and not entry.rests and (entry.place <= near or is_awake(entry.place) and not entry.follows) then
         awake = awake + 1
       elseif lives_on(entry) then
         say(entry.client, entry.field .. '?')

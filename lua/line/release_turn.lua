@@ -13,7 +13,7 @@ if client then
   local life = 'life:' .. client
   local noted = redis.pcall('hmget', KEYS[4], 'state', head, life, 'set')
   read_state(noted[1], tonumber(ARGV[6]))
-  local lease = (noted[2] or ''):match('^1 (%d+)$')
+  local lease = (noted[2] or ''):match('^1 (%d+)$') or (noted[2] or ''):match('^1 (%d+) f$')
   local ends, secret, entries = (noted[3] or ''):match('^(%d+) (%d+) (%d+)$')
   local is_last = not next_two[3]
   is_usual = noted[1] and lease and ends and ends - at > LEAST_LIFE and is_awake(tonumber(next_two[2]))

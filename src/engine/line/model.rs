@@ -41,6 +41,7 @@ enum Mutation {
     WhoSleepsCountsAsAwake,
     TheWindowIsOfEntries,
     NobodyAsksInAQuickLine,
+    WhoFollowsIsNotTold,
     TheFarLookSeldom,
     // Of the driver.
     NoNewOwnerField,
@@ -567,7 +568,8 @@ impl World {
         Ok(())
     }
 
-    /// Everything on the server belongs to some client, and nothing is left in the end but what a lease ends.
+    /// Everything on the server belongs to some client, and nothing is left in the end but what a lease or a `waiter_ttl`
+    /// ends.
     fn judge_remains(&self) -> Verdict {
         let holder = self.server.lock.iter().map(|(field, _)| *field);
         let fields = holder.chain(self.server.line.iter().map(|waiter| waiter.field));
@@ -634,8 +636,15 @@ mod tests {
     use crate::engine::line::model::search::search;
     use crate::engine::line::model::*;
 
-    const TERMS: Terms =
-        Terms { window: 2, by_client: false, lease: 4, hold: 1, far_looks: true, mutation: None };
+    const TERMS: Terms = Terms {
+        window: 2,
+        by_client: false,
+        lease: 4,
+        hold: 1,
+        last_watches: false,
+        far_looks: true,
+        mutation: None,
+    };
     const NONE: Faults = Faults {
         most: 0,
         lost: 0,
@@ -697,6 +706,12 @@ mod tests {
     /// Holders hold for longer than a waiter_ttl, and leases last long after the death of a holder.
     fn long_lease(setting: Setting) -> Setting {
         Setting { terms: Terms { lease: 9, hold: 4, ..setting.terms }, ..setting }
+    }
+
+    /// The same, and the last caller of a client asks for those that are far.
+    fn last_watches(setting: Setting) -> Setting {
+        let setting = long_lease(setting);
+        Setting { terms: Terms { last_watches: true, ..setting.terms }, ..setting }
     }
 
     fn fails(mutation: Mutation, setting: &Setting) {
@@ -773,6 +788,7 @@ mod tests {
         }
         holds(&setting("any fault", (2, 1, 2), 1, ANY));
         holds(&setting("any fault", (2, 2, 1), 2, ANY));
+        holds(&last_watches(setting("a death", (2, 3, 1), 2, DEATH)));
     }
 
     /// Takes some minutes. In smaller worlds the one sign that each client shows before it sleeps is enough.
@@ -784,6 +800,14 @@ mod tests {
             Mutation::TheWindowIsOfEntries,
             &Setting { terms: Terms { hold: 3, ..setting.terms }, ..setting },
         );
+    }
+
+    /// Takes some minutes. The caller that asks for the others stands behind the window.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_window_of_callers_that_were_not_told_is_found_out() {
+        let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
+        fails(Mutation::WhoFollowsIsNotTold, &last_watches(setting));
     }
 
     #[test]

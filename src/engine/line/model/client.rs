@@ -446,7 +446,11 @@ impl Driver<'_> {
             self.stop_watching(spot);
             return true;
         }
-        *self.client.watcher.get_or_insert(number(spot)) == number(spot)
+        let watcher = self.client.watcher.get_or_insert(number(spot));
+        if self.terms.last_watches {
+            *watcher = (*watcher).max(number(spot));
+        }
+        *watcher == number(spot)
     }
 
     /// The next far contender watches, if this one did.

@@ -16,6 +16,8 @@ pub(in crate::engine::line::model) struct Waiter {
     pub(in crate::engine::line::model) place: u8,
     /// How long ago it lined up, up to `TTL`.
     age: i8,
+    /// It came to a quick line behind another caller of its client, and has shown no sign of life since.
+    follows: bool,
     pub(in crate::engine::line::model) asked: Option<Asked>,
 }
 
@@ -79,6 +81,8 @@ pub(in crate::engine::line::model) struct Terms {
     pub(in crate::engine::line::model) lease: i8,
     /// How long a holder holds at most.
     pub(in crate::engine::line::model) hold: i8,
+    /// Of the far contenders of a client, the last in line watches, not the first.
+    pub(in crate::engine::line::model) last_watches: bool,
     /// A far contender that watches asks when the lease that it knows of is over, not only after `max_park`.
     pub(in crate::engine::line::model) far_looks: bool,
     pub(in crate::engine::line::model) mutation: Option<Mutation>,
@@ -234,6 +238,9 @@ impl<'a> Call<'a> {
         if is_new {
             self.line_up(field, had);
         }
+        if let Some(rank) = self.server.rank(field) {
+            self.server.line[rank].follows = is_relied_on && !is_alone;
+        }
         self.asker = Some(field);
         if !self.is_of_no_account(field, is_relied_on) {
             self.asks_again = !is_relied_on;
@@ -326,7 +333,7 @@ impl<'a> Call<'a> {
         }
         self.server.top = self.server.top.max(place);
         let rank = self.server.line.iter().filter(|waiter| waiter.place < place).count();
-        self.server.line.insert(rank, Waiter { field, place, age: 0, asked: None });
+        self.server.line.insert(rank, Waiter { field, place, age: 0, follows: false, asked: None });
     }
 
     fn leave(&mut self, rank: usize) -> Waiter {
@@ -453,13 +460,15 @@ impl<'a> Call<'a> {
 
     /// Sends it the message that it needs. Returns whether it is awake now.
     fn wake(&mut self, rank: usize) -> bool {
-        let Waiter { field, place, .. } = self.server.line[rank];
+        let Waiter { field, place, follows, .. } = self.server.line[rank];
         let hears = self.hears(field.client);
         if self.asker == Some(field) {
             return true;
         }
         if !self.is_silent(rank) {
-            if place <= self.server.near || self.is_awake(rank) {
+            let is_awake =
+                self.is_awake(rank) && (!follows || self.terms.is(Mutation::WhoFollowsIsNotTold));
+            if place <= self.server.near || is_awake {
                 return true;
             }
             if !self.terms.is(Mutation::WhoComesNearIsNotTold) {

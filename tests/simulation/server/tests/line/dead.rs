@@ -415,7 +415,7 @@ fn a_sign_of_life_of_a_client_counts_for_all_its_entries() {
             name.lock("c:1");
             name.lock("b:1");
         }
-        assert_eq!(name.words(listener), [""; 0], "nobody is silent");
+        assert_eq!(name.words(listener), ["b:2?", "b:3?"], "nobody is silent, and both are near");
         for (left, next) in
             [("a:1", "b:1=@7"), ("b:1", "c:1=@7"), ("c:1", "b:2=@7"), ("b:2", "b:3=@7")]
         {

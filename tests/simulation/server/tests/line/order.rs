@@ -302,3 +302,25 @@ fn the_straight_path_takes_a_free_lock_and_leaves_the_line_alone() {
         assert!(name.lock("b:1").is_granted());
     });
 }
+
+/// One far caller of a client asks for all of them. It may stand behind the front. Then those at the front must not count
+/// as near without having been told: nobody would ask when the holder dies.
+#[test]
+fn those_at_the_front_are_told_when_a_caller_of_their_client_behind_them_asks() {
+    in_virtual_time(FAIR, |name| {
+        let listener = name.listener("b");
+        for field in ["h:1", "b:1", "a:1"] {
+            name.lock(field);
+        }
+        for number in 2..=8 {
+            let answer = name.lock(&format!("b:{number}"));
+            assert!(!answer.is_near(), "b:1 shows a sign for all of them: {answer:?}");
+        }
+        assert!(name.release("h:1") && name.release("b:1"));
+        assert_eq!(name.words(listener), ["b:1=@7"], "the line is awake");
+        name.pass(WAITER_TTL / 3);
+        let answer = name.lock("b:8");
+        assert!(!answer.is_near(), "{answer:?}");
+        assert_eq!(name.words(listener), ["b:2?", "b:3?", "b:4?", "b:5?"]);
+    });
+}
