@@ -21,7 +21,8 @@ local function line_up_as_usual()
     if not is_usual then return end
   end
   local ttl = time_of_holder(is_first)
-  if not ttl or ttl <= 0 or not is_allowed_to_write() then return end
+  if not ttl or ttl <= 0 then return end
+  -- If the memory is full, this is refused. acquire.lua then says whether the caller may line up nevertheless.
   if redis.pcall('zadd', line, 'NX', string.format('%.0f', micros), field) ~= 1 then return end
   local entries = tonumber((alive or ''):match('^%d+ %d+ (%d+)$')) or 0
   local sign = string.format('%.0f %s %d', at + rhythm, secret, entries + 1)

@@ -5,11 +5,6 @@ local function time_of_holder()
   return redis.call('hexists', KEYS[2], field) == 0 and redis.call('pttl', KEYS[2])
 end
 
--- This write needs no memory, and a replica refuses it. After it, Redis allows the writes that need memory.
-local function is_allowed_to_write()
-  return redis.call('hdel', KEYS[2], 'parklock:nobody') == 0
-end
-
 -- The waiters behind the first one need not tell the keeper again.
 local function begin_line()
   tell_keeper(KEYS[2], ARGV[4], ARGV[5])

@@ -8,11 +8,7 @@ local function time_of_holder(is_first)
   return is_in_use and is_noted and not noted[3] and redis.call('pttl', KEYS[2])
 end
 
--- A newcomer is refused if the memory is full: its place in the line is the first write.
-local function is_allowed_to_write()
-  return true
-end
-
+-- The mark by which newcomers know that somebody waits.
 local function begin_line()
   return type(redis.pcall('zadd', KEYS[2], '-2251799813685248', '#line')) == 'number'
 end
