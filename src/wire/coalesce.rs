@@ -18,6 +18,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use crate::wire::fault::Fault;
@@ -171,7 +172,11 @@ impl<F: Batch> Gathering<F> {
         loop {
             tokio::select! {
                 (waiting_for, on_their_way) = self.boarding() => {
-                    batches.push(carry(&self.batch, waiting_for, on_their_way));
+                    // Tokio stops a future whose task has done much work in one poll. Of several futures of one task that
+                    // it stops, it wakes the last one first. So without `unconstrained`, a request would be sent
+                    // before an earlier one.
+                    let carried = carry(&self.batch, waiting_for, on_their_way);
+                    batches.push(unconstrained(carried));
                 }
                 Some(()) = batches.next() => {}
             }
@@ -481,5 +486,41 @@ mod tests {
         assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
         drop(asked);
         assert_eq!(*gathering.batch.orphans.lock().unwrap(), [1]);
+    }
+
+    /// Sends each question alone through a channel, as a connection does. Nobody answers.
+    struct Sending(tokio::sync::mpsc::Sender<u64>);
+
+    impl Batch for Sending {
+        type Question = u64;
+        type Answer = ();
+        const MOST: usize = 1;
+        const STRAIGHT: usize = 0;
+        const WINDOW: usize = 1_000;
+
+        async fn send(&self, questions: &[u64]) -> Vec<Answer<()>> {
+            self.0.send(questions[0]).await.unwrap();
+            std::future::pending().await
+        }
+
+        fn orphan(&self, _: Answered<Self>) {}
+
+        fn unsent(&self, _: u64) {}
+    }
+
+    #[tokio::test]
+    async fn many_requests_are_sent_in_their_order() {
+        let (sender, mut sent) = tokio::sync::mpsc::channel(1_000);
+        let gathering = Arc::new(Gathering::new(Sending(sender)));
+        let tickets: Vec<_> = (0..600).map(|question| gathering.queue(question)).collect();
+        let runs = Arc::clone(&gathering);
+        let running = tokio::spawn(async move { runs.run().await });
+        let mut order = Vec::new();
+        sent.recv_many(&mut order, 1).await;
+        while order.len() < tickets.len() {
+            sent.recv_many(&mut order, 1_000).await;
+        }
+        running.abort();
+        assert_eq!(order, (0..600).collect::<Vec<_>>());
     }
 }
