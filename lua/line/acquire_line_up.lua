@@ -17,7 +17,7 @@ local function line_up_as_usual()
     local head = tonumber(redis.call('zrange', line, '0', '0', 'WITHSCORES')[2])
     local last = head and tonumber(redis.call('zrange', line, '-1', '-1', 'WITHSCORES')[2])
     local is_usual = is_recent and rhythm == ttl_of_life and sleepers < micros and head and is_quick(head)
-      and last < micros and redis.call('pttl', line) >= line_ttl / 2
+      and last < micros and near < micros and redis.call('pttl', line) >= line_ttl / 2
     if not is_usual then return end
   end
   local ttl = time_of_holder(is_first)

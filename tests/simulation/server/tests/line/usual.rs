@@ -198,7 +198,12 @@ impl World {
     fn step(&mut self, rng: &mut Rng, next: &mut u32) {
         self.now += match rng.u32(..100) {
             0..80 => rng.u64(..5_000),
-            80..97 => rng.u64(..WAITER_TTL * 400),
+            80..95 => rng.u64(..WAITER_TTL * 400),
+            95..97 => {
+                // The server's clock is set back.
+                self.now -= rng.u64(..WAITER_TTL * 300);
+                0
+            }
             _ => rng.u64(..WAITER_TTL * 3_000),
         };
         let (holders, waiters) = self.fields();
