@@ -328,11 +328,12 @@ end
 
 -- Looks at the front, and tells waiters there until WINDOW of them are awake: a waiter is awake if its client is alive,
 -- or if it was told and a client heard that. A waiter that is new at the front shows signs of life from now on. It is
--- told so if it may be asleep, or if another caller asks for it, perhaps one behind it. A silent waiter has to show a sign at once. It keeps its place for waiter_ttl, and is
--- told again until then, since a message can be lost. All silent ones are told at once, so that all dead ones together
--- cost that time once. If nobody listens on the channel of a waiter, the next one is told too: one client has to be
--- awake to make the next call. A process that is stopped or cut off still seems to listen, and many of its callers may
--- wait. So a silent client counts once, and only WINDOW of its waiters are told, unless nobody listens.
+-- told so if it may be asleep, or if another caller asks for it, perhaps one behind it. A silent waiter has to show a
+-- sign at once. It keeps its place for waiter_ttl, and is told again until then, since a message can be lost. All
+-- silent ones are told at once, so that all dead ones together cost that time once. If nobody listens on the channel of
+-- a waiter, the next one is told too: one client has to be awake to make the next call. A process that is stopped or
+-- cut off still seems to listen, and many of its callers may wait. So a silent client counts once, and only WINDOW of
+-- its waiters are told, unless nobody listens.
 local function watch(entries, are_all, work)
   local awake, seen, silent, hears, is_front = 0, 0, {}, {}, true
   local function count(entry)
@@ -354,7 +355,8 @@ local function watch(entries, are_all, work)
         dead[#dead + 1] = entry
       elseif is_usual then
         awake = awake + 1
-      elseif lives_on(entry) and not entry.rests and (entry.place <= near or is_awake(entry.place) and not entry.follows) then
+      elseif lives_on(entry) and not entry.rests
+        and (entry.place <= near or is_awake(entry.place) and not entry.follows) then
         awake = awake + 1
       elseif lives_on(entry) then
         say(entry.client, entry.field .. '?')
