@@ -17,9 +17,9 @@ const SCRIPTS: [(&str, &str); 8] = [
     ("release", include_str!("../../lua/line/plain_release.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),
-    ("enter the line", include_str!("../../lua/line/acquire_straight.lua")),
+    ("enter the line", include_str!("../../lua/line/zset_acquire_straight.lua")),
     ("leave the line", include_str!("../../lua/line/release.lua")),
-    ("renew in line", include_str!("../../lua/line/renew.lua")),
+    ("renew in line", include_str!("../../lua/line/zset_renew.lua")),
 ];
 
 /// Faults that are over after their time, each as a task.

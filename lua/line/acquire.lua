@@ -74,9 +74,9 @@ local function wait()
   local was_used = used
   let_go()
   if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-  -- A client that comes to a quick line shows one more sign of life before its callers count as asleep: they live and die
-  -- together. The first of them shows it, and one of the others asks for all others. In a slow line, every client would
-  -- show that sign before its turn, and slow the line down.
+  -- A client that comes to a quick line shows one more sign of life before its callers count as asleep. All callers of a
+  -- client share one life: the first of them shows that sign, and one of the others asks for all others. In a slow line
+  -- the sign would only cost requests, so there no client shows it.
   local is_first_of_client = own.life.entries == 0
   local is_relied_on = is_new and had == 0
   local head = is_relied_on and tonumber(places(0, 1)[2] or nil)

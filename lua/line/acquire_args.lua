@@ -16,10 +16,9 @@
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if a caller is in line now
 --        0, TTL in ms, place, near   in line. After the TTL the caller asks again: by then the first holder's lease is over
 --                                (-1: the key has no TTL), or a silent head, for which there is room, may have answered.
---                                Near: 1 if the caller has to show signs of life, and has to ask after the TTL even if it
---                                rests, since perhaps no other can; 0 if it may sleep until it is notified. Then one caller
---                                of its client has to ask after the TTL. If the line relies on that caller, the TTL is
---                                at most a third of waiter_ttl
+--                                Near 1: the caller shows signs of life, and asks again itself after the TTL, even while it
+--                                rests. Near 0: the caller may sleep until it is notified, but one caller of its client
+--                                asks again after the TTL. In a quick line that TTL is at most a third of waiter_ttl
 --        grant                   taken, and no caller is in line: the number alone, since a table costs the server time
 --        0, TTL in ms            not taken, and not in line
 --        3, TTL in ms            the same; the holder's client keeps idle locks, and was told to give this one back if it is idle

@@ -17,8 +17,8 @@ local is_recent -- whether that was only a moment ago, so that this script need 
 -- While the server stalls, no client can show a sign of life. The first script after such a stall may run before the
 -- signs that still wait in the sockets, so it must remove nobody. Clients near the front show three signs per
 -- waiter_ttl. So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. A
--- second gap in a row is not: either no client comes, or only one that is far away, and dead waiters must not stay
--- alive between the scripts. The clock also leaves out a backward step of the server's clock.
+-- second long gap in a row counts as time: the server is not stalled, only no client near the front calls, and dead
+-- waiters must age. The clock also leaves out a backward step of the server's clock.
 --
 -- The note records when a script last looked at the front, how far the clock was behind then, whether that script came
 -- after a gap, the waiter_ttl of the client that showed the last sign, and two places (see line.lua). It records that

@@ -1,13 +1,14 @@
 -- The line: the waiters of a name in their order of arrival, how the line moves, and how it waits for the silent and removes
--- the dead. The client's half is src/engine/line.rs. acquire_line_up.lua, plain_release_turn.lua and release_turn.lua do
+-- the dead. The client's half is src/engine/waiting.rs. acquire_line_up.lua, plain_release_turn.lua and zset_release_turn.lua do
 -- the usual turn of a lock with one holder without these functions.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
 --         of a read-write lock, each reader stands twice. The second member is '<' and the owner field; its score is the
 --         reader's place minus READERS. So a script finds the readers without going through the writers.
--- Notes   <owner field>        what the waiter wants: its part, and its lease in ms. 'r' follows if it rests: it has waited for
---                              long, and shows a sign of life only when it is told to. 'f' follows if it came to a
---                              quick line behind another caller of its client: one of them shows the next sign for all
+-- Notes   <owner field>        what the waiter wants: its part, and its lease in ms. Then perhaps a letter. 'r': it rests, since
+--                              it has waited for long, and shows a sign of life only when it is told to. 'f': it is a
+--                              follower, which came to a quick line behind another caller of its client; one of them
+--                              shows the next sign for all
 --         life:<client>        when the client counts as dead unless it shows a sign of life; the secret of its last sign;
 --                              how many of its owner fields are in line
 --         asked:<owner field>  when it was told to show a sign of life at once, the first and the last time, and whether any
@@ -138,8 +139,8 @@ local function lives_on(entry)
   return entry.life.ends - at > LEAST_LIFE
 end
 
--- Whether it was told to show a sign of life since its client fell silent, which lives_on() says some time before its life
--- ends. If it was told before the last sign, that does not count.
+-- Whether it was told to show a sign of life since its client counts as silent. lives_on() calls a client silent
+-- LEAST_LIFE before its life ends. What the waiter was told before its last sign does not count.
 local function was_asked(entry)
   return entry.asked and entry.asked >= entry.life.ends - LEAST_LIFE
 end
@@ -326,14 +327,16 @@ local function readers_first(work)
   return waits, work
 end
 
--- Looks at the front, and tells waiters there until WINDOW of them are awake: a waiter is awake if its client is alive,
--- or if it was told and a client heard that. A waiter that is new at the front shows signs of life from now on. It is
--- told so if it may be asleep, or if another caller asks for it, perhaps one behind it. A silent waiter has to show a
--- sign at once. It keeps its place for waiter_ttl, and is told again until then, since a message can be lost. All
--- silent ones are told at once, so that all dead ones together cost that time once. If nobody listens on the channel of
--- a waiter, the next one is told too: one client has to be awake to make the next call. A process that is stopped or
--- cut off still seems to listen, and many of its callers may wait. So a silent client counts once, and only WINDOW of
--- its waiters are told, unless nobody listens.
+-- Looks at the front, waiter by waiter, until WINDOW of them are awake: one client has to be awake to make the next call.
+--   alive, and has shown signs of life before                 awake
+--   alive, but rests, follows, or may be asleep               told that it is near: from now on it shows signs itself
+--   silent                                                    told to show a sign at once
+--   silent, and told already                                  keeps its place for waiter_ttl after that
+--   silent for longer                                         dead: leaves the line
+-- Who is told counts as awake if a client hears it. All silent waiters are told at once, so that all dead ones together cost waiter_ttl once. They are told again
+-- until that time is over, since a message can be lost. A process that is stopped or cut off still seems to listen, and
+-- many of its callers may wait. So a silent client counts once, and only WINDOW of its waiters are told, unless nobody
+-- listens.
 local function watch(entries, are_all, work)
   local awake, seen, silent, hears, is_front = 0, 0, {}, {}, true
   local function count(entry)

@@ -18,16 +18,16 @@ use std::time::Duration;
 use futures_util::{FutureExt, TryFutureExt};
 use tokio::time::Instant;
 
-use crate::engine::attempt::Attempt;
 use crate::engine::core::{Engine, rules};
-use crate::engine::entry::{Contested, Entry, EntryPermit, Visit, Waiting};
+use crate::engine::entry::{Contested, Entry, EntryPermit, InQueue, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::keep::until_given_back;
 use crate::engine::known::Known;
-use crate::engine::line::Rules;
 use crate::engine::options::{AcquireOptions, Patience};
+use crate::engine::pending_acquire::Attempt;
 use crate::engine::permit::Ticket;
+use crate::engine::waiting::Rules;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
@@ -49,7 +49,7 @@ pub(crate) async fn acquire(
     options: &AcquireOptions,
 ) -> Result<Option<Hold>> {
     if let Some(owner) = options.owner
-        && !options.returns
+        && !options.comes_back
         && let Some(hold) = engine.held_by(owner, keys)
         && Box::pin(engine.nest(&hold, options.lease, options.patience)).await?
     {
@@ -100,7 +100,7 @@ pub(crate) async fn stand_by(
         permits: 1,
         within: None,
         known_taken: false,
-        returns: false,
+        comes_back: false,
         is_kept: false,
         asks_twice: false,
     };
@@ -202,7 +202,7 @@ impl Caller {
         // While this client releases the lock, nobody else holds it, unless another caller has had it since this caller
         // came.
         let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
-        !was_anothers && self.engine.returns.is_under_way(&entry.keys)
+        !was_anothers && self.engine.releases.is_under_way(&entry.keys)
     }
 
     async fn wait(&self, visit: &Visit) -> Result<Hold> {
@@ -219,7 +219,7 @@ impl Caller {
                 {
                     return Ok(hold);
                 }
-                let counted = self.engine.count(&visit.entry.keys, self.options.returns)?;
+                let counted = self.engine.count(&visit.entry.keys, self.options.comes_back)?;
                 (self.queue(visit, Ticket::default()).await?, Some(counted))
             }
         };
@@ -312,7 +312,7 @@ fn held(contested: Contested) -> Result<Option<Hold>> {
 /// A caller in the queue. Its drop checks for a tenure that may have been left for it.
 struct Queued<'a> {
     engine: &'a Arc<Engine>,
-    waiting: Option<Waiting>,
+    waiting: Option<InQueue>,
 }
 
 impl Queued<'_> {
@@ -327,7 +327,7 @@ impl Queued<'_> {
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        if let Some(visit) = self.waiting.take().and_then(Waiting::leave) {
+        if let Some(visit) = self.waiting.take().and_then(InQueue::leave) {
             self.engine.look_after(&visit);
         }
     }

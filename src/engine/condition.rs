@@ -58,12 +58,12 @@ pub(crate) async fn wait_at(
     asked.came_to(notice.as_ref().map(Option::is_some));
     let notice = notice?;
     let woken = if notice.is_some() { Woken::Notified } else { Woken::TimedOut };
-    let hold = returns(engine, &keys, holder).await?;
+    let hold = reacquire(engine, &keys, holder).await?;
     Ok((waiter.has_again(hold), woken, notice))
 }
 
 /// Takes the lock again, without a time limit.
-async fn returns(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Result<Hold> {
+async fn reacquire(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Result<Hold> {
     let Holder { owner, lease, permits, .. } = holder;
     let options = AcquireOptions {
         owner,
@@ -72,7 +72,7 @@ async fn returns(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Resu
         permits,
         within: None,
         known_taken: false,
-        returns: true,
+        comes_back: true,
         is_kept: true,
         asks_twice: false,
     };

@@ -26,15 +26,15 @@ use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
 use crate::engine::secrets::Secrets;
-use crate::engine::timetable::Timetable;
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
+use crate::engine::watchdog_timetable::Timetable;
 use crate::error::Result;
 use crate::keys::Space;
 use crate::meters;
 use crate::wire::{
-    Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, Crew, FailoverWatch,
-    Fault, Guide, Heard, Place, Requests, Sentinels, Subscriber, Target, Terms,
+    Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew,
+    FailoverWatch, Fault, Guide, Heard, Place, Requests, Sentinels, Subscriber, Target,
 };
 
 impl Engine {
@@ -118,7 +118,7 @@ impl Memory {
     fn new(releaser: UnboundedSender<Job>) -> Self {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
-        let outbox = Outbox { releaser, returns: Arc::default(), timetable };
+        let outbox = Outbox { releaser, releases: Arc::default(), timetable };
         let give_back = outbox.clone();
         Self {
             started,
@@ -180,7 +180,7 @@ impl Memory {
             orders: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             debts,
-            returns: Arc::clone(&outbox.returns),
+            releases: Arc::clone(&outbox.releases),
             outbox,
             closing: CancellationToken::new(),
             tasks,
@@ -225,7 +225,7 @@ impl To {
     /// Opens the first connections, and has the crew maintain them.
     async fn link(
         self,
-        terms: Terms,
+        terms: CommonArgs,
         crew: Crew,
         config: &Config,
         heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
@@ -257,7 +257,7 @@ impl To {
 
 async fn link_to_one(
     place: Place,
-    terms: Terms,
+    terms: CommonArgs,
     crew: &Crew,
     config: &Config,
     heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
@@ -272,8 +272,8 @@ async fn link_to_one(
 }
 
 /// What every request says about this client.
-fn terms(client: &str, config: &Config) -> Terms {
-    Terms {
+fn terms(client: &str, config: &Config) -> CommonArgs {
+    CommonArgs {
         client: client.to_owned(),
         layout: config.layout,
         line_ttl: line_ttl(config),

@@ -16,13 +16,13 @@ use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hand_off_budget::Budget;
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
-use crate::engine::line::Rules;
 use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
-use crate::engine::returns::Returns;
+use crate::engine::releases_under_way::ReleasesUnderWay;
 use crate::engine::secrets::Secrets;
-use crate::engine::timetable::Timetable;
+use crate::engine::waiting::Rules;
 use crate::engine::watchdog::Rhythm;
+use crate::engine::watchdog_timetable::Timetable;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Kind;
@@ -57,7 +57,7 @@ pub(crate) struct Engine {
     pub(crate) orders: AtomicU64,
     pub(crate) waiters: AtomicUsize,
     pub(crate) debts: Debts,
-    pub(crate) returns: Arc<Returns>,
+    pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) closing: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -189,7 +189,7 @@ impl Engine {
     pub(crate) async fn permit_now(&self, visit: &Visit) -> Option<EntryPermit> {
         let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
         if !is_held() && !visit.entry.is_awaited() {
-            self.await_returns(&visit.entry.keys).await;
+            self.await_releases(&visit.entry.keys).await;
         }
         visit.try_permit()
     }
@@ -243,23 +243,23 @@ impl Engine {
         }
     }
 
-    /// Releases what rests at this name, and waits until Redis has answered the returns in flight.
+    /// Releases what rests at this name, and waits until Redis has answered the releases in flight.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub(crate) async fn settle(&self, keys: &Keys) {
         for entry in self.table.shared_of(&keys.channel) {
             let ahead = entry.ahead();
-            let spare = entry.shared().map_or_else(Vec::new, |shared| shared.spare(ahead));
+            let spare = entry.side_by_side().map_or_else(Vec::new, |shared| shared.spare(ahead));
             spare.iter().for_each(|tenure| self.retire(tenure, None));
         }
-        self.await_returns(keys).await;
+        self.await_releases(keys).await;
     }
 
-    /// Waits until Redis has answered all returns of this name that are under way, but no longer than for one answer.
-    /// In a cluster a return may ask one node after the other, and each of them may be silent.
-    async fn await_returns(&self, keys: &Keys) {
-        let _ = tokio::time::timeout(self.config.response(), self.returns.ended(keys)).await;
+    /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
+    /// In a cluster a release may ask one node after the other, and each of them may be silent.
+    async fn await_releases(&self, keys: &Keys) {
+        let _ = tokio::time::timeout(self.config.response(), self.releases.ended(keys)).await;
     }
 
     /// Gives up a place in the line.

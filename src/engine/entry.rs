@@ -7,7 +7,7 @@
 //!    outlives a cancelled contender, and serves the next one of this client.
 //! 3. In a kind in which each caller waits separately, each caller has its own entry, and gets its permit at once.
 //! 4. If several callers may hold a lock side by side, they hold it without the permit. Each tenure has a seat, which
-//!    keeps the entry in the table. `shared.rs` knows the tenures inside.
+//!    keeps the entry in the table. `side_by_side.rs` knows the tenures inside.
 //! 5. A caller that takes the permit picks up an idle tenure, if there is one. A caller that hands a tenure on, or leaves
 //!    the queue, checks afterwards whether a caller still waits for it. If none does, it releases the tenure
 //!    (`Engine::look_after`).
@@ -29,18 +29,18 @@ use crate::engine::contest::{Contest, Work};
 use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
-use crate::engine::line::{Event, Line, Rules};
 use crate::engine::lookout::{Age, Lookout, Watched};
 use crate::engine::permit::{Look, Permit};
-use crate::engine::shared::Shared;
+use crate::engine::side_by_side::SideBySide;
 use crate::engine::tenure;
+use crate::engine::waiting::{Event, Rules, Waiting};
 use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Manner, Subscription};
 
 pub(crate) use stay::{EntryPermit, Stay};
 pub(crate) use table::Table;
-pub(crate) use visit::{Visit, Waiting};
+pub(crate) use visit::{InQueue, Visit};
 
 use stay::Seat;
 use table::EntryKey;
@@ -56,7 +56,7 @@ struct Listed {
     channel: Box<str>,
     key: EntryKey,
     /// The tenures that are inside side by side.
-    shared: Mutex<Shared<Arc<Tenure>>>,
+    side_by_side: Mutex<SideBySide<Arc<Tenure>>>,
 }
 
 /// One lock within one client.
@@ -79,7 +79,7 @@ pub(crate) struct Entry {
     /// Whether the tenure may be kept idle. Not set in a client that keeps nothing.
     keep: OnceLock<Box<Keep>>,
     /// What the contender knows.
-    line: Mutex<Option<Box<Line>>>,
+    waiting: Mutex<Option<Box<Waiting>>>,
     visitors: AtomicUsize,
     listed: Option<Box<Listed>>,
     /// Whether the lookout watches this entry.
@@ -108,7 +108,7 @@ impl Entry {
             elsewhere: AtomicBool::new(false),
             has_used_name: AtomicBool::new(false),
             keep: OnceLock::new(),
-            line: Mutex::default(),
+            waiting: Mutex::default(),
             visitors: AtomicUsize::new(0),
             listed: None,
             watched: Watched::default(),
@@ -118,7 +118,7 @@ impl Entry {
     }
 
     fn at(keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
-        let listed = Listed { channel, key, shared: Mutex::default() };
+        let listed = Listed { channel, key, side_by_side: Mutex::default() };
         Self { listed: Some(Box::new(listed)), ..Self::new(keys) }
     }
 
@@ -134,19 +134,19 @@ impl Entry {
         channels
     }
 
-    fn line(&self) -> MutexGuard<'_, Option<Box<Line>>> {
-        self.line.lock().expect("no panic under this lock")
+    fn waiting(&self) -> MutexGuard<'_, Option<Box<Waiting>>> {
+        self.waiting.lock().expect("no panic under this lock")
     }
 
     /// The tenures that are inside side by side; `None` for a plain lock.
-    pub(crate) fn shared(&self) -> Option<MutexGuard<'_, Shared<Arc<Tenure>>>> {
+    pub(crate) fn side_by_side(&self) -> Option<MutexGuard<'_, SideBySide<Arc<Tenure>>>> {
         let listed = self.listed.as_ref()?;
-        Some(listed.shared.lock().expect("no panic under this lock"))
+        Some(listed.side_by_side.lock().expect("no panic under this lock"))
     }
 
     /// Whether each tenure has a seat here instead of the permit.
     pub(crate) fn has_seats(&self) -> bool {
-        let is_shared = |listed: &Listed| matches!(listed.key, EntryKey::Shared(..));
+        let is_shared = |listed: &Listed| matches!(listed.key, EntryKey::SideBySide(..));
         self.keys.is_held_together() && self.listed.as_deref().is_some_and(is_shared)
     }
 
@@ -158,7 +158,7 @@ impl Entry {
 
     /// Whether the server has told the contender to wait.
     pub(crate) fn was_told_to_wait(&self) -> bool {
-        self.line().as_ref().is_some_and(|line| line.was_told_to_wait())
+        self.waiting().as_ref().is_some_and(|waiting| waiting.was_told_to_wait())
     }
 
     /// Whether any caller of this client asks or waits.
@@ -168,25 +168,25 @@ impl Entry {
 
     /// The resting tenures that no caller wants.
     pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
-        let shared = self.shared().filter(|_| !self.is_wanted());
+        let shared = self.side_by_side().filter(|_| !self.is_wanted());
         shared.map_or_else(Vec::new, |shared| shared.forgotten())
     }
 
     /// The tenure of this owner field.
     pub(crate) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
-        let together = self.shared().and_then(|shared| shared.find(id));
+        let together = self.side_by_side().and_then(|shared| shared.find(id));
         together.or_else(|| self.tenure().filter(|tenure| tenure.id == id))
     }
 
     /// The rules for a grant by message to this line.
     pub(crate) fn rules_of_line(&self, rules: Rules) -> Rules {
-        self.line().as_ref().map_or(rules, |line| line.rules(rules))
+        self.waiting().as_ref().map_or(rules, |waiting| waiting.rules(rules))
     }
 
     /// Passes an event to the contender, if there is one.
     pub(crate) fn step(&self, event: Event, rules: Rules) {
-        if let Some(line) = &mut *self.line() {
-            line.step(Instant::now(), event, rules);
+        if let Some(waiting) = &mut *self.waiting() {
+            waiting.step(Instant::now(), event, rules);
         }
         self.gate.open();
     }
@@ -198,13 +198,14 @@ impl Entry {
         rules: Rules,
     ) -> (TenureId, u64, Manner) {
         let now = Instant::now();
-        let mut line = self.line();
-        let line = line.get_or_insert_with(|| Box::new(Line::new(self.new_id(&next_id), now)));
-        if line.is_open() {
-            line.rename(next_id(), now);
+        let mut waiting = self.waiting();
+        let waiting =
+            waiting.get_or_insert_with(|| Box::new(Waiting::new(self.new_id(&next_id), now)));
+        if waiting.is_open() {
+            waiting.rename(next_id(), now);
         }
-        line.step(now, Event::Asked, rules);
-        (line.id(), line.place(), if line.rests() { Manner::Rest } else { Manner::Wait })
+        waiting.step(now, Event::Asked, rules);
+        (waiting.id(), waiting.place(), if waiting.rests() { Manner::Rest } else { Manner::Wait })
     }
 
     /// The first line of a caller with its own entry uses the entry's owner field. If that line is cancelled, its
@@ -223,7 +224,7 @@ impl Entry {
 
     /// Whether its contender has a place, which it keeps under another owner field.
     pub(crate) fn has_place(&self) -> bool {
-        self.line().as_ref().is_some_and(|line| line.place() > 0)
+        self.waiting().as_ref().is_some_and(|waiting| waiting.place() > 0)
     }
 
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
@@ -242,7 +243,7 @@ impl Entry {
     }
 
     pub(crate) fn is_far(&self) -> bool {
-        self.line().as_ref().is_some_and(|line| line.is_far())
+        self.waiting().as_ref().is_some_and(|waiting| waiting.is_far())
     }
 
     /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not
@@ -253,14 +254,15 @@ impl Entry {
 
     /// Whether a caller here waits or holds under this owner field.
     fn is_known_as(&self, id: TenureId) -> bool {
-        self.line().as_ref().is_some_and(|line| line.id() == id) || self.holder(id).is_some()
+        self.waiting().as_ref().is_some_and(|waiting| waiting.id() == id)
+            || self.holder(id).is_some()
     }
 
     /// The contender leaves, and one of its requests may still run. The next contender keeps the place, under another
     /// owner field.
     pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
-        if let Some(line) = self.line().as_mut().filter(|line| line.is_open()) {
-            line.rename(next_id(), Instant::now());
+        if let Some(waiting) = self.waiting().as_mut().filter(|waiting| waiting.is_open()) {
+            waiting.rename(next_id(), Instant::now());
         }
     }
 
@@ -269,13 +271,13 @@ impl Entry {
     /// arrives.
     fn forget_line(&self, id: TenureId) -> bool {
         // A tenure of a latch has given up its permit, so the line may belong to the next contender.
-        self.line().take_if(|line| line.id() == id).is_some()
+        self.waiting().take_if(|waiting| waiting.id() == id).is_some()
     }
 
     /// No caller contends any more. Returns the owner field to take out of the line, if there is one.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
-        let line = self.line().take()?;
-        line.stands().then(|| line.id())
+        let waiting = self.waiting().take()?;
+        waiting.stands().then(|| waiting.id())
     }
 
     /// A unique key that gives entries a fixed order.
@@ -347,7 +349,9 @@ impl Entry {
 
     /// Whether the contender's last request was answered, and it waits in line.
     fn is_parked(&self) -> bool {
-        self.line().as_ref().is_some_and(|line| line.was_told_to_wait() && !line.is_open())
+        self.waiting()
+            .as_ref()
+            .is_some_and(|waiting| waiting.was_told_to_wait() && !waiting.is_open())
     }
 
     /// An attempt failed. Returns since when all attempts have failed.

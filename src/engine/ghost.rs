@@ -1,7 +1,8 @@
-//! A ghost: an acquire whose caller has gone before the answer. It may have run, or may still run, so what it may have been
-//! granted has to be released. (A caller that exists, but is not polled, is a matter for `lookout.rs`.)
+//! A ghost: an acquire that got no answer, or whose grant must not be believed. Its caller may have gone, or asks again under
+//! another owner field. The acquire may have run, or may still run, so what it may have been granted has to be released. (A
+//! caller that exists, but is not polled, is a matter for `lookout.rs`.)
 //!
-//! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `attempt.rs`). If the request was sent
+//! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `pending_acquire.rs`). If the request was sent
 //!    in a batch, the batch goes on without the caller. `Job::for_orphan` then releases what the answer granted.
 //! 2. The releaser repeats the release of a ghost until `Job::is_settled_by` says that nothing can come any more.
 //! 3. `listener.rs` releases a grant that comes by message for a caller that has gone.

@@ -39,8 +39,8 @@ impl Budget {
 /// How long a tenure may be idle between two holders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Idle {
-    /// Until the caller takes it up that it was handed to.
+    /// How long the next caller has to take it up.
     pub(crate) pickup: Duration,
-    /// While the client keeps it for callers that may come.
+    /// For how long the client keeps it for callers that may come.
     pub(crate) keep: Duration,
 }

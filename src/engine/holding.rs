@@ -14,7 +14,7 @@ use crate::engine::grant::{Ended, Lease, Loss};
 use crate::engine::hold::Hold;
 use crate::engine::job::{Job, Outcome};
 use crate::engine::options::Patience;
-use crate::engine::unconfirmed::Unconfirmed;
+use crate::engine::unanswered_release::UnansweredRelease;
 use crate::error::{Error, Result, said};
 use crate::wire::{Fault, Renewal};
 
@@ -66,15 +66,15 @@ impl Engine {
         let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
         let tellings = tenure.tellings();
         // The request may run although its answer never arrives.
-        let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
+        let unanswered = UnansweredRelease::new(self, Job::count(tenure));
         let mut connection = self.commands.acknowledged(&tenure.keys)?;
         let written = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
         if !written {
-            unconfirmed.confirmed();
+            unanswered.confirmed();
             return Ok(self.gone(hold).map(|()| false));
         }
         if !tenure.prolong(sent, ttl) {
-            unconfirmed.confirmed();
+            unanswered.confirmed();
             return Ok(if hold.outcome() == Some(Ended::Lost) {
                 Err(Error::Lost)
             } else {
@@ -88,7 +88,7 @@ impl Engine {
         // The background may still repeat an attempt that failed. It read the count before this hold began, and its
         // request may have arrived after ours. Then it writes once more.
         if entered == Some(holds) && tellings.is_some() && tellings == tenure.tellings() {
-            unconfirmed.confirmed();
+            unanswered.confirmed();
         }
         // The last hold may have ended during the request.
         Ok(Ok(entered.is_some()))

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
-use crate::engine::returns::{Returning, Returns};
+use crate::engine::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
@@ -37,7 +37,7 @@ pub(crate) struct Job {
     /// The permit or the seat. It is dropped with the first answer, or with the first failure.
     stay: Option<Stay>,
     /// The record that this name is being released. It ends with the permit.
-    returning: Option<Returning>,
+    under_way: Option<ReleaseUnderWay>,
     told: Option<oneshot::Sender<Outcome>>,
     pause: Duration,
     /// Since when it has been postponed.
@@ -95,7 +95,7 @@ impl Job {
             deadline: until,
             may_have_run: false,
             stay: None,
-            returning: None,
+            under_way: None,
             told: None,
             pause: SHORTEST_PAUSE,
             failing: None,
@@ -178,10 +178,10 @@ impl Job {
 
     /// Records that the job is in progress. Returns `false` if the same job is already waiting: one request writes the
     /// latest hold count.
-    pub(crate) fn is_new(&mut self, returns: &Arc<Returns>) -> bool {
+    pub(crate) fn is_new(&mut self, releases: &Arc<ReleasesUnderWay>) -> bool {
         match &self.what {
             What::Release | What::Taken | What::Ghost { .. } => {
-                self.returning = Some(returns.begin(&self.keys))
+                self.under_way = Some(releases.begin(&self.keys))
             }
             What::Count(tenure) => return tenure.will_tell(),
         }
@@ -217,9 +217,9 @@ impl Job {
         if let What::Count(tenure) = &self.what {
             tenure.stop_telling();
         }
-        // Drop them in this order: a caller that waits for the return to end then finds the permit free.
+        // Drop them in this order: a caller that waits for the release to end then finds the permit free.
         drop(self.stay);
-        drop(self.returning);
+        drop(self.under_way);
         if let Some(told) = self.told {
             // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
             // have expired, the client cannot know that: the lease was over before the release was confirmed.
@@ -240,7 +240,7 @@ impl Job {
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
         self.may_have_run |= outcome.as_ref().is_err_and(Fault::is_open);
         self.stay = None;
-        self.returning = None;
+        self.under_way = None;
         self.is_redirected = matches!(outcome, Err(Fault::Redirected(..)));
         let since = *self.failing.get_or_insert(now);
         let longest = match outcome {

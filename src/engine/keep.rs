@@ -29,7 +29,7 @@ impl Keep {
     /// The client is about to ask for the lock. Whatever it is granted, it may keep, if it hears everything from now on.
     pub(crate) fn allow(&self) {
         self.is_allowed.store(true, Ordering::SeqCst);
-        // Check last. If a connection broke between the check and the mark, the client would not know that it is deaf.
+        // Check last. If a connection broke between the check and the permission, the client would not know that it is deaf.
         if !self.ears.iter().all(Subscription::is_live) {
             self.forbid();
         }

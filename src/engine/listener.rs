@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use crate::engine::debts::Debts;
 use crate::engine::entry::Table;
 use crate::engine::job::Job;
-use crate::engine::line::{Event, PushedGrant, Rules};
 use crate::engine::outbox::Outbox;
 use crate::engine::secrets::Secrets;
-use crate::engine::timetable::Timetable;
+use crate::engine::waiting::{Event, PushedGrant, Rules};
+use crate::engine::watchdog_timetable::Timetable;
 use crate::keys::TenureId;
 use crate::meters;
 use crate::wire::{Heard, What, Word, publisher, words};
@@ -174,7 +174,7 @@ mod tests {
     use crate::config::Layout;
     use crate::engine::entry::Visit;
     use crate::engine::ghost::Ghost;
-    use crate::engine::line::Next;
+    use crate::engine::waiting::Next;
     use crate::keys::Keys;
     use crate::kinds::Kind;
 
@@ -186,7 +186,7 @@ mod tests {
         let (now, (releaser, jobs)) = (Instant::now(), unbounded_channel());
         let timetable = Arc::new(Timetable::new(now));
         let outbox =
-            Outbox { releaser, returns: Arc::default(), timetable: Arc::clone(&timetable) };
+            Outbox { releaser, releases: Arc::default(), timetable: Arc::clone(&timetable) };
         let rules = Rules { waiter_ttl: TTL, pushed_lease: TTL, max_park: TTL, rests: true };
         let listener = Listener {
             table: Arc::new(Table::default()),

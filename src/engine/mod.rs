@@ -2,20 +2,20 @@
 //!
 //! | what happens | where |
 //! |---|---|
-//! | `lock().await` | `caller.rs`: it queues in its client (`permit.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `line.rs` decides) |
-//! | a message arrives | `listener.rs` |
-//! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `shared.rs` |
+//! | `lock().await` | `caller.rs`: it queues in its client (`permit.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
+//! | an acquire gets no answer | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`); `pending_acquire.rs` leaves a ghost; a nested hold: `holding.rs` |
+//! | a message arrives | `listener.rs` finds whom it concerns |
+//! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure/hand_over.rs` |
-//! | a lock is renewed, or lost | `watchdog.rs` renews, as `tenure/renewal.rs` says; `tenure/loss.rs` ends it and tells the guards |
+//! | a lock is renewed, or lost | `watchdog.rs` renews many in one request, as `tenure/renewal.rs` says; when: `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
 //! | a holder nests, extends | `holding.rs` |
 //! | a holder unlocks, a guard is dropped | `unlock.rs` |
-//! | a caller is dropped | `ghost.rs` says who releases what it may be granted |
-//! | a release is repeated | `unconfirmed.rs` hands it to `releaser.rs`; `job.rs` |
+//! | a caller is dropped | `pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted |
+//! | a release is repeated | `unanswered_release.rs` hands it to `releaser.rs`; `job.rs` |
 //! | a future is not polled | `lookout.rs` says whom to look at; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
 
 mod acquire_all;
-mod attempt;
 mod backlog;
 mod caller;
 mod close;
@@ -38,25 +38,26 @@ mod joint;
 mod keep;
 mod known;
 mod latch_calls;
-mod line;
 mod listener;
 mod lookout;
 mod mark_calls;
 mod options;
 mod outbox;
 mod owned;
+mod pending_acquire;
 mod permit;
 mod releaser;
-mod returns;
+mod releases_under_way;
 mod secrets;
-mod shared;
+mod side_by_side;
 mod tenure;
 mod term;
-mod timetable;
-mod unconfirmed;
+mod unanswered_release;
 mod unlock;
 mod unpolled;
+mod waiting;
 mod watchdog;
+mod watchdog_timetable;
 mod wheel;
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};

@@ -44,7 +44,7 @@ pub(crate) struct AcquireOptions {
     pub(crate) known_taken: bool,
     /// The caller held the lock before, and has waited for a condition. It does not nest, and no limit of waiters
     /// rejects it.
-    pub(crate) returns: bool,
+    pub(crate) comes_back: bool,
     /// The client may keep the lock afterwards: see `keep.rs`.
     pub(crate) is_kept: bool,
     /// If another client may keep the lock idle, a caller without patience asks a second time.

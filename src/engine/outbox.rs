@@ -6,22 +6,22 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::engine::entry::{Entry, Stay, Tenure};
 use crate::engine::job::Job;
-use crate::engine::returns::Returns;
-use crate::engine::timetable::Timetable;
+use crate::engine::releases_under_way::ReleasesUnderWay;
+use crate::engine::watchdog_timetable::Timetable;
 use crate::engine::wheel::TimerSlot;
 
 /// The way to the releaser, which releases tenures that no caller needs any more.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
-    pub(crate) returns: Arc<Returns>,
+    pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) timetable: Arc<Timetable>,
 }
 
 impl Outbox {
     /// Leaves a job to the releaser. Returns `false` if the client is closed: then nobody does the job.
     pub(crate) fn put(&self, mut job: Job) -> bool {
-        !job.is_new(&self.returns) || self.releaser.send(job).is_ok()
+        !job.is_new(&self.releases) || self.releaser.send(job).is_ok()
     }
 
     /// Releases a tenure, if still no caller holds it.
@@ -32,12 +32,13 @@ impl Outbox {
     /// Releases the tenure of this entry if the client keeps it idle. If a caller holds it, the client does not keep it
     /// afterwards.
     pub(crate) fn give_back_kept(&self, entry: &Entry) {
-        // First the mark. A holder that leaves in between either sees the mark, or leaves an idle tenure that is found here.
+        // First end the permission. A holder that leaves in between either sees that, or leaves an idle tenure, which is
+        // found here.
         if entry.forbid_keeping()
             && let Some(tenure) = entry.tenure()
         {
-            // A `try_lock` of this client waits for the returns that are under way.
-            let _returning = self.returns.begin(&tenure.keys);
+            // A `try_lock` of this client waits for the releases that are under way.
+            let _release = self.releases.begin(&tenure.keys);
             self.release(&tenure, tenure.retire_kept());
         }
     }

@@ -1,5 +1,5 @@
 //! The releaser: the task that releases locks in the background. `unlock.rs` is the unlock of a caller; if that gets no
-//! answer, `unconfirmed.rs` brings it here.
+//! answer, `unanswered_release.rs` brings it here.
 //!
 //! 1. Code that may have been granted a lock by Redis and cannot keep it leaves a job here.
 //! 2. A job is repeated until the server answers it, or Redis itself has freed the lock. `job.rs` says how often, and

@@ -7,12 +7,12 @@
 //!    releases the tenure.
 //!
 //! `tenure/hand_over.rs`: from holder to holder. `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end
-//! without a release. `tenure/telling.rs`: how Redis learns the hold count.
+//! without a release. `tenure/hold_count.rs`: how Redis learns the hold count.
 
 mod hand_over;
+mod hold_count;
 mod loss;
 mod renewal;
-mod telling;
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease};
 use crate::engine::joint::Joint;
-use crate::engine::shared::Company;
+use crate::engine::side_by_side::Company;
 use crate::engine::term::Term;
 use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, TenureId};
@@ -35,7 +35,7 @@ use crate::token::FencingToken;
 pub(crate) use hand_over::{Left, PickUp, Taken};
 pub(crate) use renewal::Due;
 
-use telling::Telling;
+use hold_count::Telling;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
 /// knows it only through this trait.
@@ -397,7 +397,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Waiting};
+    use crate::engine::entry::{Entry, EntryPermit, InQueue, Stay, Table};
     use crate::engine::grant::{Loss, deadline};
     use crate::engine::hand_off_budget::{Budget, Idle};
     use crate::engine::hold::Hold;
@@ -426,7 +426,7 @@ pub(crate) mod tests {
         table.visit(&keys, 1).unwrap().try_permit().unwrap()
     }
 
-    fn waiting(table: &Arc<Table>) -> Waiting {
+    fn waiting(table: &Arc<Table>) -> InQueue {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
         table.visit(&keys, 1).unwrap().wait()
     }

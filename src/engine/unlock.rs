@@ -1,7 +1,7 @@
 //! How a holder leaves: it hands the lock to the next caller of its client, or asks Redis to free it.
 //!
 //! 1. A hold ends when its holder leaves, even if the request fails. Only the last one asks Redis to free the lock.
-//! 2. A release that gets no answer goes to the releaser (`unconfirmed.rs`, `releaser.rs`).
+//! 2. A release that gets no answer goes to the releaser (`unanswered_release.rs`, `releaser.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::engine::hold::Hold;
 use crate::engine::job::{Job, Outcome};
 use crate::engine::joint::At;
 use crate::engine::tenure::Left;
-use crate::engine::unconfirmed::Unconfirmed;
+use crate::engine::unanswered_release::UnansweredRelease;
 use crate::error::{Error, Result};
 use crate::wire::{Fault, Release};
 
@@ -121,11 +121,11 @@ impl Engine {
 
     async fn tell_count(&self, hold: &Hold) -> Result<()> {
         let tenure = &hold.tenure;
-        let unconfirmed = Unconfirmed::new(self, Job::count(tenure));
+        let unanswered = UnansweredRelease::new(self, Job::count(tenure));
         let holds = tenure.holds();
         if hold.outcome().is_some() {
             // Other holders have left meanwhile, and the last of them has released the tenure.
-            unconfirmed.confirmed();
+            unanswered.confirmed();
             return Ok(());
         }
         let written = async {
@@ -134,9 +134,9 @@ impl Engine {
             connection.count(&tenure.keys, tenure.id, holds, ttl).await
         };
         match Box::pin(written).await {
-            Ok(true) if tenure.holds() == holds => unconfirmed.confirmed(),
+            Ok(true) if tenure.holds() == holds => unanswered.confirmed(),
             Ok(false) => {
-                unconfirmed.confirmed();
+                unanswered.confirmed();
                 return self.gone(hold);
             }
             // The hold has ended nevertheless. The background job writes the count.
@@ -163,7 +163,7 @@ impl Engine {
             if let Some(Err(error @ Error::Permission { .. })) = asked {
                 return Err(error);
             }
-            let unconfirmed = || match asked {
+            let unanswered = || match asked {
                 Some(Err(error)) => error,
                 Some(Ok(_)) | None => {
                     Fault::late("the release is not confirmed").into_unconfirmed()
@@ -177,18 +177,18 @@ impl Engine {
                 }
                 Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
                 // The client was closed, or the time limit of this call or of the releaser is over.
-                Ok(Err(_)) | Err(_) => Err(unconfirmed()),
+                Ok(Err(_)) | Err(_) => Err(unanswered()),
             }
         }
     }
 
-    /// Asks once for a release, which gives its caller nothing. If it is not answered, or the future is dropped, the
-    /// releaser takes over.
+    /// Sends the release once, as the work of a contest that grants nothing. If it is not answered, or the future is dropped,
+    /// the releaser takes over.
     async fn ask_to_release(self: Arc<Self>, job: Job) -> Contested {
-        let (request, unconfirmed) = (job.request(), Unconfirmed::new(&self, job));
+        let (request, unanswered) = (job.request(), UnansweredRelease::new(&self, job));
         let outcome = self.release_once(request).await;
         let failed = outcome.as_ref().err().cloned();
-        unconfirmed.came_to(outcome);
+        unanswered.came_to(outcome);
         failed.map_or(Ok(None), |fault| Err(fault.into_unconfirmed()))
     }
 
@@ -202,7 +202,7 @@ impl Engine {
             }
         }
         let mut connection = self.commands.connection(&request.keys)?;
-        // Boxed: a caller that shares a request needs no space for one of its own. See `attempt.rs`.
+        // Boxed: a caller that shares a request needs no space for one of its own. See `pending_acquire.rs`.
         let answers = Box::pin(connection.release(std::slice::from_ref(&request))).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
     }

@@ -1,4 +1,4 @@
-//! The watchdog: it renews locks in batches, and detects their loss. `timetable.rs` says which tenures are due, and
+//! The watchdog: it renews locks in batches, and detects their loss. `watchdog_timetable.rs` says which tenures are due, and
 //! `tenure/renewal.rs` what to do with each. (A tenure is a client's possession of a lock, from a grant by Redis to its release or
 //! loss.)
 //!
@@ -20,7 +20,7 @@ use crate::engine::hand_off_budget::Idle;
 use crate::engine::job::Job;
 use crate::engine::outbox::Outbox;
 use crate::engine::tenure::Due;
-use crate::engine::timetable::Timetable;
+use crate::engine::watchdog_timetable::Timetable;
 use crate::keys::Keys;
 use crate::meters;
 use crate::wire::{Commands, Fault, Renewal};

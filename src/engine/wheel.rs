@@ -2,7 +2,7 @@
 //!
 //! One ring of slots. Each slot has a list of the items due at a tick that falls into it; an item may be
 //! due several revolutions later, and then stays in the list when the wheel passes its slot earlier. Entering and leaving
-//! take constant time. The wheel reads no clock. `timetable.rs` puts the tenures into it.
+//! take constant time. The wheel reads no clock. `watchdog_timetable.rs` puts the tenures into it.
 //! After Varghese and Lauck, *Hashed and Hierarchical Timing Wheels* (1987), scheme 6.
 
 use std::num::NonZeroU32;

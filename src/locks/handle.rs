@@ -111,7 +111,7 @@ impl Handle {
                 permits: self.permits,
                 within: None,
                 known_taken: false,
-                returns: false,
+                comes_back: false,
                 is_kept: self.is_kept,
                 asks_twice: self.asks_twice,
             },

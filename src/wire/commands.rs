@@ -12,25 +12,25 @@ use crate::slot::Slot;
 use crate::wire::acks::Quorum;
 use crate::wire::clock::ServerClock;
 use crate::wire::cluster::Cluster;
+use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::{Connection, Way};
 use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
 use crate::wire::place::Place;
 use crate::wire::servers::Servers;
 use crate::wire::shard::{CommandDuty, Shard, ShardKeeper};
-use crate::wire::terms::Terms;
 
 /// The path of all scripts to the servers.
 #[derive(Clone)]
 pub(crate) struct Commands {
     servers: Servers,
-    terms: Arc<Terms>,
+    terms: Arc<CommonArgs>,
     changes: watch::Receiver<()>,
 }
 
 impl Commands {
     /// All locks lie on one server.
-    pub(crate) fn new(place: Place, terms: Terms, config: &Config) -> (Self, ShardKeeper) {
+    pub(crate) fn new(place: Place, terms: CommonArgs, config: &Config) -> (Self, ShardKeeper) {
         let (changes, seen) = watch::channel(());
         let (expected, lost) = (place.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
@@ -42,7 +42,7 @@ impl Commands {
     }
 
     /// The locks are in the slots of a cluster.
-    pub(crate) fn in_cluster(cluster: Arc<Cluster>, terms: Terms) -> Self {
+    pub(crate) fn in_cluster(cluster: Arc<Cluster>, terms: CommonArgs) -> Self {
         let changes = cluster.changes.subscribe();
         Self { servers: Servers::Cluster(cluster), terms: Arc::new(terms), changes }
     }

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use crate::keys::Keys;
 use crate::meters;
 use crate::wire::acks::Acks;
+use crate::wire::common_args::CommonArgs;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::Live;
 use crate::wire::redirect::{self, MOST_HOPS};
 use crate::wire::scripts::Script;
 use crate::wire::servers::Servers;
 use crate::wire::shard::Shard;
-use crate::wire::terms::Terms;
 
 /// The link to a server that a request takes.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,8 @@ impl Way {
     }
 
     fn live(self, shard: &Shard) -> Result<Live, Fault> {
-        // The other link knows how its server's scripts publish.
+        // Check the link of the scripts first, even if this request goes over the acknowledging one: only that link learns
+        // how the scripts of its server publish.
         let live = shard.link.live()?;
         match self.acks(shard) {
             None => Ok(live),
@@ -60,7 +61,7 @@ pub(crate) struct Connection<'a> {
     /// The connection on which a request was last sent: for a redirected request, the one on which it may run.
     sent_on: Arc<AtomicU64>,
     servers: &'a Servers,
-    terms: &'a Arc<Terms>,
+    terms: &'a Arc<CommonArgs>,
 }
 
 impl<'a> Connection<'a> {
@@ -68,7 +69,7 @@ impl<'a> Connection<'a> {
         shard: Arc<Shard>,
         way: Way,
         servers: &'a Servers,
-        terms: &'a Arc<Terms>,
+        terms: &'a Arc<CommonArgs>,
     ) -> Result<Self, Fault> {
         let live = way.live(&shard)?;
         let sent_on = Arc::new(AtomicU64::new(live.generation));
@@ -91,7 +92,7 @@ impl<'a> Connection<'a> {
         self.shard.clock.granted(number, Instant::now());
     }
 
-    pub(crate) fn terms(&self) -> Arc<Terms> {
+    pub(crate) fn terms(&self) -> Arc<CommonArgs> {
         Arc::clone(self.terms)
     }
 

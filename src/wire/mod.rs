@@ -3,7 +3,7 @@
 //! | what happens | where |
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `hello.rs`, `link.rs` |
-//! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `coalesce.rs` |
+//! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `gathering.rs` |
 //! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/ears.rs`, `message.rs`, `link.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
 //! | a request fails | `fault.rs` |
@@ -18,13 +18,14 @@ mod calls;
 mod card;
 mod clock;
 mod cluster;
-mod coalesce;
 mod commands;
+mod common_args;
 mod connection;
 mod dial;
 mod failover_watch;
 mod family;
 mod fault;
+mod gathering;
 mod guide;
 mod hello;
 mod latch;
@@ -44,19 +45,19 @@ mod servers;
 mod shard;
 mod subscriber;
 mod target;
-mod terms;
 
 pub(crate) use address::{Address, Addresses};
 pub(crate) use calls::{Acquire, Acquired, Manner, Release, Renewal};
 pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};
-pub(crate) use coalesce::{Answer, Answered};
 pub(crate) use commands::Commands;
+pub(crate) use common_args::CommonArgs;
 pub(crate) use connection::{Connection, SentOn};
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
 pub(crate) use failover_watch::FailoverWatch;
 pub(crate) use fault::Fault;
+pub(crate) use gathering::{Answer, Answered};
 pub(crate) use guide::Guide;
 pub(crate) use latch::Order;
 pub(crate) use marks::Claim;
@@ -67,4 +68,3 @@ pub(crate) use requests::Requests;
 pub(crate) use sentinels::Sentinels;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription};
 pub(crate) use target::Target;
-pub(crate) use terms::Terms;

@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use crate::meters;
 use crate::wire::calls::{Acquire, Acquired, Release};
-use crate::wire::coalesce::{Answer, Answered, Batch, Gathering};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
+use crate::wire::gathering::{Answer, Answered, Batch, Gathering};
 
 /// Handles an acquire that was answered after its caller had left.
 type Orphanage = Arc<dyn Fn(&Acquire, Answer<Acquired>) + Send + Sync>;
@@ -121,8 +121,8 @@ impl Batch for Singles {
         (self.orphaned)(&question, answer);
     }
 
-    /// A sign of life: its caller keeps its place in line. The contender assumes that a request in flight is answered,
-    /// or is released by another task, so it has not given up that place.
+    /// This sign of life was never sent, and its caller has gone. The caller relies on this task to clean up after its
+    /// request, so its place in line is given up here.
     fn unsent(&self, question: Acquire) {
         if question.place > 0 {
             let stands = Acquired::Waits { ttl: None, place: question.place, near: false };

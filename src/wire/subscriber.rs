@@ -1,4 +1,5 @@
-//! The subscriber link: the channels that the client listens to, for whom, and since when.
+//! The subscriber link: the channels that the client listens to, how many waiters want each, and since when each is live.
+//! `engine/listener.rs` says which waiter gets a message.
 //!
 //! 1. A channel is live only when the server has acknowledged it, on the current live connection.
 //! 2. Only the link's task subscribes and unsubscribes, one batch after the other. If a waiter comes while its channel
@@ -9,12 +10,12 @@
 //! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel moves
 //!    to the link of the slot's new server, and becomes live again there.
 //!
-//! `subscriber/ears.rs` is what a link does, also after a reconnect. `subscriber/table.rs` has the channels of one server,
+//! `subscriber/ears.rs` is what a link does, also after a reconnect. `subscriber/channels.rs` has the channels of one server,
 //! `subscriber/homes.rs` says which server has which channel.
 
+mod channels;
 mod ears;
 mod homes;
-mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -27,9 +28,9 @@ use crate::wire::link::{Duty, Generations, Keeper};
 use crate::wire::map::SlotMap;
 use crate::wire::place::Place;
 
+use channels::Phase;
 use ears::Ears;
 use homes::Homes;
-use table::Phase;
 
 /// An event on a channel, for the listener.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +48,7 @@ type Listener = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
 
 /// The channels of one client.
 #[derive(Clone)]
-pub(crate) struct Subscriber(Arc<Channels>);
+pub(crate) struct Subscriber(Arc<Inner>);
 
 impl Subscriber {
     /// For channels of one server.
@@ -57,9 +58,9 @@ impl Subscriber {
         listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> (Self, Keeper<impl Duty>) {
         let expected = place.expected();
-        let channels = Channels::new(None, linger, Box::new(listener));
+        let channels = Inner::new(None, linger, Box::new(listener));
         let link = channels.homes().open(None).link.clone();
-        let ears = Ears { channels: Arc::clone(&channels), home: None, expected, link };
+        let ears = Ears { inner: Arc::clone(&channels), home: None, expected, link };
         let (keeper, _) = Keeper::new(place, Arc::new(ears), Generations::default());
         (Self(channels), keeper)
     }
@@ -70,7 +71,7 @@ impl Subscriber {
         linger: Duration,
         listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> Self {
-        Self(Channels::new(Some(cluster), linger, Box::new(listener)))
+        Self(Inner::new(Some(cluster), linger, Box::new(listener)))
     }
 
     /// Listens to a channel as long as the subscription exists, and a while longer.
@@ -78,7 +79,7 @@ impl Subscriber {
         let mut homes = self.0.homes();
         let home = homes.of(channel);
         let at = homes.open(home);
-        let (channel, link) = (at.table.join(channel), Arc::clone(&at.link));
+        let (channel, link) = (at.channels.join(channel), Arc::clone(&at.link));
         drop(homes);
         link.changed.notify_one();
         self.0.connect();
@@ -95,7 +96,7 @@ impl Subscriber {
 
 /// One waiter's interest in a channel.
 pub(crate) struct Subscription {
-    channels: Arc<Channels>,
+    channels: Arc<Inner>,
     channel: Arc<str>,
 }
 
@@ -112,7 +113,7 @@ impl Drop for Subscription {
         let home = homes.of(&self.channel);
         let Some(at) = homes.all.get_mut(&home) else { return };
         let link = Arc::clone(&at.link);
-        let is_news = at.table.leave(&self.channel, Instant::now());
+        let is_news = at.channels.leave(&self.channel, Instant::now());
         drop(homes);
         if is_news {
             link.changed.notify_one();
@@ -120,7 +121,7 @@ impl Drop for Subscription {
     }
 }
 
-struct Channels {
+struct Inner {
     homes: Mutex<Homes>,
     cluster: Option<Arc<Cluster>>,
     generations: Generations,
@@ -128,7 +129,7 @@ struct Channels {
     listener: Listener,
 }
 
-impl Channels {
+impl Inner {
     fn new(cluster: Option<Arc<Cluster>>, linger: Duration, listener: Listener) -> Arc<Self> {
         let (homes, generations) = (Mutex::default(), Generations::default());
         Arc::new(Self { homes, cluster, generations, linger, listener })
@@ -152,7 +153,7 @@ impl Channels {
             drop(homes);
             let Ok(address) = cluster.address(&node) else { continue };
             let (home, expected) = (Some(node), cluster.expected());
-            let ears = Ears { channels: Arc::clone(self), home, expected, link };
+            let ears = Ears { inner: Arc::clone(self), home, expected, link };
             let place = Place::Fixed(Arc::new(address));
             let (keeper, _) = Keeper::new(place, Arc::new(ears), self.generations.clone());
             cluster.run(|ends| async move {
@@ -165,7 +166,7 @@ impl Channels {
         let homes = self.homes();
         let Some(home) = homes.all.get(&homes.of(channel)) else { return false };
         let now = home.link.generation();
-        let channel = home.table.channels.get(channel);
+        let channel = home.channels.all.get(channel);
         channel.is_some_and(|c| matches!(c.phase, Phase::Live(on) if on == now))
     }
 }

@@ -1,11 +1,10 @@
-//! How a caller asks Redis once, and what it makes of the answer. `attempt.rs` sends the request.
+//! How a caller asks Redis once, and what it makes of the answer. `pending_acquire.rs` sends the request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::attempt::{Attempt, attempt};
 use crate::engine::caller::pick_up::Offer;
 use crate::engine::caller::{Caller, contest};
 use crate::engine::core::PAUSE;
@@ -13,7 +12,8 @@ use crate::engine::debts::Debt;
 use crate::engine::entry::{Entry, Visit};
 use crate::engine::hold::Hold;
 use crate::engine::known::Known;
-use crate::engine::line::Event;
+use crate::engine::pending_acquire::{Attempt, attempt};
+use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::keys::TenureId;
 use crate::wire::{Acquire, Fault, Manner};
@@ -70,12 +70,12 @@ impl Caller {
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
             Ok(Attempt::Waits { place, near, ttl }) => {
-                let again = ttl.is_some().then(|| self.longest(entry, *ttl));
+                let again = ttl.is_some().then(|| self.ask_again_after(entry, *ttl));
                 warn_of_eternity(entry, *ttl);
                 Event::Waits { place: *place, near: *near, sent, again }
             }
             Ok(Attempt::Held(ttl) | Attempt::Kept(ttl)) => {
-                Event::Held { again: self.longest(entry, *ttl), sent }
+                Event::Held { again: self.ask_again_after(entry, *ttl), sent }
             }
             Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },
             Err(fault) if fault.may_hold() => Event::Unanswered,
@@ -85,7 +85,8 @@ impl Caller {
         answer
     }
 
-    fn longest(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
+    /// How long to park before the next request: until the holder's lease is over, and `max_park` at most.
+    fn ask_again_after(&self, entry: &Entry, ttl: Option<Duration>) -> Duration {
         warn_of_eternity(entry, ttl);
         let most = self.engine.config.max_park;
         // Ask a little later than the expiry, and not all clients at the same moment.
@@ -131,7 +132,7 @@ impl Caller {
         }
         let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
-            (entry.shared(), matches!(attempted, Ok(Attempt::Granted(_))))
+            (entry.side_by_side(), matches!(attempted, Ok(Attempt::Granted(_))))
         {
             shared.others_come_first();
         }

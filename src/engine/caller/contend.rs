@@ -1,4 +1,4 @@
-//! The waiting loop: a contender asks, parks until it is told, and asks again. It drives `line.rs`, which decides, with
+//! The waiting loop: a contender asks, parks until it is told, and asks again. It drives `waiting.rs`, which decides, with
 //! gates and subscriptions.
 //!
 //! 1. A contender sleeps only after it has asked while its channel was live. If it asked earlier, it asks again.
@@ -8,14 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::attempt::Attempt;
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
 use crate::engine::caller::pick_up::Offer;
 use crate::engine::core::{Counted, Engine};
 use crate::engine::entry::{Entry, EntryPermit, Visit};
 use crate::engine::hold::Hold;
-use crate::engine::line::{Event, Next, PushedGrant};
+use crate::engine::pending_acquire::Attempt;
+use crate::engine::waiting::{Event, Next, PushedGrant};
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::wire::Subscription;
@@ -35,13 +35,13 @@ impl Caller {
         let (entry, rules) = (contender.entry(), self.rules());
         let mut stand = Stand {
             engine: &self.engine,
-            returns: self.options.returns,
+            comes_back: self.options.comes_back,
             is_counted,
             _counted: None,
             ears: None,
         };
         let mut short = Short::default();
-        if entry.shared().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
+        if entry.side_by_side().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
             entry.step(Event::Roused, rules);
         }
         loop {
@@ -87,8 +87,9 @@ impl Caller {
 
     /// Releases resting tenures that block this contender, which goes first.
     fn make_room(&self, entry: &Entry) {
-        let unlike =
-            entry.shared().map_or_else(Vec::new, |shared| shared.unlike(self.options.permits));
+        let unlike = entry
+            .side_by_side()
+            .map_or_else(Vec::new, |shared| shared.unlike(self.options.permits));
         unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
@@ -111,7 +112,7 @@ impl Caller {
 struct Stand<'a> {
     engine: &'a Engine,
     /// It has waited before, so no limit rejects it.
-    returns: bool,
+    comes_back: bool,
     is_counted: bool,
     _counted: Option<Counted<'a>>,
     ears: Option<Vec<Subscription>>,
@@ -122,7 +123,7 @@ impl Stand<'_> {
     /// subscription wakes the contender, and it asks again.
     fn begin(&mut self, entry: &Entry) -> Result<()> {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self._counted = Some(self.engine.count(&entry.keys, self.returns)?);
+            self._counted = Some(self.engine.count(&entry.keys, self.comes_back)?);
         }
         if self.ears.is_none() {
             self.ears = Some(self.engine.listen(entry));

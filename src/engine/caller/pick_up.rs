@@ -68,7 +68,7 @@ impl Caller {
         }
         let (permits, budget) = (self.options.permits, self.engine.budget);
         loop {
-            let mut shared = visit.entry.shared()?;
+            let mut shared = visit.entry.side_by_side()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
             let Some(tenure) = shared.take(permits, reserved) else {
                 let open = shared.open().filter(|_| visit.entry.keys.row.is_joined);
@@ -110,7 +110,7 @@ impl Caller {
             return Coming::Permit(permit, None);
         };
         let passed =
-            |entry: &Entry| entry.shared().is_some_and(|s| s.has_passed_since(self.started));
+            |entry: &Entry| entry.side_by_side().is_some_and(|s| s.has_passed_since(self.started));
         if entry.keys.row.is_passed && passed(entry) {
             return Coming::Held(Hold::new(tenure, 0));
         }

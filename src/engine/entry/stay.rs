@@ -54,7 +54,7 @@ impl EntryPermit {
         let tenure =
             tenure::Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
         if tenure.is_over()
-            && let Some(mut shared) = entry.shared()
+            && let Some(mut shared) = entry.side_by_side()
         {
             shared.passed(sent);
         }
@@ -82,12 +82,12 @@ impl Drop for EntryPermit {
 pub(crate) struct Seat {
     visit: Visit,
     id: TenureId,
-    returned: bool,
+    is_released: bool,
 }
 
 impl Seat {
     pub(crate) fn new(visit: Visit, id: TenureId) -> Self {
-        Self { visit, id, returned: false }
+        Self { visit, id, is_released: false }
     }
 
     pub(crate) fn visit(&self) -> &Visit {
@@ -96,9 +96,9 @@ impl Seat {
 
     /// The tenure is about to be released. The seat remains until Redis has answered.
     pub(crate) fn leaving(&mut self) {
-        if let Some(mut shared) = self.visit.entry.shared() {
+        if let Some(mut shared) = self.visit.entry.side_by_side() {
             shared.leaving(self.id);
-            self.returned = true;
+            self.is_released = true;
         }
     }
 }
@@ -108,9 +108,9 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         let ahead = entry.ahead();
-        let Some(mut shared) = entry.shared() else { return };
-        let own = shared.gone(self.id, self.returned);
-        let spare = if self.returned { shared.spare(ahead) } else { Vec::new() };
+        let Some(mut shared) = entry.side_by_side() else { return };
+        let own = shared.gone(self.id, self.is_released);
+        let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
         drop(shared);
         drop(own);
         self.visit.table.give_back(&spare);
@@ -175,7 +175,7 @@ impl tenure::Stay for Stay {
     ) -> Option<Visit> {
         let Self::Seat(seat) = self else { return None };
         let entry = &seat.visit.entry;
-        let mut shared = entry.shared()?;
+        let mut shared = entry.side_by_side()?;
         // Check both under this lock. A caller that stops waiting checks resting tenures afterwards, so it cannot miss
         // this one.
         let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));

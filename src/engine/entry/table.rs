@@ -42,8 +42,8 @@ struct Siblings {
 }
 
 impl Siblings {
-    /// If this entry was the watcher, makes the next far contender the watcher, and wakes it. That contender may be
-    /// asking at this moment, and learn that it is near. It is the watcher by then, so it passes the watch on.
+    /// If this entry was the watcher, makes the next far contender the watcher, and wakes it. If that contender is
+    /// asking at this moment, and learns that it is near, it passes the watch on itself.
     fn stop_watching(&mut self, key: EntryKey) {
         if self.watcher == Some(key) {
             // Take turns. Otherwise two entries with many callers could pass the watch to and fro, and a third would
@@ -92,7 +92,7 @@ impl Table {
     /// [`Fault::Closed`] if the client was closed.
     pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit, Fault> {
         if !keys.row.is_plain {
-            let key = EntryKey::Shared(keys.kind, keys.braced, keys.class(permits));
+            let key = EntryKey::SideBySide(keys.kind, keys.braced, keys.class(permits));
             return self.at(keys, keys.channel.clone(), key);
         }
         self.open(self.entered(keys))
@@ -179,7 +179,7 @@ impl Table {
     pub(crate) fn shared_of(&self, channel: &str) -> Vec<Arc<Entry>> {
         let Some(siblings) = self.others.get(channel) else { return Vec::new() };
         // They come first.
-        let is_shared = |(key, _): &(&EntryKey, _)| matches!(key, EntryKey::Shared(..));
+        let is_shared = |(key, _): &(&EntryKey, _)| matches!(key, EntryKey::SideBySide(..));
         siblings.entries.iter().take_while(is_shared).map(|(_, entry)| Arc::clone(entry)).collect()
     }
 
@@ -260,7 +260,7 @@ impl Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EntryKey {
     /// The entry of a kind: for the name with or without its own braces, and for this many permits.
-    Shared(Kind, bool, u32),
+    SideBySide(Kind, bool, u32),
     /// The entry of one caller alone.
     Alone(TenureId),
 }
@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
     use crate::config::Layout;
-    use crate::engine::line::{Event, Line, Next, Rules};
+    use crate::engine::waiting::{Event, Next, Rules, Waiting};
 
     fn keys(layout: Layout, kind: Kind) -> Arc<Keys> {
         Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap())
@@ -351,7 +351,7 @@ mod tests {
         std::array::from_fn(|number| {
             let id = TenureId(u64::try_from(number).unwrap());
             let visit = table.enter_alone(&keys, keys.channel.clone(), id).unwrap();
-            *visit.entry.line() = Some(Box::new(Line::new(id, Instant::now())));
+            *visit.entry.waiting() = Some(Box::new(Waiting::new(id, Instant::now())));
             visit.entry.step(Event::Asked, RULES);
             visit.entry.step(waits(false), RULES);
             visit.entry.gate.was_opened();

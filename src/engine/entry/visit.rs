@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use crate::engine::contest::{Part, Work};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Table, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
-use crate::engine::line::{Next, Rules};
 use crate::engine::permit::Ticket;
 use crate::engine::tenure;
+use crate::engine::waiting::{Next, Rules};
 use crate::keys::TenureId;
 use crate::wire::Fault;
 
@@ -34,8 +34,8 @@ impl Visit {
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
         let watching = self.table.is_watched_by(&self.entry, self.entry.is_far());
         let now = Instant::now();
-        match &*self.entry.line() {
-            Some(line) => line.next(now, listening, watching, line.rules(rules)),
+        match &*self.entry.waiting() {
+            Some(waiting) => waiting.next(now, listening, watching, waiting.rules(rules)),
             None => Next::Ask,
         }
     }
@@ -50,7 +50,7 @@ impl Visit {
         let (id, is_open) = (grant.id, holder.lease == Lease::Watched && !grant.awaited);
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
-        match self.entry.shared() {
+        match self.entry.side_by_side() {
             Some(mut shared) => {
                 shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now());
                 self.entry.take();
@@ -62,14 +62,14 @@ impl Visit {
 
     /// A caller that has just arrived.
     #[cfg(test)]
-    pub(crate) fn wait(&self) -> Waiting {
+    pub(crate) fn wait(&self) -> InQueue {
         self.wait_as(Ticket::default())
     }
 
     /// Counts a caller into the queue, until the value is dropped.
-    pub(crate) fn wait_as(&self, ticket: Ticket) -> Waiting {
+    pub(crate) fn wait_as(&self, ticket: Ticket) -> InQueue {
         self.entry.permit.wait();
-        Waiting { visit: self.clone(), ticket }
+        InQueue { visit: self.clone(), ticket }
     }
 
     /// From now on the lookout is notified when the contender is woken.
@@ -160,12 +160,12 @@ impl Drop for Contesting<'_> {
 }
 
 /// One caller in the queue.
-pub(crate) struct Waiting {
+pub(crate) struct InQueue {
     visit: Visit,
     ticket: Ticket,
 }
 
-impl Waiting {
+impl InQueue {
     /// The permit, first come, first served.
     ///
     /// # Cancel safety
@@ -185,7 +185,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for InQueue {
     fn drop(&mut self) {
         let Visit { table, entry } = &self.visit;
         if entry.permit.leave(&self.ticket) {

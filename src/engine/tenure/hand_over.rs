@@ -1,5 +1,6 @@
 //! How a tenure goes from holder to holder within its client: the last holder leaves it, and the next one picks it up,
-//! within a budget. Otherwise it ends, and the client gives it back.
+//! within a budget. Otherwise it ends, and the client gives it back. `side_by_side.rs` knows the reads and permits that
+//! rest, and `caller/pick_up.rs` takes one.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::engine::grant::{Holder, Lease};
 use crate::engine::hand_off_budget::Budget;
-use crate::engine::shared::Company;
+use crate::engine::side_by_side::Company;
 use crate::engine::tenure::{State, Stay, Tenure};
 use crate::engine::wheel::TimerSlot;
 
@@ -112,16 +113,18 @@ impl<S: Stay> Tenure<S> {
         if state.owner.is_some() || !state.term.is_watched() {
             return None;
         }
-        let allows = |is_fresh| state.allows(self.budget(budget), self.held(now, is_fresh), now);
+        let allows =
+            |is_fresh| state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now);
         stay.rest(state.permits, now, budget.time, allows)
     }
 
-    /// For how long its client has relied on the server's report that no waiter stands in line.
-    fn held(&self, now: Instant, is_fresh: bool) -> Duration {
+    /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.
+    fn age_of_report(&self, now: Instant, is_fresh: bool) -> Duration {
         if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
     }
 
-    /// The lease of a grant by message is shorter, but long enough for a hand-off.
+    /// A grant by message has a short lease. If the reserve were longer than a third of it, such a tenure would never be
+    /// handed on.
     fn budget(&self, budget: Budget) -> Budget {
         Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
     }
@@ -134,7 +137,7 @@ impl<S: Stay> Tenure<S> {
         if state.ended.is_some() || state.holds > 0 {
             return Taken::Nothing;
         }
-        if !state.allows(self.budget(budget), self.held(now, is_fresh), now) {
+        if !state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now) {
             let (stay, slot) = state.release();
             return Taken::Ended(stay, slot);
         }
@@ -150,7 +153,7 @@ impl<S: Stay> Tenure<S> {
         let now = Instant::now();
         let mut state = self.state();
         let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
-        if !is_held || !state.allows(self.budget(budget), self.held(now, false), now) {
+        if !is_held || !state.allows(self.budget(budget), self.age_of_report(now, false), now) {
             return None;
         }
         if state.company.is_none() {
@@ -176,7 +179,7 @@ impl<S: Stay> Tenure<S> {
             return PickUp::Nothing(permit);
         }
         let is_allowed = holder.lease == Lease::Watched
-            && state.allows(self.budget(budget), self.held(now, false), now);
+            && state.allows(self.budget(budget), self.age_of_report(now, false), now);
         if !is_allowed {
             return PickUp::Ended(permit, state.release().1);
         }

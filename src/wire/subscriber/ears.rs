@@ -14,9 +14,9 @@ use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::Duty;
 use crate::wire::node::Node;
 use crate::wire::scripts::Dialect;
+use crate::wire::subscriber::channels::{BATCH, Channel, Channels, Phase};
 use crate::wire::subscriber::homes::HomeLink;
-use crate::wire::subscriber::table::{BATCH, Channel, Phase, Table};
-use crate::wire::subscriber::{Channels, Heard};
+use crate::wire::subscriber::{Heard, Inner};
 
 /// The pause after a full batch: so waiters do not all return at once with their server.
 const PACE: Duration = Duration::from_millis(20);
@@ -26,19 +26,19 @@ const NOT_TAKEN: Duration = Duration::from_millis(50);
 
 /// The duty of a link for channels: those of one home.
 pub(super) struct Ears {
-    pub(super) channels: Arc<Channels>,
+    pub(super) inner: Arc<Inner>,
     pub(super) home: Option<Node>,
     pub(super) expected: Expected,
     pub(super) link: Arc<HomeLink>,
 }
 
 impl Ears {
-    /// Applies a function to the table of this home.
-    fn at<T: Default>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
-        let mut homes = self.channels.homes();
+    /// Applies a function to the channels of this home.
+    fn at<T: Default>(&self, act: impl FnOnce(&mut Channels) -> T) -> T {
+        let mut homes = self.inner.homes();
         // The home may have been closed, and opened again with another link.
         let home = homes.all.get_mut(&self.home).filter(|home| Arc::ptr_eq(&home.link, &self.link));
-        home.map_or_else(T::default, |home| act(&mut home.table))
+        home.map_or_else(T::default, |home| act(&mut home.channels))
     }
 
     /// The server has acknowledged a channel. The channel may have been unsubscribed and wanted again in between. Then
@@ -47,8 +47,8 @@ impl Ears {
         if generation != self.link.generation() {
             return;
         }
-        self.at(|table| {
-            if let Some(channel) = table.channels.get_mut(name) {
+        self.at(|channels| {
+            if let Some(channel) = channels.all.get_mut(name) {
                 channel.phase = Phase::Live(generation);
             }
         });
@@ -56,29 +56,29 @@ impl Ears {
 
     fn refuse(&self, name: &str, fault: &Fault) {
         tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters poll from time to time instead");
-        self.at(|table| {
-            if let Some(channel) = table.channels.get_mut(name) {
+        self.at(|channels| {
+            if let Some(channel) = channels.all.get_mut(name) {
                 channel.phase = Phase::Refused(Instant::now());
             }
         });
-        (self.channels.listener)(name, Heard::Deaf);
+        (self.inner.listener)(name, Heard::Deaf);
     }
 
     /// The server ended a channel, since its slot has moved. The next answer will say where it is now.
     fn ended(&self, name: &str) {
         let on = self.link.generation();
-        let was_live = |table: &Table| {
-            table.channels.get(name).is_some_and(|c| matches!(c.phase, Phase::Live(at) if at == on))
+        let was_live = |channels: &Channels| {
+            channels.all.get(name).is_some_and(|c| matches!(c.phase, Phase::Live(at) if at == on))
         };
         // If it was not, this client has unsubscribed it, and wants it again by now.
-        if self.at(|table| was_live(table) && table.want_again(name)) {
+        if self.at(|channels| was_live(channels) && channels.want_again(name)) {
             self.link.changed.notify_one();
             self.map_is_stale();
         }
     }
 
     fn map_is_stale(&self) {
-        if let Some(cluster) = &self.channels.cluster {
+        if let Some(cluster) = &self.inner.cluster {
             cluster.stale.notify_one();
         }
     }
@@ -141,12 +141,12 @@ impl Ears {
         }
         let on = self.link.generation();
         let was_taken = |channel: &Channel| matches!(channel.phase, Phase::Live(at) if at == on);
-        let is_missing = |table: &mut Table| {
+        let is_missing = |channels: &mut Channels| {
             let missing = |name: &&Arc<str>| {
-                table.channels.get(&***name).is_some_and(|channel| !was_taken(channel))
+                channels.all.get(&***name).is_some_and(|channel| !was_taken(channel))
             };
             let missing: Vec<_> = names.iter().filter(missing).cloned().collect();
-            missing.iter().for_each(|name| _ = table.want_again(name));
+            missing.iter().for_each(|name| _ = channels.want_again(name));
             !missing.is_empty()
         };
         if self.at(is_missing) {
@@ -157,7 +157,7 @@ impl Ears {
 
     fn moved(&self, slot: Slot, to: &str) {
         let next = self.home.as_ref().and_then(|home| Node::redirected(to, home));
-        if let (Some(cluster), Some(next)) = (&self.channels.cluster, next) {
+        if let (Some(cluster), Some(next)) = (&self.inner.cluster, next) {
             cluster.moved(slot, next);
         }
     }
@@ -178,17 +178,17 @@ impl Ears {
     /// Subscribes one batch of wanted channels, and unsubscribes all expired ones. Returns whether there was anything
     /// to do.
     async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
-        let wanted = self.at(Table::next_wanted);
+        let wanted = self.at(Channels::next_wanted);
         if !wanted.is_empty() {
             self.subscribe(conn, &wanted).await?;
             if wanted.len() == BATCH {
                 sleep(PACE).await;
             }
         }
-        let linger = self.channels.linger;
-        let expired = self.at(|table| {
-            let mut expired = table.expire(Instant::now(), linger);
-            expired.extend(std::mem::take(&mut table.left));
+        let linger = self.inner.linger;
+        let expired = self.at(|channels| {
+            let mut expired = channels.expire(Instant::now(), linger);
+            expired.extend(std::mem::take(&mut channels.left));
             expired
         });
         for names in expired.chunks(BATCH) {
@@ -199,7 +199,7 @@ impl Ears {
 
     /// Sleeps until the next channel expires, if there is one.
     async fn next_expiry(&self) {
-        let next = self.at(|table| table.expires_next(self.channels.linger));
+        let next = self.at(|channels| channels.expires_next(self.inner.linger));
         match next {
             Some(at) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
@@ -230,7 +230,7 @@ impl Duty for Ears {
         let hello = Hello::read(Some(&hello))?;
         hello.accepted(&self.expected)?;
         self.link.facts.learn(&hello, &self.expected);
-        self.at(Table::start_again);
+        self.at(Channels::start_again);
         self.link.generation.store(generation, Ordering::Release);
         Ok(())
     }
@@ -269,10 +269,10 @@ impl Duty for Ears {
         match (push.kind, data) {
             (PushKind::Subscribe | PushKind::SSubscribe, _) => {
                 self.acknowledge(channel, generation);
-                (self.channels.listener)(channel, Heard::Live);
+                (self.inner.listener)(channel, Heard::Live);
             }
             (PushKind::Message | PushKind::SMessage, [Value::BulkString(message)]) => {
-                (self.channels.listener)(channel, Heard::Message(message));
+                (self.inner.listener)(channel, Heard::Message(message));
             }
             (PushKind::SUnsubscribe, _) if generation == self.link.generation() => {
                 self.ended(channel);
@@ -288,12 +288,12 @@ impl Duty for Ears {
 
     /// Tells the waiters that no messages arrive: they must not sleep until the TTL of a lock that may be free by now.
     fn stays_down(&self) {
-        let awaited: Vec<_> = self.at(|table| {
-            let awaited = table.channels.iter().filter(|(_, channel)| channel.subscribers > 0);
+        let awaited: Vec<_> = self.at(|channels| {
+            let awaited = channels.all.iter().filter(|(_, channel)| channel.subscribers > 0);
             awaited.map(|(name, _)| Arc::clone(name)).collect()
         });
         for name in awaited {
-            (self.channels.listener)(&name, Heard::Deaf);
+            (self.inner.listener)(&name, Heard::Deaf);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::scripts::Dialect;
 use crate::wire::shard::Facts;
-use crate::wire::subscriber::table::Table;
+use crate::wire::subscriber::channels::Channels;
 
 /// Where channels are subscribed. The key `None` is the only server, or, in a cluster, no server: the slot has none for
 /// now.
@@ -25,7 +25,7 @@ pub(super) struct Homes {
 /// The channels that one server has.
 #[derive(Default)]
 pub(super) struct Home {
-    pub(super) table: Table,
+    pub(super) channels: Channels,
     pub(super) link: Arc<HomeLink>,
     /// Ends the link; `None`: there is none yet.
     pub(super) stop: Option<CancellationToken>,
@@ -64,7 +64,7 @@ impl Homes {
             let stays = |channel: &str| map.owner(Slot::of(channel)) == node.as_ref();
             // The server ends sharded channels that have moved. A plain one remains, and has to be unsubscribed.
             let is_left = home.link.facts.dialect() != Dialect::Sharded;
-            let leaving = home.table.leave_behind(stays, is_left);
+            let leaving = home.channels.leave_behind(stays, is_left);
             if !leaving.is_empty() {
                 changed.push(Arc::clone(&home.link));
             }
@@ -73,7 +73,7 @@ impl Homes {
         for (channel, subscribers) in moved {
             let home = self.of(&channel);
             let at = self.open(home);
-            at.table.adopt(channel, subscribers);
+            at.channels.adopt(channel, subscribers);
             changed.push(Arc::clone(&at.link));
         }
         let used = map.nodes();

@@ -1,4 +1,5 @@
-//! The channels of one server, as plain state: for whom each is, whether it is live, and what the link has to do next.
+//! The channels of one server, as plain state: how many waiters want each, whether it is live, and what the link has to do
+//! next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,9 +19,9 @@ const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 /// The channels of one server, and which of them to subscribe and unsubscribe next.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct Channels {
     /// This map is ordered, so that a reconnect subscribes in the same order in every run of a simulation.
-    pub(super) channels: BTreeMap<Arc<str>, Channel>,
+    pub(super) all: BTreeMap<Arc<str>, Channel>,
     /// Channels to subscribe.
     pub(super) wanted: VecDeque<Arc<str>>,
     /// Channels without subscribers, each with the time since when it lingers, the longest idle first.
@@ -45,13 +46,11 @@ pub(super) enum Phase {
     Refused(Instant),
 }
 
-impl Table {
+impl Channels {
     pub(super) fn join(&mut self, name: &str) -> Arc<str> {
-        if let Some((name, channel)) =
-            self.channels.get_key_value(name).map(|(n, c)| (n.clone(), c))
-        {
+        if let Some((name, channel)) = self.all.get_key_value(name).map(|(n, c)| (n.clone(), c)) {
             let again = matches!(channel.phase, Phase::Refused(at) if at.elapsed() > REFUSED_FOR);
-            let channel = self.channels.get_mut(&name).expect("it was just found");
+            let channel = self.all.get_mut(&name).expect("it was just found");
             channel.subscribers += 1;
             if again {
                 channel.phase = Phase::Wanted;
@@ -62,14 +61,14 @@ impl Table {
         let name: Arc<str> = name.into();
         self.left.remove(&name);
         let channel = Channel { subscribers: 1, phase: Phase::Wanted, idle_since: None };
-        self.channels.insert(Arc::clone(&name), channel);
+        self.all.insert(Arc::clone(&name), channel);
         self.wanted.push_back(Arc::clone(&name));
         name
     }
 
     /// Whether the channel has just become idle, and is not in the queue of idle ones yet.
     pub(super) fn leave(&mut self, name: &Arc<str>, now: Instant) -> bool {
-        let Some(channel) = self.channels.get_mut(name) else {
+        let Some(channel) = self.all.get_mut(name) else {
             return false;
         };
         channel.subscribers -= 1;
@@ -84,7 +83,7 @@ impl Table {
     pub(super) fn next_wanted(&mut self) -> Vec<Arc<str>> {
         let most = self.wanted.len().min(BATCH);
         let wanted = self.wanted.drain(..most);
-        wanted.filter(|name| self.channels.contains_key(name)).collect()
+        wanted.filter(|name| self.all.contains_key(name)).collect()
     }
 
     /// Forgets the channels that no waiter returned to. If a waiter wants one again before it was unsubscribed, it is a
@@ -93,7 +92,7 @@ impl Table {
         let mut expired = Vec::new();
         while self.expires_next(linger).is_some_and(|at| at <= now) {
             let Some((since, name)) = self.idle.pop_front() else { break };
-            match self.channels.get_mut(&name) {
+            match self.all.get_mut(&name) {
                 Some(channel) if channel.subscribers > 0 => channel.idle_since = None,
                 // A waiter has used it in between: it lingers once more, behind the others.
                 Some(channel) if channel.idle_since != Some(since) => {
@@ -101,7 +100,7 @@ impl Table {
                     self.idle.push_back((now, name));
                 }
                 Some(_) => {
-                    self.channels.remove(&name);
+                    self.all.remove(&name);
                     expired.push(name);
                 }
                 None => {}
@@ -124,7 +123,7 @@ impl Table {
         is_left: bool,
     ) -> Vec<(Arc<str>, usize)> {
         let mut moved = Vec::new();
-        self.channels.retain(|name, channel| {
+        self.all.retain(|name, channel| {
             let is_here = stays(name);
             if !is_here && is_left {
                 self.left.insert(Arc::clone(name));
@@ -141,15 +140,15 @@ impl Table {
     pub(super) fn adopt(&mut self, name: Arc<str>, subscribers: usize) {
         self.left.remove(&name);
         let channel = Channel { subscribers, phase: Phase::Wanted, idle_since: None };
-        self.channels.insert(Arc::clone(&name), channel);
+        self.all.insert(Arc::clone(&name), channel);
         self.wanted.push_back(name);
     }
 
     /// A server ended a channel that nobody unsubscribed, or did not accept it.
     pub(super) fn want_again(&mut self, name: &str) -> bool {
-        let Some((name, _)) = self.channels.get_key_value(name) else { return false };
+        let Some((name, _)) = self.all.get_key_value(name) else { return false };
         let name = Arc::clone(name);
-        if let Some(channel) = self.channels.get_mut(&name) {
+        if let Some(channel) = self.all.get_mut(&name) {
             channel.phase = Phase::Wanted;
         }
         self.wanted.push_back(name);
@@ -160,12 +159,12 @@ impl Table {
     pub(super) fn start_again(&mut self) {
         self.idle.clear();
         self.left.clear();
-        self.channels.retain(|_, channel| channel.subscribers > 0);
-        for channel in self.channels.values_mut() {
+        self.all.retain(|_, channel| channel.subscribers > 0);
+        for channel in self.all.values_mut() {
             channel.phase = Phase::Wanted;
             channel.idle_since = None;
         }
-        self.wanted = self.channels.keys().cloned().collect();
+        self.wanted = self.all.keys().cloned().collect();
     }
 }
 
@@ -181,96 +180,96 @@ mod tests {
 
     #[test]
     fn a_channel_is_wanted_once_and_expires_after_its_last_subscription() {
-        let (mut table, start) = (Table::default(), Instant::now());
-        let name = table.join("a");
-        table.join("a");
-        assert_eq!(names(&table.next_wanted()), ["a"]);
-        assert!(!table.leave(&name, start));
-        assert!(table.leave(&name, start));
-        assert!(table.expire(start + LINGER / 2, LINGER).is_empty());
-        assert_eq!(names(&table.expire(start + LINGER, LINGER)), ["a"]);
-        assert!(table.channels.is_empty());
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let name = channels.join("a");
+        channels.join("a");
+        assert_eq!(names(&channels.next_wanted()), ["a"]);
+        assert!(!channels.leave(&name, start));
+        assert!(channels.leave(&name, start));
+        assert!(channels.expire(start + LINGER / 2, LINGER).is_empty());
+        assert_eq!(names(&channels.expire(start + LINGER, LINGER)), ["a"]);
+        assert!(channels.all.is_empty());
     }
 
     #[test]
     fn a_subscription_to_a_lingering_channel_keeps_it() {
-        let (mut table, start) = (Table::default(), Instant::now());
-        let name = table.join("a");
-        table.next_wanted();
-        table.leave(&name, start);
-        table.join("a");
-        assert!(table.next_wanted().is_empty());
-        assert!(table.expire(start + LINGER, LINGER).is_empty());
-        assert!(table.leave(&name, start + LINGER));
-        assert_eq!(names(&table.expire(start + LINGER * 2, LINGER)), ["a"]);
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let name = channels.join("a");
+        channels.next_wanted();
+        channels.leave(&name, start);
+        channels.join("a");
+        assert!(channels.next_wanted().is_empty());
+        assert!(channels.expire(start + LINGER, LINGER).is_empty());
+        assert!(channels.leave(&name, start + LINGER));
+        assert_eq!(names(&channels.expire(start + LINGER * 2, LINGER)), ["a"]);
     }
 
     #[test]
     fn a_busy_channel_stands_in_the_queue_of_the_idle_once() {
-        let (mut table, start) = (Table::default(), Instant::now());
+        let (mut channels, start) = (Channels::default(), Instant::now());
         for _ in 0..1000 {
-            let name = table.join("a");
-            table.leave(&name, start);
+            let name = channels.join("a");
+            channels.leave(&name, start);
         }
-        assert_eq!(table.idle.len(), 1);
+        assert_eq!(channels.idle.len(), 1);
     }
 
     #[test]
     fn a_busy_channel_does_not_keep_the_others_from_expiring() {
-        let (mut table, start) = (Table::default(), Instant::now());
-        let (busy, quiet) = (table.join("busy"), table.join("quiet"));
-        table.leave(&busy, start);
-        table.leave(&quiet, start);
-        table.join("busy");
-        table.leave(&busy, start + LINGER);
-        assert_eq!(names(&table.expire(start + LINGER, LINGER)), ["quiet"]);
-        assert_eq!(names(&table.expire(start + LINGER * 2, LINGER)), ["busy"]);
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let (busy, quiet) = (channels.join("busy"), channels.join("quiet"));
+        channels.leave(&busy, start);
+        channels.leave(&quiet, start);
+        channels.join("busy");
+        channels.leave(&busy, start + LINGER);
+        assert_eq!(names(&channels.expire(start + LINGER, LINGER)), ["quiet"]);
+        assert_eq!(names(&channels.expire(start + LINGER * 2, LINGER)), ["busy"]);
     }
 
     #[test]
     fn of_too_many_idle_channels_the_oldest_go_early() {
-        let (mut table, start) = (Table::default(), Instant::now());
+        let (mut channels, start) = (Channels::default(), Instant::now());
         for number in 0..MOST_IDLE + 3 {
-            let name = table.join(&number.to_string());
-            table.leave(&name, start);
+            let name = channels.join(&number.to_string());
+            channels.leave(&name, start);
         }
-        let used = table.join("1");
-        table.leave(&used, start + LINGER / 4);
-        assert_eq!(names(&table.expire(start + LINGER / 2, LINGER)), ["0", "2", "3"]);
-        assert_eq!(table.idle.len(), MOST_IDLE);
-        assert!(table.expire(start + LINGER / 2, LINGER).is_empty());
+        let used = channels.join("1");
+        channels.leave(&used, start + LINGER / 4);
+        assert_eq!(names(&channels.expire(start + LINGER / 2, LINGER)), ["0", "2", "3"]);
+        assert_eq!(channels.idle.len(), MOST_IDLE);
+        assert!(channels.expire(start + LINGER / 2, LINGER).is_empty());
     }
 
     #[test]
     fn a_channel_that_is_forgotten_before_it_was_subscribed_is_not_subscribed() {
-        let (mut table, start) = (Table::default(), Instant::now());
-        let gone = table.join("gone");
-        table.leave(&gone, start);
-        table.join("kept");
-        assert_eq!(table.expire(start + LINGER, LINGER).len(), 1);
-        assert_eq!(names(&table.next_wanted()), ["kept"]);
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let gone = channels.join("gone");
+        channels.leave(&gone, start);
+        channels.join("kept");
+        assert_eq!(channels.expire(start + LINGER, LINGER).len(), 1);
+        assert_eq!(names(&channels.next_wanted()), ["kept"]);
     }
 
     #[test]
     fn a_channel_joined_while_it_is_being_left_is_wanted_anew() {
-        let (mut table, start) = (Table::default(), Instant::now());
-        let name = table.join("a");
-        table.next_wanted();
-        table.leave(&name, start);
-        assert_eq!(table.expire(start + LINGER, LINGER).len(), 1);
-        table.join("a");
-        assert_eq!(names(&table.next_wanted()), ["a"]);
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let name = channels.join("a");
+        channels.next_wanted();
+        channels.leave(&name, start);
+        assert_eq!(channels.expire(start + LINGER, LINGER).len(), 1);
+        channels.join("a");
+        assert_eq!(names(&channels.next_wanted()), ["a"]);
     }
 
     #[test]
     fn a_new_connection_is_asked_for_what_is_waited_for() {
-        let (mut table, start) = (Table::default(), Instant::now());
-        let left = table.join("left");
-        table.join("kept");
-        table.next_wanted();
-        table.leave(&left, start);
-        table.start_again();
-        assert_eq!(names(&table.next_wanted()), ["kept"]);
-        assert!(table.expire(start + LINGER, LINGER).is_empty());
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let left = channels.join("left");
+        channels.join("kept");
+        channels.next_wanted();
+        channels.leave(&left, start);
+        channels.start_again();
+        assert_eq!(names(&channels.next_wanted()), ["kept"]);
+        assert!(channels.expire(start + LINGER, LINGER).is_empty());
     }
 }

@@ -81,7 +81,7 @@ pub(crate) async fn attempt(
             if !matches!(answer.result, Ok(Acquired::Contended)) {
                 return answered(engine, question, answer, entry);
             }
-            // The script that takes several locks puts nobody in line, and checks none of them closely.
+            // The script that takes several locks puts nobody in line. For that, ask for this lock alone.
             acquire = question;
         }
     }

@@ -1,4 +1,4 @@
-//! One client: its callers, the real [`Line`] of each of its contenders, and a driver that does what `caller/contend.rs`,
+//! One client: its callers, the real [`Waiting`] of each of its contenders, and a driver that does what `caller/contend.rs`,
 //! `entry.rs` and `job.rs` do with futures and links.
 
 use std::time::Duration;
@@ -6,36 +6,36 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::grant::deadline;
-use crate::engine::line::model::server::{AcquireOptions, Call, Field, Reply, Terms, Word};
-use crate::engine::line::model::{Mutation, PARK, TTL};
-use crate::engine::line::{Event, Line, Next, PushedGrant, Rules};
+use crate::engine::waiting::model::server::{AcquireOptions, Call, Field, Reply, Terms, Word};
+use crate::engine::waiting::model::{Mutation, PARK, TTL};
+use crate::engine::waiting::{Event, Next, PushedGrant, Rules, Waiting};
 use crate::keys::TenureId;
 
 /// A tick, and the rules in ticks.
 const TICK: Duration = Duration::from_millis(300);
 
-/// What a [`Line`] knows, with times in ticks from now: so states that differ only in absolute time are one.
+/// What a [`Waiting`] knows, with times in ticks from now: so states that differ only in absolute time are one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Known {
-    pub(in crate::engine::line::model) id: u8,
-    pub(in crate::engine::line::model) place: u8,
-    pub(in crate::engine::line::model) stands: bool,
-    pub(in crate::engine::line::model) near: bool,
-    pub(in crate::engine::line::model) open: bool,
-    pub(in crate::engine::line::model) signed: Option<i8>,
-    pub(in crate::engine::line::model) told: Option<(u8, i8)>,
-    pub(in crate::engine::line::model) ask_at: Option<i8>,
+pub(in crate::engine::waiting::model) struct Known {
+    pub(in crate::engine::waiting::model) id: u8,
+    pub(in crate::engine::waiting::model) place: u8,
+    pub(in crate::engine::waiting::model) stands: bool,
+    pub(in crate::engine::waiting::model) near: bool,
+    pub(in crate::engine::waiting::model) open: bool,
+    pub(in crate::engine::waiting::model) signed: Option<i8>,
+    pub(in crate::engine::waiting::model) told: Option<(u8, i8)>,
+    pub(in crate::engine::waiting::model) ask_at: Option<i8>,
     look_at: Option<i8>,
 }
 
 /// Converts instants to ticks and back.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine::line::model) struct Clock {
+pub(in crate::engine::waiting::model) struct Clock {
     now: Instant,
 }
 
 impl Clock {
-    pub(in crate::engine::line::model) fn new() -> Self {
+    pub(in crate::engine::waiting::model) fn new() -> Self {
         // Far enough from the earliest instant that earlier ones exist.
         Self { now: Instant::now() + Duration::from_secs(3600) }
     }
@@ -62,10 +62,10 @@ impl Clock {
 }
 
 impl Known {
-    fn of(line: &Line, clock: Clock) -> Self {
+    fn of(line: &Waiting, clock: Clock) -> Self {
         // All callers of this world ask for the same lease.
         // No contender rests here, so the number of signs does not matter.
-        let Line { id, place, stands, near, open, signed, told, ask_at, look_at, .. } =
+        let Waiting { id, place, stands, near, open, signed, told, ask_at, look_at, .. } =
             line.clone();
         let small = |number: u64| u8::try_from(number).expect("the world is small");
         Self {
@@ -81,13 +81,13 @@ impl Known {
         }
     }
 
-    fn line(&self, clock: Clock) -> Line {
+    fn line(&self, clock: Clock) -> Waiting {
         let told = |(id, signed)| PushedGrant {
             id: TenureId(u64::from(id)),
             number: 1,
             signed: clock.moment(signed),
         };
-        Line {
+        Waiting {
             rests: false,
             signs: 0,
             id: TenureId(u64::from(self.id)),
@@ -115,7 +115,7 @@ impl Known {
 
 /// A request in flight to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) enum Request {
+pub(in crate::engine::waiting::model) enum Request {
     Acquire(AcquireOptions),
     Release { field: Field },
     Renew { field: Field, sent: i8 },
@@ -123,7 +123,7 @@ pub(in crate::engine::line::model) enum Request {
 
 /// An answer in flight to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) enum Answer {
+pub(in crate::engine::waiting::model) enum Answer {
     Acquired { id: u8, reply: Reply, sent: i8 },
     Released { id: u8 },
     Renewed { id: u8, held: bool, sent: i8 },
@@ -131,7 +131,7 @@ pub(in crate::engine::line::model) enum Answer {
 
 /// What the one contender or holder of an entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) enum Stage {
+pub(in crate::engine::waiting::model) enum Stage {
     Free,
     /// Until then, or until an event.
     Parked(i8),
@@ -148,28 +148,28 @@ pub(in crate::engine::line::model) enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Tenure {
-    pub(in crate::engine::line::model) id: u8,
+pub(in crate::engine::waiting::model) struct Tenure {
+    pub(in crate::engine::waiting::model) id: u8,
     /// When the tenure is over, by the client's own account.
-    pub(in crate::engine::line::model) ends: i8,
+    pub(in crate::engine::waiting::model) ends: i8,
     renew_at: i8,
     renewing: bool,
     /// For how many ticks its holder keeps it.
-    pub(in crate::engine::line::model) rest: i8,
+    pub(in crate::engine::waiting::model) rest: i8,
 }
 
 /// What a client knows of one lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Spot {
-    pub(in crate::engine::line::model) line: Option<Known>,
+pub(in crate::engine::waiting::model) struct Spot {
+    pub(in crate::engine::waiting::model) line: Option<Known>,
     /// Callers that have not arrived yet, and callers that wait for the permit within the client.
-    pub(in crate::engine::line::model) fresh: u8,
-    pub(in crate::engine::line::model) queued: u8,
-    pub(in crate::engine::line::model) stage: Stage,
+    pub(in crate::engine::waiting::model) fresh: u8,
+    pub(in crate::engine::waiting::model) queued: u8,
+    pub(in crate::engine::waiting::model) stage: Stage,
 }
 
 impl Spot {
-    pub(in crate::engine::line::model) fn contends(&self) -> bool {
+    pub(in crate::engine::waiting::model) fn contends(&self) -> bool {
         matches!(self.stage, Stage::Parked(_) | Stage::Asking { .. } | Stage::Riding)
     }
 
@@ -180,8 +180,8 @@ impl Spot {
 
 /// A background job: something to release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Job {
-    pub(in crate::engine::line::model) id: u8,
+pub(in crate::engine::waiting::model) struct Job {
+    pub(in crate::engine::waiting::model) id: u8,
     /// The connection on which the acquire was sent that may run late.
     ghost_of: Option<u8>,
     until: i8,
@@ -197,7 +197,7 @@ enum JobState {
 
 /// Whether messages reach a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) enum Ears {
+pub(in crate::engine::waiting::model) enum Ears {
     Closed,
     /// Subscribing, for the first time or again.
     Opening,
@@ -207,35 +207,35 @@ pub(in crate::engine::line::model) enum Ears {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Client {
-    pub(in crate::engine::line::model) number: u8,
-    pub(in crate::engine::line::model) gone: bool,
+pub(in crate::engine::waiting::model) struct Client {
+    pub(in crate::engine::waiting::model) number: u8,
+    pub(in crate::engine::waiting::model) gone: bool,
     /// It is paused for at most this many ticks.
-    pub(in crate::engine::line::model) paused: i8,
-    pub(in crate::engine::line::model) ears: Ears,
+    pub(in crate::engine::waiting::model) paused: i8,
+    pub(in crate::engine::waiting::model) ears: Ears,
     generation: u8,
     next_id: u8,
     /// Requests that have not run, and answers and messages that have not arrived; for how many ticks they may be late.
-    pub(in crate::engine::line::model) up: Vec<Request>,
-    pub(in crate::engine::line::model) up_is_slow: i8,
-    pub(in crate::engine::line::model) down: Vec<Answer>,
-    pub(in crate::engine::line::model) down_is_slow: i8,
-    pub(in crate::engine::line::model) messages: Vec<Vec<Word>>,
-    pub(in crate::engine::line::model) messages_are_slow: i8,
-    pub(in crate::engine::line::model) spots: Vec<Spot>,
-    pub(in crate::engine::line::model) jobs: Vec<Job>,
+    pub(in crate::engine::waiting::model) up: Vec<Request>,
+    pub(in crate::engine::waiting::model) up_is_slow: i8,
+    pub(in crate::engine::waiting::model) down: Vec<Answer>,
+    pub(in crate::engine::waiting::model) down_is_slow: i8,
+    pub(in crate::engine::waiting::model) messages: Vec<Vec<Word>>,
+    pub(in crate::engine::waiting::model) messages_are_slow: i8,
+    pub(in crate::engine::waiting::model) spots: Vec<Spot>,
+    pub(in crate::engine::waiting::model) jobs: Vec<Job>,
     watcher: Option<u8>,
 }
 
 /// A client with what it needs to move.
-pub(in crate::engine::line::model) struct Driver<'a> {
-    pub(in crate::engine::line::model) client: &'a mut Client,
-    pub(in crate::engine::line::model) terms: Terms,
-    pub(in crate::engine::line::model) clock: Clock,
+pub(in crate::engine::waiting::model) struct Driver<'a> {
+    pub(in crate::engine::waiting::model) client: &'a mut Client,
+    pub(in crate::engine::waiting::model) terms: Terms,
+    pub(in crate::engine::waiting::model) clock: Clock,
 }
 
 impl Client {
-    pub(in crate::engine::line::model) fn new(number: u8, spots: usize, callers: u8) -> Self {
+    pub(in crate::engine::waiting::model) fn new(number: u8, spots: usize, callers: u8) -> Self {
         let spot = Spot { line: None, fresh: callers, queued: 0, stage: Stage::Free };
         Self {
             number,
@@ -256,21 +256,21 @@ impl Client {
         }
     }
 
-    pub(in crate::engine::line::model) fn field(&self, id: u8) -> Field {
+    pub(in crate::engine::waiting::model) fn field(&self, id: u8) -> Field {
         Field { client: self.number, id }
     }
 
-    pub(in crate::engine::line::model) fn believes(&self) -> usize {
+    pub(in crate::engine::waiting::model) fn believes(&self) -> usize {
         let held = |spot: &&Spot| matches!(spot.stage, Stage::Holding(tenure) if tenure.ends > 0);
         if self.gone { 0 } else { self.spots.iter().filter(held).count() }
     }
 
-    pub(in crate::engine::line::model) fn contends(&self) -> bool {
+    pub(in crate::engine::waiting::model) fn contends(&self) -> bool {
         !self.gone && self.spots.iter().any(Spot::contends)
     }
 
     /// Whether it will not do anything more, apart from callers that may arrive.
-    pub(in crate::engine::line::model) fn is_at_rest(&self) -> bool {
+    pub(in crate::engine::waiting::model) fn is_at_rest(&self) -> bool {
         self.up.is_empty()
             && self.down.is_empty()
             && self.messages.is_empty()
@@ -279,7 +279,7 @@ impl Client {
     }
 
     /// Whether it knows that the server may have something under this owner field.
-    pub(in crate::engine::line::model) fn knows(&self, id: u8) -> bool {
+    pub(in crate::engine::waiting::model) fn knows(&self, id: u8) -> bool {
         let in_spot = |spot: &Spot| {
             spot.line.as_ref().is_some_and(|line| line.id == id)
                 || match spot.stage {
@@ -292,17 +292,17 @@ impl Client {
         self.spots.iter().any(in_spot) || self.jobs.iter().any(|job| job.id == id)
     }
 
-    pub(in crate::engine::line::model) fn has_job_to_send(&self) -> bool {
+    pub(in crate::engine::waiting::model) fn has_job_to_send(&self) -> bool {
         self.jobs.iter().any(|job| job.state == JobState::Due)
     }
 
     /// Two contenders have asked, and neither request has run.
-    pub(in crate::engine::line::model) fn has_two_contenders_asking(&self) -> bool {
+    pub(in crate::engine::waiting::model) fn has_two_contenders_asking(&self) -> bool {
         matches!(self.up[..], [Request::Acquire(_), Request::Acquire(_), ..])
     }
 
     /// All places that it knows of.
-    pub(in crate::engine::line::model) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
+    pub(in crate::engine::waiting::model) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
         for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
             change(&mut line.place);
         }
@@ -319,7 +319,7 @@ impl Client {
     }
 
     /// One tick later, for everything that only counts down.
-    pub(in crate::engine::line::model) fn tick(&mut self) {
+    pub(in crate::engine::waiting::model) fn tick(&mut self) {
         let earlier = |time: &mut i8| *time = (*time - 1).max(-4 * TTL);
         let slow = [&mut self.up_is_slow, &mut self.down_is_slow, &mut self.messages_are_slow];
         slow.into_iter().chain([&mut self.paused]).for_each(|left| *left = (*left - 1).max(0));
@@ -355,7 +355,7 @@ impl Client {
     }
 }
 
-pub(in crate::engine::line::model) fn tick_request(request: &mut Request) {
+pub(in crate::engine::waiting::model) fn tick_request(request: &mut Request) {
     if let Request::Acquire(AcquireOptions { sign: sent, .. }) | Request::Renew { sent, .. } =
         request
     {
@@ -384,7 +384,7 @@ impl Driver<'_> {
     }
 
     /// A caller arrives.
-    pub(in crate::engine::line::model) fn comes(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn comes(&mut self, spot: usize) {
         self.client.spots[spot].fresh -= 1;
         self.client.spots[spot].queued += 1;
         if self.client.spots[spot].stage == Stage::Free {
@@ -485,7 +485,7 @@ impl Driver<'_> {
         let known = self.client.spots[spot].line.take();
         let mut line = match known {
             Some(known) => known.line(self.clock),
-            None => Line::new(TenureId(u64::from(self.new_id())), now),
+            None => Waiting::new(TenureId(u64::from(self.new_id())), now),
         };
         if line.is_open() && !self.is(Mutation::NoNewOwnerField) {
             line.rename(TenureId(u64::from(self.new_id())), now);
@@ -530,7 +530,7 @@ impl Driver<'_> {
     }
 
     /// Sends a release.
-    pub(in crate::engine::line::model) fn tidy(&mut self) {
+    pub(in crate::engine::waiting::model) fn tidy(&mut self) {
         for job in &mut self.client.jobs {
             if job.state == JobState::Due {
                 job.state = JobState::Sent;
@@ -550,7 +550,7 @@ impl Driver<'_> {
     }
 
     /// An answer arrives.
-    pub(in crate::engine::line::model) fn answered(&mut self, answer: Answer) {
+    pub(in crate::engine::waiting::model) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Acquired { id, reply, sent } => self.acquired(id, reply, sent),
             Answer::Released { id } => self.released(id),
@@ -610,7 +610,7 @@ impl Driver<'_> {
     }
 
     /// The pause after an unanswered request is over.
-    pub(in crate::engine::line::model) fn rode_out(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn rode_out(&mut self, spot: usize) {
         self.go_on(spot, None);
     }
 
@@ -662,7 +662,7 @@ impl Driver<'_> {
     }
 
     /// The holder is done: it releases the lock.
-    pub(in crate::engine::line::model) fn gives_back(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn gives_back(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.client.spots[spot].stage = Stage::Leaving { id };
             self.job(id, None, self.terms.lease, true);
@@ -670,7 +670,7 @@ impl Driver<'_> {
     }
 
     /// The holder is done, and hands the lock on to the next caller of this client.
-    pub(in crate::engine::line::model) fn hands_on(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn hands_on(&mut self, spot: usize) {
         let rest = self.terms.hold;
         self.client.spots[spot].queued -= 1;
         if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
@@ -679,14 +679,14 @@ impl Driver<'_> {
     }
 
     /// The holder is done. The next caller of this client offers the lock to other clients, and asks for it again.
-    pub(in crate::engine::line::model) fn exchanges(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn exchanges(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.next_caller(spot, Some(id));
         }
     }
 
     /// The future of the contender is dropped.
-    pub(in crate::engine::line::model) fn cancelled(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn cancelled(&mut self, spot: usize) {
         if let Stage::Asking { old } = self.client.spots[spot].stage {
             let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
             self.ghost(id, old);
@@ -704,7 +704,7 @@ impl Driver<'_> {
     }
 
     /// The connection for requests is lost, and there is a new one. Requests that have not run may still run.
-    pub(in crate::engine::line::model) fn cut(&mut self) -> Vec<Request> {
+    pub(in crate::engine::waiting::model) fn cut(&mut self) -> Vec<Request> {
         let stray = std::mem::take(&mut self.client.up);
         self.client.down.clear();
         (self.client.up_is_slow, self.client.down_is_slow) = (0, 0);
@@ -728,7 +728,7 @@ impl Driver<'_> {
     }
 
     /// A message arrives.
-    pub(in crate::engine::line::model) fn told(&mut self, words: Vec<Word>) {
+    pub(in crate::engine::waiting::model) fn told(&mut self, words: Vec<Word>) {
         for word in words {
             let (Word::Granted { field, .. } | Word::Near { field, .. }) = word;
             let has = |spot: &Spot| spot.line.as_ref().is_some_and(|line| line.id == field.id);
@@ -753,7 +753,7 @@ impl Driver<'_> {
     }
 
     /// The subscription begins, or its loss is noticed: a message may have been missed.
-    pub(in crate::engine::line::model) fn roused(&mut self, ears: Ears) {
+    pub(in crate::engine::waiting::model) fn roused(&mut self, ears: Ears) {
         self.client.ears = ears;
         for spot in 0..self.client.spots.len() {
             if !self.is(Mutation::NobodyIsRoused) {
@@ -764,7 +764,7 @@ impl Driver<'_> {
     }
 
     /// Time has passed.
-    pub(in crate::engine::line::model) fn looks_at_the_clock(&mut self) {
+    pub(in crate::engine::waiting::model) fn looks_at_the_clock(&mut self) {
         self.tidy();
         for spot in 0..self.client.spots.len() {
             match self.client.spots[spot].stage {
@@ -785,7 +785,10 @@ fn number(spot: usize) -> u8 {
 }
 
 /// The server runs a request of this client.
-pub(in crate::engine::line::model) fn run(request: Request, call: &mut Call<'_>) -> (u8, Answer) {
+pub(in crate::engine::waiting::model) fn run(
+    request: Request,
+    call: &mut Call<'_>,
+) -> (u8, Answer) {
     match request {
         Request::Acquire(options) => {
             let reply = call.acquire(options);

@@ -1,7 +1,8 @@
-//! What one contender knows of its place in the line of a name, and what it has to do next.
+//! How a contender waits: what it knows of its place in the line, what it does next, and how long it parks. The server's
+//! answer brings the TTL of the holder's lease (`caller/ask.rs`), and `Config::max_park` bounds it.
 //!
 //! Plain state. It does no I/O and reads no clock, so a test can play a hundred interleavings in a millisecond. Only
-//! `caller/contend.rs` drives it: it asks [`Line::next`] what to do, does it, and reports the outcome as an [`Event`].
+//! `caller/contend.rs` drives it: it asks [`Waiting::next`] what to do, does it, and reports the outcome as an [`Event`].
 //!
 //! 1. The line is on the server. A client asks once, and a message tells it that it was granted the lock.
 //! 2. A contender that has lined up may show one more sign of life, and then sleeps. Only contenders near the front
@@ -102,7 +103,7 @@ pub(crate) enum Next {
 
 /// What a contender knows.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct Waiting {
     /// The owner field under which it asks, and under which it stands in the line.
     id: TenureId,
     /// Its place, once the server has reported one. The contender keeps the place under a new owner field.
@@ -129,7 +130,7 @@ pub(crate) struct Line {
     pushed_lease: Duration,
 }
 
-impl Line {
+impl Waiting {
     pub(crate) fn new(id: TenureId, now: Instant) -> Self {
         Self {
             id,
@@ -323,7 +324,7 @@ mod tests {
 
     /// A contender in a test with its own clock.
     struct Play {
-        line: Line,
+        waiting: Waiting,
         now: Instant,
         watching: bool,
     }
@@ -331,7 +332,7 @@ mod tests {
     impl Play {
         fn new() -> Self {
             let now = Instant::now();
-            Self { line: Line::new(TenureId(7), now), now, watching: true }
+            Self { waiting: Waiting::new(TenureId(7), now), now, watching: true }
         }
 
         /// A contender that stands in the line, near the front or not.
@@ -343,7 +344,7 @@ mod tests {
         }
 
         fn hears(&mut self, event: Event) {
-            self.line.step(self.now, event, RULES);
+            self.waiting.step(self.now, event, RULES);
         }
 
         fn answer(&mut self, near: bool) {
@@ -357,7 +358,7 @@ mod tests {
         }
 
         fn next(&self) -> Next {
-            self.line.next(self.now, true, self.watching, RULES)
+            self.waiting.next(self.now, true, self.watching, RULES)
         }
 
         fn parks_for(&self) -> Duration {
@@ -390,7 +391,7 @@ mod tests {
             pauses.push(pause);
             play.now += pause;
             play.hears(Event::Asked);
-            assert_eq!(play.line.rests(), pauses.len() >= 3, "after {pauses:?}");
+            assert_eq!(play.waiting.rests(), pauses.len() >= 3, "after {pauses:?}");
             play.answer(true);
         }
         assert_eq!(pauses[..3], [TTL / 3; 3]);
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(play.next(), Next::Ask);
         play.hears(Event::Asked);
         play.answer(true);
-        assert_eq!((play.parks_for(), play.line.rests()), (TTL / 3, false));
+        assert_eq!((play.parks_for(), play.waiting.rests()), (TTL / 3, false));
     }
 
     /// All near contenders may die together with the holder. Then a message wakes nobody.
@@ -490,7 +491,7 @@ mod tests {
     #[test]
     fn a_contender_that_hears_nothing_asks_now_and_then() {
         let play = Play::waiting(false);
-        let next = play.line.next(play.now, false, false, RULES);
+        let next = play.waiting.next(play.now, false, false, RULES);
         assert_eq!(next, Next::Park(play.now + DEAF));
     }
 
@@ -514,25 +515,25 @@ mod tests {
     fn a_grant_by_message_is_no_longer_than_any_lease_that_was_asked_for() {
         let mut play = Play::new();
         let short = Rules { pushed_lease: TTL / 9, ..RULES };
-        play.line.step(play.now, Event::Asked, short);
+        play.waiting.step(play.now, Event::Asked, short);
         play.answer(true);
-        assert_eq!(play.line.rules(RULES).pushed_lease, TTL / 9);
+        assert_eq!(play.waiting.rules(RULES).pushed_lease, TTL / 9);
         play.hears(Event::Asked);
         play.answer(true);
-        assert_eq!(play.line.rules(RULES).pushed_lease, TTL / 9);
-        play.line.rename(TenureId(8), play.now);
-        assert_eq!(play.line.rules(RULES).pushed_lease, TTL);
+        assert_eq!(play.waiting.rules(RULES).pushed_lease, TTL / 9);
+        play.waiting.rename(TenureId(8), play.now);
+        assert_eq!(play.waiting.rules(RULES).pushed_lease, TTL);
     }
 
     #[test]
     fn a_contender_waits_for_others_once_the_server_has_said_so() {
         let mut play = Play::new();
-        assert!(!play.line.was_told_to_wait());
+        assert!(!play.waiting.was_told_to_wait());
         play.hears(Event::Asked);
-        assert!(!play.line.was_told_to_wait());
+        assert!(!play.waiting.was_told_to_wait());
         play.answer(false);
-        play.line.rename(TenureId(8), play.now);
-        assert!(play.line.was_told_to_wait());
+        play.waiting.rename(TenureId(8), play.now);
+        assert!(play.waiting.was_told_to_wait());
     }
 
     /// The grant was over when the server answered that the contender waits.
@@ -567,9 +568,9 @@ mod tests {
         let mut play = Play::waiting(true);
         play.hears(Event::Asked);
         play.hears(Event::Unanswered);
-        assert!(play.line.is_open() && !play.line.stands());
-        play.line.rename(TenureId(8), play.now);
-        assert_eq!((play.line.id(), play.line.place()), (TenureId(8), 3));
+        assert!(play.waiting.is_open() && !play.waiting.stands());
+        play.waiting.rename(TenureId(8), play.now);
+        assert_eq!((play.waiting.id(), play.waiting.place()), (TenureId(8), 3));
         assert_eq!(play.next(), Next::Ask);
         play.told(7, play.now);
         assert_eq!(play.next(), Next::Ask);

@@ -1,4 +1,4 @@
-//! What every request of a client says of it.
+//! The arguments that every script call of a client has.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::config::Layout;
 
 /// The arguments common to every script of a client.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct CommonArgs {
     /// This client's id, in lines and in the messages that it publishes.
     pub(crate) client: String,
     pub(crate) layout: Layout,
@@ -17,7 +17,7 @@ pub(crate) struct Terms {
     pub(crate) waiter_ttl: Duration,
 }
 
-impl Terms {
+impl CommonArgs {
     /// The message that a release of this client publishes.
     pub(crate) fn message(&self) -> &str {
         self.layout.message(&self.client)

@@ -8,12 +8,12 @@ use crate::engine::job::{Job, Outcome};
 use crate::wire::Fault;
 
 /// If this is dropped before the request is known to have arrived, the releaser repeats it in the background.
-pub(crate) struct Unconfirmed<'a> {
+pub(crate) struct UnansweredRelease<'a> {
     engine: &'a Engine,
     job: Option<Job>,
 }
 
-impl<'a> Unconfirmed<'a> {
+impl<'a> UnansweredRelease<'a> {
     pub(crate) fn new(engine: &'a Engine, job: Job) -> Self {
         Self { engine, job: Some(job) }
     }
@@ -28,7 +28,7 @@ impl<'a> Unconfirmed<'a> {
         let Some(mut job) = self.job.take() else { return };
         match &outcome {
             Ok(_) => return job.settle(outcome, Instant::now()),
-            // A gathering (`coalesce.rs`) may have sent it before it ended.
+            // A gathering (`gathering.rs`) may have sent it before it ended.
             Err(fault) if fault.is_open() || matches!(fault, Fault::Closed) => job.may_have_run(),
             Err(_) => {}
         }
@@ -36,7 +36,7 @@ impl<'a> Unconfirmed<'a> {
     }
 }
 
-impl Drop for Unconfirmed<'_> {
+impl Drop for UnansweredRelease<'_> {
     fn drop(&mut self) {
         if let Some(mut job) = self.job.take() {
             job.may_have_run();

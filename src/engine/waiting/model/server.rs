@@ -1,44 +1,44 @@
 //! What the scripts of `lua/line` do to the line of one plain lock, without Redis.
 
-use crate::engine::line::model::{Mutation, TTL};
+use crate::engine::waiting::model::{Mutation, TTL};
 
 /// An owner field: a client, and its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Field {
-    pub(in crate::engine::line::model) client: u8,
-    pub(in crate::engine::line::model) id: u8,
+pub(in crate::engine::waiting::model) struct Field {
+    pub(in crate::engine::waiting::model) client: u8,
+    pub(in crate::engine::waiting::model) id: u8,
 }
 
 /// One place in the line. Times are ticks from now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Waiter {
-    pub(in crate::engine::line::model) field: Field,
-    pub(in crate::engine::line::model) place: u8,
+pub(in crate::engine::waiting::model) struct Waiter {
+    pub(in crate::engine::waiting::model) field: Field,
+    pub(in crate::engine::waiting::model) place: u8,
     /// How long ago it lined up, up to `TTL`.
     age: i8,
     /// It came to a quick line behind another caller of its client, and has shown no sign of life since.
     follows: bool,
-    pub(in crate::engine::line::model) asked: Option<Asked>,
+    pub(in crate::engine::waiting::model) asked: Option<Asked>,
 }
 
 /// When a silent waiter was first and last told to show a sign of life, and whether anybody heard that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Asked {
-    pub(in crate::engine::line::model) first: i8,
-    pub(in crate::engine::line::model) last: i8,
+pub(in crate::engine::waiting::model) struct Asked {
+    pub(in crate::engine::waiting::model) first: i8,
+    pub(in crate::engine::waiting::model) last: i8,
     heard: bool,
 }
 
 /// Until when a client counts as alive, and when it made the sign of life that proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Life {
-    pub(in crate::engine::line::model) ends: i8,
-    pub(in crate::engine::line::model) sign: i8,
+pub(in crate::engine::waiting::model) struct Life {
+    pub(in crate::engine::waiting::model) ends: i8,
+    pub(in crate::engine::waiting::model) sign: i8,
 }
 
 /// One word of a message to one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) enum Word {
+pub(in crate::engine::waiting::model) enum Word {
     Granted { field: Field, sign: i8 },
     Near { field: Field, at_once: bool },
 }
@@ -52,7 +52,7 @@ impl Word {
 
 /// The answer to an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) enum Reply {
+pub(in crate::engine::waiting::model) enum Reply {
     Granted,
     /// In `again` ticks, the holder must be gone, or a silent head may have answered.
     Waits {
@@ -64,48 +64,48 @@ pub(in crate::engine::line::model) enum Reply {
 
 /// The arguments of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct AcquireOptions {
-    pub(in crate::engine::line::model) field: Field,
+pub(in crate::engine::waiting::model) struct AcquireOptions {
+    pub(in crate::engine::waiting::model) field: Field,
     /// The place that it had, or 0.
-    pub(in crate::engine::line::model) had: u8,
-    pub(in crate::engine::line::model) sign: i8,
-    pub(in crate::engine::line::model) old: Option<Field>,
+    pub(in crate::engine::waiting::model) had: u8,
+    pub(in crate::engine::waiting::model) sign: i8,
+    pub(in crate::engine::waiting::model) old: Option<Field>,
 }
 
 /// The settings of a small world: the same in all of its states.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine::line::model) struct Terms {
-    pub(in crate::engine::line::model) window: usize,
+pub(in crate::engine::waiting::model) struct Terms {
+    pub(in crate::engine::waiting::model) window: usize,
     /// The window has this many clients, however many entries each of them has in it.
-    pub(in crate::engine::line::model) by_client: bool,
-    pub(in crate::engine::line::model) lease: i8,
+    pub(in crate::engine::waiting::model) by_client: bool,
+    pub(in crate::engine::waiting::model) lease: i8,
     /// How long a holder holds at most.
-    pub(in crate::engine::line::model) hold: i8,
+    pub(in crate::engine::waiting::model) hold: i8,
     /// Of the far contenders of a client, the last in line watches, not the first.
-    pub(in crate::engine::line::model) last_watches: bool,
+    pub(in crate::engine::waiting::model) last_watches: bool,
     /// A far contender that watches asks when the lease that it knows of is over, not only after `max_park`.
-    pub(in crate::engine::line::model) far_looks: bool,
-    pub(in crate::engine::line::model) mutation: Option<Mutation>,
+    pub(in crate::engine::waiting::model) far_looks: bool,
+    pub(in crate::engine::waiting::model) mutation: Option<Mutation>,
 }
 
 impl Terms {
-    pub(in crate::engine::line::model) fn is(self, mutation: Mutation) -> bool {
+    pub(in crate::engine::waiting::model) fn is(self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
 }
 
 /// Everything that Redis stores for one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::line::model) struct Server {
-    pub(in crate::engine::line::model) lock: Option<(Field, i8)>,
-    pub(in crate::engine::line::model) line: Vec<Waiter>,
-    pub(in crate::engine::line::model) lives: Vec<Option<Life>>,
+pub(in crate::engine::waiting::model) struct Server {
+    pub(in crate::engine::waiting::model) lock: Option<(Field, i8)>,
+    pub(in crate::engine::waiting::model) line: Vec<Waiter>,
+    pub(in crate::engine::waiting::model) lives: Vec<Option<Life>>,
     /// The place up to which all waiters were told to show signs of life.
-    pub(in crate::engine::line::model) near: u8,
+    pub(in crate::engine::waiting::model) near: u8,
     /// No waiter behind this place was told by a reply that it may sleep.
     sleepers: u8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
-    pub(in crate::engine::line::model) top: u8,
+    pub(in crate::engine::waiting::model) top: u8,
     /// How long ago the last script ran, and whether it ran after a gap.
     quiet: i8,
     after_gap: bool,
@@ -113,14 +113,14 @@ pub(in crate::engine::line::model) struct Server {
 
 /// An entry that was let in: from which place, and whether its client counted as alive.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine::line::model) struct LetIn {
-    pub(in crate::engine::line::model) field: Field,
-    pub(in crate::engine::line::model) place: u8,
-    pub(in crate::engine::line::model) lives: bool,
+pub(in crate::engine::waiting::model) struct LetIn {
+    pub(in crate::engine::waiting::model) field: Field,
+    pub(in crate::engine::waiting::model) place: u8,
+    pub(in crate::engine::waiting::model) lives: bool,
 }
 
 /// One call of a script: the server, and its messages.
-pub(in crate::engine::line::model) struct Call<'a> {
+pub(in crate::engine::waiting::model) struct Call<'a> {
     server: &'a mut Server,
     terms: Terms,
     /// Which clients listen.
@@ -131,11 +131,11 @@ pub(in crate::engine::line::model) struct Call<'a> {
     /// A script ran in this tick.
     is_recent: bool,
     said: Vec<Word>,
-    pub(in crate::engine::line::model) granted: Vec<LetIn>,
+    pub(in crate::engine::waiting::model) granted: Vec<LetIn>,
 }
 
 impl Server {
-    pub(in crate::engine::line::model) fn new(clients: usize) -> Self {
+    pub(in crate::engine::waiting::model) fn new(clients: usize) -> Self {
         Self {
             lock: None,
             line: Vec::new(),
@@ -148,7 +148,7 @@ impl Server {
         }
     }
 
-    pub(in crate::engine::line::model) fn is_clean(&self) -> bool {
+    pub(in crate::engine::waiting::model) fn is_clean(&self) -> bool {
         self.lock.is_none() && self.line.is_empty()
     }
 
@@ -176,7 +176,7 @@ impl Server {
     }
 
     /// One tick later.
-    pub(in crate::engine::line::model) fn tick(&mut self) {
+    pub(in crate::engine::waiting::model) fn tick(&mut self) {
         // A time that is long past stays as it is: so the number of states is bounded.
         self.times(|time| *time = (*time - 1).max(-2 * TTL));
         for life in self.lives.iter_mut().flatten() {
@@ -201,7 +201,7 @@ impl Server {
 }
 
 impl<'a> Call<'a> {
-    pub(in crate::engine::line::model) fn new(
+    pub(in crate::engine::waiting::model) fn new(
         server: &'a mut Server,
         terms: Terms,
         ears: &'a [bool],
@@ -220,7 +220,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(in crate::engine::line::model) fn acquire(&mut self, options: AcquireOptions) -> Reply {
+    pub(in crate::engine::waiting::model) fn acquire(&mut self, options: AcquireOptions) -> Reply {
         let AcquireOptions { field, had, sign, old } = options;
         old.iter().for_each(|old| self.forget(*old));
         if self.server.holds(field) {
@@ -271,7 +271,7 @@ impl<'a> Call<'a> {
     }
 
     /// Releases its hold, or gives up its place in the line.
-    pub(in crate::engine::line::model) fn release(&mut self, field: Field) -> bool {
+    pub(in crate::engine::waiting::model) fn release(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
         self.forget(field);
         if !(held && self.terms.is(Mutation::RoomIsNotGiven)) {
@@ -281,7 +281,7 @@ impl<'a> Call<'a> {
     }
 
     /// Prolongs a hold. The renewal of a plain lock looks at nothing else.
-    pub(in crate::engine::line::model) fn renew(&mut self, field: Field) -> bool {
+    pub(in crate::engine::waiting::model) fn renew(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
         if held {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));
@@ -290,7 +290,7 @@ impl<'a> Call<'a> {
     }
 
     /// The mail: one message for each client.
-    pub(in crate::engine::line::model) fn messages(self) -> Vec<(u8, Vec<Word>)> {
+    pub(in crate::engine::waiting::model) fn messages(self) -> Vec<(u8, Vec<Word>)> {
         let mut messages: Vec<(u8, Vec<Word>)> = Vec::new();
         for word in self.said {
             match messages.iter_mut().find(|(client, _)| *client == word.client()) {

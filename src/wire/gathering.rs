@@ -1,5 +1,6 @@
-//! Requests of several callers at the same moment share a batch. `requests.rs` says which requests, and how many in a batch.
-//! `engine/attempt.rs` says which acquires go alone.
+//! Acquires and releases of several callers at the same moment share a batch. `requests.rs` says which, and how many in a
+//! batch; `engine/pending_acquire.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
+//! releases in the background in `engine/backlog.rs`.
 //!
 //! 1. A caller sends a lone request at once, on its own task.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
@@ -23,8 +24,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::wire::fault::Fault;
 
-/// With this many batches in flight, further requests wait for company. With fewer, client and server would idle in
-/// turn.
+/// With this many batches in flight, further requests wait for company. If they waited with fewer, the server would idle while
+/// the client works, and the client while the server works.
 const SEVERAL: usize = 3;
 
 /// The longest time that a request waits for company.
@@ -91,12 +92,12 @@ struct State<F: Batch> {
     alone: usize,
     /// Requests that the task of the gathering has sent.
     gathered: usize,
-    waiting: VecDeque<Waiting<F>>,
+    waiting: VecDeque<Pending<F>>,
     /// When the first waiting caller came.
     since: Instant,
 }
 
-struct Waiting<F: Batch> {
+struct Pending<F: Batch> {
     question: F::Question,
     told: oneshot::Sender<Answered<F>>,
 }
@@ -156,7 +157,7 @@ impl<F: Batch> Gathering<F> {
         if state.waiting.is_empty() {
             state.since = Instant::now();
         }
-        state.waiting.push_back(Waiting { question, told });
+        state.waiting.push_back(Pending { question, told });
         let news = state.waiting.len() == 1 || state.waiting.len() == F::MOST;
         drop(state);
         if news {
@@ -183,7 +184,7 @@ impl<F: Batch> Gathering<F> {
         }
     }
 
-    async fn boarding(&self) -> (Vec<Waiting<F>>, OnItsWay<'_, F>) {
+    async fn boarding(&self) -> (Vec<Pending<F>>, OnItsWay<'_, F>) {
         loop {
             let until = match self.board(Instant::now()) {
                 Ok(waiting_for) => {
@@ -201,7 +202,7 @@ impl<F: Batch> Gathering<F> {
     }
 
     /// The callers whose batch is sent now, or the latest time at which it is sent.
-    fn board(&self, now: Instant) -> Result<Vec<Waiting<F>>, Option<Instant>> {
+    fn board(&self, now: Instant) -> Result<Vec<Pending<F>>, Option<Instant>> {
         let mut state = self.state();
         if state.waiting.is_empty() || state.gathered >= F::WINDOW {
             return Err(None);
@@ -281,7 +282,7 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
     }
 }
 
-async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Waiting<F>>, air: OnItsWay<'_, F>) {
+async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Pending<F>>, air: OnItsWay<'_, F>) {
     // A caller that left while it waited needs no answer, and must not be granted a lock.
     let (gone, staying): (Vec<_>, Vec<_>) =
         waiting_for.into_iter().partition(|caller| caller.told.is_closed());

@@ -2,14 +2,14 @@
 //!
 //! Plain state. It does no I/O and does not know the type of a tenure, which is `T`.
 //!
-//! 1. A tenure is inside from its grant until the first answer to its return.
+//! 1. A tenure is inside from its grant until the first answer to its release.
 //! 2. A tenure that no caller holds rests if another caller of this client waits for it. It also rests while another
-//!    return of this name is in flight: otherwise it would be returned too, and the next caller would ask for it again.
-//! 3. A resting tenure is checked when a return is answered, and when the last caller stops waiting. If no caller takes
+//!    release of this name is in flight: otherwise it would be released too, and the next caller would ask for it again.
+//! 3. A resting tenure is checked when a release is answered, and when the last caller stops waiting. If no caller takes
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
 //!    limited time after the server has reported that no waiter stands in line. After that time, one tenure is
-//!    released, which lets in a waiter that came meanwhile. The others continue until that return is answered.
+//!    released, which lets in a waiter that came meanwhile. The others continue until that release is answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use tokio::time::Instant;
 use crate::keys::TenureId;
 
 /// The tenures inside one entry.
-pub(crate) struct Shared<T> {
+pub(crate) struct SideBySide<T> {
     inside: BTreeMap<TenureId, T>,
     /// Resting tenures with their permits, the oldest first.
     resting: Vec<(TenureId, u32)>,
     /// The read that others may join.
     open: Option<TenureId>,
     /// Returns in flight to the server.
-    returning: usize,
+    releasing: usize,
     /// When the server last reported that no waiter stands in line.
     nobody_waits: Option<Instant>,
     /// How many permits the last contender asked for.
@@ -35,13 +35,13 @@ pub(crate) struct Shared<T> {
     passed: Option<Instant>,
 }
 
-impl<T> Default for Shared<T> {
+impl<T> Default for SideBySide<T> {
     fn default() -> Self {
         Self {
             inside: BTreeMap::new(),
             resting: Vec::new(),
             open: None,
-            returning: 0,
+            releasing: 0,
             nobody_waits: None,
             asked_for: None,
             passed: None,
@@ -49,7 +49,7 @@ impl<T> Default for Shared<T> {
     }
 }
 
-impl<T: Clone> Shared<T> {
+impl<T: Clone> SideBySide<T> {
     /// The server has granted a tenure. `awaited`: a waiter stands in line, or the client does not know.
     pub(crate) fn enter(&mut self, id: TenureId, tenure: T, awaited: bool, now: Instant) {
         self.inside.insert(id, tenure);
@@ -82,16 +82,16 @@ impl<T: Clone> Shared<T> {
         self.open = self.open.filter(|open| *open != id);
     }
 
-    /// Whether no waiter stands in line, as far as the client knows: the server reported so within this time, or a
-    /// return is in flight, which lets a waiter in.
+    /// Whether no waiter stands in line, as far as the client knows. The server has reported so, and no answer since then
+    /// said otherwise. Besides, the report came within this time, or a release is in flight, which lets a waiter in.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
-        self.nobody_waits.is_some_and(|then| now < then + time || self.returning > 0)
+        self.nobody_waits.is_some_and(|then| now < then + time || self.releasing > 0)
     }
 
-    /// Leaves a tenure without a holder to the next caller of this client, if one waits (`wanted`) or a return is in
+    /// Leaves a tenure without a holder to the next caller of this client, if one waits (`wanted`) or a release is in
     /// flight. Returns whether the tenure rests.
     pub(crate) fn rest(&mut self, id: TenureId, permits: u32, wanted: bool) -> bool {
-        let rests = wanted || self.returning > 0;
+        let rests = wanted || self.releasing > 0;
         if rests {
             self.resting.push((id, permits));
         }
@@ -120,24 +120,24 @@ impl<T: Clone> Shared<T> {
         self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// The resting tenures, if no return is in flight that would check them.
+    /// The resting tenures, if no release is in flight that would check them.
     pub(crate) fn forgotten(&self) -> Vec<T> {
-        if self.returning > 0 { Vec::new() } else { self.spare(0) }
+        if self.releasing > 0 { Vec::new() } else { self.spare(0) }
     }
 
     /// A tenure is about to be released. No caller takes it up or joins it any more.
     pub(crate) fn leaving(&mut self, id: TenureId) {
-        self.returning += 1;
+        self.releasing += 1;
         self.close(id);
         self.resting.retain(|(resting, _)| *resting != id);
     }
 
-    /// A tenure is over. If it was returned, that return is now answered.
-    pub(crate) fn gone(&mut self, id: TenureId, was_returned: bool) -> Option<T> {
+    /// A tenure is over. If it was released, that release is now answered.
+    pub(crate) fn gone(&mut self, id: TenureId, was_released: bool) -> Option<T> {
         self.close(id);
         self.resting.retain(|(resting, _)| *resting != id);
-        if was_returned {
-            self.returning -= 1;
+        if was_released {
+            self.releasing -= 1;
         }
         self.inside.remove(&id)
     }
@@ -193,8 +193,8 @@ mod tests {
     const TIME: Duration = Duration::from_millis(2);
 
     /// A state with this many tenures inside; each is its own number.
-    fn inside(tenures: u64) -> Shared<u64> {
-        let mut shared = Shared::default();
+    fn inside(tenures: u64) -> SideBySide<u64> {
+        let mut shared = SideBySide::default();
         for id in 0..tenures {
             shared.enter(TenureId(id), id, false, Instant::now());
         }
@@ -219,23 +219,23 @@ mod tests {
 
     #[test]
     fn the_word_that_nobody_stands_in_line_counts_for_a_while() {
-        let (mut shared, now) = (Shared::default(), Instant::now());
+        let (mut shared, now) = (SideBySide::default(), Instant::now());
         assert!(!shared.is_fresh(now, TIME));
         shared.enter(TenureId(0), 0, false, now);
         assert!(shared.is_fresh(now, TIME) && !shared.is_fresh(now + TIME, TIME));
         shared.leaving(TenureId(0));
-        assert!(shared.is_fresh(now + TIME, TIME), "a return is on its way");
+        assert!(shared.is_fresh(now + TIME, TIME), "a release is on its way");
         shared.others_come_first();
         assert!(!shared.is_fresh(now, TIME));
     }
 
     #[test]
-    fn a_tenure_rests_for_a_waiting_caller_or_while_a_return_is_on_its_way() {
+    fn a_tenure_rests_for_a_waiting_caller_or_while_a_release_is_on_its_way() {
         let mut shared = inside(3);
         assert!(!shared.rest(TenureId(0), 1, false));
         shared.leaving(TenureId(0));
         assert!(shared.rest(TenureId(1), 1, false));
-        assert!(shared.forgotten().is_empty(), "the return will look after it");
+        assert!(shared.forgotten().is_empty(), "the release will look after it");
         assert_eq!(shared.gone(TenureId(0), true), Some(0));
         assert_eq!(shared.forgotten(), [1]);
         assert!(!shared.rest(TenureId(2), 1, false));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenure_that_is_given_back_is_found_until_its_return_is_answered_and_not_taken() {
+    fn a_tenure_that_is_given_back_is_found_until_its_release_is_answered_and_not_taken() {
         let mut shared = inside(1);
         assert!(shared.rest(TenureId(0), 1, true));
         shared.leaving(TenureId(0));
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn callers_that_came_before_the_request_was_sent_pass_an_open_latch() {
-        let (mut shared, now) = (Shared::<()>::default(), Instant::now());
+        let (mut shared, now) = (SideBySide::<()>::default(), Instant::now());
         assert!(!shared.has_passed_since(now));
         shared.passed(now);
         shared.passed(now - TIME);

@@ -11,7 +11,7 @@ use crate::keys::Keys;
 
 /// The names that a client is releasing.
 #[derive(Default)]
-pub(crate) struct Returns {
+pub(crate) struct ReleasesUnderWay {
     state: Mutex<State>,
     ended: Notify,
 }
@@ -23,28 +23,28 @@ struct State {
     under_way: HashMap<Box<str>, BTreeSet<u64>>,
 }
 
-impl Returns {
+impl ReleasesUnderWay {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// Records a return, until the value is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, keys: &Keys) -> Returning {
+    /// Records a release, until the value is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, keys: &Keys) -> ReleaseUnderWay {
         let channel = keys.channel.clone();
         let mut state = self.state();
         state.begun += 1;
         let number = state.begun;
         state.under_way.entry(channel.clone()).or_default().insert(number);
         drop(state);
-        Returning { returns: Arc::clone(self), channel, number }
+        ReleaseUnderWay { releases: Arc::clone(self), channel, number }
     }
 
     pub(crate) fn is_under_way(&self, keys: &Keys) -> bool {
         self.state().under_way.contains_key(&keys.channel)
     }
 
-    /// Waits until each return that has begun by now has its first answer, or has failed once. It does not wait for
-    /// returns that begin later: other callers may release again and again.
+    /// Waits until each release that has begun by now has its first answer, or has failed once. It does not wait for
+    /// releases that begin later: other callers may release again and again.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
@@ -53,7 +53,7 @@ impl Returns {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
-            // Listen first, check second: so a return that ends in between is not missed.
+            // Listen first, check second: so a release that ends in between is not missed.
             ended.as_mut().enable();
             let first =
                 self.state().under_way.get(&keys.channel).and_then(|all| all.first().copied());
@@ -65,16 +65,16 @@ impl Returns {
     }
 }
 
-/// A return in progress.
-pub(crate) struct Returning {
-    returns: Arc<Returns>,
+/// A release in progress.
+pub(crate) struct ReleaseUnderWay {
+    releases: Arc<ReleasesUnderWay>,
     channel: Box<str>,
     number: u64,
 }
 
-impl Drop for Returning {
+impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
-        let mut state = self.returns.state();
+        let mut state = self.releases.state();
         if let Some(numbers) = state.under_way.get_mut(&self.channel) {
             numbers.remove(&self.number);
             if numbers.is_empty() {
@@ -82,7 +82,7 @@ impl Drop for Returning {
             }
         }
         drop(state);
-        self.returns.ended.notify_waiters();
+        self.releases.ended.notify_waiters();
     }
 }
 
@@ -99,19 +99,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn returns_that_have_begun_are_waited_for_and_later_ones_are_not() {
-        let returns = Arc::new(Returns::default());
-        let (first, other) = (returns.begin(&keys("a")), returns.begin(&keys("b")));
-        let (names, waits) = (keys("a"), Arc::clone(&returns));
+    async fn releases_that_have_begun_are_waited_for_and_later_ones_are_not() {
+        let releases = Arc::new(ReleasesUnderWay::default());
+        let (first, other) = (releases.begin(&keys("a")), releases.begin(&keys("b")));
+        let (names, waits) = (keys("a"), Arc::clone(&releases));
         let waiting = tokio::spawn(async move { waits.ended(&names).await });
         tokio::task::yield_now().await;
-        let later = returns.begin(&keys("a"));
+        let later = releases.begin(&keys("a"));
         assert!(!waiting.is_finished());
         drop(first);
         waiting.await.unwrap();
-        assert!(returns.is_under_way(&keys("a")) && returns.is_under_way(&keys("b")));
+        assert!(releases.is_under_way(&keys("a")) && releases.is_under_way(&keys("b")));
         drop((later, other));
-        assert!(returns.ended(&keys("a")).now_or_never().is_some());
-        assert!(returns.state().under_way.is_empty());
+        assert!(releases.ended(&keys("a")).now_or_never().is_some());
+        assert!(releases.state().under_way.is_empty());
     }
 }

@@ -4,16 +4,16 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
-use crate::engine::line::model::client::{Clock, Request, Stage};
-use crate::engine::line::model::server::Word;
-use crate::engine::line::model::{Action, Setting, World, called, told};
+use crate::engine::waiting::model::client::{Clock, Request, Stage};
+use crate::engine::waiting::model::server::Word;
+use crate::engine::waiting::model::{Action, Setting, World, called, told};
 
 /// The result of a search.
-pub(in crate::engine::line::model) struct Found {
-    pub(in crate::engine::line::model) states: usize,
-    pub(in crate::engine::line::model) steps: usize,
+pub(in crate::engine::waiting::model) struct Found {
+    pub(in crate::engine::waiting::model) states: usize,
+    pub(in crate::engine::waiting::model) steps: usize,
     /// The shortest path to a wrong state, as text.
-    pub(in crate::engine::line::model) violation: Option<String>,
+    pub(in crate::engine::waiting::model) violation: Option<String>,
 }
 
 /// How the search reached a state: from which state, and by which action.
@@ -60,7 +60,7 @@ impl Hasher for Bytes {
 }
 
 /// Searches the world until there are no more states, or one is wrong.
-pub(in crate::engine::line::model) fn search(setting: &Setting) -> Found {
+pub(in crate::engine::waiting::model) fn search(setting: &Setting) -> Found {
     let clock = Clock::new();
     let (mut seen, mut ways, mut steps) = (Seen::default(), Vec::<Way>::new(), 0);
     let start = World::new(setting);
