@@ -150,7 +150,7 @@ mod tests {
     /// A release whose first try, in the foreground, failed with this fault.
     fn unlock(fault: &Fault) -> (Job, Receiver<Outcome>) {
         let (mut job, told) = release().telling();
-        if fault.is_open() {
+        if fault.may_have_run() {
             job.may_have_run();
         }
         (job, told)

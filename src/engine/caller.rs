@@ -180,8 +180,8 @@ impl Caller {
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // A query of a latch changes nothing, so it may run.
-                let is_open = self.known.as_ref().is_some_and(|known| known.is_open());
-                let may_have_run = is_open && !visit.entry.keys.row.is_passed;
+                let is_unanswered = self.known.as_ref().is_some_and(|known| known.may_have_run());
+                let may_have_run = is_unanswered && !visit.entry.keys.row.is_passed;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
@@ -263,7 +263,7 @@ impl Caller {
     async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
         let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
-            visit.entry.take();
+            visit.entry.note_holder();
             tenure.warn_of_deadlock(OwnerId::current());
         }
         visit.have_contender_watched();

@@ -163,7 +163,7 @@ impl Entry {
 
     /// Whether any caller of this client asks or waits.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.is_awaited() || !self.permit.is_open()
+        self.is_awaited() || !self.permit.is_free()
     }
 
     /// The resting tenures that no caller wants.
@@ -300,7 +300,7 @@ impl Entry {
         let shown = Some(Arc::clone(tenure));
         let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
         drop(before);
-        self.take();
+        self.note_holder();
     }
 
     /// The client is about to ask for the lock, and may keep what it is granted. `listen` subscribes to the channels.
@@ -377,7 +377,7 @@ impl Entry {
     /// The contender no longer waits.
     pub(crate) fn stop_contending(&self) {
         if self.elsewhere.swap(false, Ordering::SeqCst) {
-            self.take();
+            self.note_holder();
         }
     }
 
@@ -387,7 +387,7 @@ impl Entry {
     }
 
     /// Records that the lock has a holder now.
-    pub(crate) fn take(&self) {
+    pub(crate) fn note_holder(&self) {
         *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
     }
 

@@ -238,7 +238,7 @@ impl Job {
 
     /// The time for the next try.
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
-        self.may_have_run |= outcome.as_ref().is_err_and(Fault::is_open);
+        self.may_have_run |= outcome.as_ref().is_err_and(Fault::may_have_run);
         self.stay = None;
         self.under_way = None;
         self.is_redirected = matches!(outcome, Err(Fault::Redirected(..)));

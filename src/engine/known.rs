@@ -10,33 +10,33 @@ pub(crate) struct Known {
     asked: AtomicBool,
     answered: AtomicBool,
     /// Whether a request of this call was not answered: it may have run.
-    open: AtomicBool,
+    unanswered: AtomicBool,
     /// Whether the last attempt failed, for now.
     failing: AtomicBool,
 }
 
 impl Known {
     pub(crate) fn new(answered: bool) -> Self {
-        let [asked, open, failing] = [(); 3].map(|()| AtomicBool::new(false));
-        Self { asked, answered: AtomicBool::new(answered), open, failing }
+        let [asked, unanswered, failing] = [(); 3].map(|()| AtomicBool::new(false));
+        Self { asked, answered: AtomicBool::new(answered), unanswered, failing }
     }
 
     /// A request is about to be sent. Returns whether an earlier one may have run.
     pub(crate) fn asks(&self) -> bool {
         self.asked.store(true, Ordering::Relaxed);
-        self.open.swap(true, Ordering::Relaxed)
+        self.unanswered.swap(true, Ordering::Relaxed)
     }
 
     /// Redis has answered the request.
     pub(crate) fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
         self.failing.store(false, Ordering::Relaxed);
-        self.open.store(false, Ordering::Relaxed);
+        self.unanswered.store(false, Ordering::Relaxed);
     }
 
-    /// The request got no answer. `was_open`: an earlier one may have run.
-    pub(crate) fn failed(&self, fault: &Fault, was_open: bool) {
-        self.open.store(was_open || fault.is_open(), Ordering::Relaxed);
+    /// The request got no answer. `was_unanswered`: an earlier one may have run.
+    pub(crate) fn failed(&self, fault: &Fault, was_unanswered: bool) {
+        self.unanswered.store(was_unanswered || fault.may_have_run(), Ordering::Relaxed);
         self.failing.fetch_or(fault.is_passing(), Ordering::Relaxed);
     }
 
@@ -45,8 +45,8 @@ impl Known {
     }
 
     /// Whether a request was not answered: it may have run.
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Relaxed)
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed)
     }
 
     /// Whether the last attempt failed. `None`: no request has an outcome yet.

@@ -23,7 +23,7 @@ impl Engine {
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
         let until = Instant::now() + self.config.riding_out();
         let memory = (self.config.riding_out() * 2 + LONGER).min(LONGEST_MEMORY);
-        let (request, mut open) = ((self.next_order(), memory), false);
+        let (request, mut may_have_run) = ((self.next_order(), memory), false);
         loop {
             let answer = match self.connected(keys).await {
                 Ok(mut connection) => connection.order(keys, order, request).await,
@@ -33,19 +33,19 @@ impl Engine {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
-            open |= fault.is_open();
+            may_have_run |= fault.may_have_run();
             let left = until.saturating_duration_since(Instant::now());
             if !fault.is_passing() || left.is_zero() {
-                return Err(self.given_up(keys, fault, open).await);
+                return Err(self.given_up(keys, fault, may_have_run).await);
             }
             tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;
         }
     }
 
     /// After one lost answer, the client cannot know whether the request has run.
-    async fn given_up(&self, keys: &Keys, fault: Fault, open: bool) -> Error {
+    async fn given_up(&self, keys: &Keys, fault: Fault, may_have_run: bool) -> Error {
         match self.commands.explained(fault, keys).await {
-            Error::Unavailable { source } if open => Error::Indeterminate { source },
+            Error::Unavailable { source } if may_have_run => Error::Indeterminate { source },
             error => error,
         }
     }

@@ -186,7 +186,7 @@ impl PendingAcquire<'_> {
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Kept(ttl)) => Ok(Attempt::Kept(ttl)),
             Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
-            Err(fault) if fault.is_open() => {
+            Err(fault) if fault.may_have_run() => {
                 self.hold_back();
                 return Err(fault);
             }

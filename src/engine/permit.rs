@@ -2,14 +2,14 @@
 //!
 //! 1. Only a poll takes the permit. A caller that gives it up *calls* the next caller, and wakes it. The permit belongs
 //!    to nobody until that caller is polled. So a caller that is never polled never has the permit.
-//! 2. If a called caller does not come, the lookout finds it *silent* after some looks. Then the permit is open: all
+//! 2. If a called caller does not come, the lookout finds it *silent* after some looks. Then the permit is free: all
 //!    waiting callers are woken, and the first one that is polled takes it. So any number of silent callers cost that
 //!    time only once.
 //! 3. A caller keeps its ticket, and so its place, until it takes the permit or leaves. A silent caller is not called
 //!    again before it is polled again. Until then it does not count as waiting.
 //!
 //! A waker stands in the queue from a poll of its caller until that caller is called. So a caller without a waker was
-//! woken, and has not come yet. While the permit is open, no caller has a waker: all of them were woken.
+//! woken, and has not come yet. While the permit is free, no caller has a waker: all of them were woken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ impl Permit {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// Takes the permit if it is open. Returns the ticket of its caller.
+    /// Takes the permit if it is free. Returns the ticket of its caller.
     pub(crate) fn try_take(&self) -> Option<u64> {
         let mut state = self.state();
         if state.closed || state.whose != Whose::Open {
@@ -121,7 +121,7 @@ impl Permit {
         if ticket.queued && std::mem::take(&mut state.queue[at].silent) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
         }
-        // This runs under the mutex: if two callers come for an open permit, the second one finds it taken.
+        // This runs under the mutex: if two callers come for a free permit, the second one finds it taken.
         let may_take = state.whose == Whose::Open || state.whose == Whose::Called(number);
         if let (Poll::Ready(coop), true) = (coop, may_take) {
             if std::mem::take(&mut ticket.queued) {
@@ -179,8 +179,8 @@ impl Permit {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Whether the permit is open: the next caller that is polled may take it.
-    pub(crate) fn is_open(&self) -> bool {
+    /// Whether the permit is free: the next caller that is polled may take it.
+    pub(crate) fn is_free(&self) -> bool {
         self.state().whose == Whose::Open
     }
 
@@ -344,7 +344,7 @@ mod tests {
         permit.wait();
         let mut hand = Hand { permit: &permit, ticket: Ticket::default() };
         without_budget(|| assert!(!hand.comes())).await;
-        assert!(permit.is_open());
+        assert!(permit.is_free());
         tokio::task::yield_now().await;
         assert!(hand.comes(), "it is polled again");
     }
@@ -361,7 +361,7 @@ mod tests {
             assert_eq!(permit.look(), Look::Well);
         }
         assert!(!permit.pass_on());
-        assert!(permit.is_open());
+        assert!(permit.is_free());
     }
 
     #[test]
@@ -400,7 +400,7 @@ mod tests {
         assert!(polled.comes());
         drop(polled);
         assert!(!permit.pass_on(), "they have been woken, and have not come");
-        assert!(permit.is_open());
+        assert!(permit.is_free());
         assert_eq!(looks(&permit), (LOOKS, Look::Silent));
         assert_eq!(permit.waiting(), 0);
         assert_eq!(permit.look(), Look::Well);

@@ -29,7 +29,9 @@ impl<'a> UnansweredRelease<'a> {
         match &outcome {
             Ok(_) => return job.settle(outcome, Instant::now()),
             // A gathering (`gathering.rs`) may have sent it before it ended.
-            Err(fault) if fault.is_open() || matches!(fault, Fault::Closed) => job.may_have_run(),
+            Err(fault) if fault.may_have_run() || matches!(fault, Fault::Closed) => {
+                job.may_have_run()
+            }
             Err(_) => {}
         }
         self.engine.later(job);

@@ -127,13 +127,13 @@ impl Fault {
     }
 
     /// Whether the request may have run, or may still run.
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn may_have_run(&self) -> bool {
         matches!(self, Self::Unanswered(_) | Self::HalfRun(_))
     }
 
     /// Whether an acquire that failed like this may have taken the lock, or may still take it.
     pub(crate) fn may_hold(&self) -> bool {
-        self.is_open() || matches!(self, Self::Unacknowledged(_))
+        self.may_have_run() || matches!(self, Self::Unacknowledged(_))
     }
 
     /// Whether retrying may help.
@@ -292,10 +292,10 @@ mod tests {
             assert_eq!(redirect(text), None, "{text}");
         }
         assert!(Fault::from_text("TRYAGAIN x").is_passing());
-        assert!(!Fault::from_text("TRYAGAIN x").is_open(), "it did not run");
+        assert!(!Fault::from_text("TRYAGAIN x").may_have_run(), "it did not run");
         let half =
             "ERR Error running script: Script attempted to access a non local key in a cluster";
-        assert!(Fault::from_text(half).is_open(), "a part of it ran");
+        assert!(Fault::from_text(half).may_have_run(), "a part of it ran");
         let crossed = Fault::from_text("CROSSSLOT x");
         assert!(!crossed.is_passing());
         assert!(matches!(crossed.into_error("k"), Error::Config { .. }));
@@ -303,9 +303,9 @@ mod tests {
 
     #[test]
     fn only_an_unanswered_request_may_have_run() {
-        assert!(Fault::Unanswered(said("late")).is_open());
-        assert!(!Fault::NotSent(said("down")).is_open());
-        assert!(!Fault::Refused(said("OOM")).is_open());
+        assert!(Fault::Unanswered(said("late")).may_have_run());
+        assert!(!Fault::NotSent(said("down")).may_have_run());
+        assert!(!Fault::Refused(said("OOM")).may_have_run());
     }
 
     #[test]

@@ -69,10 +69,7 @@ impl Caller {
                         // From now on the caller counts as waiting. Messages may make it ask again and again before it
                         // ever parks.
                         stand.begin(&entry)?;
-                        if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, &answer) {
-                            lined_up.tell();
-                        }
-                        contender.visit().have_contender_watched();
+                        self.has_to_wait(&contender, &answer);
                         if matches!(answer, Attempt::GaveWay) {
                             // Sleep instead of parking: our own message would wake us at the same time as everybody
                             // else.
@@ -83,6 +80,14 @@ impl Caller {
                 },
             }
         }
+    }
+
+    /// The contender stands in line, or has to ask again.
+    fn has_to_wait(&self, contender: &Contender, answer: &Attempt) {
+        if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, answer) {
+            lined_up.tell();
+        }
+        contender.visit().have_contender_watched();
     }
 
     /// Releases resting tenures that block this contender, which goes first.

@@ -80,7 +80,7 @@ impl Caller {
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {
                 Taken::Held(hand_over) => {
-                    visit.entry.take();
+                    visit.entry.note_holder();
                     return Some(Hold::new(tenure, hand_over));
                 }
                 Taken::Nothing => {}

@@ -53,7 +53,7 @@ impl Visit {
         match self.entry.side_by_side() {
             Some(mut shared) => {
                 shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now());
-                self.entry.take();
+                self.entry.note_holder();
             }
             None => self.entry.show(&tenure),
         }
