@@ -1,6 +1,7 @@
 //! A time in half the space of an [`Instant`]. Each tenure keeps several times, and a client may have a hundred
 //! thousand tenures.
 
+use std::num::NonZeroU64;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -12,20 +13,21 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(|| {
     now.checked_sub(Duration::from_secs(3600)).unwrap_or(now)
 });
 
-/// A time on this machine's monotonic clock, in nanoseconds.
+/// A time on this machine's monotonic clock, in nanoseconds. It is never zero, so an `Option` of it takes no more space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CompactInstant(u64);
+pub(crate) struct CompactInstant(NonZeroU64);
 
 impl CompactInstant {
     pub(crate) fn instant(self) -> Instant {
-        *EPOCH + Duration::from_nanos(self.0)
+        *EPOCH + Duration::from_nanos(self.0.get())
     }
 }
 
 impl From<Instant> for CompactInstant {
     fn from(instant: Instant) -> Self {
         let since = instant.saturating_duration_since(*EPOCH);
-        Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+        let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        Self(NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN))
     }
 }
 

@@ -43,8 +43,8 @@ pub struct Guard {
     hold: Hold,
     engine: Arc<Engine>,
     left: bool,
-    /// The notification after which it got the lock back. Unlocking uses it up.
-    notice: Option<Notice>,
+    /// The notification after which it got the lock back. Unlocking uses it up. Boxed: few guards have one.
+    notice: Option<Box<Notice>>,
     span: tracing::Span,
 }
 
@@ -102,11 +102,11 @@ impl Guard {
         let (engine, hold) = (Arc::clone(&self.engine), self.hold.now().into_owned());
         self.left = true;
         self.span.in_scope(|| tracing::debug!(condition = ?condition.name(), "waits"));
-        let former = self.notice.take();
+        let former = self.notice.take().map(|notice| *notice);
         let (hold, woken, notice) =
             engine::wait_at(&engine, hold, former, condition, limit).await?;
         let mut guard = Self::new(engine, hold);
-        guard.notice = notice;
+        guard.notice = notice.map(Box::new);
         Ok((guard, woken))
     }
 
