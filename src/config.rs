@@ -228,7 +228,8 @@ impl Config {
         self
     }
 
-    /// The longest time that a waiter parks before it asks again, even if the holder's TTL is longer. Default 10 s.
+    /// The longest time before one waiter of each client asks again for a name, even if the holder's TTL is longer. Default
+    /// 10 s.
     ///
     /// It bounds the delay if a message is lost. The cost is one request per client and awaited lock in this time; a
     /// shorter lease of the holder adds a few. Clients with different values keep their places in the line.

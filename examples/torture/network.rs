@@ -12,12 +12,12 @@ use crate::stage::Stage;
 use crate::verdict::Tally;
 
 const SCRIPTS: [(&str, &str); 8] = [
-    ("acquire", include_str!("../../lua/line/plain_acquire_straight.lua")),
+    ("acquire", include_str!("../../lua/line/plain_acquire_uncontended.lua")),
     ("acquire together", include_str!("../../lua/line/plain_take.lua")),
     ("release", include_str!("../../lua/line/plain_release.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),
-    ("enter the line", include_str!("../../lua/line/zset_acquire_straight.lua")),
+    ("enter the line", include_str!("../../lua/line/zset_acquire_uncontended.lua")),
     ("leave the line", include_str!("../../lua/line/release.lua")),
     ("renew in line", include_str!("../../lua/line/zset_renew.lua")),
 ];

@@ -1,4 +1,4 @@
--- Take a lock or line up for it, in all cases that no straight path has answered. See acquire_args.lua for KEYS, ARGV and the
+-- Take a lock or line up for it, in all cases that no uncontended path has answered. See acquire_args.lua for KEYS, ARGV and the
 -- reply.
 
 local own = read({ field })[1]

@@ -14,8 +14,8 @@
 --        an owner field to release first ('': none)
 --        how long a line is kept without a sign of life, in ms
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if a caller is in line now
---        0, TTL in ms, place, near   in line. After the TTL the caller asks again: by then the first holder's lease is over
---                                (-1: the key has no TTL), or a silent head, for which there is room, may have answered.
+--        0, TTL in ms, place, near   in line. The TTL says when to ask again: usually when the first lease is over (-1: the
+--                                key has no TTL), or after a third of waiter_ttl if there is room and the head is silent.
 --                                Near 1: the caller shows signs of life, and asks again itself after the TTL, even while it
 --                                rests. Near 0: the caller may sleep until it is notified, but one caller of its client
 --                                asks again after the TTL. In a quick line that TTL is at most a third of waiter_ttl

@@ -1,5 +1,5 @@
 -- The line: the waiters of a name in their order of arrival, how the line moves, and how it waits for the silent and removes
--- the dead. The client's half is src/engine/waiting.rs. acquire_line_up.lua, plain_release_turn.lua and zset_release_turn.lua do
+-- the dead. The client's half is src/engine/waiting.rs. acquire_line_up.lua, plain_release_to_head.lua and zset_release_to_head.lua do
 -- the usual turn of a lock with one holder without these functions.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
@@ -15,7 +15,8 @@
 --                              client heard it
 --         state                see clock.lua, and two places:
 --                              near: all waiters up to here were told to show signs of life;
---                              sleepers: behind here, no waiter rests, and each has a client that shows a sign of life soon
+--                              sleepers: the last place whose waiter may be asleep. A waiter behind it is awake for one
+--                              waiter_ttl after it lined up
 --         written, reading     see readers_first()
 --         kind, set            kind and capacity; that the capacity was set explicitly
 
@@ -149,9 +150,9 @@ local function is_dead(entry)
   return not lives_on(entry) and was_asked(entry) and entry.asked + waiter_ttl <= at
 end
 
--- Whether a caller that does not wait must not pass this waiter: the life of its client has not ended, though it may be too
--- short for a grant, or the client has heard that it has to show a sign. A waiter that rests shows a sign only when told,
--- so it is often silent when its turn comes.
+-- Whether this waiter keeps out a caller that only tries. It does while the life of its client has not ended. After that, it
+-- does until one waiter_ttl after it was told to show a sign, if a client heard that. A waiter that rests shows a sign only
+-- when told, so it is often silent when its turn comes.
 local function may_come(entry)
   return entry.life.ends > at or was_asked(entry) and entry.heard and not is_dead(entry)
 end

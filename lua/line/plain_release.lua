@@ -1,4 +1,4 @@
--- The third and last part of the release of plain locks, which begins in plain_release_straight.lua: whatever the first
+-- The third and last part of the release of plain locks, which begins in plain_release_uncontended.lua: whatever the first
 -- two have not answered. Clients wait for these locks, or the holds are gone.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)

@@ -1,4 +1,4 @@
--- All requests that plain_take_straight.lua has not answered: several locks, one that is not free, or a lost counter.
+-- All requests that plain_take_uncontended.lua has not answered: several locks, one that is not free, or a lost counter.
 
 local function grant(lock, field, lease)
   local number, err = draw(1)

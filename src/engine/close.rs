@@ -1,4 +1,5 @@
-//! How a client closes. `debts.rs` knows what it still has to release, `releaser.rs` how long that may take.
+//! How a client closes: it gives up its places in line and its tenures. `debts.rs` counts what is not released yet, and
+//! `releaser.rs` says how long that may take.
 
 use crate::engine::core::Engine;
 

@@ -8,7 +8,7 @@
 //!    next waiter.
 //! 3. A waiter that is no longer in line, and was not notified, returns as if it had been. It may have missed a
 //!    notification (`lua/condition/missed.lua`).
-//! 4. All holds of an owner end and begin again together (`joint.rs`).
+//! 4. All holds of an owner end and begin again together (`owner_holds.rs`).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl Waiter {
     /// background, and the waiter can wait meanwhile.
     async fn give_back(&mut self) -> Result<()> {
         let hold = &self.hold;
-        if hold.joint.as_ref().is_some_and(|joint| !joint.go_away()) {
+        if hold.owner_holds.as_ref().is_some_and(|owner_holds| !owner_holds.go_away()) {
             return Err(Error::Lost);
         }
         self.state = State::Away;
@@ -161,8 +161,8 @@ impl Waiter {
         if matches!(left, Left::Lost) {
             return Err(Error::Lost);
         }
-        if let Some(joint) = &hold.joint {
-            joint.others(holds - 1);
+        if let Some(owner_holds) = &hold.owner_holds {
+            owner_holds.others(holds - 1);
         }
         if let Some(former) = self.former.take() {
             former.taken();
@@ -176,17 +176,17 @@ impl Waiter {
     /// It has the lock again, with all other holds of its owner that have not ended meanwhile.
     fn has_again(mut self, hold: Hold) -> Hold {
         self.state = State::Back;
-        let Some(joint) = &self.hold.joint else { return hold };
+        let Some(owner_holds) = &self.hold.owner_holds else { return hold };
         let tenure = &hold.tenure;
         let mut others = 0;
-        joint.come_back(|there| {
+        owner_holds.come_back(|there| {
             others = there;
-            (Arc::clone(tenure), tenure.take_in(joint, there))
+            (Arc::clone(tenure), tenure.take_in(owner_holds, there))
         });
         if others > 0 {
             self.engine.later(Job::count(tenure));
         }
-        Hold::of_joint(Arc::clone(tenure), hold.hand_over, Some(Arc::clone(joint)))
+        Hold::of_owner(Arc::clone(tenure), hold.hand_over, Some(Arc::clone(owner_holds)))
     }
 }
 
@@ -194,7 +194,9 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         match self.state {
             State::Holds => self.engine.abandon(&self.hold),
-            State::Away => self.hold.joint.iter().for_each(|joint| joint.stay_away()),
+            State::Away => {
+                self.hold.owner_holds.iter().for_each(|owner_holds| owner_holds.stay_away())
+            }
             State::Back => {}
         }
     }

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::entry::{Joined, Tenure};
+use crate::engine::entry::{OwnerHolds, Tenure};
 use crate::engine::grant::Ended;
-use crate::engine::joint::At;
+use crate::engine::owner_holds::At;
 use crate::token::FencingToken;
 
 /// A view of a hold, for the work that runs under a lock: see [`Lock::run`](crate::Lock::run).
@@ -36,30 +36,30 @@ pub struct Hold {
     pub(crate) hand_over: u16,
     token: FencingToken,
     /// What this hold shares with the other holds of its owner, if the owner may nest.
-    pub(crate) joint: Option<Arc<Joined>>,
+    pub(crate) owner_holds: Option<Arc<OwnerHolds>>,
 }
 
 impl Hold {
     pub(crate) fn new(tenure: Arc<Tenure>, hand_over: u16) -> Self {
-        let joint = tenure.joint(hand_over);
-        Self::of_joint(tenure, hand_over, joint)
+        let owner_holds = tenure.owner_holds(hand_over);
+        Self::of_owner(tenure, hand_over, owner_holds)
     }
 
-    pub(crate) fn of_joint(
+    pub(crate) fn of_owner(
         tenure: Arc<Tenure>,
         hand_over: u16,
-        joint: Option<Arc<Joined>>,
+        owner_holds: Option<Arc<OwnerHolds>>,
     ) -> Self {
         let token = tenure.token(hand_over);
-        Self { tenure, hand_over, token, joint }
+        Self { tenure, hand_over, token, owner_holds }
     }
 
     /// The current form of this hold. It moves to another tenure if another guard of its owner has waited for a
     /// condition.
     pub(crate) fn now(&self) -> Cow<'_, Self> {
-        match self.joint.as_ref().map(|joint| joint.at()) {
+        match self.owner_holds.as_ref().map(|owner_holds| owner_holds.at()) {
             Some(At::Moved((tenure, hand_over))) => {
-                Cow::Owned(Self::of_joint(tenure, hand_over, self.joint.clone()))
+                Cow::Owned(Self::of_owner(tenure, hand_over, self.owner_holds.clone()))
             }
             _ => Cow::Borrowed(self),
         }
@@ -102,9 +102,9 @@ impl Hold {
             loop {
                 let now = hold.now().into_owned();
                 let ended = Arc::clone(&now.tenure).end(now.hand_over).await;
-                let Some(joint) = &hold.joint else { return ended };
+                let Some(owner_holds) = &hold.owner_holds else { return ended };
                 // While another guard of the owner waits for a condition, this hold has not ended.
-                joint.is_back().await;
+                owner_holds.is_back().await;
                 if hold.now().is(&now) {
                     return ended;
                 }

@@ -17,20 +17,20 @@ use crate::wire::Subscription;
 
 /// Whether a client may keep a lock that none of its callers holds.
 pub(crate) struct Keep {
-    ears: Vec<Subscription>,
+    subscriptions: Vec<Subscription>,
     is_allowed: AtomicBool,
 }
 
 impl Keep {
-    pub(crate) fn new(ears: Vec<Subscription>) -> Self {
-        Self { ears, is_allowed: AtomicBool::new(false) }
+    pub(crate) fn new(subscriptions: Vec<Subscription>) -> Self {
+        Self { subscriptions, is_allowed: AtomicBool::new(false) }
     }
 
     /// The client is about to ask for the lock. Whatever it is granted, it may keep, if it hears everything from now on.
     pub(crate) fn allow(&self) {
         self.is_allowed.store(true, Ordering::SeqCst);
         // Check last. If a connection broke between the check and the permission, the client would not know that it is deaf.
-        if !self.ears.iter().all(Subscription::is_live) {
+        if !self.subscriptions.iter().all(Subscription::is_live) {
             self.forbid();
         }
     }

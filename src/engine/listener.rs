@@ -1,5 +1,6 @@
 //! The listener: which waiters a message wakes. `wire/subscriber.rs` brings each message here, and `wire/message.rs`
-//! splits it into words, one for each waiter. `entry.rs` passes a word to its waiter, and opens its gate (`gate.rs`).
+//! splits it into words, one for each waiter or holder. `entry/table.rs` finds whom a word concerns, and `entry.rs` passes it
+//! to its waiter, and opens its gate (`gate.rs`).
 
 use std::sync::Arc;
 

@@ -7,8 +7,9 @@
 //! | a message arrives | `listener.rs` finds whom it concerns |
 //! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether; `tenure/hand_over.rs` |
-//! | a lock is renewed, or lost | `watchdog.rs` renews many in one request, as `tenure/renewal.rs` says; when: `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
-//! | a holder nests, extends | `holding.rs` |
+//! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `tenure/renewal.rs` says; when: `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
+//! | readers of one client join a read | `caller/pick_up.rs`, `side_by_side.rs`; `Tenure::join` in `tenure/hand_over.rs` |
+//! | a holder nests, extends | `holding.rs`; the hold count: `tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `unlock.rs` |
 //! | a caller is dropped | `pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted |
 //! | a release is repeated | `unanswered_release.rs` hands it to `releaser.rs`; `job.rs` |
@@ -34,16 +35,17 @@ mod hand_off_budget;
 mod hold;
 mod holding;
 mod job;
-mod joint;
 mod keep;
 mod known;
 mod latch_calls;
+mod lifetime;
 mod listener;
 mod lookout;
 mod mark_calls;
 mod options;
 mod outbox;
 mod owned;
+mod owner_holds;
 mod pending_acquire;
 mod permit;
 mod releaser;
@@ -51,7 +53,6 @@ mod releases_under_way;
 mod secrets;
 mod side_by_side;
 mod tenure;
-mod term;
 mod unanswered_release;
 mod unlock;
 mod unpolled;

@@ -3,13 +3,14 @@
 //! Plain state. It does no I/O and does not know the type of a tenure, which is `T`.
 //!
 //! 1. A tenure is inside from its grant until the first answer to its release.
-//! 2. A tenure that no caller holds rests if another caller of this client waits for it. It also rests while another
-//!    release of this name is in flight: otherwise it would be released too, and the next caller would ask for it again.
+//! 2. If the budget allows, a tenure that no caller holds rests: for a caller of this entry that waits, or while another
+//!    release of this entry is in flight. Otherwise it would be released too, and the next caller would ask for it again.
 //! 3. A resting tenure is checked when a release is answered, and when the last caller stops waiting. If no caller takes
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
-//!    limited time after the server has reported that no waiter stands in line. After that time, one tenure is
-//!    released, which lets in a waiter that came meanwhile. The others continue until that release is answered.
+//!    limited time after the server has reported that no waiter stands in line. After that time, nobody joins a read any
+//!    more, and the next permit that its holder leaves is released. That lets in a waiter that came meanwhile. Until that
+//!    release is answered, other resting permits still pass from caller to caller.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

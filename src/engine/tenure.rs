@@ -1,16 +1,17 @@
-//! One grant by Redis to this client: its holders, its release and its loss. `term.rs` says how long it lasts.
+//! One grant by Redis to this client: its holders, its release and its loss. `lifetime.rs` says how long it lasts.
 //!
 //! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, exactly once.
 //! 2. The code that ends a hold takes the permit out while the state is locked, and drops it afterwards: the drop may wake
 //!    a task.
-//! 3. Reads of one client are side-by-side holds of one tenure. Each reader leaves separately, and the last one
-//!    releases the tenure.
+//! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
+//!    one releases the tenure.
 //!
 //! `tenure/hand_over.rs`: from holder to holder. `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end
-//! without a release. `tenure/hold_count.rs`: how Redis learns the hold count.
+//! without a release. `tenure/count_job.rs`: whether a background job has to write the
+//! hold count.
 
+mod count_job;
 mod hand_over;
-mod hold_count;
 mod loss;
 mod renewal;
 
@@ -23,9 +24,9 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease};
-use crate::engine::joint::Joint;
+use crate::engine::lifetime::Lifetime;
+use crate::engine::owner_holds;
 use crate::engine::side_by_side::Company;
-use crate::engine::term::Term;
 use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, TenureId};
 use crate::meters::{Holds, Lateness};
@@ -35,7 +36,7 @@ use crate::token::FencingToken;
 pub(crate) use hand_over::{Left, PickUp, Taken};
 pub(crate) use renewal::Due;
 
-use hold_count::Telling;
+use count_job::Telling;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
 /// knows it only through this trait.
@@ -86,8 +87,9 @@ pub(crate) struct Tenure<S> {
 struct State<S> {
     ended: Option<Ended>,
     /// What the holds of the current owner share.
-    joint: Weak<Joined<S>>,
-    /// The owner has holds that do not know of each other: none of them can wait for a condition.
+    owner_holds: Weak<OwnerHolds<S>>,
+    /// The owner nested while its earlier holds were away at a condition. The two groups of holds have different
+    /// [`OwnerHolds`], so none of them can wait for a condition.
     is_mixed: bool,
     /// The owner, which may nest. `None`: the guard is the owner.
     owner: Option<OwnerId>,
@@ -108,7 +110,7 @@ struct State<S> {
     is_shelter: bool,
     /// When the current holder began; if idle, when the last holder left.
     since: CompactInstant,
-    term: Term,
+    lifetime: Lifetime,
     /// A message of another client may concern this tenure: the watchdog has to check it.
     doubted: bool,
     stay: Option<S>,
@@ -128,7 +130,7 @@ struct State<S> {
 }
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
-pub(crate) type Joined<S> = Joint<(Arc<Tenure<S>>, u16)>;
+pub(crate) type OwnerHolds<S> = owner_holds::OwnerHolds<(Arc<Tenure<S>>, u16)>;
 
 impl<S: Stay> Tenure<S> {
     /// Begins a tenure with its first hold. A tenure of a latch is over at once, since a caller passes a latch and does
@@ -143,7 +145,7 @@ impl<S: Stay> Tenure<S> {
         let (now, held) = (Instant::now(), !keys.row.is_passed);
         let mut state = State {
             ended: (!held).then_some(Ended::Released),
-            joint: Weak::new(),
+            owner_holds: Weak::new(),
             is_mixed: false,
             owner: holder.owner,
             asked_by: holder.asked_by,
@@ -154,7 +156,11 @@ impl<S: Stay> Tenure<S> {
             permits: holder.permits,
             is_shelter: false,
             since: now.into(),
-            term: Term::new(&grant, holder.lease == Lease::Watched || keys.row.is_notice, renew_at),
+            lifetime: Lifetime::new(
+                &grant,
+                holder.lease == Lease::Watched || keys.row.is_notice,
+                renew_at,
+            ),
             doubted: false,
             stay: held.then_some(stay),
             slot: None,
@@ -205,42 +211,42 @@ impl<S: Stay> Tenure<S> {
     /// Records that a message granted this tenure, only for as long as a sign of life lasts. The watchdog asks for the
     /// whole lease when it confirms the grant.
     pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
-        self.state().term.confirm(lease, confirm_at, Instant::now());
+        self.state().lifetime.confirm(lease, confirm_at, Instant::now());
     }
 
     /// Compares clocks, so it is right even if no task of this process has run for a while.
     pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
         let state = self.state();
         match state.ended(hand_over) {
-            None => state.term.deadline().saturating_duration_since(Instant::now()),
+            None => state.lifetime.deadline().saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.state().term.deadline()
+        self.state().lifetime.deadline()
     }
 
     /// What the holds of this owner share; `None` if the owner may not nest.
-    pub(crate) fn joint(&self, hand_over: u16) -> Option<Arc<Joined<S>>> {
+    pub(crate) fn owner_holds(&self, hand_over: u16) -> Option<Arc<OwnerHolds<S>>> {
         let mut state = self.state();
         if state.owner.is_none() || !self.keys.row.has_conditions || state.hand_overs != hand_over {
             return None;
         }
-        let joint = state.joint.upgrade().unwrap_or_default();
-        state.joint = Arc::downgrade(&joint);
-        Some(joint)
+        let owner_holds = state.owner_holds.upgrade().unwrap_or_default();
+        state.owner_holds = Arc::downgrade(&owner_holds);
+        Some(owner_holds)
     }
 
-    /// Moves the holds of `joint` into this tenure after a wait: `others` of them besides the one that waited. Returns
+    /// Moves the holds of `owner_holds` into this tenure after a wait: `others` of them besides the one that waited. Returns
     /// their number in this tenure.
-    pub(crate) fn take_in(&self, joint: &Arc<Joined<S>>, others: u32) -> u16 {
+    pub(crate) fn take_in(&self, owner_holds: &Arc<OwnerHolds<S>>, others: u32) -> u16 {
         let mut state = self.state();
         if state.holds > 1 {
             // Another future of the owner has nested meanwhile.
             state.is_mixed = true;
         }
-        state.joint = Arc::downgrade(joint);
+        state.owner_holds = Arc::downgrade(owner_holds);
         if state.ended.is_none() {
             state.holds += others;
         }
@@ -256,7 +262,7 @@ impl<S: Stay> Tenure<S> {
     /// What the holder asked for, so that it can ask again.
     pub(crate) fn holder(&self) -> Holder {
         let state = self.state();
-        let lease = if state.term.is_watched() { Lease::Watched } else { state.asked };
+        let lease = if state.lifetime.is_watched() { Lease::Watched } else { state.asked };
         let (owner, asked_by, permits) = (state.owner, state.asked_by, state.permits);
         Holder { owner, asked_by, lease, permits }
     }
@@ -336,7 +342,7 @@ impl<S: Stay> Tenure<S> {
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
-                (state.ended(hand_over), state.term.deadline())
+                (state.ended(hand_over), state.lifetime.deadline())
             };
             if let Some(ended) = ended {
                 return ended;
@@ -367,7 +373,7 @@ impl<S: Stay> State<S> {
             company.enter(self.hand_overs);
         }
         self.warned_of_deadlock = false;
-        (self.joint, self.is_mixed) = (Weak::new(), false);
+        (self.owner_holds, self.is_mixed) = (Weak::new(), false);
         self.counted.begin(&keys.meters, self.hand_overs);
         self.hand_overs
     }
@@ -457,7 +463,7 @@ pub(crate) mod tests {
             Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
         let tenure = permit(&table).begin(grant, holder(lease), now);
         let hold = Hold::new(tenure, 0);
-        hold.tenure.state().term.set(deadline, lease == Lease::Watched);
+        hold.tenure.state().lifetime.set(deadline, lease == Lease::Watched);
         (table, hold)
     }
 
@@ -694,7 +700,7 @@ pub(crate) mod tests {
         {
             let (_table, hold) = read();
             hold.tenure.state().owner = owner;
-            hold.tenure.state().term.set(Instant::now() + LEASE, lease == Lease::Watched);
+            hold.tenure.state().lifetime.set(Instant::now() + LEASE, lease == Lease::Watched);
             assert!(hold.tenure.join(BUDGET).is_none());
         }
     }

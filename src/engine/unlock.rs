@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::engine::core::Engine;
-use crate::engine::entry::{Contested, Joined, Stay, Tenure, Visit};
+use crate::engine::entry::{Contested, OwnerHolds, Stay, Tenure, Visit};
 use crate::engine::grant::Loss;
 use crate::engine::hold::Hold;
 use crate::engine::job::{Job, Outcome};
-use crate::engine::joint::At;
+use crate::engine::owner_holds::At;
 use crate::engine::tenure::Left;
 use crate::engine::unanswered_release::UnansweredRelease;
 use crate::error::{Error, Result};
@@ -36,13 +36,13 @@ impl Engine {
     fn end_one(&self, hold: &Hold) -> Option<(Hold, Left<Stay>)> {
         loop {
             let now = hold.now();
-            if hold.joint.as_ref().is_some_and(|joint| joint.leave_away()) {
+            if hold.owner_holds.as_ref().is_some_and(|owner_holds| owner_holds.leave_away()) {
                 return None;
             }
             let left = now.tenure.leave(now.hand_over, self.budget);
             // The other guard may have begun or ended its wait just now.
-            let is_away = |joint: &Arc<Joined>| matches!(joint.at(), At::Away(_));
-            let has_moved = hold.joint.as_ref().is_some_and(is_away) || !hold.now().is(&now);
+            let is_away = |owner_holds: &Arc<OwnerHolds>| matches!(owner_holds.at(), At::Away(_));
+            let has_moved = hold.owner_holds.as_ref().is_some_and(is_away) || !hold.now().is(&now);
             if !has_moved || !matches!(left, Left::Lost) {
                 return Some((now.into_owned(), left));
             }

@@ -75,7 +75,8 @@ pub(crate) enum Acquired {
     Held(Option<Duration>),
     /// The same, and the holder's client may keep the lock idle. It was told to give it back in that case.
     Kept(Option<Duration>),
-    /// Another caller holds it or waits for it: ask for it alone, with [`Connection::acquire`].
+    /// Another caller holds it or waits for it, or may go first, since an older tenure was just released: ask for it alone,
+    /// with [`Connection::acquire`].
     Contended,
 }
 

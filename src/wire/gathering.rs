@@ -2,10 +2,10 @@
 //! batch; `engine/pending_acquire.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
 //! releases in the background in `engine/backlog.rs`.
 //!
-//! 1. A caller sends a lone request at once, on its own task.
+//! 1. If nothing is gathered, a caller sends its request at once, on its own task.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
-//!    gathering sends them in their order of arrival. While `SEVERAL` or more are in flight, it waits until one of them is
-//!    answered, a batch is full, or one round trip has passed.
+//!    gathering sends them in their order of arrival. While `SEVERAL` or more are in flight, it waits until fewer are, a
+//!    batch is full, or one round trip has passed. It never has more than `WINDOW` batches in flight.
 //! 3. Gathered requests belong to the task of the gathering. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan.
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `hello.rs`, `link.rs` |
 //! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `gathering.rs` |
-//! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/ears.rs`, `message.rs`, `link.rs` |
+//! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs`, `message.rs`, `link.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
 //! | a request fails | `fault.rs` |
 //! | a cluster answers `MOVED` or `ASK` | `redirect.rs`; the map of slots: `cluster.rs`, `map.rs`, `guide.rs` |

@@ -1,6 +1,6 @@
 //! Follows redirections (`MOVED`, `ASK`): a node of a cluster that does not run a request names the node that does
 //! ([Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/)).
-//! `fault.rs` parses the answer, and `connection.rs` sends the request again. `subscriber/ears.rs` follows the redirections of channels.
+//! `fault.rs` parses the answer, and `connection.rs` sends the request again. `subscriber/channel_link.rs` follows the redirections of channels.
 
 use std::sync::Arc;
 

@@ -55,10 +55,10 @@ macro_rules! scripts {
 }
 
 scripts! {
-    TAKE = "line/plain_take_straight.lua" "lock/draw_straight.lua" "line/plain_put_straight.lua" "lock/draw.lua" "line/plain_take.lua",
-    LOCK_ACQUIRE = "line/plain_acquire_straight.lua" "lock/draw_straight.lua" "line/plain_put_straight.lua" "lock/draw.lua" "line/clock.lua" "line/acquire_args.lua" "line/keeper.lua" "line/plain_held.lua" "line/acquire_line_up.lua" "line/plain.lua" "line/line.lua" "line/open_name.lua" "line/acquire.lua",
+    TAKE = "line/plain_take_uncontended.lua" "lock/draw_uncontended.lua" "line/plain_put_uncontended.lua" "lock/draw.lua" "line/plain_take.lua",
+    LOCK_ACQUIRE = "line/plain_acquire_uncontended.lua" "lock/draw_uncontended.lua" "line/plain_put_uncontended.lua" "lock/draw.lua" "line/clock.lua" "line/acquire_args.lua" "line/keeper.lua" "line/plain_held.lua" "line/acquire_line_up.lua" "line/plain.lua" "line/line.lua" "line/open_name.lua" "line/acquire.lua",
     LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/keeper.lua" "line/plain.lua" "line/line.lua" "line/acquire_all.lua",
-    LOCK_RELEASE = "line/plain_release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/plain_release_turn.lua" "line/plain.lua" "line/line.lua" "line/plain_release.lua",
+    LOCK_RELEASE = "line/plain_release_uncontended.lua" "lock/draw.lua" "line/clock.lua" "line/plain_release_to_head.lua" "line/plain.lua" "line/line.lua" "line/plain_release.lua",
     LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/plain.lua" "line/line.lua" "line/open_name.lua" "line/force_unlock.lua",
     LOCK_RELEASE_ALONE = "line/plain_release_alone.lua",
     COUNT = "lock/count.lua",
@@ -68,8 +68,8 @@ scripts! {
     LEADER = "marks/leader.lua",
     CLAIM = "marks/claim.lua",
     LEFT = "marks/left.lua",
-    LINE_ACQUIRE = "line/zset_acquire_straight.lua" "lock/draw_straight.lua" "line/zset_put_straight.lua" "lock/draw.lua" "line/clock.lua" "line/acquire_args.lua" "line/zset_held.lua" "line/acquire_line_up.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/open_name.lua" "line/acquire.lua",
-    LINE_RELEASE = "line/zset_release_straight.lua" "lock/draw.lua" "line/clock.lua" "line/zset_release_turn.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/open_name.lua" "line/release.lua",
+    LINE_ACQUIRE = "line/zset_acquire_uncontended.lua" "lock/draw_uncontended.lua" "line/zset_put_uncontended.lua" "lock/draw.lua" "line/clock.lua" "line/acquire_args.lua" "line/zset_held.lua" "line/acquire_line_up.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/open_name.lua" "line/acquire.lua",
+    LINE_RELEASE = "line/zset_release_uncontended.lua" "lock/draw.lua" "line/clock.lua" "line/zset_release_to_head.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/open_name.lua" "line/release.lua",
     LINE_RELEASE_ALONE = "line/zset_release_alone.lua",
     LINE_RENEW = "line/zset_renew.lua",
     LINE_STATUS = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "line/zset.lua" "line/line.lua" "line/open_name.lua" "line/status.lua",

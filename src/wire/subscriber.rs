@@ -10,11 +10,11 @@
 //! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel moves
 //!    to the link of the slot's new server, and becomes live again there.
 //!
-//! `subscriber/ears.rs` is what a link does, also after a reconnect. `subscriber/channels.rs` has the channels of one server,
+//! `subscriber/channel_link.rs` is what a link does, also after a reconnect. `subscriber/channels.rs` has the channels of one server,
 //! `subscriber/homes.rs` says which server has which channel.
 
+mod channel_link;
 mod channels;
-mod ears;
 mod homes;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,8 +28,8 @@ use crate::wire::link::{Duty, Generations, Keeper};
 use crate::wire::map::SlotMap;
 use crate::wire::place::Place;
 
+use channel_link::ChannelLink;
 use channels::Phase;
-use ears::Ears;
 use homes::Homes;
 
 /// An event on a channel, for the listener.
@@ -60,8 +60,8 @@ impl Subscriber {
         let expected = place.expected();
         let channels = Inner::new(None, linger, Box::new(listener));
         let link = channels.homes().open(None).link.clone();
-        let ears = Ears { inner: Arc::clone(&channels), home: None, expected, link };
-        let (keeper, _) = Keeper::new(place, Arc::new(ears), Generations::default());
+        let duty = ChannelLink { inner: Arc::clone(&channels), home: None, expected, link };
+        let (keeper, _) = Keeper::new(place, Arc::new(duty), Generations::default());
         (Self(channels), keeper)
     }
 
@@ -153,9 +153,9 @@ impl Inner {
             drop(homes);
             let Ok(address) = cluster.address(&node) else { continue };
             let (home, expected) = (Some(node), cluster.expected());
-            let ears = Ears { inner: Arc::clone(self), home, expected, link };
+            let duty = ChannelLink { inner: Arc::clone(self), home, expected, link };
             let place = Place::Fixed(Arc::new(address));
-            let (keeper, _) = Keeper::new(place, Arc::new(ears), self.generations.clone());
+            let (keeper, _) = Keeper::new(place, Arc::new(duty), self.generations.clone());
             cluster.run(|ends| async move {
                 stop.run_until_cancelled(keeper.run(ends)).await;
             });

@@ -38,7 +38,7 @@ impl Caller {
             comes_back: self.options.comes_back,
             is_counted,
             _counted: None,
-            ears: None,
+            subscriptions: None,
         };
         let mut short = Short::default();
         if entry.side_by_side().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
@@ -120,7 +120,7 @@ struct Stand<'a> {
     comes_back: bool,
     is_counted: bool,
     _counted: Option<Counted<'a>>,
-    ears: Option<Vec<Subscription>>,
+    subscriptions: Option<Vec<Subscription>>,
 }
 
 impl Stand<'_> {
@@ -130,15 +130,15 @@ impl Stand<'_> {
         if !std::mem::replace(&mut self.is_counted, true) {
             self._counted = Some(self.engine.count(&entry.keys, self.comes_back)?);
         }
-        if self.ears.is_none() {
-            self.ears = Some(self.engine.listen(entry));
+        if self.subscriptions.is_none() {
+            self.subscriptions = Some(self.engine.listen(entry));
         }
         Ok(())
     }
 
     /// Whether messages reach the contender. Before it waits, it needs none.
     fn hears(&self) -> bool {
-        self.ears.iter().flatten().all(Subscription::is_live)
+        self.subscriptions.iter().flatten().all(Subscription::is_live)
     }
 }
 

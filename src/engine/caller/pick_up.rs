@@ -1,5 +1,5 @@
-//! What a caller gets within its client, without a request: an idle tenure that another caller has left, or a part in its
-//! read.
+//! What a caller gets within its client, without a request: an idle tenure that another caller has left, or a hold in a read
+//! that another caller has.
 
 use std::sync::Arc;
 

@@ -106,11 +106,11 @@ impl<S: Stay> Tenure<S> {
 
     /// Whether the client keeps it: only if the next holder may have it without asking Redis.
     fn is_to_be_kept(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
-        stay.may_be_kept() && !state.is_shelter && state.term.allows(self.budget(budget), now)
+        stay.may_be_kept() && !state.is_shelter && state.lifetime.allows(self.budget(budget), now)
     }
 
     fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
-        if state.owner.is_some() || !state.term.is_watched() {
+        if state.owner.is_some() || !state.lifetime.is_watched() {
             return None;
         }
         let allows =
@@ -231,6 +231,6 @@ impl<S: Stay> State<S> {
 
     /// Whether the next holder may have it without asking Redis.
     fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
-        budget.allows(u32::from(self.hand_overs), held) && self.term.allows(budget, now)
+        budget.allows(u32::from(self.hand_overs), held) && self.lifetime.allows(budget, now)
     }
 }

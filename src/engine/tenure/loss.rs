@@ -1,4 +1,5 @@
-//! How a tenure ends without a release: at its deadline, when Redis says that it is gone, when the client is closed.
+//! How a tenure ends without a release: at its deadline, when Redis says that it is gone, when the client is closed. It wakes
+//! all guards that wait for the end.
 
 use tokio::time::Instant;
 

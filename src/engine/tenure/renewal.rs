@@ -1,4 +1,4 @@
-//! What the watchdog does for a tenure, and when. `term.rs` says how long a tenure lasts.
+//! What the watchdog does for a tenure, and when. `lifetime.rs` says how long a tenure lasts.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl<S: Stay> Tenure<S> {
     /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
     /// new.
     pub(crate) fn watch(&self) -> bool {
-        self.state().term.watch()
+        self.state().lifetime.watch()
     }
 
     /// When the watchdog has to look next, if nothing happens before.
@@ -53,7 +53,7 @@ impl<S: Stay> Tenure<S> {
 
     /// Has the watchdog renew the tenure at this time.
     pub(crate) fn renew_at(&self, at: Instant) {
-        self.state().term.renew_at(at);
+        self.state().lifetime.renew_at(at);
     }
 
     /// Has the watchdog check the tenure the next time that it looks.
@@ -64,7 +64,7 @@ impl<S: Stay> Tenure<S> {
     /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
     /// renewal never shortens the TTL.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
-        self.state().term.at_least(wanted, Instant::now())
+        self.state().lifetime.at_least(wanted, Instant::now())
     }
 
     /// The TTL that a nested hold asks for. After `max_hold`, a watched hold gets no more time, or a holder that keeps
@@ -77,7 +77,7 @@ impl<S: Stay> Tenure<S> {
         max_hold: Option<Duration>,
     ) -> Duration {
         let state = self.state();
-        let overdue = state.term.is_overdue() || state.is_held_for(max_hold, Instant::now());
+        let overdue = state.lifetime.is_overdue() || state.is_held_for(max_hold, Instant::now());
         drop(state);
         let gives_none = lease == Lease::Watched && overdue;
         self.at_least(if gives_none { Duration::ZERO } else { length })
@@ -85,7 +85,7 @@ impl<S: Stay> Tenure<S> {
 
     /// The TTL that the watchdog asks for.
     pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
-        let watched = self.state().term.is_watched();
+        let watched = self.state().lifetime.is_watched();
         self.at_least(if watched { timeout } else { Duration::ZERO })
     }
 
@@ -97,7 +97,7 @@ impl<S: Stay> Tenure<S> {
         if state.ended.is_some() {
             return false;
         }
-        state.term.prolong(sent, ttl);
+        state.lifetime.prolong(sent, ttl);
         state.late.renewed();
         drop(state);
         self.changed.notify_waiters();
@@ -117,16 +117,16 @@ impl<S: Stay> Tenure<S> {
             (state.stay, _) = state.release();
             return Due::Unclaimed;
         }
-        if state.holds > 0 && state.term.is_watched() && state.is_held_for(max_hold, now) {
-            state.term.stop_watching();
+        if state.holds > 0 && state.lifetime.is_watched() && state.is_held_for(max_hold, now) {
+            state.lifetime.stop_watching();
             drop(state);
             let name = self.keys.name();
             tracing::warn!(?name, "held for max_hold: no longer renewed");
             return self.due(now, max_hold, idle);
         }
-        let renew = state.term.is_due(now);
+        let renew = state.lifetime.is_due(now);
         if renew {
-            let at = state.term.renewal();
+            let at = state.lifetime.renewal();
             state.late.due(at);
         }
         if std::mem::take(&mut state.doubted) || renew {
@@ -142,7 +142,7 @@ impl<S: Stay> State<S> {
         if self.doubted || self.ended.is_some() {
             return Instant::now();
         }
-        let renewal = self.term.next_look();
+        let renewal = self.lifetime.next_look();
         if self.holds == 0 { renewal.min(self.idle_until(idle)) } else { renewal }
     }
 

@@ -31,7 +31,7 @@ impl Scene {
             proxy.name_script("acquire", include_str!("../../../lua/line/acquire_args.lua"));
             proxy.name_script(
                 "release",
-                include_str!("../../../lua/line/plain_release_straight.lua"),
+                include_str!("../../../lua/line/plain_release_uncontended.lua"),
             );
             let port = proxy.port().to_string();
             cluster.admin(at).await.config_set("cluster-announce-port", &port).await;

@@ -18,21 +18,21 @@ macro_rules! part {
 }
 
 const PLAIN_STRAIGHT: [&str; 4] = [
-    part!("line/plain_acquire_straight.lua"),
-    part!("lock/draw_straight.lua"),
-    part!("line/plain_put_straight.lua"),
+    part!("line/plain_acquire_uncontended.lua"),
+    part!("lock/draw_uncontended.lua"),
+    part!("line/plain_put_uncontended.lua"),
     part!("line/plain_held.lua"),
 ];
 const SCORED_STRAIGHT: [&str; 4] = [
-    part!("line/zset_acquire_straight.lua"),
-    part!("lock/draw_straight.lua"),
-    part!("line/zset_put_straight.lua"),
+    part!("line/zset_acquire_uncontended.lua"),
+    part!("lock/draw_uncontended.lua"),
+    part!("line/zset_put_uncontended.lua"),
     part!("line/zset_held.lua"),
 ];
 const LINE_UP: &str = part!("line/acquire_line_up.lua");
-const PLAIN_TURN: &str = part!("line/plain_release_turn.lua");
-const RELEASE_STRAIGHT: &str = part!("line/zset_release_straight.lua");
-const TURN: &str = part!("line/zset_release_turn.lua");
+const PLAIN_TURN: &str = part!("line/plain_release_to_head.lua");
+const RELEASE_STRAIGHT: &str = part!("line/zset_release_uncontended.lua");
+const TURN: &str = part!("line/zset_release_to_head.lua");
 const ONE_PERMIT: (&str, u32) = ("semaphore", 1);
 
 const BEGIN: u64 = 1_700_000_000_000_000;

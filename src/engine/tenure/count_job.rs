@@ -1,4 +1,6 @@
-//! How the background tells Redis the hold count of a tenure: one request at a time, until Redis has the latest count.
+//! Whether a background job has to write the hold count of a tenure to Redis. `holding.rs` and `unlock.rs` write the count
+//! first. If no answer comes, or a guard is dropped, `releaser.rs` writes it: one job for each tenure, until Redis has the
+//! latest count. The script is `lua/lock/count.lua`.
 
 use crate::engine::tenure::{State, Stay, Tenure};
 
@@ -7,7 +9,7 @@ use crate::engine::tenure::{State, Stay, Tenure};
 pub(super) enum Telling {
     No,
     Once,
-    /// The holder has written a count meanwhile, which may arrive later: write once more after this.
+    /// The count has changed meanwhile, or its holder's own request may arrive later: write once more after this.
     Again,
 }
 
@@ -44,9 +46,9 @@ impl<S: Stay> Tenure<S> {
         self.state().stop_telling();
     }
 
-    /// How many times a background job for the hold count has ended; `None` while one runs. If the value is the same
-    /// before the caller writes a hold and after the hold has begun, no background job has written an older count after
-    /// it.
+    /// The number of background jobs that have ended; `None` while one runs. A caller that nests reads it before its
+    /// request, and again after it has counted its hold. The same number twice means that no job ran in between, so
+    /// none has written an older count over the new one.
     pub(crate) fn tellings(&self) -> Option<u8> {
         let state = self.state();
         (state.telling == Telling::No).then_some(state.tellings)

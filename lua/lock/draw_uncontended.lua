@@ -1,4 +1,4 @@
--- The number of a grant on the straight path, if `is_free`. It does the same as draw() of draw.lua for one grant,
+-- The number of a grant on the uncontended path, if `is_free`. It does the same as draw() of draw.lua for one grant,
 -- without creating a function. If the counter is lost or not ours, it restores the counter and leaves the number to
 -- draw().
 local number

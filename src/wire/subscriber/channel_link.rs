@@ -25,14 +25,14 @@ const PACE: Duration = Duration::from_millis(20);
 const NOT_TAKEN: Duration = Duration::from_millis(50);
 
 /// The duty of a link for channels: those of one home.
-pub(super) struct Ears {
+pub(super) struct ChannelLink {
     pub(super) inner: Arc<Inner>,
     pub(super) home: Option<Node>,
     pub(super) expected: Expected,
     pub(super) link: Arc<HomeLink>,
 }
 
-impl Ears {
+impl ChannelLink {
     /// Applies a function to the channels of this home.
     fn at<T: Default>(&self, act: impl FnOnce(&mut Channels) -> T) -> T {
         let mut homes = self.inner.homes();
@@ -222,7 +222,7 @@ fn words(names: &[Arc<str>]) -> Vec<&str> {
     names.iter().map(|name| &**name).collect()
 }
 
-impl Duty for Ears {
+impl Duty for ChannelLink {
     const NAME: &'static str = "subscriber";
 
     async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {

@@ -1,4 +1,4 @@
--- The straight path for a hold of a lock that nobody waits for. It runs before any function is created. In every other
+-- The uncontended path for a hold of a lock that nobody waits for. It runs before any function is created. In every other
 -- case release.lua continues from here. See release.lua for KEYS and ARGV, and zset.lua for the holders.
 
 local says, note = '#' .. ARGV[2] .. ' ' .. ARGV[3], '=' .. (ARGV[7] or '')

@@ -1,4 +1,5 @@
-//! The holds of one owner, which move together from one tenure to the next.
+//! The holds of one owner, which move together from one tenure to the next. (For readers that join a read, see
+//! `side_by_side.rs`.)
 //!
 //! An owner that has locked a lock several times has a guard for each hold. When one of them waits for a condition, the
 //! tenure ends for all of them, and another tenure begins after the wait. So the guards of an owner share a value that
@@ -9,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// What the holds of one owner share. `T`: a tenure, and the number of the hold in it.
-pub(crate) struct Joint<T> {
+pub(crate) struct OwnerHolds<T> {
     state: Mutex<At<T>>,
     changed: Notify,
 }
@@ -28,13 +29,13 @@ pub(crate) enum At<T> {
     Lost,
 }
 
-impl<T> Default for Joint<T> {
+impl<T> Default for OwnerHolds<T> {
     fn default() -> Self {
         Self { state: Mutex::new(At::First), changed: Notify::new() }
     }
 }
 
-impl<T: Clone> Joint<T> {
+impl<T: Clone> OwnerHolds<T> {
     fn state(&self) -> MutexGuard<'_, At<T>> {
         self.state.lock().expect("no panic under this lock")
     }
@@ -114,39 +115,39 @@ mod tests {
 
     #[test]
     fn the_others_come_back_unless_they_have_ended_meanwhile() {
-        let joint = Joint::default();
-        assert!(!joint.leave_away());
-        assert!(joint.go_away() && !joint.go_away());
+        let owner_holds = OwnerHolds::default();
+        assert!(!owner_holds.leave_away());
+        assert!(owner_holds.go_away() && !owner_holds.go_away());
         // A guard is dropped before the holds of the tenure are counted.
-        assert!(joint.leave_away());
-        joint.others(3);
-        assert!(joint.leave_away());
-        joint.come_back(|others| {
+        assert!(owner_holds.leave_away());
+        owner_holds.others(3);
+        assert!(owner_holds.leave_away());
+        owner_holds.come_back(|others| {
             assert_eq!(others, 1);
             "there"
         });
-        assert!(matches!(joint.at(), At::Moved("there")) && !joint.leave_away());
-        assert!(joint.go_away());
+        assert!(matches!(owner_holds.at(), At::Moved("there")) && !owner_holds.leave_away());
+        assert!(owner_holds.go_away());
     }
 
     #[test]
     fn after_a_wait_in_vain_they_are_lost() {
-        let joint = Joint::<()>::default();
-        assert!(joint.go_away());
-        joint.stay_away();
-        joint.come_back(|_| ());
-        assert!(matches!(joint.at(), At::Lost) && !joint.go_away());
+        let owner_holds = OwnerHolds::<()>::default();
+        assert!(owner_holds.go_away());
+        owner_holds.stay_away();
+        owner_holds.come_back(|_| ());
+        assert!(matches!(owner_holds.at(), At::Lost) && !owner_holds.go_away());
     }
 
     #[tokio::test]
     async fn a_hold_waits_until_the_others_are_back() {
-        let joint = std::sync::Arc::new(Joint::default());
-        assert!(joint.go_away());
-        let seen = std::sync::Arc::clone(&joint);
+        let owner_holds = std::sync::Arc::new(OwnerHolds::default());
+        assert!(owner_holds.go_away());
+        let seen = std::sync::Arc::clone(&owner_holds);
         let waits = tokio::spawn(async move { seen.is_back().await });
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
-        joint.come_back(|_| ());
+        owner_holds.come_back(|_| ());
         waits.await.unwrap();
     }
 }

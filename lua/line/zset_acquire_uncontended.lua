@@ -1,4 +1,4 @@
--- The straight path for a fair lock, a read-write lock or a semaphore that has room and that nobody waits for. It runs
+-- The uncontended path for a fair lock, a read-write lock or a semaphore that has room and that nobody waits for. It runs
 -- before any function is created. In every other case acquire.lua continues from here. See acquire_args.lua for KEYS and ARGV,
 -- and zset.lua for the holders.
 

@@ -1,4 +1,4 @@
--- The straight path of a plain lock, second half: draw_straight.lua has drawn the number of the grant; take the lock.
+-- The uncontended path of a plain lock, second half: draw_uncontended.lua has drawn the number of the grant; take the lock.
 -- Arguments of commands are texts where possible: Redis takes 0.2 us to turn a number into a text.
 if number and redis.pcall('hset', KEYS[2], field, '1') == 1 and redis.pcall('pexpire', KEYS[2], lease_text) == 1 then
   return number

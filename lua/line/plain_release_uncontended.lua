@@ -1,17 +1,18 @@
 -- Release plain locks, whatever their hold counts, and leave their lines. The next client in line gets the lock, and is
--- notified. The script continues in plain_release_turn.lua and plain_release.lua.
+-- notified. The script continues in plain_release_to_head.lua and plain_release.lua.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
--- ARGV   four words in one argument, since each argument costs the server time: the floor of the counter, the waiter_ttl (how
---        long after a sign of life a client counts as alive) in ms, the client that publishes, and the beginning of all
---        channels, which goes on as a lock's key does after `lock:`; then for each lock: owner field
+-- ARGV   four words with blanks between them, since one argument costs the server less time than four: the floor of the
+--        counter; the waiter_ttl (how long after a sign of life a client counts as alive) in ms; the client that
+--        publishes; the prefix of all channels. A lock's channel is that prefix, and then what follows `lock:` in its key.
+--        Then for each lock: owner field
 -- Reply  for each lock: 1 released | 0 not ours (any more) | text: refused, nothing was changed. For one lock that nobody waits
 --        for, the number alone
 --
 -- Redis allows HDEL when its memory is full, and then every write of this script. If the server's ACL forbids the
 -- publish, that must not turn a successful release into an error.
 
--- The straight path for one lock that nobody waits for. It runs before any function is created.
+-- The uncontended path for one lock that nobody waits for. It runs before any function is created.
 local is_one = #KEYS == 4
 local is_waited_for = is_one and redis.pcall('exists', KEYS[3]) ~= 0
 if is_one and not is_waited_for then
@@ -20,7 +21,7 @@ if is_one and not is_waited_for then
   if type(gone) == 'table' then return { gone.err } end
 end
 
--- The straight path for several locks that nobody waits for: one command checks that.
+-- The uncontended path for several locks that nobody waits for: one command checks that.
 local given_back = {}
 if not is_one then
   local lines = {}

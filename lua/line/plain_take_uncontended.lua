@@ -11,7 +11,7 @@
 -- The locks are distinct. A script that runs again for the same owner field finds its own work, and answers "taken"
 -- again.
 
--- The straight path for one lock that is free. It runs before any function is created. In every other case plain_take.lua
+-- The uncontended path for one lock that is free. It runs before any function is created. In every other case plain_take.lua
 -- continues from here.
 local field, lease_text = ARGV[2], ARGV[3]
 local lease = tonumber(lease_text)

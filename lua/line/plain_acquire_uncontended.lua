@@ -1,5 +1,5 @@
--- The straight path for a plain lock that is free and that nobody waits for, first half: whether it is free.
--- draw_straight.lua and plain_put_straight.lua take it. It runs before any function is created. In
+-- The uncontended path for a plain lock that is free and that nobody waits for, first half: whether it is free.
+-- draw_uncontended.lua and plain_put_uncontended.lua take it. It runs before any function is created. In
 -- every other case acquire.lua continues from here. See acquire_args.lua for KEYS and ARGV.
 
 local field, lease_text = ARGV[7], ARGV[9]

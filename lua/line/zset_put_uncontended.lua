@@ -1,4 +1,4 @@
--- The straight path of the other kinds, second half: draw_straight.lua has drawn the number of the grant; take the part.
+-- The uncontended path of the other kinds, second half: draw_uncontended.lua has drawn the number of the grant; take the part.
 if number then
   local time = redis.call('time')
   local over = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + lease)

@@ -15,7 +15,7 @@ use crate::engine::grant::{Grant, deadline};
 use crate::engine::hand_off_budget::Budget;
 
 /// How long a tenure lasts.
-pub(crate) struct Term {
+pub(crate) struct Lifetime {
     deadline: CompactInstant,
     /// The latest expiry that was requested: Redis may keep the lock until then, and a little longer.
     expiry: CompactInstant,
@@ -28,7 +28,7 @@ pub(crate) struct Term {
     unconfirmed: bool,
 }
 
-impl Term {
+impl Lifetime {
     pub(crate) fn new(grant: &Grant, watched: bool, renew_at: Instant) -> Self {
         Self {
             deadline: deadline(grant.sent, grant.lease).into(),
