@@ -234,6 +234,45 @@ fn every_script_is_listed_and_says_first_what_it_does() {
     }
 }
 
+/// The files that a text names, such as `engine/entry.rs`. `docs.rs` is a site.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c| !is_word(c) && c != '/' && c != '.');
+    let names = words.map(|word| word.trim_matches(['.', '/']));
+    names
+        .filter(|name| name.ends_with(".rs") || name.ends_with(".lua"))
+        .filter(|it| *it != "docs.rs")
+}
+
+/// The comments of a source.
+fn comments(text: &str) -> String {
+    let is_comment = |line: &&str| line.contains("//") || line.contains("--");
+    text.lines().filter(is_comment).map(|line| line.to_owned() + "\n").collect()
+}
+
+#[test]
+fn every_file_that_is_named_exists() {
+    let folders = ["src", "tests", "examples", "benches", "tool"].map(|folder| (folder, "rs"));
+    let below = |(folder, extension)| {
+        let files = files(folder, extension).into_iter();
+        files.map(move |(file, text)| (format!("/{folder}/{file}"), comments(&text)))
+    };
+    let sources: Vec<_> = folders.into_iter().chain([("lua", "lua")]).flat_map(below).collect();
+    let documents = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "lua/README.md"];
+    let documents = documents.map(|name| read(root(), &root().join(name)));
+    let exists = |name: &&str| sources.iter().any(|(file, _)| file.ends_with(&format!("/{name}")));
+    for (file, text) in sources.iter().chain(&documents).chain(&files("docs", "md")) {
+        let missing: Vec<_> = named(text).filter(|name| !exists(name)).collect();
+        assert_eq!(missing, Vec::<&str>::new(), "named in {file}");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_would_be_found() {
+    let text = "See `engine/entry.rs`, line.lua. And (../../lua/a.lua); not docs.rs, a.rs.md or self.luas.";
+    assert_eq!(named(text).collect::<Vec<_>>(), ["engine/entry.rs", "line.lua", "lua/a.lua"]);
+    assert_eq!(comments("let x; // a\nlet y;\n-- b"), "let x; // a\n-- b\n");
+}
+
 #[test]
 fn nobody_reads_the_clock_on_the_wall() {
     for (file, text) in files("src", "rs") {
