@@ -61,10 +61,10 @@ pub(crate) struct Cluster {
     map: watch::Sender<Arc<SlotMap>>,
     /// The map may be wrong.
     pub(crate) stale: Arc<Notify>,
-    shards: Mutex<BTreeMap<Node, Kept>>,
+    shards: Mutex<BTreeMap<Node, Known>>,
 }
 
-struct Kept {
+struct Known {
     shard: Arc<Shard>,
     stop: CancellationToken,
     /// Since when its node has no slot.
@@ -89,7 +89,7 @@ impl Cluster {
         }
     }
 
-    fn shards(&self) -> MutexGuard<'_, BTreeMap<Node, Kept>> {
+    fn shards(&self) -> MutexGuard<'_, BTreeMap<Node, Known>> {
         self.shards.lock().expect("no panic under this lock")
     }
 
@@ -137,26 +137,26 @@ impl Cluster {
 
     /// The shard of this node; makes it if necessary.
     pub(crate) fn shard(&self, node: &Node) -> Result<Arc<Shard>, Fault> {
-        if let Some(kept) = self.shards().get_mut(node) {
-            kept.unused = None;
-            return Ok(Arc::clone(&kept.shard));
+        if let Some(known) = self.shards().get_mut(node) {
+            known.unused = None;
+            return Ok(Arc::clone(&known.shard));
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
         let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost);
         let place = Place::Fixed(Arc::new(self.address(node)?));
         let at = (Some(node.clone()), place);
-        let (shard, keeper) = Shard::new(at, duty, &self.generations, self.quorum);
+        let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);
         let shard = Arc::new(shard);
         let stop = self.crew.stop.child_token();
-        let kept = Kept { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
+        let known = Known { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
         match self.shards().entry(node.clone()) {
             std::collections::btree_map::Entry::Occupied(other) => {
                 return Ok(Arc::clone(&other.get().shard));
             }
-            std::collections::btree_map::Entry::Vacant(place) => _ = place.insert(kept),
+            std::collections::btree_map::Entry::Vacant(place) => _ = place.insert(known),
         }
-        (self.crew.spawn)(Box::pin(keeper.run(stop)));
+        (self.crew.spawn)(Box::pin(task.run(stop)));
         Ok(shard)
     }
 
@@ -182,11 +182,11 @@ impl Cluster {
             }
             // Do this before any request goes to the next server.
             let (shards, now) = (self.shards(), Instant::now());
-            left.into_iter().filter_map(|node| shards.get(node)).for_each(|kept| {
-                kept.shard.clock.hand_on(now);
+            left.into_iter().filter_map(|node| shards.get(node)).for_each(|known| {
+                known.shard.clock.hand_on(now);
             });
             let gained = gained.into_iter().filter_map(|node| shards.get(node));
-            gained.for_each(|kept| kept.shard.try_now());
+            gained.for_each(|known| known.shard.try_now());
             drop(shards);
             *map = Arc::new(newer);
             true
@@ -201,16 +201,16 @@ impl Cluster {
         let (map, now) = (Arc::clone(&self.map.borrow()), Instant::now());
         let used = map.nodes();
         let mut ended = Vec::new();
-        self.shards().retain(|node, kept| {
+        self.shards().retain(|node, known| {
             if used.contains(node) {
-                kept.unused = None;
+                known.unused = None;
                 return true;
             }
-            let since = *kept.unused.get_or_insert(now);
+            let since = *known.unused.get_or_insert(now);
             if now < since + LEFT {
                 return true;
             }
-            ended.push(kept.stop.clone());
+            ended.push(known.stop.clone());
             false
         });
         ended.iter().for_each(CancellationToken::cancel);
@@ -221,7 +221,7 @@ impl Cluster {
         let shards = self.shards();
         let live = shards
             .iter()
-            .filter_map(|(node, kept)| Some((node.clone(), kept.shard.link.live().ok()?.conn)));
+            .filter_map(|(node, known)| Some((node.clone(), known.shard.link.live().ok()?.conn)));
         live.collect()
     }
 
@@ -231,7 +231,7 @@ impl Cluster {
         let used = map.nodes();
         self.shards()
             .iter()
-            .any(|(node, kept)| used.contains(node) && kept.shard.link.live().is_err())
+            .any(|(node, known)| used.contains(node) && known.shard.link.live().is_err())
     }
 
     /// Asks a node for the map, over a separate connection.

@@ -18,7 +18,7 @@ use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
 use crate::wire::place::Place;
 use crate::wire::servers::Servers;
-use crate::wire::shard::{CommandDuty, Shard, ShardKeeper};
+use crate::wire::shard::{CommandDuty, Shard, ShardTasks};
 
 /// The path of all scripts to the servers.
 #[derive(Clone)]
@@ -30,15 +30,15 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// All locks lie on one server.
-    pub(crate) fn new(place: Place, terms: CommonArgs, config: &Config) -> (Self, ShardKeeper) {
+    pub(crate) fn new(place: Place, terms: CommonArgs, config: &Config) -> (Self, ShardTasks) {
         let (changes, seen) = watch::channel(());
         let (expected, lost) = (place.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
         let duty = CommandDuty::new(terms.layout, clock, expected, Arc::new(changes), lost);
         let generations = Generations::default();
-        let (shard, keeper) = Shard::new((None, place), duty, &generations, Quorum::of(config));
+        let (shard, task) = Shard::new((None, place), duty, &generations, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));
-        (Self { servers, terms: Arc::new(terms), changes: seen }, keeper)
+        (Self { servers, terms: Arc::new(terms), changes: seen }, task)
     }
 
     /// The locks are in the slots of a cluster.

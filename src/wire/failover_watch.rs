@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::wire::fault::Fault;
 use crate::wire::hello::Hello;
-use crate::wire::link::{Duty, Generations, Keeper, Link};
+use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::place::Place;
 use crate::wire::sentinels::Sentinels;
 
@@ -38,7 +38,7 @@ const PROMOTED: &str = "+failover-state-reconf-slaves";
 /// The task that keeps the address up to date.
 pub(crate) struct FailoverWatch {
     sentinels: Arc<Sentinels>,
-    keeper: Keeper<Ear>,
+    task: LinkTask<Ear>,
     link: Link,
 }
 
@@ -46,14 +46,14 @@ impl FailoverWatch {
     pub(crate) fn new(sentinels: &Arc<Sentinels>) -> Self {
         let ear = Arc::new(Ear(Arc::clone(sentinels)));
         let place = Place::Sentinel(Arc::clone(sentinels));
-        let (keeper, link) = Keeper::new(place, ear, Generations::default());
-        Self { sentinels: Arc::clone(sentinels), keeper, link }
+        let (task, link) = LinkTask::new(place, ear, Generations::default());
+        Self { sentinels: Arc::clone(sentinels), task, link }
     }
 
     /// Keeps the address up to date until `stop`. Links that lead elsewhere notice it themselves.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let Self { sentinels, keeper, link } = self;
-        let listening = keeper.run(stop.clone());
+        let Self { sentinels, task, link } = self;
+        let listening = task.run(stop.clone());
         tokio::join!(listening, stop.run_until_cancelled(watch(&sentinels, &link)));
     }
 }

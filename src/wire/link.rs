@@ -1,11 +1,11 @@
 //! One connection, which the client re-establishes forever.
 //!
-//! A [`Keeper`] is the task: it connects, greets, keeps the connection alive, and starts again when it fails. A
+//! A [`LinkTask`] is the task: it connects, greets, keeps the connection alive, and starts again when it fails. A
 //! [`Link`] is the view of other tasks: the live connection, or why there is none.
 //!
 //! 1. Other tasks see a connection only after its first requests have succeeded (`Duty::greet`).
 //! 2. Each connection has its own generation. So a late answer from an older connection is recognized.
-//! 3. Only the keeper ends a connection, by dropping it.
+//! 3. Only the task ends a connection, by dropping it.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -133,22 +133,22 @@ impl Link {
             Ok(_) => true,
             Err(fault) => !fault.is_passing(),
         };
-        // An error means that the keeper has ended.
+        // An error means that the task has ended.
         let _ = self.state.clone().wait_for(settled).await;
     }
 
-    /// Waits until the keeper has tried to connect for the first time.
+    /// Waits until the task has tried to connect for the first time.
     pub(crate) async fn tried(&self) {
         let _ = self.state.clone().changed().await;
     }
 
-    /// Has the keeper try at once to connect to a server that it could not use. Otherwise it pauses for up to a second
+    /// Has the task try at once to connect to a server that it could not use. Otherwise it pauses for up to a second
     /// between two tries: so a replica that becomes a primary would be out of reach for that long.
     pub(crate) fn try_now(&self) {
         self.worth_a_try.notify_one();
     }
 
-    /// Has the keeper replace a connection whose server must not be trusted.
+    /// Has the task replace a connection whose server must not be trusted.
     pub(crate) fn suspect(&self, generation: u64) {
         self.suspects.send_if_modified(|newest| {
             let newer = generation > *newest;
@@ -159,7 +159,7 @@ impl Link {
 }
 
 /// The task that maintains one connection.
-pub(crate) struct Keeper<D> {
+pub(crate) struct LinkTask<D> {
     place: Place,
     /// The target of the last connection.
     found: Option<Found>,
@@ -182,7 +182,7 @@ struct Fresh {
     broken: Arc<Notify>,
 }
 
-impl<D: Duty> Keeper<D> {
+impl<D: Duty> LinkTask<D> {
     pub(crate) fn new(place: Place, duty: Arc<D>, generations: Generations) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
@@ -379,7 +379,7 @@ fn unsent(fault: Fault) -> Fault {
     }
 }
 
-impl<D> Drop for Keeper<D> {
+impl<D> Drop for LinkTask<D> {
     fn drop(&mut self) {
         drop(self.state.send_replace(Err(Fault::Closed)));
     }

@@ -15,7 +15,7 @@ use crate::wire::acks::{Acks, Pipes, Quorum};
 use crate::wire::clock::{PRECISE, ServerClock};
 use crate::wire::fault::{self, Fault};
 use crate::wire::hello::{Expected, Hello};
-use crate::wire::link::{Duty, Generations, Keeper, Link};
+use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::node::Node;
 use crate::wire::place::Place;
 use crate::wire::replies::strange;
@@ -42,19 +42,19 @@ impl Shard {
         duty: CommandDuty,
         generations: &Generations,
         quorum: Option<Quorum>,
-    ) -> (Self, ShardKeeper) {
+    ) -> (Self, ShardTasks) {
         let (clock, facts) = (Arc::clone(&duty.clock), Arc::clone(&duty.facts));
         let acks = quorum.map(|quorum| {
             let duty = Arc::new(AckDuty(duty.again()));
             let clock = Arc::clone(&duty.0.clock);
-            let (keeper, link) = Keeper::new(place.clone(), duty, generations.clone());
+            let (task, link) = LinkTask::new(place.clone(), duty, generations.clone());
             let (acks, pipes) = Acks::new(link, clock, quorum);
-            (acks, (keeper, pipes))
+            (acks, (task, pipes))
         });
-        let (acks, acks_keeper) = acks.unzip();
-        let (commands, link) = Keeper::new(place, Arc::new(duty), generations.clone());
-        let keeper = ShardKeeper { commands, acks: acks_keeper };
-        (Self { node, link, clock, acks, facts }, keeper)
+        let (acks, acks_task) = acks.unzip();
+        let (commands, link) = LinkTask::new(place, Arc::new(duty), generations.clone());
+        let tasks = ShardTasks { commands, acks: acks_task };
+        (Self { node, link, clock, acks, facts }, tasks)
     }
 
     /// Waits until all connections to it exist, or waiting does not help.
@@ -88,12 +88,12 @@ impl Shard {
 }
 
 /// The tasks that maintain the links of a shard.
-pub(crate) struct ShardKeeper {
-    commands: Keeper<CommandDuty>,
-    acks: Option<(Keeper<AckDuty>, Pipes)>,
+pub(crate) struct ShardTasks {
+    commands: LinkTask<CommandDuty>,
+    acks: Option<(LinkTask<AckDuty>, Pipes)>,
 }
 
-impl ShardKeeper {
+impl ShardTasks {
     /// Opens the first connections, so that a caller learns at once why there are none.
     pub(crate) async fn start(&mut self) -> Result<(), Fault> {
         match &mut self.acks {

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::cluster::Cluster;
-use crate::wire::link::{Duty, Generations, Keeper};
+use crate::wire::link::{Duty, Generations, LinkTask};
 use crate::wire::map::SlotMap;
 use crate::wire::place::Place;
 
@@ -56,13 +56,13 @@ impl Subscriber {
         place: Place,
         linger: Duration,
         listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
-    ) -> (Self, Keeper<impl Duty>) {
+    ) -> (Self, LinkTask<impl Duty>) {
         let expected = place.expected();
         let channels = Inner::new(None, linger, Box::new(listener));
         let link = channels.homes().open(None).link.clone();
         let duty = ChannelLink { inner: Arc::clone(&channels), home: None, expected, link };
-        let (keeper, _) = Keeper::new(place, Arc::new(duty), Generations::default());
-        (Self(channels), keeper)
+        let (task, _) = LinkTask::new(place, Arc::new(duty), Generations::default());
+        (Self(channels), task)
     }
 
     /// For channels of the servers of a cluster.
@@ -155,9 +155,9 @@ impl Inner {
             let (home, expected) = (Some(node), cluster.expected());
             let duty = ChannelLink { inner: Arc::clone(self), home, expected, link };
             let place = Place::Fixed(Arc::new(address));
-            let (keeper, _) = Keeper::new(place, Arc::new(duty), self.generations.clone());
+            let (task, _) = LinkTask::new(place, Arc::new(duty), self.generations.clone());
             cluster.run(|ends| async move {
-                stop.run_until_cancelled(keeper.run(ends)).await;
+                stop.run_until_cancelled(task.run(ends)).await;
             });
         }
     }
