@@ -12,7 +12,9 @@ local at -- the clock of the waiters, in ms
 local behind, after_gap, rhythm -- how far `at` is behind the server's clock, in ms; see read_state()
 local near, sleepers -- see line.lua
 local last_look -- when a script last looked at the front, in ms
-local is_recent -- whether that was only a moment ago, so that this script need not note that it looks
+-- Whether that was only a moment ago. Then a sign of life or a newcomer need not look, and a release need not note that
+-- it looked.
+local is_recent
 
 -- While the server stalls, no client can show a sign of life. The first script after such a stall may run before the
 -- signs that still wait in the sockets, so it must remove nobody. Clients near the front show three signs per

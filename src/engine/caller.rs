@@ -9,7 +9,7 @@
 
 mod ask;
 mod contend;
-mod lined_up;
+mod lined_up_for_condition;
 mod pick_up;
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::owner::OwnerId;
 use crate::wire::Fault;
 
 pub(crate) use contend::Contender;
-pub(crate) use lined_up::LinedUp;
+pub(crate) use lined_up_for_condition::LinedUp;
 
 use pick_up::{Coming, Offer};
 

@@ -3,7 +3,7 @@
 //! 1. The contender has the `permit`, or the tenure that it was granted. Otherwise the permit is free, or a caller was
 //!    called (`permit.rs`). The work of a contender lies in `contest`, so that the lookout can cancel a contender that
 //!    is not polled (`contest.rs`).
-//! 2. `gate` stores at most one opening, and only the contender takes it. `waiting` is what the contender knows. It
+//! 2. `gate` stores an opening until the contender takes it. `waiting` is what the contender knows. It
 //!    outlives a cancelled contender, and serves the next one of this client.
 //! 3. In a kind in which each caller waits separately, each caller has its own entry, and gets its permit at once.
 //! 4. If several callers may hold a lock side by side, they hold it without the permit. Each tenure has a seat, which

@@ -1,4 +1,5 @@
-//! The gate at which a contender parks.
+//! The gate at which a contender parks until it is notified. `permit.rs` says which caller of a client is the contender:
+//! first come, first served.
 
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};

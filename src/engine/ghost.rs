@@ -1,9 +1,9 @@
 //! A ghost: an acquire that got no answer, or whose grant must not be believed. Its caller may have gone, or asks again under
 //! another owner field. The acquire may have run, or may still run, so what it may have been granted has to be released. (A
-//! caller that exists, but is not polled, is a matter for `lookout.rs`.)
+//! caller that exists, but is not polled, is a matter for `unpolled.rs`.)
 //!
 //! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `pending_acquire.rs`). If the request was sent
-//!    in a batch, the batch goes on without the caller. `Job::for_orphan` then releases what the answer granted.
+//!    in a batch, the batch goes on without the caller. `Job::for_orphan` in `job.rs` then releases what the answer granted.
 //! 2. The releaser repeats the release of a ghost until `Job::is_settled_by` says that nothing can come any more.
 //! 3. `listener.rs` releases a grant that comes by message for a caller that has gone.
 //! 4. When the last waiting caller of an entry goes, `Engine::look_after` in `core.rs` gives up its place in line.
@@ -23,7 +23,7 @@ pub(crate) struct Ghost {
     pub(crate) id: TenureId,
     /// The connection on which it was sent.
     pub(crate) sent_on: u64,
-    /// By this time Redis itself has freed what it may have granted.
+    /// By this time Redis itself has freed what it granted before the ghost was made. Then the releaser gives up.
     pub(crate) until: Instant,
     pub(crate) debt: Debt,
 }

@@ -28,7 +28,7 @@ pub(crate) struct Job {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     pub(crate) what: What,
-    /// By this time Redis itself has freed the lock.
+    /// When the releaser gives up: for a place in line after some seconds, otherwise when the lease should be over.
     until: Instant,
     /// Before this time, the key of the lock cannot have expired.
     deadline: Instant,
@@ -201,8 +201,8 @@ impl Job {
         Release { keys: Arc::clone(&self.keys), id: self.id, is_taken }
     }
 
-    /// Whether this outcome, on this connection, settles the job. If Redis itself has freed the lock by now, any
-    /// outcome does.
+    /// Whether this outcome, on this connection, settles the job. When the releaser gives up, any outcome
+    /// does.
     pub(crate) fn is_settled_by(&self, outcome: &Outcome, generation: u64, now: Instant) -> bool {
         let answered = outcome.as_ref().is_ok_and(|found| match self.what {
             // A contender in line asks under one owner field again and again. So the release may have found the grant

@@ -4,7 +4,8 @@
 //!
 //! 1. The deadline only moves outwards, and only for an answer: it is the time before the request was sent, plus the
 //!    requested TTL, minus drift.
-//! 2. A request never asks for an earlier expiry than a request before it: a renewal never shortens the TTL in Redis.
+//! 2. A request never asks for an earlier expiry than Redis has agreed to. If a longer request got no answer, the scripts
+//!    see to it that the next one does not shorten the TTL in Redis.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use crate::engine::hand_off_budget::Budget;
 /// How long a tenure lasts.
 pub(crate) struct Lifetime {
     deadline: CompactInstant,
-    /// The latest expiry that was requested: Redis may keep the lock until then, and a little longer.
+    /// The latest expiry that Redis has agreed to, or that a grant by message has to be confirmed for. Redis may keep the
+    /// lock until then, and a little longer.
     expiry: CompactInstant,
     renew_at: CompactInstant,
     watched: bool,

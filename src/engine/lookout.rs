@@ -1,4 +1,5 @@
-//! The lookout: makes sure that a caller whose future is not polled blocks nobody.
+//! The lookout: which entries to look at, since their callers were notified. `unpolled.rs` looks, and skips or cancels a
+//! caller whose future is not polled, so that it blocks nobody.
 //!
 //! 1. When a caller is notified (its turn has come, an answer, a message), its entry is watched. The lookout checks a
 //!    few times within one `pickup_timeout` whether the caller has come, and forgets the entry when it has. So a
@@ -8,7 +9,8 @@
 //!    contender.
 //! 3. It counts looks, and reads no clock: after the whole process was stopped, the callers have as many looks left as
 //!    before.
-//! 4. A caller that is merely slow may be found silent. That does no harm: it is cancelled, and queues again.
+//! 4. A caller that is merely slow may be found silent. That does no harm. A caller that waits for the permit is skipped, and
+//!    keeps its ticket. A contender that is cancelled queues again, before the callers that came after it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

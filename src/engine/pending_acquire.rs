@@ -20,7 +20,7 @@ pub(crate) enum Attempt {
     Waits {
         place: u64,
         near: bool,
-        /// See [`Self::Held`].
+        /// When to ask again; `None`: the key has no TTL.
         ttl: Option<Duration>,
     },
     /// Another holder has it for this long, and this client stands in no line. `None`: the key has no TTL.

@@ -20,7 +20,8 @@ use tokio::task::coop::poll_proceed;
 
 use crate::wire::Fault;
 
-/// How many looks of the lookout a called caller has before it is silent. Together they take one `pickup_timeout`.
+/// How many looks of the lookout a called caller has before it is silent. Together they take one `pickup_timeout`, or
+/// 20 ms if that is longer.
 pub(crate) const LOOKS: u32 = 4;
 
 /// The permit for one lock, and the callers that wait for it.

@@ -2,10 +2,11 @@
 //! answer, `unanswered_release.rs` brings it here.
 //!
 //! 1. Code that may have been granted a lock by Redis and cannot keep it leaves a job here.
-//! 2. A job is repeated until the server answers it, or Redis itself has freed the lock. `job.rs` says how often, and
-//!    `backlog.rs` in which order.
+//! 2. A job is repeated until the server answers it, or until Redis itself should have freed the lock. `job.rs` says how
+//!    often, and `backlog.rs` in which order.
 //! 3. An acquire that was never answered may run late. If it was sent on an older connection than its release, "not
-//!    found" is no answer: the acquire may still arrive.
+//!    found" is no answer: the acquire may still arrive. For a lock with a line, neither is "found": that may have been
+//!    the grant of an earlier request.
 //! 4. The task ends when the client is closed, or has no handle left, and owes nothing any more.
 
 use std::sync::Arc;

@@ -72,8 +72,8 @@ impl PushedGrant {
 pub(crate) enum Event {
     /// A request is about to be sent.
     Asked,
-    /// The server answered a request sent at `sent`: the contender stands in the line, at this place. After `again` the
-    /// lease of the first holder is over.
+    /// The server answered a request sent at `sent`: the contender stands in the line, at this place. The
+    /// server wants it to ask after `again`: usually when the first lease is over, in a quick line sooner.
     Waits { place: u64, near: bool, sent: Instant, again: Option<Duration> },
     /// The server answered: another holder has the lock, and this contender stands in no line. It should ask again
     /// after `again`.
@@ -233,7 +233,7 @@ impl Waiting {
         (self.near, self.ask_at, self.look_at) = (false, None, None);
     }
 
-    /// Plans the next sign of life, if one is needed. By `again`, the first of the holders must be gone.
+    /// Plans the next sign of life, if one is needed, and the request that the server wants after `again`.
     fn wait(&mut self, now: Instant, sent: Instant, again: Option<Duration>, rules: Rules) {
         let again = again.map(|again| now + again);
         if self.near {
