@@ -10,8 +10,10 @@
 //! 4. If a protocol lacks one of its rules, the search has to find what goes wrong: see [`Mutation`].
 
 mod client;
+mod keeper;
 mod search;
 mod server;
+mod trier;
 
 use client::{Client, Clock, Driver, Ears, Request, Stage, tick_request};
 use server::{Call, Field, LetIn, Server, Terms};
@@ -54,6 +56,22 @@ enum Mutation {
     AnyOwnerFieldIsTaken,
     NearIsNotHeeded,
     NobodyIsRoused,
+    // Of the scripts, for a kept lock.
+    TheKeeperIsToldLater,
+    TheKeeperIsToldOnce,
+    TellingProlongs,
+    ATryTellsNobody,
+    // Of a client that keeps it.
+    TheDeafKeep,
+    TheCheckComesFirst,
+    TheAnswerAllows,
+    WhoWaitsIsNotHeeded,
+    TheHolderIsNotTold,
+    TheIdleIsSoughtFirst,
+    TheLiveChannelIsNotHeeded,
+    PickingUpProlongs,
+    // Of a caller that does not wait.
+    ATryAsksOnce,
     // Of the line.
     AGrantWithoutAnAnswerIsTaken,
 }
@@ -107,6 +125,8 @@ enum Action {
     IsTold(usize),
     Subscribes(usize),
     Notices(usize),
+    Checks(usize),
+    LooksForIdle(usize),
     AsksAgain(usize, usize),
     Tidies(usize),
     GivesBack(usize, usize),
@@ -155,6 +175,8 @@ struct World {
     spent: Spent,
     /// For how many ticks the lock has been free while somebody waits for it.
     idle: i8,
+    /// For how many ticks somebody has waited for a lock that no caller holds.
+    kept: i8,
 }
 
 /// What is wrong with a state.
@@ -162,7 +184,14 @@ type Verdict = Result<(), String>;
 
 impl World {
     fn new(setting: &Setting) -> Self {
-        let client = |number| Client::new(number, setting.spots, setting.callers);
+        let client = |number| {
+            let mut client = Client::new(number, setting.spots, setting.callers);
+            if setting.terms.keeps(number) {
+                // It has listened since an earlier request.
+                client.ears = Ears::Open;
+            }
+            client
+        };
         Self {
             server: Server::new(usize::from(setting.clients)),
             clients: (0..setting.clients).map(client).collect(),
@@ -170,6 +199,7 @@ impl World {
             faults: setting.faults,
             spent: Spent::default(),
             idle: 0,
+            kept: 0,
         }
     }
 
@@ -206,6 +236,9 @@ impl World {
         if client.down_is_slow > 0 && !client.down.is_empty() {
             all.push(Action::IsAnswered(c));
         }
+        if client.deaf > 0 {
+            all.extend(client.hears_next());
+        }
         for (s, spot) in client.spots.iter().enumerate() {
             if spot.fresh > 0 && !setting.prompt && self.may_come(c, s, setting) {
                 all.push(Action::Comes(c, s));
@@ -213,6 +246,7 @@ impl World {
             if let Stage::Holding(tenure) = spot.stage
                 && tenure.rest > 0
                 && tenure.ends > 0
+                && !tenure.is_idle
             {
                 self.ends_of(c, s, all);
             }
@@ -224,7 +258,8 @@ impl World {
         let has_come = |c: usize, s: usize| {
             self.clients[c].gone || self.clients[c].spots[s].fresh < setting.callers
         };
-        let is_next = c == 0 || has_come(c - 1, 0);
+        let is_first = c == 0 || c == usize::from(setting.terms.keepers);
+        let is_next = is_first || has_come(c - 1, 0);
         is_next && (s == 0 || has_come(c, s - 1))
     }
 
@@ -261,10 +296,14 @@ impl World {
             if client.messages_are_slow == 0 && !client.messages.is_empty() {
                 all.push(Action::IsTold(c));
             }
-            match client.ears {
-                Ears::Opening => all.push(Action::Subscribes(c)),
-                Ears::Cut => all.push(Action::Notices(c)),
-                Ears::Closed | Ears::Open => {}
+            if client.deaf == 0 {
+                all.extend(client.hears_next());
+            }
+            if client.keeping.unsent.is_some() {
+                all.push(Action::Checks(c));
+            }
+            if client.keeping.looks {
+                all.push(Action::LooksForIdle(c));
             }
             if client.has_job_to_send() {
                 all.push(Action::Tidies(c));
@@ -275,8 +314,11 @@ impl World {
                 }
                 match spot.stage {
                     Stage::Riding => all.push(Action::AsksAgain(c, s)),
-                    Stage::Holding(tenure) if tenure.rest <= 0 && tenure.ends > 0 => {
-                        self.ends_of(c, s, all);
+                    Stage::Holding(tenure) if tenure.ends > 0 => {
+                        let is_picked_up = tenure.is_idle && spot.queued > 0;
+                        if tenure.rest <= 0 || is_picked_up {
+                            self.ends_of(c, s, all);
+                        }
                     }
                     _ => {}
                 }
@@ -386,6 +428,8 @@ impl World {
             }
             Action::Subscribes(c) => self.driver(c, terms, clock).roused(Ears::Open),
             Action::Notices(c) => self.driver(c, terms, clock).roused(Ears::Opening),
+            Action::Checks(c) => self.driver(c, terms, clock).checks(),
+            Action::LooksForIdle(c) => self.driver(c, terms, clock).looks_for_idle(),
             Action::AsksAgain(c, s) => self.driver(c, terms, clock).rode_out(s),
             Action::Tidies(c) => self.driver(c, terms, clock).tidy(),
             Action::GivesBack(c, s) => self.driver(c, terms, clock).gives_back(s),
@@ -413,6 +457,7 @@ impl World {
             Action::Deafen(c) => {
                 self.clients[c].messages.clear();
                 self.clients[c].ears = Ears::Cut;
+                self.clients[c].deaf = if terms.keeps(own_number(c)) { SLOW } else { 0 };
             }
             Action::Cancel(c, s) => self.driver(c, terms, clock).cancelled(s),
             Action::Crash(c) => self.crash(c),
@@ -472,7 +517,7 @@ impl World {
         terms: Terms,
         clock: Clock,
     ) -> Verdict {
-        let verdict = self.judge_answer(c, answer);
+        let verdict = self.judge_answer(c, answer).and_then(|()| self.judge_try(c, answer, terms));
         self.driver(c, terms, clock).answered(answer);
         verdict
     }
@@ -485,6 +530,7 @@ impl World {
         let idle = self.server.lock.is_none() && waits && calm && self.strays.is_empty();
         self.idle = if idle { self.idle + 1 } else { 0 };
         self.judge_idle(terms)?;
+        self.judge_kept(waits && calm && self.strays.is_empty(), terms)?;
         self.judge_remains()?;
         self.server.tick();
         self.clients.iter_mut().filter(|client| !client.gone).for_each(Client::tick);
@@ -643,6 +689,9 @@ mod tests {
         hold: 1,
         last_watches: false,
         far_looks: true,
+        keepers: 0,
+        keep: 0,
+        trier: None,
         mutation: None,
     };
     const NONE: Faults = Faults {
@@ -674,6 +723,8 @@ mod tests {
         cancelled: 1,
         crashes: 1,
     };
+    /// How long a client keeps an idle lock, in ticks: longer than a waiter may wait for it.
+    const KEEP: i8 = 5;
     const DEATH: Faults = Faults { most: 1, crashes: 1, ..NONE };
     /// Faults of messages alone.
     const HEARING: Faults = Faults { lost: 1, doubled: 1, slow_messages: 1, swapped: 1, ..NONE };
@@ -778,6 +829,70 @@ mod tests {
         holds(&Setting { terms: Terms { by_client: true, ..world.terms }, ..world });
     }
 
+    /// So many clients keep idle locks, and callers come at any time.
+    fn keeping(size: (u8, usize, u8), keepers: u8, faults: Faults) -> Setting {
+        let setting = setting("kept", size, 2, faults);
+        let terms = Terms { keepers, keep: KEEP, ..setting.terms };
+        Setting { prompt: false, terms, ..setting }
+    }
+
+    /// The last client does not wait.
+    fn tried(setting: Setting) -> Setting {
+        Setting { terms: Terms { trier: Some(setting.clients - 1), ..setting.terms }, ..setting }
+    }
+
+    #[test]
+    fn a_caller_that_does_not_wait_is_not_refused_twice_by_one_idle_tenure() {
+        for (size, keepers) in [((2, 1, 2), 1), ((3, 1, 1), 1), ((3, 1, 1), 2)] {
+            holds(&tried(keeping(size, keepers, NONE)));
+        }
+    }
+
+    #[test]
+    fn a_kept_lock_is_given_back_as_soon_as_another_client_waits() {
+        for (size, keepers) in [((2, 1, 2), 1), ((2, 1, 2), 2), ((3, 1, 1), 1)] {
+            holds(&keeping(size, keepers, NONE));
+        }
+    }
+
+    #[test]
+    fn a_kept_lock_survives_any_fault() {
+        for keepers in [1, 2] {
+            holds(&keeping((2, 1, 1), keepers, ANY));
+        }
+        holds(&tried(keeping((2, 1, 1), 1, ANY)));
+    }
+
+    #[test]
+    fn a_kept_lock_that_lacks_one_of_its_rules_is_found_out() {
+        use Mutation::*;
+        let one = |faults| Faults { most: 1, ..faults };
+        let lost = one(Faults { lost: 1, ..NONE });
+        let deafened = one(Faults { deafened: 1, ..NONE });
+        let slow_answer = one(Faults { slow_answers: 1, ..NONE });
+        let slow_request = one(Faults { slow_requests: 1, ..NONE });
+        let slow_message = one(Faults { slow_messages: 1, ..NONE });
+        let (once, twice) = ((2, 1, 1), (2, 1, 2));
+        for (mutation, size, faults) in [
+            (TheKeeperIsToldLater, twice, NONE),
+            (TheKeeperIsToldOnce, once, lost),
+            (TheDeafKeep, twice, deafened),
+            (TheCheckComesFirst, once, deafened),
+            (TheAnswerAllows, once, slow_answer),
+            (WhoWaitsIsNotHeeded, twice, slow_message),
+            (TheHolderIsNotTold, once, NONE),
+            (TheIdleIsSoughtFirst, once, NONE),
+            (TheLiveChannelIsNotHeeded, once, deafened),
+            (PickingUpProlongs, twice, slow_request),
+            (TellingProlongs, once, DEATH),
+        ] {
+            fails(mutation, &keeping(size, 1, faults));
+        }
+        for mutation in [ATryTellsNobody, ATryAsksOnce] {
+            fails(mutation, &tried(keeping((2, 1, 2), 1, NONE)));
+        }
+    }
+
     /// Takes some minutes in a debug build.
     #[test]
     #[ignore = "takes minutes"]
@@ -789,6 +904,24 @@ mod tests {
         holds(&setting("any fault", (2, 1, 2), 1, ANY));
         holds(&setting("any fault", (2, 2, 1), 2, ANY));
         holds(&last_watches(setting("a death", (2, 3, 1), 2, DEATH)));
+    }
+
+    /// Takes some minutes in a debug build.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn larger_worlds_with_a_kept_lock_survive_too() {
+        for keepers in [1, 2] {
+            holds(&keeping((2, 1, 2), keepers, ANY));
+            holds(&keeping((3, 1, 1), keepers, ANY));
+        }
+        holds(&tried(keeping((2, 1, 2), 1, ANY)));
+        holds(&tried(keeping((3, 1, 1), 1, ANY)));
+        holds(&keeping((2, 1, 1), 1, Faults { most: 2, ..ANY }));
+        holds(&long_lease(keeping(
+            (2, 1, 2),
+            1,
+            Faults { most: 1, lost: 1, deafened: 1, crashes: 1, ..NONE },
+        )));
     }
 
     /// Takes some minutes. In smaller worlds the one sign that each client shows before it sleeps is enough.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::grant::deadline;
+use crate::engine::waiting::model::keeper::Keeping;
 use crate::engine::waiting::model::server::{AcquireOptions, Call, Field, Reply, Terms, Word};
-use crate::engine::waiting::model::{Mutation, PARK, TTL};
+use crate::engine::waiting::model::{Action, Mutation, PARK, TTL};
 use crate::engine::waiting::{Event, Next, PushedGrant, Rules, Waiting};
 use crate::keys::TenureId;
 
@@ -56,7 +57,7 @@ impl Clock {
     }
 
     /// Whether the client may still believe a grant of this length that it requested at this time.
-    fn is_believed(self, sent: i8, lease: i8) -> bool {
+    pub(in crate::engine::waiting::model) fn is_believed(self, sent: i8, lease: i8) -> bool {
         deadline(self.moment(sent), TICK * u32::from(lease.unsigned_abs())) > self.now
     }
 }
@@ -113,18 +114,20 @@ impl Known {
     }
 }
 
-/// A request in flight to the server.
+/// A request in flight to the server. A try puts nobody in line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::waiting::model) enum Request {
     Acquire(AcquireOptions),
+    Try { field: Field, sent: i8 },
     Release { field: Field },
     Renew { field: Field, sent: i8 },
 }
 
-/// An answer in flight to the client.
+/// An answer in flight to the client. A try learns who holds the lock now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::waiting::model) enum Answer {
     Acquired { id: u8, reply: Reply, sent: i8 },
+    Tried { id: u8, holder: Option<Field>, sent: i8 },
     Released { id: u8 },
     Renewed { id: u8, held: bool, sent: i8 },
 }
@@ -141,6 +144,15 @@ pub(in crate::engine::waiting::model) enum Stage {
     /// Its request was not answered. It pauses before it asks again.
     Riding,
     Holding(Tenure),
+    /// It asks without waiting, perhaps again after the holder with this owner field was told.
+    Trying {
+        id: u8,
+        after: Option<Field>,
+    },
+    /// It was refused, and pauses before it asks once more.
+    Refused {
+        by: Field,
+    },
     /// It releases the lock, and keeps the permit until the answer comes.
     Leaving {
         id: u8,
@@ -154,8 +166,10 @@ pub(in crate::engine::waiting::model) struct Tenure {
     pub(in crate::engine::waiting::model) ends: i8,
     renew_at: i8,
     renewing: bool,
-    /// For how many ticks its holder keeps it.
+    /// For how many ticks its holder holds it, or its client keeps it idle.
     pub(in crate::engine::waiting::model) rest: i8,
+    /// No caller holds it.
+    pub(in crate::engine::waiting::model) is_idle: bool,
 }
 
 /// What a client knows of one lock.
@@ -213,6 +227,9 @@ pub(in crate::engine::waiting::model) struct Client {
     /// It is paused for at most this many ticks.
     pub(in crate::engine::waiting::model) paused: i8,
     pub(in crate::engine::waiting::model) ears: Ears,
+    /// For how many ticks it may be deaf.
+    pub(in crate::engine::waiting::model) deaf: i8,
+    pub(in crate::engine::waiting::model) keeping: Keeping,
     generation: u8,
     next_id: u8,
     /// Requests that have not run, and answers and messages that have not arrived; for how many ticks they may be late.
@@ -242,6 +259,8 @@ impl Client {
             gone: false,
             paused: 0,
             ears: Ears::Closed,
+            deaf: 0,
+            keeping: Keeping::default(),
             generation: 0,
             next_id: 1,
             up: Vec::new(),
@@ -285,7 +304,8 @@ impl Client {
                 || match spot.stage {
                     Stage::Holding(tenure) => tenure.id == id,
                     Stage::Asking { old } => old == Some(id),
-                    Stage::Leaving { id: leaving } => leaving == id,
+                    Stage::Leaving { id: own } | Stage::Trying { id: own, .. } => own == id,
+                    Stage::Refused { .. } => false,
                     Stage::Free | Stage::Parked(_) | Stage::Riding => false,
                 }
         };
@@ -296,9 +316,32 @@ impl Client {
         self.jobs.iter().any(|job| job.state == JobState::Due)
     }
 
+    /// What happens next to its connection for messages.
+    pub(in crate::engine::waiting::model) fn hears_next(&self) -> Option<Action> {
+        let c = usize::from(self.number);
+        match self.ears {
+            Ears::Opening => Some(Action::Subscribes(c)),
+            Ears::Cut => Some(Action::Notices(c)),
+            Ears::Closed | Ears::Open => None,
+        }
+    }
+
+    /// The tenure that it keeps, held by no caller.
+    pub(in crate::engine::waiting::model) fn idle(&self) -> Option<Tenure> {
+        self.spots.iter().find_map(|spot| match spot.stage {
+            Stage::Holding(tenure) if tenure.is_idle => Some(tenure),
+            _ => None,
+        })
+    }
+
     /// Two contenders have asked, and neither request has run.
     pub(in crate::engine::waiting::model) fn has_two_contenders_asking(&self) -> bool {
         matches!(self.up[..], [Request::Acquire(_), Request::Acquire(_), ..])
+    }
+
+    fn requests(&mut self) -> impl Iterator<Item = &mut Request> {
+        let unsent = self.keeping.unsent.iter_mut().map(|(request, _)| request);
+        self.up.iter_mut().chain(unsent)
     }
 
     /// All places that it knows of.
@@ -306,7 +349,7 @@ impl Client {
         for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
             change(&mut line.place);
         }
-        for request in &mut self.up {
+        for request in self.requests() {
             if let Request::Acquire(options) = request {
                 change(&mut options.had);
             }
@@ -322,7 +365,9 @@ impl Client {
     pub(in crate::engine::waiting::model) fn tick(&mut self) {
         let earlier = |time: &mut i8| *time = (*time - 1).max(-4 * TTL);
         let slow = [&mut self.up_is_slow, &mut self.down_is_slow, &mut self.messages_are_slow];
-        slow.into_iter().chain([&mut self.paused]).for_each(|left| *left = (*left - 1).max(0));
+        slow.into_iter()
+            .chain([&mut self.paused, &mut self.deaf])
+            .for_each(|left| *left = (*left - 1).max(0));
         for spot in &mut self.spots {
             spot.line.iter_mut().for_each(Known::tick);
             match &mut spot.stage {
@@ -332,13 +377,16 @@ impl Client {
                     tenure.renew_at = (tenure.renew_at - 1).max(0);
                     tenure.rest = (tenure.rest - 1).max(0);
                 }
-                Stage::Free | Stage::Asking { .. } | Stage::Riding | Stage::Leaving { .. } => {}
+                _ => {}
             }
         }
-        self.up.iter_mut().for_each(tick_request);
+        self.requests().for_each(tick_request);
         for answer in &mut self.down {
-            if let Answer::Acquired { sent, .. } | Answer::Renewed { sent, .. } = answer {
-                earlier(sent);
+            match answer {
+                Answer::Acquired { sent, .. }
+                | Answer::Tried { sent, .. }
+                | Answer::Renewed { sent, .. } => earlier(sent),
+                Answer::Released { .. } => {}
             }
         }
         for word in self.messages.iter_mut().flatten() {
@@ -356,10 +404,11 @@ impl Client {
 }
 
 pub(in crate::engine::waiting::model) fn tick_request(request: &mut Request) {
-    if let Request::Acquire(AcquireOptions { sign: sent, .. }) | Request::Renew { sent, .. } =
-        request
-    {
-        *sent = (*sent - 1).max(-4 * TTL);
+    match request {
+        Request::Acquire(AcquireOptions { sign: sent, .. })
+        | Request::Try { sent, .. }
+        | Request::Renew { sent, .. } => *sent = (*sent - 1).max(-4 * TTL),
+        Request::Release { .. } => {}
     }
 }
 
@@ -374,11 +423,11 @@ impl Driver<'_> {
         }
     }
 
-    fn is(&self, mutation: Mutation) -> bool {
+    pub(in crate::engine::waiting::model) fn is(&self, mutation: Mutation) -> bool {
         self.terms.is(mutation)
     }
 
-    fn new_id(&mut self) -> u8 {
+    pub(in crate::engine::waiting::model) fn new_id(&mut self) -> u8 {
         self.client.next_id += 1;
         self.client.next_id
     }
@@ -389,12 +438,15 @@ impl Driver<'_> {
         self.client.spots[spot].queued += 1;
         if self.client.spots[spot].stage == Stage::Free {
             self.next_caller(spot, None);
+        } else if self.tries() {
+            // Another caller of this client came first.
+            self.client.spots[spot].queued -= 1;
         }
     }
 
     /// The permit is free: the next caller of this client contends. If there is none, the client gives up what was left
     /// for it.
-    fn next_caller(&mut self, spot: usize, old: Option<u8>) {
+    pub(in crate::engine::waiting::model) fn next_caller(&mut self, spot: usize, old: Option<u8>) {
         self.client.spots[spot].stage = Stage::Free;
         if self.client.spots[spot].queued > 0 {
             self.client.spots[spot].queued -= 1;
@@ -431,6 +483,8 @@ impl Driver<'_> {
                 let id = u8::try_from(grant.id.0).expect("the world is small");
                 let signed = self.clock.ticks(grant.signed);
                 let lease = TTL.min(self.terms.lease);
+                // The message does not say whether somebody else waits.
+                self.forbid();
                 // The watchdog confirms it when a third of it is over.
                 self.begin(spot, id, signed + lease, signed + lease / 3);
             }
@@ -481,6 +535,9 @@ impl Driver<'_> {
     }
 
     fn ask(&mut self, spot: usize, old: Option<u8>) {
+        if self.tries() {
+            return self.tries_once(spot, None);
+        }
         let now = self.clock.now;
         let known = self.client.spots[spot].line.take();
         let mut line = match known {
@@ -497,12 +554,18 @@ impl Driver<'_> {
         let options = AcquireOptions { field, had: known.place, sign: 0, old: old_field };
         self.client.spots[spot].line = Some(known);
         self.client.spots[spot].stage = Stage::Asking { old };
-        self.client.up.push(Request::Acquire(options));
+        self.send(Request::Acquire(options));
     }
 
-    fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
+    pub(in crate::engine::waiting::model) fn begin(
+        &mut self,
+        spot: usize,
+        id: u8,
+        ends: i8,
+        renew_at: i8,
+    ) {
         let rest = self.terms.hold;
-        let tenure = Tenure { id, ends, renew_at, renewing: false, rest };
+        let tenure = Tenure { id, ends, renew_at, renewing: false, rest, is_idle: false };
         self.client.spots[spot].line = None;
         self.client.spots[spot].stage = Stage::Holding(tenure);
         self.stop_watching(spot);
@@ -522,7 +585,13 @@ impl Driver<'_> {
     }
 
     /// Releases something. `now`: in the foreground.
-    fn job(&mut self, id: u8, ghost_of: Option<u8>, until: i8, now: bool) {
+    pub(in crate::engine::waiting::model) fn job(
+        &mut self,
+        id: u8,
+        ghost_of: Option<u8>,
+        until: i8,
+        now: bool,
+    ) {
         self.client.jobs.push(Job { id, ghost_of, until, state: JobState::Due });
         if now {
             self.tidy();
@@ -553,6 +622,7 @@ impl Driver<'_> {
     pub(in crate::engine::waiting::model) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Acquired { id, reply, sent } => self.acquired(id, reply, sent),
+            Answer::Tried { id, holder, sent } => self.tried(id, holder, sent),
             Answer::Released { id } => self.released(id),
             Answer::Renewed { id, held, sent } => self.renewed(id, held, sent),
         }
@@ -571,10 +641,11 @@ impl Driver<'_> {
         let Some(spot) = self.asking(id) else { return };
         let counts_from = if self.is(Mutation::TheLeaseCountsFromTheAnswer) { 0 } else { sent };
         match reply {
-            Reply::Granted if !self.clock.is_believed(counts_from, self.terms.lease) => {
+            Reply::Granted { .. } if !self.clock.is_believed(counts_from, self.terms.lease) => {
                 self.unanswered(spot);
             }
-            Reply::Granted => {
+            Reply::Granted { awaited } => {
+                self.heard_who_waits(awaited);
                 let lease = self.terms.lease;
                 self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
             }
@@ -599,7 +670,7 @@ impl Driver<'_> {
         self.client.spots[spot].stage = Stage::Riding;
     }
 
-    fn ghost(&mut self, id: u8, old: Option<u8>) {
+    pub(in crate::engine::waiting::model) fn ghost(&mut self, id: u8, old: Option<u8>) {
         if !self.is(Mutation::NoGhost) {
             let sent_on = self.client.generation;
             self.job(id, Some(sent_on), self.terms.lease, false);
@@ -661,20 +732,26 @@ impl Driver<'_> {
         self.next_caller(spot, None);
     }
 
-    /// The holder is done: it releases the lock.
+    /// The holder is done: it releases the lock, or leaves it to its client.
     pub(in crate::engine::waiting::model) fn gives_back(&mut self, spot: usize) {
+        if self.keeps_or_retires(spot) {
+            return;
+        }
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.client.spots[spot].stage = Stage::Leaving { id };
             self.job(id, None, self.terms.lease, true);
         }
     }
 
-    /// The holder is done, and hands the lock on to the next caller of this client.
+    /// The holder is done, and hands the lock on to the next caller of this client. Or that caller takes up the idle
+    /// tenure.
     pub(in crate::engine::waiting::model) fn hands_on(&mut self, spot: usize) {
-        let rest = self.terms.hold;
+        let (rest, lease) = (self.terms.hold, self.terms.lease);
+        let prolongs = self.is(Mutation::PickingUpProlongs);
         self.client.spots[spot].queued -= 1;
         if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
-            tenure.rest = rest;
+            tenure.ends = if prolongs && tenure.is_idle { lease } else { tenure.ends };
+            (tenure.is_idle, tenure.rest) = (false, rest);
         }
     }
 
@@ -689,6 +766,7 @@ impl Driver<'_> {
     pub(in crate::engine::waiting::model) fn cancelled(&mut self, spot: usize) {
         if let Stage::Asking { old } = self.client.spots[spot].stage {
             let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
+            self.client.keeping.unsent = None;
             self.ghost(id, old);
         }
         if self.client.spots[spot].line.as_ref().is_some_and(|line| line.open)
@@ -706,10 +784,12 @@ impl Driver<'_> {
     /// The connection for requests is lost, and there is a new one. Requests that have not run may still run.
     pub(in crate::engine::waiting::model) fn cut(&mut self) -> Vec<Request> {
         let stray = std::mem::take(&mut self.client.up);
+        self.client.keeping.unsent = None;
         self.client.down.clear();
         (self.client.up_is_slow, self.client.down_is_slow) = (0, 0);
         for spot in 0..self.client.spots.len() {
             self.unanswered(spot);
+            self.tried_in_vain(spot);
             if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
                 tenure.renewing = false;
             }
@@ -730,13 +810,17 @@ impl Driver<'_> {
     /// A message arrives.
     pub(in crate::engine::waiting::model) fn told(&mut self, words: Vec<Word>) {
         for word in words {
-            let (Word::Granted { field, .. } | Word::Near { field, .. }) = word;
+            let (Word::Granted { field, .. } | Word::Near { field, .. }) = word else {
+                self.wanted();
+                continue;
+            };
             let has = |spot: &Spot| spot.line.as_ref().is_some_and(|line| line.id == field.id);
             let found = self.client.spots.iter().position(has);
             let any = || self.client.spots.iter().position(|spot| spot.line.is_some());
             let found = found.or_else(|| any().filter(|_| self.is(Mutation::AnyOwnerFieldIsTaken)));
             let Some(spot) = found else { continue };
             let event = match word {
+                Word::Wanted { .. } => continue,
                 Word::Near { at_once, .. } => Event::Near { at_once },
                 Word::Granted { sign, field } => {
                     let any = self.is(Mutation::AnyOwnerFieldIsTaken);
@@ -755,6 +839,7 @@ impl Driver<'_> {
     /// The subscription begins, or its loss is noticed: a message may have been missed.
     pub(in crate::engine::waiting::model) fn roused(&mut self, ears: Ears) {
         self.client.ears = ears;
+        self.channel_changed();
         for spot in 0..self.client.spots.len() {
             if !self.is(Mutation::NobodyIsRoused) {
                 self.step(spot, Event::Roused);
@@ -771,6 +856,7 @@ impl Driver<'_> {
                 Stage::Holding(tenure) if tenure.ends <= 0 => self.lose(spot, tenure.id),
                 Stage::Holding(_) => self.renew_if_due(spot),
                 Stage::Parked(until) if until <= 0 => self.go_on(spot, None),
+                Stage::Refused { by } => self.tries_once(spot, Some(by)),
                 _ => {}
             }
         }
@@ -796,6 +882,10 @@ pub(in crate::engine::waiting::model) fn run(
                 options.field.client,
                 Answer::Acquired { id: options.field.id, reply, sent: options.sign },
             )
+        }
+        Request::Try { field, sent } => {
+            let holder = call.try_once(field);
+            (field.client, Answer::Tried { id: field.id, holder, sent })
         }
         Request::Release { field } => {
             call.release(field);

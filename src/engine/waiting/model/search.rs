@@ -124,6 +124,8 @@ fn event(world: &World, action: Action) -> String {
         }
         Action::Subscribes(c) => format!("{} has subscribed", who(c)),
         Action::Notices(c) => format!("{} notices that it was deaf", who(c)),
+        Action::Checks(c) => format!("{} checks that it hears, and asks", who(c)),
+        Action::LooksForIdle(c) => format!("{} gives back what it keeps idle", who(c)),
         Action::AsksAgain(c, _) => format!("{} tries again", who(c)),
         Action::Tidies(c) => format!("{} sends a release in the background", who(c)),
         Action::GivesBack(c, _) => format!("{} gives back", who(c)),
@@ -157,6 +159,7 @@ fn request(request: Request) -> String {
                 .map_or(String::new(), |old| format!(", which gives back {}", told(old)));
             format!("acquire {} with a sign of {}{old}", told(options.field), options.sign)
         }
+        Request::Try { field, .. } => format!("try {}", told(field)),
         Request::Release { field } => format!("release {}", told(field)),
         Request::Renew { field, sent } => format!("renew {} of {sent}", told(field)),
     }
@@ -167,6 +170,7 @@ fn words(words: &[Word]) -> String {
         Word::Granted { field, sign } => format!("'{} granted for a sign of {sign}'", told(field)),
         Word::Near { field, at_once: false } => format!("'{} is near'", told(field)),
         Word::Near { field, at_once: true } => format!("'{} is silent'", told(field)),
+        Word::Wanted { field } => format!("'{} is wanted'", told(field)),
     };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
@@ -197,8 +201,11 @@ fn state(world: &World) -> String {
                 Stage::Asking { .. } => format!("asks as {line}"),
                 Stage::Riding => format!("pauses as {line}"),
                 Stage::Holding(tenure) => {
-                    format!("holds {} until {}", told(client.field(tenure.id)), tenure.ends)
+                    let how = if tenure.is_idle { "keeps" } else { "holds" };
+                    format!("{how} {} until {}", told(client.field(tenure.id)), tenure.ends)
                 }
+                Stage::Trying { id, .. } => format!("tries as {}", told(client.field(id))),
+                Stage::Refused { by } => format!("was refused because of {}", told(by)),
                 Stage::Leaving { id } => format!("gives back {}", told(client.field(id))),
             };
             let _ = write!(text, " {} {stage};", called(c));

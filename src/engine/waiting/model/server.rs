@@ -36,16 +36,18 @@ pub(in crate::engine::waiting::model) struct Life {
     pub(in crate::engine::waiting::model) sign: i8,
 }
 
-/// One word of a message to one client.
+/// One word of a message to one client. `Wanted`: another client wants the lock that this one may keep idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::waiting::model) enum Word {
     Granted { field: Field, sign: i8 },
     Near { field: Field, at_once: bool },
+    Wanted { field: Field },
 }
 
 impl Word {
     fn client(self) -> u8 {
-        let (Self::Granted { field, .. } | Self::Near { field, .. }) = self;
+        let (Self::Granted { field, .. } | Self::Near { field, .. } | Self::Wanted { field }) =
+            self;
         field.client
     }
 }
@@ -53,13 +55,10 @@ impl Word {
 /// The answer to an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::waiting::model) enum Reply {
-    Granted,
+    /// `awaited`: somebody stands in line.
+    Granted { awaited: bool },
     /// In `again` ticks, the holder must be gone, or a silent head may have answered.
-    Waits {
-        place: u8,
-        near: bool,
-        again: i8,
-    },
+    Waits { place: u8, near: bool, again: i8 },
 }
 
 /// The arguments of an acquire.
@@ -85,12 +84,22 @@ pub(in crate::engine::waiting::model) struct Terms {
     pub(in crate::engine::waiting::model) last_watches: bool,
     /// A far contender that watches asks when the lease that it knows of is over, not only after `max_park`.
     pub(in crate::engine::waiting::model) far_looks: bool,
+    /// So many clients keep idle locks, and for so long.
+    pub(in crate::engine::waiting::model) keepers: u8,
+    pub(in crate::engine::waiting::model) keep: i8,
+    /// The callers of this client do not wait.
+    pub(in crate::engine::waiting::model) trier: Option<u8>,
     pub(in crate::engine::waiting::model) mutation: Option<Mutation>,
 }
 
 impl Terms {
     pub(in crate::engine::waiting::model) fn is(self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
+    }
+
+    /// As the client's id says.
+    pub(in crate::engine::waiting::model) fn keeps(self, client: u8) -> bool {
+        client < self.keepers
     }
 }
 
@@ -226,7 +235,7 @@ impl<'a> Call<'a> {
         if self.server.holds(field) {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));
             self.admit();
-            return Reply::Granted;
+            return self.granted();
         }
         let ends = TTL;
         let is_new = self.server.rank(field).is_none();
@@ -245,9 +254,10 @@ impl<'a> Call<'a> {
         if !self.is_of_no_account(field, is_relied_on) {
             self.asks_again = !is_relied_on;
             self.admit();
+            self.tell_keeper(is_new);
         }
         match self.server.rank(field) {
-            None => Reply::Granted,
+            None => self.granted(),
             Some(rank) => {
                 let place = self.server.line[rank].place;
                 let near = is_relied_on && is_alone || place <= self.server.near;
@@ -260,6 +270,49 @@ impl<'a> Call<'a> {
                 Reply::Waits { place, near, again }
             }
         }
+    }
+
+    fn granted(&self) -> Reply {
+        Reply::Granted { awaited: !self.server.line.is_empty() }
+    }
+
+    /// Tells the holder's client that the asker wants the lock, if that client may keep the lock idle.
+    fn tell_keeper(&mut self, is_new: bool) {
+        let Some((field, _)) = self.server.lock.filter(|(field, _)| self.asker != Some(*field))
+        else {
+            return;
+        };
+        let is_forgotten = match self.terms.mutation {
+            Some(Mutation::TheKeeperIsToldLater) => is_new,
+            Some(Mutation::TheKeeperIsToldOnce) => !is_new,
+            _ => false,
+        };
+        if self.terms.keeps(field.client) && !is_forgotten {
+            self.said.push(Word::Wanted { field });
+        }
+        if self.terms.is(Mutation::TellingProlongs) {
+            self.server.lock = Some((field, self.terms.lease));
+        }
+    }
+
+    /// A caller that does not wait. Returns who holds the lock now.
+    pub(in crate::engine::waiting::model) fn try_once(&mut self, field: Field) -> Option<Field> {
+        self.asker = Some(field);
+        self.admit();
+        if self.server.lock.is_none() && !self.somebody_may_come() {
+            self.server.lock = Some((field, self.terms.lease));
+        } else if !self.terms.is(Mutation::ATryTellsNobody) {
+            self.tell_keeper(true);
+        }
+        self.server.lock.map(|(holder, _)| holder)
+    }
+
+    fn somebody_may_come(&self) -> bool {
+        let may_come = |rank: usize| {
+            let has_heard = self.asked(rank).is_some_and(|asked| asked.heard);
+            !self.is_silent(rank) || has_heard && !self.is_dead(rank)
+        };
+        (0..self.server.line.len()).any(may_come)
     }
 
     /// Whether a sign of life changes nothing for others: there is no room, and a script has just looked at the front.
@@ -289,11 +342,12 @@ impl<'a> Call<'a> {
         held
     }
 
-    /// The mail: one message for each client.
+    /// The mail: one message for each client. A keeper is told separately.
     pub(in crate::engine::waiting::model) fn messages(self) -> Vec<(u8, Vec<Word>)> {
         let mut messages: Vec<(u8, Vec<Word>)> = Vec::new();
         for word in self.said {
-            match messages.iter_mut().find(|(client, _)| *client == word.client()) {
+            let mut mail = messages.iter_mut().filter(|_| !matches!(word, Word::Wanted { .. }));
+            match mail.find(|(client, _)| *client == word.client()) {
                 Some((_, words)) => words.push(word),
                 None => messages.push((word.client(), vec![word])),
             }

@@ -1,0 +1,159 @@
+//! A client that keeps idle locks: what `keep.rs`, `outbox.rs` and `tenure/hand_over.rs` do, in the same order of steps. It
+//! does each step by itself: a message, a request, or a holder that leaves may come between any two of them.
+
+use crate::engine::waiting::model::client::{Client, Driver, Ears, Request, Stage, Tenure};
+use crate::engine::waiting::model::{Mutation, STRAY, TTL, Terms, Verdict, World};
+
+/// What the client knows beyond its tenure.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(in crate::engine::waiting::model) struct Keeping {
+    is_allowed: bool,
+    /// The permission has just ended. The client has not looked for an idle tenure yet.
+    pub(in crate::engine::waiting::model) looks: bool,
+    /// A request that allows it to keep the lock, and whether the channel was live before the permission.
+    pub(in crate::engine::waiting::model) unsent: Option<(Request, bool)>,
+}
+
+impl Client {
+    /// Whether messages reach it, as far as it knows.
+    fn is_live(&self) -> bool {
+        matches!(self.ears, Ears::Open | Ears::Cut)
+    }
+}
+
+impl Driver<'_> {
+    fn keeps(&self) -> bool {
+        self.terms.keeps(self.client.number)
+    }
+
+    /// Sends an acquire. A keeper first allows itself to keep what is granted.
+    pub(in crate::engine::waiting::model) fn send(&mut self, request: Request) {
+        if !self.keeps() {
+            self.client.up.push(request);
+            return;
+        }
+        if !self.is(Mutation::TheCheckComesFirst) && !self.is(Mutation::TheAnswerAllows) {
+            self.client.keeping.is_allowed = true;
+        }
+        self.client.keeping.unsent = Some((request, self.client.is_live()));
+    }
+
+    /// The keeper checks its channel after the permission, and then sends the request.
+    pub(in crate::engine::waiting::model) fn checks(&mut self) {
+        let Some((request, was_live)) = self.client.keeping.unsent.take() else { return };
+        if self.is(Mutation::TheCheckComesFirst) {
+            self.client.keeping.is_allowed = was_live;
+        } else if !self.client.is_live() && !self.is(Mutation::TheDeafKeep) {
+            self.forbid();
+        }
+        self.client.up.push(request);
+    }
+
+    /// The answer to a grant says whether somebody waits.
+    pub(in crate::engine::waiting::model) fn heard_who_waits(&mut self, awaited: bool) {
+        if self.is(Mutation::TheAnswerAllows) {
+            self.client.keeping.is_allowed = self.keeps() && self.client.is_live();
+        }
+        if awaited && !self.is(Mutation::WhoWaitsIsNotHeeded) {
+            self.forbid();
+        }
+    }
+
+    pub(in crate::engine::waiting::model) fn forbid(&mut self) {
+        self.client.keeping.is_allowed = false;
+    }
+
+    /// Another client wants the lock. The keeper first ends the permission, and then looks for an idle tenure.
+    pub(in crate::engine::waiting::model) fn wanted(&mut self) {
+        if self.is(Mutation::TheHolderIsNotTold) && self.client.idle().is_none() {
+            return;
+        }
+        self.client.keeping.looks = true;
+        if self.is(Mutation::TheIdleIsSoughtFirst) {
+            self.retires_kept();
+        } else {
+            self.forbid();
+        }
+    }
+
+    pub(in crate::engine::waiting::model) fn looks_for_idle(&mut self) {
+        self.client.keeping.looks = false;
+        if self.is(Mutation::TheIdleIsSoughtFirst) {
+            self.forbid();
+        } else {
+            self.retires_kept();
+        }
+    }
+
+    /// The channel is live again, or the client knows that it is deaf. It may have missed that another client wants the
+    /// lock.
+    pub(in crate::engine::waiting::model) fn channel_changed(&mut self) {
+        if self.keeps() && !self.is(Mutation::TheLiveChannelIsNotHeeded) {
+            self.wanted();
+        }
+    }
+
+    fn retires_kept(&mut self) {
+        for spot in 0..self.client.spots.len() {
+            if let Stage::Holding(tenure) = self.client.spots[spot].stage
+                && tenure.is_idle
+            {
+                self.retires(spot, tenure);
+            }
+        }
+    }
+
+    /// Gives back an idle tenure in the background. It has no permit.
+    fn retires(&mut self, spot: usize, tenure: Tenure) {
+        self.job(tenure.id, None, self.terms.lease, false);
+        self.next_caller(spot, None);
+    }
+
+    /// A holder leaves, or an idle tenure was kept for long enough. Returns `false` if the holder has to release the lock.
+    pub(in crate::engine::waiting::model) fn keeps_or_retires(&mut self, spot: usize) -> bool {
+        let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else { return false };
+        if tenure.is_idle {
+            let tenure = *tenure;
+            self.retires(spot, tenure);
+            return true;
+        }
+        let is_kept = self.client.keeping.is_allowed;
+        if is_kept {
+            (tenure.is_idle, tenure.rest) = (true, self.terms.keep);
+        }
+        is_kept
+    }
+}
+
+impl World {
+    /// Counts the ticks for which somebody has waited for a lock that no caller holds, since its client keeps it or has
+    /// died. Returns whether that takes too long.
+    pub(in crate::engine::waiting::model) fn judge_kept(
+        &mut self,
+        waits: bool,
+        terms: Terms,
+    ) -> Verdict {
+        let holder = self.server.lock.map(|(field, _)| &self.clients[usize::from(field.client)]);
+        // A client that cannot know that it is deaf promises nothing.
+        let is_idle = |client: &Client| client.idle().is_some() && client.ears != Ears::Cut;
+        let Some(holder) = holder.filter(|c| waits && terms.keepers > 0 && (c.gone || is_idle(c)))
+        else {
+            self.kept = 0;
+            return Ok(());
+        };
+        let bound = match self.spent.lost {
+            _ if holder.gone => terms.lease + STRAY,
+            // The waiter tells the keeper again with its next sign of life.
+            true => TTL / 3,
+            false => 0,
+        };
+        self.kept += 1;
+        if self.kept > bound {
+            return Err(format!(
+                "for {} ticks nobody holds the lock, and somebody waits",
+                self.kept
+            ));
+        }
+        Ok(())
+    }
+}
