@@ -201,7 +201,7 @@ impl Entry {
         let mut waiting = self.waiting();
         let waiting =
             waiting.get_or_insert_with(|| Box::new(Waiting::new(self.new_id(&next_id), now)));
-        if waiting.is_open() {
+        if waiting.may_still_run() {
             waiting.rename(next_id(), now);
         }
         waiting.step(now, Event::Asked, rules);
@@ -261,7 +261,7 @@ impl Entry {
     /// The contender leaves, and one of its requests may still run. The next contender keeps the place, under another
     /// owner field.
     pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
-        if let Some(waiting) = self.waiting().as_mut().filter(|waiting| waiting.is_open()) {
+        if let Some(waiting) = self.waiting().as_mut().filter(|waiting| waiting.may_still_run()) {
             waiting.rename(next_id(), Instant::now());
         }
     }
@@ -351,7 +351,7 @@ impl Entry {
     fn is_parked(&self) -> bool {
         self.waiting()
             .as_ref()
-            .is_some_and(|waiting| waiting.was_told_to_wait() && !waiting.is_open())
+            .is_some_and(|waiting| waiting.was_told_to_wait() && !waiting.may_still_run())
     }
 
     /// An attempt failed. Returns since when all attempts have failed.

@@ -116,7 +116,7 @@ pub(crate) struct Waiting {
     /// Signs of life since the line last moved, as far as the contender knows.
     signs: u32,
     /// A request is in flight, or may still run.
-    open: bool,
+    under_way: bool,
     /// When the last answered request was sent.
     signed: Option<Instant>,
     told: Option<PushedGrant>,
@@ -139,7 +139,7 @@ impl Waiting {
             near: false,
             rests: false,
             signs: 0,
-            open: false,
+            under_way: false,
             signed: None,
             told: None,
             ask_at: Some(now),
@@ -162,13 +162,13 @@ impl Waiting {
 
     /// Whether the server may have an entry with this owner field, and no request may still run.
     pub(crate) fn stands(&self) -> bool {
-        self.stands && !self.open
+        self.stands && !self.under_way
     }
 
     /// Whether a request may still run. The client cleans up after that request. So the contender has to continue under
     /// another owner field, or its own place would be removed too.
-    pub(crate) fn is_open(&self) -> bool {
-        self.open
+    pub(crate) fn may_still_run(&self) -> bool {
+        self.under_way
     }
 
     /// Whether another contender has to ask for this one from time to time.
@@ -207,7 +207,7 @@ impl Waiting {
                 self.ask_by(now + again);
             }
             Event::Refused => {
-                self.open = false;
+                self.under_way = false;
                 self.ask_by(now);
             }
             Event::Unanswered => self.ask_by(now),
@@ -216,7 +216,7 @@ impl Waiting {
             Event::Told(_) => {}
             Event::Near { at_once } => self.comes_near(now, at_once, rules),
             // A message that comes while a request is in flight may be newer than the answer to it.
-            Event::Stirred if self.is_far() && !self.open => {}
+            Event::Stirred if self.is_far() && !self.under_way => {}
             Event::Stirred | Event::Roused => {
                 self.wake();
                 self.ask_by(now);
@@ -225,7 +225,7 @@ impl Waiting {
     }
 
     fn asked(&mut self, rules: Rules) {
-        (self.open, self.stands) = (true, true);
+        (self.under_way, self.stands) = (true, true);
         self.rests = rules.rests && self.near && self.signs >= SIGNS;
         self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
         // The answer says again whether this contender is near, and when to ask. A message that comes from now on may
@@ -249,7 +249,7 @@ impl Waiting {
         self.near = true;
         self.wake();
         // A request in flight serves as the sign of life that is due.
-        if !self.open {
+        if !self.under_way {
             let signed = self.signed.filter(|_| !at_once);
             self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
         }
@@ -259,7 +259,7 @@ impl Waiting {
     /// for all far contenders of this client at this name, in case a message is lost.
     pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
         // The client releases what an unanswered attempt was granted, even if a message reports the grant.
-        if let Some(grant) = self.told.filter(|_| !self.open) {
+        if let Some(grant) = self.told.filter(|_| !self.under_way) {
             // If the grant is almost over, ask: the answer carries the whole lease.
             return if grant.is_worth_taking(now, rules) { Next::Take(grant) } else { Next::Ask };
         }
@@ -292,7 +292,7 @@ impl Waiting {
 
     /// The server has answered a request. This answer is newer than a grant for an earlier request.
     fn answered(&mut self, sent: Instant) {
-        (self.open, self.signed) = (false, Some(sent));
+        (self.under_way, self.signed) = (false, Some(sent));
         let is_newer = self.told.is_none_or(|grant| grant.signed >= sent);
         if !is_newer {
             // Two contenders of one client may have made their signs in one order and sent them in the other. Then the
@@ -568,7 +568,7 @@ mod tests {
         let mut play = Play::waiting(true);
         play.hears(Event::Asked);
         play.hears(Event::Unanswered);
-        assert!(play.waiting.is_open() && !play.waiting.stands());
+        assert!(play.waiting.may_still_run() && !play.waiting.stands());
         play.waiting.rename(TenureId(8), play.now);
         assert_eq!((play.waiting.id(), play.waiting.place()), (TenureId(8), 3));
         assert_eq!(play.next(), Next::Ask);

@@ -22,7 +22,7 @@ pub(in crate::engine::waiting::model) struct Known {
     pub(in crate::engine::waiting::model) place: u8,
     pub(in crate::engine::waiting::model) stands: bool,
     pub(in crate::engine::waiting::model) near: bool,
-    pub(in crate::engine::waiting::model) open: bool,
+    pub(in crate::engine::waiting::model) under_way: bool,
     pub(in crate::engine::waiting::model) signed: Option<i8>,
     pub(in crate::engine::waiting::model) told: Option<(u8, i8)>,
     pub(in crate::engine::waiting::model) ask_at: Option<i8>,
@@ -66,7 +66,7 @@ impl Known {
     fn of(line: &Waiting, clock: Clock) -> Self {
         // All callers of this world ask for the same lease.
         // No contender rests here, so the number of signs does not matter.
-        let Waiting { id, place, stands, near, open, signed, told, ask_at, look_at, .. } =
+        let Waiting { id, place, stands, near, under_way, signed, told, ask_at, look_at, .. } =
             line.clone();
         let small = |number: u64| u8::try_from(number).expect("the world is small");
         Self {
@@ -74,7 +74,7 @@ impl Known {
             place: small(place),
             stands,
             near,
-            open,
+            under_way,
             signed: signed.map(|at| clock.ticks(at)),
             told: told.map(|grant| (small(grant.id.0), clock.ticks(grant.signed))),
             ask_at: ask_at.map(|at| clock.ticks(at)),
@@ -95,7 +95,7 @@ impl Known {
             place: u64::from(self.place),
             stands: self.stands,
             near: self.near,
-            open: self.open,
+            under_way: self.under_way,
             signed: self.signed.map(|at| clock.moment(at)),
             told: self.told.map(told),
             ask_at: self.ask_at.map(|at| clock.moment(at)),
@@ -454,7 +454,7 @@ impl Driver<'_> {
             return;
         }
         let left = self.client.spots[spot].line.take();
-        let stands = left.filter(|line| line.stands && !line.open);
+        let stands = left.filter(|line| line.stands && !line.under_way);
         if let Some(line) = stands.filter(|_| !self.is(Mutation::TheLineIsNotLeft)) {
             self.job(line.id, None, LONG, true);
         }
@@ -467,7 +467,7 @@ impl Driver<'_> {
             None => Next::Ask,
             Some(known) => {
                 let mut line = known.line(self.clock);
-                line.open &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
+                line.under_way &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
                 let watching = self.is_watching(spot);
                 let listening = matches!(self.client.ears, Ears::Closed | Ears::Open | Ears::Cut);
                 line.next(self.clock.now, listening, watching, self.rules())
@@ -544,7 +544,7 @@ impl Driver<'_> {
             Some(known) => known.line(self.clock),
             None => Waiting::new(TenureId(u64::from(self.new_id())), now),
         };
-        if line.is_open() && !self.is(Mutation::NoNewOwnerField) {
+        if line.may_still_run() && !self.is(Mutation::NoNewOwnerField) {
             line.rename(TenureId(u64::from(self.new_id())), now);
         }
         line.step(now, Event::Asked, self.rules());
@@ -769,7 +769,7 @@ impl Driver<'_> {
             self.client.keeping.unsent = None;
             self.ghost(id, old);
         }
-        if self.client.spots[spot].line.as_ref().is_some_and(|line| line.open)
+        if self.client.spots[spot].line.as_ref().is_some_and(|line| line.under_way)
             && !self.is(Mutation::NoNewOwnerField)
         {
             let id = TenureId(u64::from(self.new_id()));
