@@ -100,7 +100,7 @@ local function wait()
     write_notes()
   else
     settle()
-    tell_keeper(lock, channel, from)
+    tell_keeper(lock, channel, from, WAITS)
   end
   keep_line()
   local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
@@ -124,7 +124,7 @@ local function try_once()
     if not somebody_may_come(field) then return take(lease) end
   end
   settle()
-  return { tell_keeper(lock, channel, from) and KEPT or HELD, shortest_lease() or waiter_ttl }
+  return { tell_keeper(lock, channel, from, TRIES) and KEPT or HELD, shortest_lease() or waiter_ttl }
 end
 
 local function give_back_old()

@@ -38,7 +38,7 @@ local function obstacle(i)
   end
   local ttl = redis.call('pttl', lock)
   if ttl ~= -2 then
-    if redis.call('hexists', lock, field) == 0 then return tell_keeper(lock, channel, from) and KEPT or HELD, ttl end
+    if redis.call('hexists', lock, field) == 0 then return tell_keeper(lock, channel, from, TRIES) and KEPT or HELD, ttl end
     found[i] = ttl
   elseif redis.call('exists', line) == 1 and somebody_may_come(field) then
     return CONTENDED, 0
@@ -49,7 +49,7 @@ end
 local function tell_other_keepers(first)
   for i = first, locks do
     asked(i)
-    tell_keeper(lock, channel, from)
+    tell_keeper(lock, channel, from, TRIES)
   end
 end
 

@@ -3,14 +3,17 @@
 local KEEPS = 102 -- 'f'
 local KEPT = 3
 
+-- How a caller tells a keeper that it wants the lock: one that waits, and one that does not, which asks once more soon.
+local WAITS, TRIES = '~', '~!'
+
 -- Tells the holder of a plain lock that another client wants the lock, if the holder's client keeps idle locks. Returns
 -- whether it does. A waiter repeats this with its signs of life, since a message can be lost. If the user may not read the
 -- fields of the lock, nobody is told. Then the keeper gives the lock back when it was idle for `keep`, or after 1,024 turns.
-local function tell_keeper(lock, channel, from)
+local function tell_keeper(lock, channel, from, how)
   local field = redis.pcall('hkeys', lock)[1]
   local client = field and field:match('^(.*):%d+$')
   if client and client:byte(16) == KEEPS then
-    redis.pcall('publish', channel .. ':' .. client, from .. ' ' .. field .. '~')
+    redis.pcall('publish', channel .. ':' .. client, from .. ' ' .. field .. how)
     return true
   end
 end

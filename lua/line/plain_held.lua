@@ -7,6 +7,6 @@ end
 
 -- The waiters behind the first one need not tell the keeper again.
 local function begin_line()
-  tell_keeper(KEYS[2], ARGV[4], ARGV[5])
+  tell_keeper(KEYS[2], ARGV[4], ARGV[5], WAITS)
   return true
 end

@@ -35,6 +35,6 @@ local function prolong(field, ms)
 end
 
 -- A client keeps no idle hold of these kinds.
-local KEPT
+local KEPT, WAITS, TRIES
 local function tell_keeper() end
 

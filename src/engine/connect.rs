@@ -26,6 +26,7 @@ use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
 use crate::engine::secrets::Secrets;
+use crate::engine::tried::Tried;
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::engine::watchdog_timetable::Timetable;
@@ -110,6 +111,7 @@ struct Memory {
     outbox: Outbox,
     table: Arc<Table>,
     secrets: Arc<Secrets>,
+    tried: Arc<Tried>,
     debts: Debts,
     tasks: TaskTracker,
 }
@@ -125,6 +127,7 @@ impl Memory {
             outbox,
             table: Arc::new(Table::new(move |tenure| give_back.give_back(tenure))),
             secrets: Arc::new(Secrets::new(started)),
+            tried: Arc::default(),
             debts: Debts::default(),
             tasks: TaskTracker::new(),
         }
@@ -147,6 +150,7 @@ impl Memory {
             outbox: self.outbox.clone(),
             debts: self.debts.clone(),
             secrets: Arc::clone(&self.secrets),
+            tried: Arc::clone(&self.tried),
             client: client.to_owned(),
             rules: rules(config, config.life()),
             believes: config.replicas == 0,
@@ -160,7 +164,7 @@ impl Memory {
         config: Config,
         (commands, subscriber, space): (Commands, Subscriber, Space),
     ) -> Arc<Engine> {
-        let Self { started, outbox, table, secrets, debts, tasks } = self;
+        let Self { started, outbox, table, secrets, tried, debts, tasks } = self;
         Arc::new(Engine {
             rhythm: rhythm(&config),
             budget: Budget::new(&config),
@@ -174,6 +178,7 @@ impl Memory {
             timetable: Arc::clone(&outbox.timetable),
             owned: Owned::default(),
             secrets,
+            tried,
             started,
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),

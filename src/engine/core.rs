@@ -20,6 +20,7 @@ use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
 use crate::engine::releases_under_way::ReleasesUnderWay;
 use crate::engine::secrets::Secrets;
+use crate::engine::tried::Tried;
 use crate::engine::waiting::Rules;
 use crate::engine::watchdog::Rhythm;
 use crate::engine::watchdog_timetable::Timetable;
@@ -48,6 +49,7 @@ pub(crate) struct Engine {
     pub(crate) timetable: Arc<Timetable>,
     pub(crate) owned: Owned,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) tried: Arc<Tried>,
     pub(crate) rhythm: Rhythm,
     pub(crate) budget: Budget,
     pub(crate) started: Instant,

@@ -7,7 +7,9 @@
 //! 2. The first waiter in line, or a client that only tries, tells the keeper that it wants the lock
 //!    (`lua/line/keeper.lua`). The keeper gives the lock back at once if no caller holds it, or else when its
 //!    holder unlocks.
-//! 3. An idle tenure is renewed, and can be lost, like a held one. Its next holder checks its deadline.
+//! 3. A client that only tries asks once more after a pause. Until then the keeper keeps that lock no more, although it may
+//!    take it again (`tried.rs`).
+//! 4. An idle tenure is renewed, and can be lost, like a held one. Its next holder checks its deadline.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +48,8 @@ impl Keep {
 }
 
 /// How long a `try_lock` pauses before its second request.
-const PAUSE: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(50);
+pub(crate) const PAUSE: RangeInclusive<Duration> =
+    Duration::from_millis(2)..=Duration::from_millis(50);
 
 /// How long another client usually needs to give an idle lock back: as long as the caller's own request took.
 pub(crate) fn until_given_back(asked: Duration) -> Duration {

@@ -11,6 +11,7 @@ use crate::engine::entry::Table;
 use crate::engine::job::Job;
 use crate::engine::outbox::Outbox;
 use crate::engine::secrets::Secrets;
+use crate::engine::tried::Tried;
 use crate::engine::waiting::{Event, PushedGrant, Rules};
 use crate::engine::watchdog_timetable::Timetable;
 use crate::keys::TenureId;
@@ -24,6 +25,7 @@ pub(crate) struct Listener {
     pub(crate) outbox: Outbox,
     pub(crate) debts: Debts,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) tried: Arc<Tried>,
     pub(crate) client: String,
     pub(crate) rules: Rules,
     /// Whether grants by message count. If replicas have to acknowledge grants, only the answer to a request counts.
@@ -64,7 +66,13 @@ impl Listener {
             }
             match (word.what, entry) {
                 // The grant that this is about may not have arrived yet.
-                (What::Wanted, _) => self.give_back_kept(channel),
+                (What::Wanted { is_tried }, _) => {
+                    // Note it first: a caller of this client may be about to ask again, and may not find the entry here.
+                    if is_tried {
+                        self.tried.note(channel, now);
+                    }
+                    self.give_back_kept(channel);
+                }
                 (what, None) => {
                     has_left |= matches!(what, What::Near { at_once: true });
                     self.hear_of_unknown(channel, word, now);
@@ -195,6 +203,7 @@ mod tests {
             outbox,
             debts: Debts::default(),
             secrets: Arc::new(Secrets::new(now)),
+            tried: Arc::default(),
             client: "us".to_owned(),
             rules,
             believes: true,

@@ -53,6 +53,7 @@ mod releases_under_way;
 mod secrets;
 mod side_by_side;
 mod tenure;
+mod tried;
 mod unanswered_release;
 mod unlock;
 mod unpolled;

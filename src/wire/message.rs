@@ -21,8 +21,9 @@ pub(crate) enum What {
     /// `<field>?`: it is near the front of the line, and has to show signs of life from now on. `<field>!`: the same,
     /// and it has to ask at once, since its last sign is too old.
     Near { at_once: bool },
-    /// `<field>~`: another client wants the lock that it holds, and that its client may keep idle.
-    Wanted,
+    /// `<field>~`: another client wants the lock that it holds, and that its client may keep idle. `<field>~!`: the same,
+    /// and that client waits in no line: it asks once more soon.
+    Wanted { is_tried: bool },
     /// `<field>`: it was removed by force.
     Out,
 }
@@ -42,12 +43,14 @@ impl Word {
     /// The word, if it is about an owner field of this client and has the form that our scripts write.
     fn for_us(word: &[u8], client: &str) -> Option<Self> {
         let word = std::str::from_utf8(word).ok()?.strip_prefix(client)?.strip_prefix(':')?;
-        let (id, what) = if let Some(id) = word.strip_suffix('?') {
+        let (id, what) = if let Some(id) = word.strip_suffix("~!") {
+            (id, What::Wanted { is_tried: true })
+        } else if let Some(id) = word.strip_suffix('?') {
             (id, What::Near { at_once: false })
         } else if let Some(id) = word.strip_suffix('!') {
             (id, What::Near { at_once: true })
         } else if let Some(id) = word.strip_suffix('~') {
-            (id, What::Wanted)
+            (id, What::Wanted { is_tried: false })
         } else if let Some((id, grant)) = word.split_once('=') {
             (id, granted(grant)?)
         } else {
@@ -83,7 +86,8 @@ mod tests {
         assert_eq!(heard("client:7?"), Some((7, What::Near { at_once: false })));
         assert_eq!(heard("client:7!"), Some((7, What::Near { at_once: true })));
         assert_eq!(heard("client:7"), Some((7, What::Out)));
-        assert_eq!(heard("client:7~"), Some((7, What::Wanted)));
+        assert_eq!(heard("client:7~"), Some((7, What::Wanted { is_tried: false })));
+        assert_eq!(heard("client:7~!"), Some((7, What::Wanted { is_tried: true })));
         let (number, secret) = (GRANTS - 1, u64::MAX);
         let last = heard(&format!("client:7={number}@{secret}"));
         assert_eq!(last, Some((7, What::Granted { number, secret })));

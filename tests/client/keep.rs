@@ -131,6 +131,28 @@ async fn a_try_of_another_client_makes_the_keeper_give_the_lock_back() {
     eventually(SOON, "both at once", async || both.try_lock().await.unwrap().is_some()).await;
 }
 
+/// The keeper takes the lock again before the other client asks a second time. If it kept the lock again, it would refuse
+/// each try.
+#[tokio::test]
+async fn a_keeper_that_takes_the_lock_again_and_again_does_not_refuse_each_try() {
+    let site = Site::start().await;
+    let (_keeper, lock, other, _admin) = kept(&site).await;
+    let turns = tokio::spawn(async move {
+        loop {
+            taken(&lock).await.unlock().await.expect("it is ours");
+            tokio::task::yield_now().await;
+        }
+    });
+    let tried = other.lock("a");
+    let mut granted = 0;
+    for _ in 0..100 {
+        sleep(Duration::from_millis(7)).await; // the second request of one call is not the first of the next
+        granted += usize::from(tried.try_lock().await.expect("an answer").is_some());
+    }
+    assert!(granted > 0, "the keeper has refused each try");
+    turns.abort();
+}
+
 #[tokio::test]
 async fn a_holder_of_a_kept_lock_gives_it_to_a_client_that_came_meanwhile() {
     let site = Site::start().await;

@@ -127,6 +127,11 @@ impl Caller {
         let was_open = known.is_some_and(Known::asks);
         if self.keeps(entry) {
             entry.allow_keeping(|| self.engine.listen(entry));
+            // Look last: if another client tries the lock between the look and the permission, the message would end no
+            // permission.
+            if self.engine.tried.is_expected_again(&entry.keys.channel, Instant::now()) {
+                entry.forbid_keeping();
+            }
         } else {
             entry.forbid_keeping();
         }

@@ -66,6 +66,7 @@ enum Mutation {
     TheCheckComesFirst,
     TheAnswerAllows,
     WhoWaitsIsNotHeeded,
+    TheTryIsForgotten,
     TheHolderIsNotTold,
     TheIdleIsSoughtFirst,
     TheLiveChannelIsNotHeeded,
@@ -842,7 +843,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_does_not_wait_is_not_refused_twice_by_one_idle_tenure() {
+    fn a_caller_that_does_not_wait_is_not_refused_twice_by_one_keeper() {
         for (size, keepers) in [((2, 1, 2), 1), ((3, 1, 1), 1), ((3, 1, 1), 2)] {
             holds(&tried(keeping(size, keepers, NONE)));
         }
@@ -888,7 +889,7 @@ mod tests {
         ] {
             fails(mutation, &keeping(size, 1, faults));
         }
-        for mutation in [ATryTellsNobody, ATryAsksOnce] {
+        for mutation in [ATryTellsNobody, ATryAsksOnce, TheTryIsForgotten] {
             fails(mutation, &tried(keeping((2, 1, 2), 1, NONE)));
         }
     }

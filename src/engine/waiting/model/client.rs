@@ -368,6 +368,7 @@ impl Client {
         slow.into_iter()
             .chain([&mut self.paused, &mut self.deaf])
             .for_each(|left| *left = (*left - 1).max(0));
+        self.keeping.tick();
         for spot in &mut self.spots {
             spot.line.iter_mut().for_each(Known::tick);
             match &mut spot.stage {
@@ -811,7 +812,10 @@ impl Driver<'_> {
     pub(in crate::engine::waiting::model) fn told(&mut self, words: Vec<Word>) {
         for word in words {
             let (Word::Granted { field, .. } | Word::Near { field, .. }) = word else {
-                self.wanted();
+                match word {
+                    Word::Wanted { is_tried: true, .. } => self.was_tried(),
+                    _ => self.wanted(),
+                }
                 continue;
             };
             let has = |spot: &Spot| spot.line.as_ref().is_some_and(|line| line.id == field.id);

@@ -8,10 +8,18 @@ use crate::engine::waiting::model::{Mutation, STRAY, TTL, Terms, Verdict, World}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::engine::waiting::model) struct Keeping {
     is_allowed: bool,
+    /// For so many ticks, a caller that tried the lock is expected again.
+    expects: i8,
     /// The permission has just ended. The client has not looked for an idle tenure yet.
     pub(in crate::engine::waiting::model) looks: bool,
     /// A request that allows it to keep the lock, and whether the channel was live before the permission.
     pub(in crate::engine::waiting::model) unsent: Option<(Request, bool)>,
+}
+
+impl Keeping {
+    pub(in crate::engine::waiting::model) fn tick(&mut self) {
+        self.expects = (self.expects - 1).max(0);
+    }
 }
 
 impl Client {
@@ -46,6 +54,9 @@ impl Driver<'_> {
         } else if !self.client.is_live() && !self.is(Mutation::TheDeafKeep) {
             self.forbid();
         }
+        if self.client.keeping.expects > 0 {
+            self.forbid();
+        }
         self.client.up.push(request);
     }
 
@@ -61,6 +72,14 @@ impl Driver<'_> {
 
     pub(in crate::engine::waiting::model) fn forbid(&mut self) {
         self.client.keeping.is_allowed = false;
+    }
+
+    /// A caller of another client has tried the lock, and tries once more after a pause.
+    pub(in crate::engine::waiting::model) fn was_tried(&mut self) {
+        if !self.is(Mutation::TheTryIsForgotten) {
+            self.client.keeping.expects = 2;
+        }
+        self.wanted();
     }
 
     /// Another client wants the lock. The keeper first ends the permission, and then looks for an idle tenure.

@@ -170,7 +170,8 @@ fn words(words: &[Word]) -> String {
         Word::Granted { field, sign } => format!("'{} granted for a sign of {sign}'", told(field)),
         Word::Near { field, at_once: false } => format!("'{} is near'", told(field)),
         Word::Near { field, at_once: true } => format!("'{} is silent'", told(field)),
-        Word::Wanted { field } => format!("'{} is wanted'", told(field)),
+        Word::Wanted { field, is_tried: false } => format!("'{} is wanted'", told(field)),
+        Word::Wanted { field, is_tried: true } => format!("'{} was tried'", told(field)),
     };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }

@@ -36,17 +36,18 @@ pub(in crate::engine::waiting::model) struct Life {
     pub(in crate::engine::waiting::model) sign: i8,
 }
 
-/// One word of a message to one client. `Wanted`: another client wants the lock that this one may keep idle.
+/// One word of a message to one client. `Wanted`: another client wants the lock that this one may keep idle; `is_tried`: it
+/// stands in no line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::engine::waiting::model) enum Word {
     Granted { field: Field, sign: i8 },
     Near { field: Field, at_once: bool },
-    Wanted { field: Field },
+    Wanted { field: Field, is_tried: bool },
 }
 
 impl Word {
     fn client(self) -> u8 {
-        let (Self::Granted { field, .. } | Self::Near { field, .. } | Self::Wanted { field }) =
+        let (Self::Granted { field, .. } | Self::Near { field, .. } | Self::Wanted { field, .. }) =
             self;
         field.client
     }
@@ -254,7 +255,7 @@ impl<'a> Call<'a> {
         if !self.is_of_no_account(field, is_relied_on) {
             self.asks_again = !is_relied_on;
             self.admit();
-            self.tell_keeper(is_new);
+            self.tell_keeper(is_new, false);
         }
         match self.server.rank(field) {
             None => self.granted(),
@@ -277,7 +278,7 @@ impl<'a> Call<'a> {
     }
 
     /// Tells the holder's client that the asker wants the lock, if that client may keep the lock idle.
-    fn tell_keeper(&mut self, is_new: bool) {
+    fn tell_keeper(&mut self, is_new: bool, is_tried: bool) {
         let Some((field, _)) = self.server.lock.filter(|(field, _)| self.asker != Some(*field))
         else {
             return;
@@ -288,7 +289,7 @@ impl<'a> Call<'a> {
             _ => false,
         };
         if self.terms.keeps(field.client) && !is_forgotten {
-            self.said.push(Word::Wanted { field });
+            self.said.push(Word::Wanted { field, is_tried });
         }
         if self.terms.is(Mutation::TellingProlongs) {
             self.server.lock = Some((field, self.terms.lease));
@@ -302,7 +303,7 @@ impl<'a> Call<'a> {
         if self.server.lock.is_none() && !self.somebody_may_come() {
             self.server.lock = Some((field, self.terms.lease));
         } else if !self.terms.is(Mutation::ATryTellsNobody) {
-            self.tell_keeper(true);
+            self.tell_keeper(true, true);
         }
         self.server.lock.map(|(holder, _)| holder)
     }

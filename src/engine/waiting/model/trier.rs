@@ -59,8 +59,8 @@ impl Driver<'_> {
 }
 
 impl World {
-    /// Without faults, no caller gives up because of a tenure that its client keeps idle: the keeper was told, and has given
-    /// that tenure back. If the keeper has taken the lock again since, the caller may be refused once more.
+    /// Without faults, no caller is refused twice because one client keeps the lock idle. The keeper was told, and has given it
+    /// back. If it has taken the lock again since, it does not keep it. (Another keeper may have taken it meanwhile.)
     pub(in crate::engine::waiting::model) fn judge_try(
         &self,
         c: usize,
@@ -73,8 +73,7 @@ impl World {
             return Ok(());
         }
         let mut stages = self.clients[c].spots.iter().map(|spot| spot.stage);
-        let again =
-            |stage| matches!(stage, Stage::Trying { after: Some(before), .. } if before == by);
+        let again = |stage| matches!(stage, Stage::Trying { after: Some(before), .. } if before.client == by.client);
         if !terms.asks_again(by) || stages.any(again) {
             return Err(format!("a caller gives up while {} is idle", told(by)));
         }
