@@ -67,7 +67,7 @@ impl Listener {
             match (word.what, entry) {
                 // The grant that this is about may not have arrived yet.
                 (What::Wanted { is_tried }, _) => {
-                    // Note it first: a caller of this client may be about to ask again, and may not find the entry here.
+                    // Note it first: a caller of this client may be asking again, in an entry that is not in the table yet.
                     if is_tried {
                         self.tried.note(channel, now);
                     }
