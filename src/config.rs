@@ -154,7 +154,7 @@ impl Config {
     /// - A client that waits gets an idle lock after two round trips, and the time in which both clients react.
     /// - A `try_lock` of another client asks again 2 to 50 ms after its first answer. Usually the keeper has given an idle
     ///   lock back by then; if not, the call returns `None`. The call also asks twice if a caller of the keeper holds the
-    ///   lock.
+    ///   lock. After such a call, the keeper does not keep that lock for 300 ms, so that it cannot refuse every call.
     /// - If the process dies, the locks that it keeps are free when their leases expire, like those that it holds.
     /// - The client subscribes to two channels for each plain lock that it takes. So do not use this setting in a client
     ///   that locks many names once each. The client keeps a lock only if the channels were live before it asked, so never

@@ -1,7 +1,8 @@
--- What most callers do that come to a held lock which only one holder can have at a time: they go to the end of the line, or are the first
--- in it. This does the same as wait() of acquire.lua, if the newcomer changes nothing for others: no client can be let in,
--- and no script has to look at the front. It runs before the functions of the line are created, since creating them takes
--- half of the server's time for such a call. In every other case acquire.lua continues from here.
+-- What most callers do that come to a held lock which only one holder can have at a time: they go to the end of the
+-- line, or are the first in it. This does the same as wait() of acquire.lua, if the newcomer changes nothing for
+-- others: no client can be let in, and no script has to look at the front. It runs before the functions of the line are
+-- created, since creating them takes half of the server's time for such a call. In every other case acquire.lua
+-- continues from here.
 
 local function line_up_as_usual()
   local client, ttl_of_life = field:match('^(.*):%d+$'), tonumber(ARGV[6]) or 0

@@ -3,7 +3,8 @@
 local KEEPS = 102 -- 'f'
 local KEPT = 3
 
--- How a caller tells a keeper that it wants the lock: one that waits, and one that does not, which asks once more soon.
+-- How a caller tells a keeper that it wants the lock: one that waits in line, and one that does not, which may ask once
+-- more soon.
 local WAITS, TRIES = '~', '~!'
 
 -- Tells the holder of a plain lock that another client wants the lock, if the holder's client keeps idle locks. Returns

@@ -1,14 +1,14 @@
-//! The kept lock (`Config::keep`): after an unlock, a client keeps a plain lock for a while, held by no caller. Its next caller
-//! gets it without a request. This file says whether a lock may be kept. `tenure/hand_over.rs` keeps it, `caller/pick_up.rs` takes it up,
-//! `listener.rs` hears the messages, and `unlock.rs` has the watchdog give it back when its time is over.
+//! The kept lock (`Config::keep`): after an unlock, a client keeps a plain lock for a while, held by no caller. Its next
+//! caller gets it without a request. This file says whether a lock may be kept. `tenure/hand_over.rs` keeps it,
+//! `caller/pick_up.rs` takes it up, `listener.rs` hears the messages, and `unlock.rs` has the watchdog give it back when its time is over.
 //!
 //! 1. A client keeps a lock only if it would have heard that another client wants it: its channels were live before it sent
 //!    the request, the answer said that nobody waits, and no message has come since.
 //! 2. The first waiter in line, or a client that only tries, tells the keeper that it wants the lock
 //!    (`lua/line/keeper.lua`). The keeper gives the lock back at once if no caller holds it, or else when its
 //!    holder unlocks.
-//! 3. A client that only tries asks once more after a pause. Until then the keeper keeps that lock no more, although it may
-//!    take it again (`tried.rs`).
+//! 3. A client that only tries asks once more after a pause. For 300 ms the keeper may take that lock again, but does not keep
+//!    it (`tried.rs`).
 //! 4. An idle tenure is renewed, and can be lost, like a held one. Its next holder checks its deadline.
 
 use std::ops::RangeInclusive;

@@ -26,7 +26,7 @@ pub(crate) struct SideBySide<T> {
     resting: Vec<(TenureId, u32)>,
     /// The read that others may join.
     open: Option<TenureId>,
-    /// Returns in flight to the server.
+    /// How many releases are in flight to the server.
     releasing: usize,
     /// When the server last reported that no waiter stands in line.
     nobody_waits: Option<Instant>,

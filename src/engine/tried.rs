@@ -1,6 +1,6 @@
-//! The names that callers of other clients have just tried in vain, because this client may keep the lock. Such a caller stands in
-//! no line, and asks once more after a pause. If this client takes the lock again within that pause, it must not keep
-//! it, or it would refuse each call.
+//! The locks that callers of other clients have just tried in vain. Such a caller stands in no line, and asks once more after a
+//! pause. This client may take the lock again within that pause, but must not keep it: otherwise it could refuse every
+//! call.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard};
@@ -42,9 +42,9 @@ impl Tried {
     }
 }
 
-/// The longest pause of the caller, and as long again for its request.
+/// The longest pause of the caller, and five times as long for its requests: a caller may be far away.
 fn longest() -> Duration {
-    *PAUSE.end() * 2
+    *PAUSE.end() * 6
 }
 
 fn slot(channel: &str) -> usize {

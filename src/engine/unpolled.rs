@@ -1,5 +1,6 @@
-//! Callers that were notified and whose futures are not polled. This task skips one that waits for the permit, and cancels one
-//! that has it, unless it blocks no other caller. `lookout.rs` lists the entries to look at; `permit.rs` and `contest.rs` say which callers are silent.
+//! Callers that were notified and whose futures are not polled. This task skips one that waits for the permit, and cancels
+//! one that has it, unless it blocks no other caller. `lookout.rs` lists the entries to look at; `permit.rs` and
+//! `contest.rs` say which callers are silent.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub(crate) enum What {
     /// and it has to ask at once, since its last sign is too old.
     Near { at_once: bool },
     /// `<field>~`: another client wants the lock that it holds, and that its client may keep idle. `<field>~!`: the same,
-    /// and that client waits in no line: it asks once more soon.
+    /// and that client stands in no line; it may ask once more soon.
     Wanted { is_tried: bool },
     /// `<field>`: it was removed by force.
     Out,

@@ -146,7 +146,8 @@ async fn a_keeper_that_takes_the_lock_again_and_again_does_not_refuse_each_try()
     let tried = other.lock("a");
     let mut granted = 0;
     for _ in 0..100 {
-        sleep(Duration::from_millis(7)).await; // the second request of one call is not the first of the next
+        // Otherwise the next call would come before the keeper has the lock again.
+        sleep(Duration::from_millis(7)).await;
         granted += usize::from(tried.try_lock().await.expect("an answer").is_some());
     }
     assert!(granted > 0, "the keeper has refused each try");

@@ -58,7 +58,7 @@ async fn a_missing_permission_is_told_at_once_and_not_tried_again() {
             });
             let error = answer.await.expect("it is not ridden out").expect_err(rules);
             let denials = denials(&admin).await;
-            // A script tries the straight path, and then the other one, and undoes what it did.
+            // A script tries the uncontended path, and then the other one, and undoes what it did.
             let fits = |(count, what): &(u64, String)| *count <= 3 && what.contains(denied);
             assert!(denials.len() == 1 && denials.iter().all(fits), "{rules}: {denials:?}");
 

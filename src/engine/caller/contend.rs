@@ -82,7 +82,7 @@ impl Caller {
         }
     }
 
-    /// The contender stands in line, or has to ask again.
+    /// The caller has to wait: tells the waiter of a condition that it stands in line, and the lookout whom to watch.
     fn has_to_wait(&self, contender: &Contender, answer: &Attempt) {
         if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, answer) {
             lined_up.tell();

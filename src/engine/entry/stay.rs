@@ -104,7 +104,7 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// Releases tenures that rested until this return was answered: no other return will check them.
+    /// Releases tenures that rested until this release was answered: no other release will check them.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         let ahead = entry.ahead();

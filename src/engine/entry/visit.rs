@@ -24,7 +24,7 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// The permit, if it is open.
+    /// The permit, if it is free.
     pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
         let number = self.entry.permit.try_take()?;
         Some(EntryPermit::new(self.clone(), number))

@@ -254,12 +254,15 @@ impl World {
         }
     }
 
-    /// Clients that have done nothing yet are interchangeable, and so are a client's entries: they start in one order.
+    /// Clients that have done nothing yet are interchangeable, if both keep locks, or both do not, and both wait. So are a
+    /// client's entries. They start in one order.
     fn may_come(&self, c: usize, s: usize, setting: &Setting) -> bool {
         let has_come = |c: usize, s: usize| {
             self.clients[c].gone || self.clients[c].spots[s].fresh < setting.callers
         };
-        let is_first = c == 0 || c == usize::from(setting.terms.keepers);
+        let is_first = c == 0
+            || c == usize::from(setting.terms.keepers)
+            || setting.terms.trier == Some(own_number(c));
         let is_next = is_first || has_come(c - 1, 0);
         is_next && (s == 0 || has_come(c, s - 1))
     }

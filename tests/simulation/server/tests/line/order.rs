@@ -286,7 +286,7 @@ fn a_lease_that_is_over_makes_room_when_somebody_looks() {
 }
 
 #[test]
-fn the_straight_path_takes_a_free_lock_and_leaves_the_line_alone() {
+fn the_uncontended_path_takes_a_free_lock_and_leaves_the_line_alone() {
     everywhere(LOCK, |name| {
         // The counter is there from now on.
         assert!(name.lock("z:1").is_granted() && name.release("z:1"));

@@ -17,13 +17,13 @@ macro_rules! part {
     };
 }
 
-const PLAIN_STRAIGHT: [&str; 4] = [
+const PLAIN_UNCONTENDED: [&str; 4] = [
     part!("line/plain_acquire_uncontended.lua"),
     part!("lock/draw_uncontended.lua"),
     part!("line/plain_put_uncontended.lua"),
     part!("line/plain_held.lua"),
 ];
-const SCORED_STRAIGHT: [&str; 4] = [
+const ZSET_UNCONTENDED: [&str; 4] = [
     part!("line/zset_acquire_uncontended.lua"),
     part!("lock/draw_uncontended.lua"),
     part!("line/zset_put_uncontended.lua"),
@@ -31,7 +31,7 @@ const SCORED_STRAIGHT: [&str; 4] = [
 ];
 const LINE_UP: &str = part!("line/acquire_line_up.lua");
 const PLAIN_TURN: &str = part!("line/plain_release_to_head.lua");
-const RELEASE_STRAIGHT: &str = part!("line/zset_release_uncontended.lua");
+const RELEASE_UNCONTENDED: &str = part!("line/zset_release_uncontended.lua");
 const TURN: &str = part!("line/zset_release_to_head.lua");
 const ONE_PERMIT: (&str, u32) = ("semaphore", 1);
 
@@ -85,13 +85,13 @@ impl World {
         }
         let (acquire, release) = if kind == "lock" {
             (
-                Forms::new(&s::LOCK_ACQUIRE, &PLAIN_STRAIGHT, LINE_UP),
+                Forms::new(&s::LOCK_ACQUIRE, &PLAIN_UNCONTENDED, LINE_UP),
                 Forms::new(&s::LOCK_RELEASE, &[], PLAIN_TURN),
             )
         } else {
             (
-                Forms::new(&s::LINE_ACQUIRE, &SCORED_STRAIGHT, LINE_UP),
-                Forms::new(&s::LINE_RELEASE, &[RELEASE_STRAIGHT], TURN),
+                Forms::new(&s::LINE_ACQUIRE, &ZSET_UNCONTENDED, LINE_UP),
+                Forms::new(&s::LINE_RELEASE, &[RELEASE_UNCONTENDED], TURN),
             )
         };
         Self { server, twin, ears, now: BEGIN, kind, acquire, release, usual: [0; 2] }
