@@ -65,7 +65,7 @@ impl Engine {
         let listener = memory.listener(&client, &config);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let crew = memory.crew(stop.clone());
-        let linked = to.link(terms(&client, &config), crew, &config, heard).await;
+        let linked = to.link(common_args(&client, &config), crew, &config, heard).await;
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
         let engine = memory.engine(client, config, (commands, subscriber, space));
@@ -230,19 +230,19 @@ impl To {
     /// Opens the first connections, and has the crew maintain them.
     async fn link(
         self,
-        terms: CommonArgs,
+        common: CommonArgs,
         crew: Crew,
         config: &Config,
         heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> Result<(Commands, Subscriber), Fault> {
         match self {
             Self::One(address) => {
-                link_to_one(Place::Fixed(Arc::new(*address)), terms, &crew, config, heard).await
+                link_to_one(Place::Fixed(Arc::new(*address)), common, &crew, config, heard).await
             }
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);
                 let place = Place::Primary(Arc::clone(&sentinels));
-                let linked = link_to_one(place, terms, &crew, config, heard).await?;
+                let linked = link_to_one(place, common, &crew, config, heard).await?;
                 (crew.spawn)(Box::pin(FailoverWatch::new(&sentinels).run(crew.stop.clone())));
                 Ok(linked)
             }
@@ -254,7 +254,7 @@ impl To {
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
                 let told = subscriber.clone();
                 cluster.run(|stop| guide.run(told, stop));
-                Ok((Commands::in_cluster(cluster, terms), subscriber))
+                Ok((Commands::in_cluster(cluster, common), subscriber))
             }
         }
     }
@@ -262,13 +262,13 @@ impl To {
 
 async fn link_to_one(
     place: Place,
-    terms: CommonArgs,
+    common: CommonArgs,
     crew: &Crew,
     config: &Config,
     heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
 ) -> Result<(Commands, Subscriber), Fault> {
     let linger = config.linger();
-    let (commands, mut command_link) = Commands::new(place.clone(), terms, config);
+    let (commands, mut command_link) = Commands::new(place.clone(), common, config);
     let (subscriber, mut subscriber_link) = Subscriber::new(place, linger, heard);
     tokio::try_join!(command_link.start(), subscriber_link.start())?;
     (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
@@ -277,7 +277,7 @@ async fn link_to_one(
 }
 
 /// What every request says about this client.
-fn terms(client: &str, config: &Config) -> CommonArgs {
+fn common_args(client: &str, config: &Config) -> CommonArgs {
     CommonArgs {
         client: client.to_owned(),
         layout: config.layout,

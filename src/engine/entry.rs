@@ -304,8 +304,12 @@ impl Entry {
     }
 
     /// The client is about to ask for the lock, and may keep what it is granted. `listen` subscribes to the channels.
-    pub(crate) fn allow_keeping(&self, listen: impl FnOnce() -> Vec<Subscription>) {
-        self.keep.get_or_init(|| Box::new(Keep::new(listen()))).allow();
+    pub(crate) fn allow_keeping(
+        &self,
+        listen: impl FnOnce() -> Vec<Subscription>,
+        is_tried: impl FnOnce() -> bool,
+    ) {
+        self.keep.get_or_init(|| Box::new(Keep::new(listen()))).allow(is_tried);
     }
 
     /// The client must not keep the tenure that it has or is about to get. Returns `false` if it keeps no locks.

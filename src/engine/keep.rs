@@ -28,11 +28,13 @@ impl Keep {
         Self { subscriptions, is_allowed: AtomicBool::new(false) }
     }
 
-    /// The client is about to ask for the lock. Whatever it is granted, it may keep, if it hears everything from now on.
-    pub(crate) fn allow(&self) {
+    /// The client is about to ask for the lock. Whatever it is granted, it may keep, if it hears everything from now on, and
+    /// if no other client has just tried the lock.
+    pub(crate) fn allow(&self, is_tried: impl FnOnce() -> bool) {
         self.is_allowed.store(true, Ordering::SeqCst);
         // Check last. If a connection broke between the check and the permission, the client would not know that it is deaf.
-        if !self.subscriptions.iter().all(Subscription::is_live) {
+        // If another client tried the lock in between, its message would find no permission to end.
+        if is_tried() || !self.subscriptions.iter().all(Subscription::is_live) {
             self.forbid();
         }
     }

@@ -730,7 +730,7 @@ pub(crate) mod tests {
     fn keepable(lease: Lease) -> (Arc<Table>, Hold, Arc<Entry>) {
         let (table, hold) = hold(lease, Instant::now() + LEASE);
         let entry = table.find(hold.tenure.keys.id()).unwrap();
-        entry.allow_keeping(Vec::new); // without channels, there is nothing to miss
+        entry.allow_keeping(Vec::new, || false); // without channels, there is nothing to miss
         (table, hold, entry)
     }
 

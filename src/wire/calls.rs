@@ -142,7 +142,7 @@ impl Connection<'_> {
     async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
         let first = &acquires[0].keys;
         let has_line = first.row.has_line;
-        let terms = self.terms();
+        let common = self.common();
         let fill = |cmd: &mut Cmd, floor: u64| {
             let keys_of_each = if has_line { 2 } else { 1 };
             cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
@@ -154,7 +154,7 @@ impl Connection<'_> {
             }
             cmd.arg(floor);
             for Acquire { id, lease, .. } in acquires {
-                cmd.arg(id.of(&terms.client)).arg(millis(*lease));
+                cmd.arg(id.of(&common.client)).arg(millis(*lease));
             }
         };
         let script = existing(scripts_of(first).acquire_each, first)?;
@@ -169,7 +169,7 @@ impl Connection<'_> {
     ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
         let first = &acquires[0].keys;
         let has_line = first.row.has_line;
-        let terms = self.terms();
+        let common = self.common();
         let fill = |cmd: &mut Cmd, floor: u64| {
             let keys_of_each = if has_line { 3 } else { 1 };
             cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
@@ -181,10 +181,10 @@ impl Connection<'_> {
             }
             cmd.arg(floor);
             if has_line {
-                cmd.arg(terms.message()).arg(millis(terms.waiter_ttl));
+                cmd.arg(common.message()).arg(millis(common.waiter_ttl));
             }
             for Acquire { keys, id, lease, .. } in acquires {
-                cmd.arg(id.of(&terms.client)).arg(millis(*lease));
+                cmd.arg(id.of(&common.client)).arg(millis(*lease));
                 if has_line {
                     cmd.arg(&*keys.channel);
                 }
@@ -235,10 +235,10 @@ impl Connection<'_> {
     async fn release_alone(&mut self, release: &Release, before: Fault) -> Result<bool, Fault> {
         let Release { keys, id, .. } = release;
         let Some(script) = scripts_of(keys).release_alone else { return Err(before) };
-        let terms = self.terms();
+        let common = self.common();
         let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client));
-            cmd.arg(&*keys.channel).arg(terms.message());
+            cmd.arg(1).arg(keys.lock()).arg(id.of(&common.client));
+            cmd.arg(&*keys.channel).arg(common.message());
         };
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
@@ -252,7 +252,7 @@ impl Connection<'_> {
         &mut self,
         releases: &[impl Borrow<Release> + Sync],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let terms = self.terms();
+        let common = self.common();
         let releases = || releases.iter().map(Borrow::borrow);
         let Some(first) = releases().next().map(|first| &first.keys) else {
             return Ok(Vec::new());
@@ -262,13 +262,13 @@ impl Connection<'_> {
             if !has_line {
                 cmd.arg(releases().len());
                 releases().for_each(|release| _ = cmd.arg(release.keys.lock()));
-                cmd.arg(terms.message());
+                cmd.arg(common.message());
             } else {
                 cmd.arg(1 + releases().len() * 3).arg(first.tokens());
                 for Release { keys, .. } in releases() {
                     cmd.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
                 }
-                let (from, ttl) = (terms.message(), millis(terms.waiter_ttl));
+                let (from, ttl) = (common.message(), millis(common.waiter_ttl));
                 let channels = first.channel_prefix();
                 // Both numbers have at most 20 digits, so the text never has to grow.
                 let mut words = String::with_capacity(64 + from.len() + channels.len());
@@ -276,7 +276,7 @@ impl Connection<'_> {
                 cmd.arg(words);
             }
             for Release { keys, id, .. } in releases() {
-                cmd.arg(id.of(&terms.client));
+                cmd.arg(id.of(&common.client));
                 if !has_line {
                     cmd.arg(&*keys.channel);
                 }
@@ -302,14 +302,14 @@ impl Connection<'_> {
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let terms = self.terms();
+        let common = self.common();
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(renewals.len());
             for renewal in renewals {
                 cmd.arg(renewal.keys.lock());
             }
             for renewal in renewals {
-                cmd.arg(renewal.id.of(&terms.client)).arg(millis(renewal.ttl));
+                cmd.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
             }
         };
         let reply = self.call(&RENEW, fill).await?;
@@ -329,9 +329,9 @@ impl Connection<'_> {
         if !keys.row.lies_as_plain {
             return self.renew_one(Renewal { keys, id, ttl: lease }).await;
         }
-        let terms = self.terms();
+        let common = self.common();
         let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock()).arg(id.of(&terms.client)).arg(count).arg(millis(lease));
+            cmd.arg(1).arg(keys.lock()).arg(id.of(&common.client)).arg(count).arg(millis(lease));
         };
         let is_ours = number(self.call(&COUNT, fill).await?)? == 1;
         self.kept(is_ours)
@@ -358,9 +358,9 @@ impl Connection<'_> {
         if keys.row.exchanges || !keys.row.lies_as_plain {
             return Ok(self.force_out(keys).await? > 0);
         }
-        let terms = self.terms();
+        let common = self.common();
         let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(terms.message());
+            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(common.message());
         };
         let script = existing(scripts_of(keys).force_unlock, keys)?;
         Ok(number(self.call(script, fill).await?)? == 1)

@@ -24,27 +24,27 @@ use crate::wire::shard::{CommandDuty, Shard, ShardTasks};
 #[derive(Clone)]
 pub(crate) struct Commands {
     servers: Servers,
-    terms: Arc<CommonArgs>,
+    common: Arc<CommonArgs>,
     changes: watch::Receiver<()>,
 }
 
 impl Commands {
     /// All locks lie on one server.
-    pub(crate) fn new(place: Place, terms: CommonArgs, config: &Config) -> (Self, ShardTasks) {
+    pub(crate) fn new(place: Place, common: CommonArgs, config: &Config) -> (Self, ShardTasks) {
         let (changes, seen) = watch::channel(());
         let (expected, lost) = (place.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
-        let duty = CommandDuty::new(terms.layout, clock, expected, Arc::new(changes), lost);
+        let duty = CommandDuty::new(common.layout, clock, expected, Arc::new(changes), lost);
         let generations = Generations::default();
         let (shard, task) = Shard::new((None, place), duty, &generations, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));
-        (Self { servers, terms: Arc::new(terms), changes: seen }, task)
+        (Self { servers, common: Arc::new(common), changes: seen }, task)
     }
 
     /// The locks are in the slots of a cluster.
-    pub(crate) fn in_cluster(cluster: Arc<Cluster>, terms: CommonArgs) -> Self {
+    pub(crate) fn in_cluster(cluster: Arc<Cluster>, common: CommonArgs) -> Self {
         let changes = cluster.changes.subscribe();
-        Self { servers: Servers::Cluster(cluster), terms: Arc::new(terms), changes }
+        Self { servers: Servers::Cluster(cluster), common: Arc::new(common), changes }
     }
 
     /// The server that has this slot of a cluster, or the only one.
@@ -87,7 +87,7 @@ impl Commands {
     }
 
     fn connection_by(&self, way: Way, keys: &Keys) -> Result<Connection<'_>, Fault> {
-        Connection::new(self.servers.shard(keys)?, way, &self.servers, &self.terms)
+        Connection::new(self.servers.shard(keys)?, way, &self.servers, &self.common)
     }
 
     /// Records a number that the server of this lock has granted.

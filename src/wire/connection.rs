@@ -61,7 +61,7 @@ pub(crate) struct Connection<'a> {
     /// The connection on which a request was last sent: for a redirected request, the one on which it may run.
     sent_on: Arc<AtomicU64>,
     servers: &'a Servers,
-    terms: &'a Arc<CommonArgs>,
+    common: &'a Arc<CommonArgs>,
 }
 
 impl<'a> Connection<'a> {
@@ -69,11 +69,11 @@ impl<'a> Connection<'a> {
         shard: Arc<Shard>,
         way: Way,
         servers: &'a Servers,
-        terms: &'a Arc<CommonArgs>,
+        common: &'a Arc<CommonArgs>,
     ) -> Result<Self, Fault> {
         let live = way.live(&shard)?;
         let sent_on = Arc::new(AtomicU64::new(live.generation));
-        Ok(Self { live, shard, way, short: None, sent_on, servers, terms })
+        Ok(Self { live, shard, way, short: None, sent_on, servers, common })
     }
 
     /// The generation of the connection. Requests of one generation reach the server in the order in which they were
@@ -92,16 +92,16 @@ impl<'a> Connection<'a> {
         self.shard.clock.granted(number, Instant::now());
     }
 
-    pub(crate) fn terms(&self) -> Arc<CommonArgs> {
-        Arc::clone(self.terms)
+    pub(crate) fn common(&self) -> Arc<CommonArgs> {
+        Arc::clone(self.common)
     }
 
     /// The same connection, for another request at the same time.
     pub(crate) fn again(&self) -> Self {
         let sent_on = Arc::new(AtomicU64::new(self.live.generation));
         let (live, shard) = (self.live.clone(), Arc::clone(&self.shard));
-        let (servers, terms) = (self.servers, self.terms);
-        Self { live, shard, way: self.way, short: None, sent_on, servers, terms }
+        let (servers, common) = (self.servers, self.common);
+        Self { live, shard, way: self.way, short: None, sent_on, servers, common }
     }
 
     /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock. `fill`

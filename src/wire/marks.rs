@@ -30,10 +30,10 @@ impl Connection<'_> {
         id: TenureId,
         (mark, keep): (&str, Duration),
     ) -> Result<bool, Fault> {
-        let terms = self.terms();
+        let common = self.common();
         let asked = |cmd: &mut Cmd, _| {
             cmd.arg(2).arg(keys.lock()).arg(keys.leader());
-            cmd.arg(id.of(&terms.client)).arg(mark).arg(millis(keep));
+            cmd.arg(id.of(&common.client)).arg(mark).arg(millis(keep));
         };
         Ok(number(self.call(&scripts::ANNOUNCE, asked).await?)? == 1)
     }
@@ -53,10 +53,10 @@ impl Connection<'_> {
         (id, token): (TenureId, FencingToken),
         interval: Duration,
     ) -> Result<Claim, Fault> {
-        let terms = self.terms();
+        let common = self.common();
         let asked = |cmd: &mut Cmd, _| {
             cmd.arg(2).arg(keys.lock()).arg(keys.interval());
-            cmd.arg(id.of(&terms.client)).arg(token.get()).arg(millis(interval));
+            cmd.arg(id.of(&common.client)).arg(token.get()).arg(millis(interval));
         };
         Ok(match number(self.call(&scripts::CLAIM, asked).await?)? {
             0 => Claim::Ours,

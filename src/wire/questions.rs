@@ -67,14 +67,14 @@ impl Connection<'_> {
         all: &[Key<'_>],
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
-        let terms = self.terms();
+        let common = self.common();
         let (kind, capacity) = (keys.row.word, keys.kind.capacity());
         let asked = |cmd: &mut Cmd, floor: u64| {
             cmd.arg(all.len());
             all.iter().for_each(|key| _ = cmd.arg(key));
-            cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(terms.message());
-            cmd.arg(millis(terms.waiter_ttl));
-            fill(cmd, &terms.client);
+            cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(common.message());
+            cmd.arg(millis(common.waiter_ttl));
+            fill(cmd, &common.client);
         };
         self.call(script, asked).await
     }
@@ -92,7 +92,7 @@ impl Connection<'_> {
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
         let Acquire { keys, id, lease, manner, permits, within, place, secret, old, debt: _ } =
             acquire;
-        let line_ttl = self.terms().line_ttl;
+        let line_ttl = self.common().line_ttl;
         let fill = |cmd: &mut Cmd, client: &str| {
             let or_nobody = |cmd: &mut Cmd, tenure: &Option<TenureId>| match tenure {
                 Some(tenure) => _ = cmd.arg(tenure.of(client)),
@@ -166,10 +166,10 @@ impl Connection<'_> {
     async fn renew_alone(&mut self, renewal: Renewal<'_>, before: Fault) -> Result<bool, Fault> {
         let keys = renewal.keys;
         let Some(script) = scripts_of(keys).renew_alone else { return Err(before) };
-        let terms = self.terms();
+        let common = self.common();
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock());
-            cmd.arg(renewal.id.of(&terms.client)).arg(millis(renewal.ttl));
+            cmd.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
         };
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;

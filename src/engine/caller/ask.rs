@@ -126,12 +126,9 @@ impl Caller {
         // Record it now, in case the future is dropped in between.
         let was_open = known.is_some_and(Known::asks);
         if self.keeps(entry) {
-            entry.allow_keeping(|| self.engine.listen(entry));
-            // Look last: if another client tries the lock between the look and the permission, the message would end no
-            // permission.
-            if self.engine.tried.is_expected_again(&entry.keys.channel, Instant::now()) {
-                entry.forbid_keeping();
-            }
+            let tried = &self.engine.tried;
+            let is_tried = || tried.is_expected_again(&entry.keys.channel, Instant::now());
+            entry.allow_keeping(|| self.engine.listen(entry), is_tried);
         } else {
             entry.forbid_keeping();
         }
