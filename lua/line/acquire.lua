@@ -41,9 +41,13 @@ end
 
 -- A caller that had a place gets it back. Any other goes to the end, even if the server's clock was set back.
 local function line_up()
-  local last = redis.call('zrange', line, '-1', '-1', 'WITHSCORES')[2]
-  local place = math.max(micros, last and last + 1 or 0)
-  if had > 0 then place = math.min(place, had) end
+  local last = redis.call('zrange', line, '-1', '-1', 'WITHSCORES')
+  local place = math.max(micros, last[2] and last[2] + 1 or 0)
+  if had > 0 then
+    place = math.min(place, had)
+  else
+    note_ahead(last[1], own.client)
+  end
   own.place = math.max(1, place)
   local written_place = string.format('%.0f', own.place)
   if kind == 'rw' and part == 1 then
@@ -105,13 +109,13 @@ local function wait()
   keep_line()
   local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
   if sign_is_due then again = a_third end
-  if own.place <= near or is_relied_on and is_first_of_client then return { HELD, again, own.place, 1 } end
-  if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0 } end
+  if own.place <= near or is_relied_on and is_first_of_client then return { HELD, again, own.place, 1, ahead } end
+  if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
   -- client that is further away makes it later: so a long line costs no more calls than a short one.
   local ahead = redis.call('zcount', line, '0', string.format('(%.0f', own.place))
   local delay = math.max(0, ahead - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
-  return { HELD, again < 0 and again or again + delay, own.place, 0 }
+  return { HELD, again < 0 and again or again + delay, own.place, 0, ahead }
 end
 
 -- First lets in waiters from the line. A caller that does not wait gets what is still free then, unless a waiter ahead

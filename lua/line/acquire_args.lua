@@ -14,11 +14,13 @@
 --        an owner field to release first ('': none)
 --        how long a line is kept without a sign of life, in ms
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if a caller is in line now
---        0, TTL in ms, place, near   in line. The TTL says when to ask again: usually when the first lease is over (-1: the
+--        0, TTL in ms, place, near, ahead   in line. The TTL says when to ask again: usually when the first lease is over (-1: the
 --                                key has no TTL), or after a third of waiter_ttl if there is room and the head is silent.
 --                                Near 1: the caller shows signs of life, and asks again itself after the TTL, even while it
 --                                rests. Near 0: the caller may sleep until it is notified, but one caller of its client
---                                asks again after the TTL. In a quick line that TTL is at most a third of waiter_ttl
+--                                asks again after the TTL. In a quick line that TTL is at most a third of waiter_ttl. Ahead
+--                                is missing, or the number in the owner field of the caller right ahead: in the line of a fair
+--                                lock, if both are callers of one client, and this one has just lined up
 --        grant                   taken, and no caller is in line: the number alone, since a table costs the server time
 --        0, TTL in ms            not taken, and not in line
 --        3, TTL in ms            the same; the holder's client keeps idle locks, and was told to give this one back if it is idle
@@ -38,3 +40,13 @@ if not had or had < 0 then return redis.error_reply('ERR place out of range') en
 if not (secret or ''):match('^%d+$') then return redis.error_reply('ERR secret out of range') end
 if not line_ttl or line_ttl < 1 then return redis.error_reply('ERR line_ttl out of range') end
 
+
+local ahead -- what the reply says of the caller right ahead
+
+-- `last` was the last in line when a caller of this client lined up. Nobody can come between the two, since each newcomer
+-- goes to the end.
+local function note_ahead(last, client)
+  if ARGV[2] ~= 'fair' or not last then return end
+  local its_client, number = last:match('^(.*):(%d+)$')
+  if its_client == client then ahead = tonumber(number) end
+end

@@ -16,9 +16,10 @@ local function line_up_as_usual()
   read_state(state, ttl_of_life)
   if not is_first then
     local head = tonumber(redis.call('zrange', line, '0', '0', 'WITHSCORES')[2])
-    local last = head and tonumber(redis.call('zrange', line, '-1', '-1', 'WITHSCORES')[2])
+    local last = redis.call('zrange', line, '-1', '-1', 'WITHSCORES')
+    note_ahead(last[1], client)
     local is_usual = is_recent and rhythm == ttl_of_life and sleepers < micros and head and is_quick(head)
-      and last < micros and near < micros and redis.call('pttl', line) >= line_ttl / 2
+      and tonumber(last[2]) < micros and near < micros and redis.call('pttl', line) >= line_ttl / 2
     if not is_usual then return end
   end
   local ttl = time_of_holder(is_first)
@@ -35,8 +36,8 @@ local function line_up_as_usual()
   end
   if is_written then
     -- The first caller of a client shows a sign of life by itself, and one of the others asks for all of them.
-    if entries == 0 then return { HELD, ttl, micros, 1 } end
-    return { HELD, math.min(ttl, math.ceil(rhythm / 3)), micros, 0 }
+    if entries == 0 then return { HELD, ttl, micros, 1, ahead } end
+    return { HELD, math.min(ttl, math.ceil(rhythm / 3)), micros, 0, ahead }
   end
   -- One of the commands was refused: undo the others.
   redis.pcall('zrem', line, field)

@@ -1,7 +1,8 @@
 -- Release a hold, or leave the line, and let in waiters from the front of the line.
 --
 -- KEYS   see open_name.lua
--- ARGV   ..., owner field
+-- ARGV   ..., owner field, and the owner fields of the callers to which the client has handed this hold on: they still stand
+--        in line, and have had their turns. At most BOUND of them
 -- Reply  alone or in a table: 1 the hold was released | 0 there was no hold (any more)
 --
 -- Redis allows ZREM when its memory is full, and then every write of this script.
@@ -11,6 +12,14 @@ check_writable()
 local was_empty = nobody_is_left()
 local left = end_hold(field)
 if not left and stands(field) then leave(read({ field })[1]) end
+if ARGV[8] then
+  local had, places = {}, redis.call('zmscore', line, unpack(ARGV, 8))
+  for i, place in ipairs(places) do
+    -- If this hold was lost, the server may have granted it to one of them.
+    if place then had[#had + 1] = ARGV[7 + i] else end_hold(ARGV[7 + i]) end
+  end
+  leave_all(read(had))
+end
 pcall(admit)
 settle()
 -- There was neither a holder nor a line: both were lost without a release, and nobody has notified the waiters.

@@ -3,8 +3,8 @@
 -- only at the head. It runs before the functions of the line are created, since creating them takes half of the server's
 -- time for such a turn. In every other case release.lua continues from here.
 
--- The owner field alone has the whole capacity, and somebody waits: see zset_release_uncontended.lua for the scores.
-local is_usual = ARGV[3] == '1' and scores[1] and not scores[2] and scores[4]
+-- The owner field alone has the whole capacity, no other caller has had its hold, and somebody waits: see zset_release_uncontended.lua for the scores.
+local is_usual = not ARGV[8] and ARGV[3] == '1' and scores[1] and not scores[2] and scores[4]
   and tonumber(scores[3] or nil) == 1 - 4503599627370496
 local next_two = is_usual and redis.pcall('zrange', KEYS[3], '0', '1', 'WITHSCORES') or {}
 local head = next_two[1]

@@ -14,6 +14,7 @@
 //!
 //! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/stay.rs` is what a tenure has of it.
 
+mod behind;
 mod stay;
 mod table;
 mod visit;
@@ -42,6 +43,7 @@ pub(crate) use stay::{EntryPermit, Stay};
 pub(crate) use table::Table;
 pub(crate) use visit::{InQueue, Visit};
 
+use behind::Behind;
 use stay::Seat;
 use table::EntryKey;
 
@@ -57,6 +59,7 @@ struct Listed {
     key: EntryKey,
     /// The tenures that are inside side by side.
     side_by_side: Mutex<SideBySide<Arc<Tenure>>>,
+    behind: Behind,
 }
 
 /// One lock within one client.
@@ -118,7 +121,8 @@ impl Entry {
     }
 
     fn at(keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
-        let listed = Listed { channel, key, side_by_side: Mutex::default() };
+        let listed =
+            Listed { channel, key, side_by_side: Mutex::default(), behind: Behind::default() };
         Self { listed: Some(Box::new(listed)), ..Self::new(keys) }
     }
 
@@ -154,6 +158,18 @@ impl Entry {
     /// if the server has told it to wait.
     pub(crate) fn ahead(&self) -> usize {
         self.permit.waiting() + usize::from(self.was_told_to_wait())
+    }
+
+    /// Whether the caller right behind in the server's line is one of this client, if each caller waits separately.
+    fn has_one_behind(&self) -> bool {
+        self.listed.as_ref().is_some_and(|listed| listed.behind.get().is_some())
+    }
+
+    /// Whether the caller right ahead in the server's line may have left a tenure to this one.
+    pub(crate) fn may_be_next(&self) -> bool {
+        self.keys.row.waits_alone
+            && self.keys.row.is_handed_on
+            && self.tenure().is_some_and(|tenure| !tenure.is_over())
     }
 
     /// Whether the server has told the contender to wait.
@@ -203,6 +219,7 @@ impl Entry {
             waiting.get_or_insert_with(|| Box::new(Waiting::new(self.new_id(&next_id), now)));
         if waiting.may_still_run() {
             waiting.rename(next_id(), now);
+            self.listed.iter().for_each(|listed| listed.behind.forbid());
         }
         waiting.step(now, Event::Asked, rules);
         (waiting.id(), waiting.place(), if waiting.rests() { Manner::Rest } else { Manner::Wait })

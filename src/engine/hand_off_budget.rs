@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::config::{Config, HandOff, MOST_HAND_OVERS};
 
+/// The most hand-overs of a lock whose callers wait separately. The release takes each of these callers out of the line,
+/// and a script does no more than this in one call.
+const MOST_IN_LINE: u32 = 64;
+
 /// How long a tenure may be handed on before Redis is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
@@ -28,6 +32,11 @@ impl Budget {
     /// The budget as long as no other client wants the lock: only the token limits it.
     pub(crate) fn unwanted(self) -> Self {
         Self { hand_overs: MOST_HAND_OVERS, time: Duration::MAX, ..self }
+    }
+
+    /// The budget of a lock whose callers wait separately.
+    pub(crate) fn in_line(self) -> Self {
+        Self { hand_overs: self.hand_overs.min(MOST_IN_LINE), ..self }
     }
 
     /// Whether a tenure may be handed over once more, after so many hand-overs and so long.

@@ -45,6 +45,8 @@ pub(crate) struct Job {
     /// Whether the last answer was that no server, or another one, is responsible.
     is_redirected: bool,
     debt: Option<Debt>,
+    /// The callers that leave the line with the release.
+    served: Box<[TenureId]>,
 }
 
 pub(crate) enum What {
@@ -101,6 +103,7 @@ impl Job {
             failing: None,
             is_redirected: false,
             debt,
+            served: Box::default(),
         }
     }
 
@@ -109,7 +112,7 @@ impl Job {
     pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
         let until = Instant::now() + tenure.at_least(tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
-        Self { stay, deadline: tenure.deadline(), ..job }
+        Self { stay, deadline: tenure.deadline(), served: tenure.take_served(), ..job }
     }
 
     /// Uses up a notification: its waiter has had the lock again.
@@ -198,7 +201,7 @@ impl Job {
     /// The lock, in the form that the release script expects.
     pub(crate) fn request(&self) -> Release {
         let is_taken = matches!(self.what, What::Taken);
-        Release { keys: Arc::clone(&self.keys), id: self.id, is_taken }
+        Release { keys: Arc::clone(&self.keys), id: self.id, is_taken, served: self.served.clone() }
     }
 
     /// Whether this outcome, on this connection, settles the job. When the releaser gives up, any outcome

@@ -11,6 +11,7 @@ use crate::engine::entry::Entry;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, deadline};
 use crate::engine::job::Job;
+use crate::keys::TenureId;
 use crate::wire::{Acquire, Acquired, Answer, Answered, Fault, SentOn};
 
 /// The answer to an attempt.
@@ -22,6 +23,8 @@ pub(crate) enum Attempt {
         near: bool,
         /// When to ask again; `None`: the key has no TTL.
         ttl: Option<Duration>,
+        /// The caller of this client right ahead in the line of a fair lock, if the server has just said so.
+        ahead: Option<TenureId>,
     },
     /// Another holder has it for this long, and this client stands in no line. `None`: the key has no TTL.
     Held(Option<Duration>),
@@ -183,7 +186,9 @@ impl PendingAcquire<'_> {
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));
                 Err(Fault::Closed)
             }
-            Ok(Acquired::Waits { place, near, ttl }) => Ok(Attempt::Waits { place, near, ttl }),
+            Ok(Acquired::Waits { place, near, ttl, ahead }) => {
+                Ok(Attempt::Waits { place, near, ttl, ahead })
+            }
             Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
             Ok(Acquired::Kept(ttl)) => Ok(Attempt::Kept(ttl)),
             Ok(Acquired::Contended) => Ok(Attempt::GaveWay),

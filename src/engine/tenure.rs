@@ -99,6 +99,8 @@ struct State<S> {
     hand_overs: u16,
     /// The hold count; 0: idle.
     holds: u32,
+    /// The callers that it was handed on to, and that still stand in the server's line under these owner fields.
+    served: Vec<TenureId>,
     /// The holds that have not ended, once a second caller has joined.
     company: Option<Box<Company>>,
     /// The lease that the current holder asked for.
@@ -151,6 +153,7 @@ impl<S: Stay> Tenure<S> {
             asked_by: holder.asked_by,
             hand_overs: 0,
             holds: u32::from(held),
+            served: Vec::new(),
             company: None,
             asked: holder.lease,
             permits: holder.permits,
@@ -304,6 +307,16 @@ impl<S: Stay> Tenure<S> {
     /// Takes its debt, for the job that releases the lock.
     pub(crate) fn take_debt(&self) -> Option<Debt> {
         self.state().debt.take()
+    }
+
+    /// The caller that holds it now still stands in the server's line. The release takes it out.
+    pub(crate) fn serves(&self, id: TenureId) {
+        self.state().served.push(id);
+    }
+
+    /// Takes the callers that still stand in the server's line although they have had their turns.
+    pub(crate) fn take_served(&self) -> Box<[TenureId]> {
+        std::mem::take(&mut self.state().served).into_boxed_slice()
     }
 
     /// Adds one to the hold count and returns the count, or `None` if the hold has ended.

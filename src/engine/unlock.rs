@@ -52,17 +52,20 @@ impl Engine {
     /// Does the remaining work for a hold that has ended.
     pub(crate) async fn left(self: &Arc<Self>, hold: &Hold, left: Left<Stay>) -> Result<()> {
         match left {
-            Left::Lost => Err(Error::Lost),
+            Left::Lost => {
+                self.leave_places(&hold.tenure);
+                Err(Error::Lost)
+            }
             Left::Nested => self.tell_count(hold).await,
             Left::Others => Ok(()),
             Left::Rests(visit) => {
                 self.leave_to_others(&hold.tenure, &visit);
                 Ok(())
             }
-            Left::HandedOn(stay) => {
-                self.hand_on(&hold.tenure, stay);
-                Ok(())
-            }
+            Left::HandedOn(stay) => match self.hand_on(&hold.tenure, stay) {
+                Some(job) => self.give_back(job).await,
+                None => Ok(()),
+            },
             Left::Kept(stay) => {
                 self.keep(&hold.tenure, stay);
                 Ok(())
@@ -78,10 +81,13 @@ impl Engine {
     pub(crate) fn abandon(&self, hold: &Hold) {
         let Some((hold, left)) = self.end_one(hold) else { return };
         match left {
-            Left::Lost | Left::Others => {}
+            Left::Others => {}
+            Left::Lost => self.leave_places(&hold.tenure),
             Left::Rests(visit) => self.leave_to_others(&hold.tenure, &visit),
             Left::Nested => self.later(Job::count(&hold.tenure)),
-            Left::HandedOn(stay) => self.hand_on(&hold.tenure, stay),
+            Left::HandedOn(stay) => {
+                self.hand_on(&hold.tenure, stay).into_iter().for_each(|job| self.later(job));
+            }
             Left::Kept(stay) => self.keep(&hold.tenure, stay),
             Left::Last(stay, slot) => {
                 self.timetable.leave(slot);
@@ -90,10 +96,34 @@ impl Engine {
         }
     }
 
-    /// Passes the permit on to the next caller in the queue, which then takes up the tenure.
-    fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) {
+    /// Passes the permit on to the next caller in the queue, which then takes up the tenure. Returns the job that releases
+    /// the tenure, if there is no such caller any more.
+    fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
         self.have_watched(tenure, self.rhythm.idle.pickup);
+        if tenure.keys.row.waits_alone {
+            return self.hand_on_in_line(tenure, stay);
+        }
         self.look_after(&stay.pass_on());
+        None
+    }
+
+    /// Leaves the tenure to the caller right behind in the line, which has a permit of its own.
+    fn hand_on_in_line(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
+        let Some(next) = stay.one_behind() else {
+            let (_, slot) = tenure.retire()?;
+            self.timetable.leave(slot);
+            return Some(Job::release(tenure, Some(stay)));
+        };
+        next.entry.show(tenure);
+        next.entry.gate.open();
+        // That caller may have gone before it could see the tenure.
+        self.look_after(&next);
+        None
+    }
+
+    /// Gives up the places of the callers that this lost tenure was handed on to: no release takes them out of the line.
+    fn leave_places(&self, tenure: &Tenure) {
+        tenure.take_served().iter().for_each(|id| self.leave_line(&tenure.keys, *id));
     }
 
     /// Keeps a tenure for the next caller of this client, which takes it up when it has the permit.

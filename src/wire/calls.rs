@@ -69,8 +69,9 @@ pub(crate) enum Acquired {
     Granted { number: u64, awaited: bool },
     /// Not granted yet: the caller stands in line at this place. `ttl`: by then the lease of the first holder is over;
     /// `None`: the key has no TTL. `near`: the caller has to show signs of life, three times per `waiter_ttl`.
-    /// Otherwise the server notifies it when it comes near the front.
-    Waits { ttl: Option<Duration>, place: u64, near: bool },
+    /// Otherwise the server notifies it when it comes near the front. `ahead`: the caller of this client that stands right ahead
+    /// in the line of a fair lock, if the server has just said so.
+    Waits { ttl: Option<Duration>, place: u64, near: bool, ahead: Option<TenureId> },
     /// Another holder has it for this long; `None`: the key has no TTL. Redis stores nothing of this request.
     Held(Option<Duration>),
     /// The same, and the holder's client may keep the lock idle. It was told to give it back in that case.
@@ -87,6 +88,8 @@ pub(crate) struct Release {
     pub(crate) id: TenureId,
     /// It is a notification that its waiter has used up, so no other waiter gets it.
     pub(crate) is_taken: bool,
+    /// The callers in line that have had the lock within this hold: they leave the line in the same step.
+    pub(crate) served: Box<[TenureId]>,
 }
 
 /// A lock to renew.
@@ -106,7 +109,8 @@ impl Connection<'_> {
         }
         // Redisson's layout has no call that releases and takes in one step.
         if let Some(id) = *old {
-            let given_back = [Release { keys: Arc::clone(keys), id, is_taken: false }];
+            let given_back =
+                [Release { keys: Arc::clone(keys), id, is_taken: false, served: Box::default() }];
             for answer in self.release(&given_back).await? {
                 answer?;
             }
@@ -411,17 +415,17 @@ impl Connection<'_> {
 }
 
 fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
-    let place = |place: i64| u64::try_from(place).unwrap_or(0);
     match *reply {
         [Value::Int(1), Value::Int(number)] => granted(number, false),
         [Value::Int(1), Value::Int(number), Value::Int(waiting)] => granted(number, waiting != 0),
         [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(ttl))),
         // Redisson's fair lock: every waiter shows signs of life.
-        [Value::Int(0), Value::Int(ttl), Value::Int(at)] => {
-            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: true })
-        }
+        [Value::Int(0), Value::Int(ttl), Value::Int(at)] => waits(ttl, at, 1, None),
         [Value::Int(0), Value::Int(ttl), Value::Int(at), Value::Int(near)] => {
-            Ok(Acquired::Waits { ttl: held_for(ttl), place: place(at), near: near != 0 })
+            waits(ttl, at, near, None)
+        }
+        [Value::Int(0), Value::Int(ttl), Value::Int(at), Value::Int(near), Value::Int(ahead)] => {
+            waits(ttl, at, near, Some(ahead))
         }
         [Value::Int(2), Value::Int(_)] => Ok(Acquired::Contended),
         [Value::Int(3), Value::Int(ttl)] => Ok(Acquired::Kept(held_for(ttl))),
@@ -430,6 +434,12 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
         }
         _ => Err(strange(&reply)),
     }
+}
+
+fn waits(ttl: i64, place: i64, near: i64, ahead: Option<i64>) -> Result<Acquired, Fault> {
+    let ahead = ahead.and_then(|ahead| u64::try_from(ahead).ok()).map(TenureId);
+    let place = u64::try_from(place).unwrap_or(0);
+    Ok(Acquired::Waits { ttl: held_for(ttl), place, near: near != 0, ahead })
 }
 
 fn granted(number: i64, awaited: bool) -> Result<Acquired, Fault> {
@@ -465,10 +475,11 @@ mod tests {
         assert_eq!(reply(&[0, 250]).unwrap(), Acquired::Held(Some(ms(250))));
         assert_eq!(reply(&[0, -1]).unwrap(), Acquired::Held(None));
         assert_eq!(reply(&[3, 250]).unwrap(), Acquired::Kept(Some(ms(250))));
-        let waits = |near| Acquired::Waits { ttl: Some(ms(250)), place: 9, near };
-        assert_eq!(reply(&[0, 250, 9]).unwrap(), waits(true));
-        assert_eq!(reply(&[0, 250, 9, 1]).unwrap(), waits(true));
-        assert_eq!(reply(&[0, 250, 9, 0]).unwrap(), waits(false));
+        let waits = |near, ahead| Acquired::Waits { ttl: Some(ms(250)), place: 9, near, ahead };
+        assert_eq!(reply(&[0, 250, 9]).unwrap(), waits(true, None));
+        assert_eq!(reply(&[0, 250, 9, 1]).unwrap(), waits(true, None));
+        assert_eq!(reply(&[0, 250, 9, 0]).unwrap(), waits(false, None));
+        assert_eq!(reply(&[0, 250, 9, 0, 3]).unwrap(), waits(false, Some(TenureId(3))));
         assert_eq!(reply(&[2, 0]).unwrap(), Acquired::Contended);
         let full = [Value::Int(-1), Value::BulkString(b"OOM command not allowed".to_vec())];
         assert!(matches!(acquired(&full), Err(Fault::Refused(_))));

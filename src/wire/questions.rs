@@ -115,8 +115,11 @@ impl Connection<'_> {
         let is_plain = |release: &Release| release.keys.row.lies_as_plain;
         let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
         let others = releases.iter().filter(|release| !is_plain(release));
-        let leave = others.map(async |Release { keys, id, is_taken }| {
-            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client));
+        let leave = others.map(async |Release { keys, id, is_taken, served }| {
+            let fill = |cmd: &mut Cmd, client: &str| {
+                cmd.arg(id.of(client));
+                served.iter().for_each(|served| _ = cmd.arg(served.of(client)));
+            };
             let scripts = scripts_of(keys);
             let taken = scripts.condition.as_ref().filter(|_| *is_taken);
             let script = taken.map_or(scripts.release, |condition| condition.taken);

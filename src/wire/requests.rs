@@ -125,7 +125,8 @@ impl Batch for Singles {
     /// request, so its place in line is given up here.
     fn unsent(&self, question: Acquire) {
         if question.place > 0 {
-            let stands = Acquired::Waits { ttl: None, place: question.place, near: false };
+            let stands =
+                Acquired::Waits { ttl: None, place: question.place, near: false, ahead: None };
             (self.orphaned)(
                 &question,
                 Answer { sent: Instant::now(), sent_on: 0, result: Ok(stands) },

@@ -69,7 +69,7 @@ impl Caller {
         let answer = self.attempt(entry, acquire, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
-            Ok(Attempt::Waits { place, near, ttl }) => {
+            Ok(Attempt::Waits { place, near, ttl, .. }) => {
                 let again = ttl.is_some().then(|| self.ask_again_after(entry, *ttl));
                 warn_of_eternity(entry, *ttl);
                 Event::Waits { place: *place, near: *near, sent, again }

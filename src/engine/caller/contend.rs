@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
-use crate::engine::caller::pick_up::Offer;
+use crate::engine::caller::pick_up::{Coming, Offer};
 use crate::engine::core::{Counted, Engine};
 use crate::engine::entry::{Entry, EntryPermit, Visit};
+use crate::engine::grant::Lease;
 use crate::engine::hold::Hold;
 use crate::engine::pending_acquire::Attempt;
 use crate::engine::waiting::{Event, Next, PushedGrant};
@@ -31,7 +32,7 @@ impl Caller {
         mut offer: Option<Offer>,
         is_counted: bool,
     ) -> Result<Option<Hold>> {
-        let contender = Contender::new(&self.engine, permit);
+        let mut contender = Contender::new(&self.engine, permit);
         let (entry, rules) = (contender.entry(), self.rules());
         let mut stand = Stand {
             engine: &self.engine,
@@ -46,6 +47,11 @@ impl Caller {
         }
         loop {
             if let Some(hold) = self.share(contender.visit(), 0) {
+                return Ok(Some(hold));
+            }
+            if entry.may_be_next()
+                && let Some(hold) = self.pick_up_in_line(&mut contender)
+            {
                 return Ok(Some(hold));
             }
             self.make_room(&entry);
@@ -82,12 +88,38 @@ impl Caller {
         }
     }
 
-    /// The caller has to wait: tells the waiter of a condition that it stands in line, and the lookout whom to watch.
+    /// The caller has to wait: tells the waiter of a condition that it stands in line, the caller right ahead who is next, and
+    /// the lookout whom to watch.
     fn has_to_wait(&self, contender: &Contender, answer: &Attempt) {
         if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, answer) {
             lined_up.tell();
         }
+        // A caller that asks for a lease of its own cannot have the tenure of another one.
+        if let (Attempt::Waits { ahead: Some(ahead), .. }, Lease::Watched) =
+            (answer, self.options.lease)
+        {
+            self.engine.table.stands_behind(&contender.visit().entry, *ahead);
+        }
         contender.visit().have_contender_watched();
+    }
+
+    /// Takes up the tenure that the caller right ahead in the line has left to this one. It still stands in the line: the
+    /// release of the tenure takes it out.
+    fn pick_up_in_line(&self, contender: &mut Contender) -> Option<Hold> {
+        let permit = contender.permit.take()?;
+        let visit = permit.visit().clone();
+        let hold = match self.pick_up(permit) {
+            Coming::Held(hold) => hold,
+            // If the tenure may not be handed on any more, its drop here releases it, and the server lets in the head.
+            Coming::Permit(permit, _ended) => {
+                contender.permit = Some(permit);
+                return None;
+            }
+        };
+        visit.leave_line().into_iter().for_each(|id| hold.tenure.serves(id));
+        visit.entry.stop_contending();
+        self.engine.give_back_former(&visit.entry);
+        Some(hold)
     }
 
     /// Releases resting tenures that block this contender, which goes first.

@@ -118,7 +118,9 @@ impl Caller {
             entry.forbid_keeping();
         }
         let budget = self.engine.budget;
-        let budget = if entry.may_keep() { budget.unwanted() } else { budget };
+        // If each caller waits separately, the holder that has left the tenure has checked the budget.
+        let is_checked = entry.may_keep() || entry.keys.row.waits_alone;
+        let budget = if is_checked { budget.unwanted() } else { budget };
         match tenure.pick_up(permit, self.holder(), budget) {
             PickUp::Held(hand_over) => {
                 if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {

@@ -132,6 +132,12 @@ impl Stay {
         self.visit().clone()
     }
 
+    /// See [`Table::one_behind`](crate::engine::entry::Table::one_behind).
+    pub(crate) fn one_behind(&self) -> Option<Visit> {
+        let Visit { table, entry } = self.visit();
+        table.one_behind(entry)
+    }
+
     fn visit(&self) -> &Visit {
         match self {
             Self::Permit(permit) => permit.visit(),
@@ -151,7 +157,8 @@ impl tenure::Stay for Stay {
     type Visit = Visit;
 
     fn is_handed_on(&self) -> bool {
-        matches!(self, Self::Permit(permit) if permit.entry().is_awaited())
+        let Self::Permit(permit) = self else { return false };
+        permit.entry().is_awaited() || permit.entry().has_one_behind()
     }
 
     fn may_be_kept(&self) -> bool {

@@ -160,6 +160,27 @@ impl Table {
         first.or_else(|| siblings.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
     }
 
+    /// The caller of this entry has lined up right behind the caller with this owner field. See `behind.rs`.
+    pub(crate) fn stands_behind(&self, entry: &Entry, ahead: TenureId) {
+        let Some(listed) = &entry.listed else { return };
+        let EntryKey::Alone(id) = listed.key else { return };
+        let Some(siblings) = self.others.get(&*listed.channel) else { return };
+        let ahead = siblings.entries.get(&EntryKey::Alone(ahead));
+        ahead
+            .and_then(|ahead| ahead.listed.as_ref())
+            .into_iter()
+            .for_each(|ahead| ahead.behind.set(id));
+    }
+
+    /// The caller of this client that stands right behind in the line, if it is parked there.
+    pub(crate) fn one_behind(self: &Arc<Self>, entry: &Entry) -> Option<Visit> {
+        let listed = entry.listed.as_ref()?;
+        let id = listed.behind.get()?;
+        let next =
+            self.others.get(&*listed.channel)?.entries.get(&EntryKey::Alone(id)).map(Arc::clone)?;
+        self.visit_again(&next).filter(|next| next.entry.is_parked())
+    }
+
     /// The entries of the plain locks of a channel.
     pub(crate) fn plain_of(&self, channel: &str) -> impl Iterator<Item = Arc<Entry>> {
         ids_of(channel).filter_map(|id| self.find(id))

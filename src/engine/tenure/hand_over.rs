@@ -84,7 +84,7 @@ impl<S: Stay> Tenure<S> {
                 }
                 Left::Others
             }
-            Some(stay) if self.is_handed_on(&state, &stay) => {
+            Some(stay) if self.is_handed_on(&state, &stay, budget, now) => {
                 state.since = now.into();
                 Left::HandedOn(stay)
             }
@@ -100,8 +100,14 @@ impl<S: Stay> Tenure<S> {
         (holds, left)
     }
 
-    fn is_handed_on(&self, state: &State<S>, stay: &S) -> bool {
-        self.keys.row.is_handed_on && !state.is_shelter && stay.is_handed_on()
+    /// The next caller in the queue may find that the budget is used up, and offers the tenure to Redis. A caller that
+    /// waits separately stands in the server's line already, so nothing is left for it then.
+    fn is_handed_on(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
+        let row = self.keys.row;
+        let is_handed_on = row.is_handed_on && !state.is_shelter && stay.is_handed_on();
+        let held = || self.age_of_report(now, false);
+        is_handed_on
+            && (!row.waits_alone || state.allows(self.budget(budget.in_line()), held(), now))
     }
 
     /// Whether the client keeps it: only if the next holder may have it without asking Redis.
