@@ -172,13 +172,14 @@ impl Table {
             .for_each(|ahead| ahead.behind.set(id));
     }
 
-    /// The caller of this client that stands right behind in the line, if it is parked there.
+    /// The caller of this client that stands right behind in the line, if it still waits. It may be showing a sign of life: then
+    /// it looks for the tenure when that is answered, which takes no longer than a release would.
     pub(crate) fn one_behind(self: &Arc<Self>, entry: &Entry) -> Option<Visit> {
         let listed = entry.listed.as_ref()?;
         let id = listed.behind.get()?;
         let next =
             self.others.get(&*listed.channel)?.entries.get(&EntryKey::Alone(id)).map(Arc::clone)?;
-        self.visit_again(&next).filter(|next| next.entry.is_parked())
+        self.visit_again(&next).filter(|next| next.entry.was_told_to_wait())
     }
 
     /// The entries of the plain locks of a channel.
