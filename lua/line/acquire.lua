@@ -113,8 +113,8 @@ local function wait()
   if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
   -- client that is further away makes it later: so a long line costs no more calls than a short one.
-  local ahead = redis.call('zcount', line, '0', string.format('(%.0f', own.place))
-  local delay = math.max(0, ahead - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
+  local before_it = redis.call('zcount', line, '0', string.format('(%.0f', own.place))
+  local delay = math.max(0, before_it - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
   return { HELD, again < 0 and again or again + delay, own.place, 0, ahead }
 end
 

@@ -27,6 +27,7 @@ pub enum Answer {
         ttl: i64,
         place: i64,
         near: bool,
+        ahead: Option<i64>,
     },
     Held {
         ttl: i64,
@@ -44,7 +45,10 @@ impl Answer {
         match numbers[..] {
             [] if frame.kind == b':' => Self::Granted { number: frame.number(), awaited: false },
             [1, number, awaited] => Self::Granted { number, awaited: awaited == 1 },
-            [0, ttl, place, near] => Self::Waits { ttl, place, near: near == 1 },
+            [0, ttl, place, near] => Self::Waits { ttl, place, near: near == 1, ahead: None },
+            [0, ttl, place, near, ahead] => {
+                Self::Waits { ttl, place, near: near == 1, ahead: Some(ahead) }
+            }
             [0, ttl] => Self::Held { ttl },
             [3, ttl] => Self::Kept { ttl },
             [] if frame.kind == b'-' => Self::Error(String::from_utf8_lossy(&frame.text).into()),
@@ -65,6 +69,12 @@ impl Answer {
     pub fn is_near(&self) -> bool {
         let Self::Waits { near, .. } = self else { panic!("not in line: {self:?}") };
         *near
+    }
+
+    /// The number in the owner field of the caller right ahead.
+    pub fn ahead(&self) -> Option<i64> {
+        let Self::Waits { ahead, .. } = self else { panic!("not in line: {self:?}") };
+        *ahead
     }
 
     pub fn is_granted(&self) -> bool {
@@ -176,6 +186,14 @@ impl Name {
         };
         let item = if frame.kind == b':' { &frame } else { &frame.items[0] };
         item.number() == 1
+    }
+
+    /// Releases a hold that its client has handed on to these callers, one after the other.
+    pub fn release_served(&mut self, field: &str, served: &[&str]) -> bool {
+        let fields = [&[field], served].concat();
+        let argv: Vec<_> = fields.into_iter().map(str::to_owned).collect();
+        let frame = self.run(&s::LINE_RELEASE, field, &argv);
+        frame.items[0].number() == 1
     }
 
     pub fn renew(&mut self, field: &str) -> bool {

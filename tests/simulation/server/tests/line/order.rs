@@ -2,7 +2,7 @@
 
 use crate::everywhere;
 use crate::in_virtual_time;
-use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, RW, WAITER_TTL, once};
+use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, Name, RW, SEMAPHORE, WAITER_TTL, once};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
 
@@ -322,5 +322,65 @@ fn those_at_the_front_are_told_when_a_caller_of_their_client_behind_them_asks() 
         let answer = name.lock("b:8");
         assert!(!answer.is_near(), "{answer:?}");
         assert_eq!(name.words(listener), ["b:2?", "b:3?", "b:4?", "b:5?"]);
+    });
+}
+
+/// So a client may hand the lock from one of its callers to the next, and overtakes nobody.
+#[test]
+fn a_caller_of_a_fair_lock_hears_which_caller_of_its_client_stands_right_ahead() {
+    for kind in [FAIR, RW, SEMAPHORE] {
+        everywhere(kind, |name| {
+            name.lock("a:1");
+            let ahead = |name: &mut Name, field: &str| name.lock(field).ahead();
+            assert_eq!(ahead(name, "a:2"), None, "it is the first in line");
+            assert_eq!(ahead(name, "a:3"), (kind == FAIR).then_some(2));
+            assert_eq!(ahead(name, "b:1"), None);
+            assert_eq!(ahead(name, "a:4"), None, "another client stands right ahead");
+            assert_eq!(ahead(name, "a:4"), None, "it has lined up before");
+            assert_eq!(ahead(name, "a:5"), (kind == FAIR).then_some(4));
+            assert_eq!(ahead(name, "a:5"), None, "it was told before");
+            let place = name.lock("a:5").place();
+            let returns = Ask { place, ..name.whole() };
+            assert_eq!(name.acquire("a:6", &returns).ahead(), None, "it has a place of its own");
+        });
+    }
+}
+
+/// Its client has handed the lock on to them, so they have had their turns.
+#[test]
+fn a_release_takes_the_callers_that_were_served_out_of_the_line() {
+    everywhere(FAIR, |name| {
+        let listener = name.listener("ab");
+        name.lock("a:1");
+        for field in ["a:2", "a:3", "a:4", "b:1"] {
+            name.lock(field);
+        }
+        assert!(name.release("a:1"));
+        assert_eq!(name.words(listener), ["a:2=@7"]);
+        assert!(name.release_served("a:2", &["a:3", "a:4"]));
+        assert_eq!(name.words(listener), ["b:1=@7"]);
+        assert!(!name.release_served("a:2", &["a:3", "a:4"]), "an answer was lost");
+        assert!(name.lock("b:1").is_granted());
+        name.assert_all_end();
+        assert!(name.release("b:1"));
+        assert_eq!(name.keys_left(), [""; 0]);
+    });
+}
+
+/// The client did not know that yet, and handed the lock on to the caller that the server has let in.
+#[test]
+fn a_release_of_a_lost_hold_ends_the_hold_of_a_caller_that_was_served() {
+    everywhere(FAIR, |name| {
+        let listener = name.listener("ab");
+        name.lock("a:1");
+        for field in ["a:2", "b:1"] {
+            name.lock(field);
+        }
+        assert_eq!(name.force_unlock(), 1);
+        assert!(name.words(listener).contains(&"a:2=@7".to_owned()));
+        assert!(!name.release_served("a:1", &["a:2"]));
+        assert_eq!(name.words(listener), ["b:1=@7"]);
+        assert!(name.release("b:1"));
+        assert_eq!(name.keys_left(), [""; 0]);
     });
 }
