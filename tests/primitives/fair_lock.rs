@@ -26,7 +26,7 @@ const QUEUE: &str = "lock_queue:{a}";
 const CLAIM: Duration = Duration::from_secs(1);
 
 /// No lease, place or park ends by itself while a test runs: what happens was told.
-fn patient() -> Config {
+pub(crate) fn patient() -> Config {
     let long = LONG * 4;
     let config = Config::default().watchdog_timeout(long).waiter_ttl(LONG).max_park(LONG);
     config.response_timeout(Duration::from_secs(2))
@@ -37,26 +37,26 @@ fn confirming() -> Config {
     patient().waiter_ttl(Duration::from_secs(6))
 }
 
-async fn queue(admin: &Admin) -> Vec<String> {
+pub(crate) async fn queue(admin: &Admin) -> Vec<String> {
     admin.cmd(&["ZRANGE", QUEUE, "0", "-1"]).await
 }
 
-async fn queued(admin: &Admin, waiters: usize) {
+pub(crate) async fn queued(admin: &Admin, waiters: usize) {
     let all = async || queue(admin).await.len() == waiters;
     eventually(SOON, &format!("{waiters} stand in the queue"), all).await;
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("it comes soon")
 }
 
-fn waiting(client: &Client) -> JoinHandle<Result<Guard>> {
+pub(crate) fn waiting(client: &Client) -> JoinHandle<Result<Guard>> {
     let lock = client.fair_lock("a");
     tokio::spawn(async move { lock.lock().await })
 }
 
 /// A waiter that stands in the queue behind those that stand there already, and listens.
-async fn next_in_queue(client: &Client, admin: &Admin) -> JoinHandle<Result<Guard>> {
+pub(crate) async fn next_in_queue(client: &Client, admin: &Admin) -> JoinHandle<Result<Guard>> {
     let before = queue(admin).await.len();
     let waiter = waiting(client);
     queued(admin, before + 1).await;
@@ -70,7 +70,7 @@ async fn listened_to(admin: &Admin) {
     sleep(A_WHILE).await; // it looks once more when it does
 }
 
-async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
+pub(crate) async fn granted(waiter: JoinHandle<Result<Guard>>) -> Guard {
     soon(waiter).await.expect("no panic").expect("the lock")
 }
 
@@ -94,13 +94,13 @@ async fn nothing_is_eternal(admin: &Admin) {
     }
 }
 
-async fn is_clean(admin: &Admin) {
+pub(crate) async fn is_clean(admin: &Admin) {
     let clean = async || lock_keys(admin).await.is_empty();
     eventually(SOON, "nothing is left", clean).await;
 }
 
 /// A future that is polled only when we say so.
-type ByHand = Pin<Box<dyn Future<Output = Result<Guard>> + Send>>;
+pub(crate) type ByHand = Pin<Box<dyn Future<Output = Result<Guard>> + Send>>;
 
 /// Stands in the queue, listens, and is not polled any more.
 async fn stuck(client: &Client, admin: &Admin) -> ByHand {
@@ -181,7 +181,7 @@ async fn numbers(admin: &Admin, list: &str) -> Vec<u64> {
     admin.cmd(&["LRANGE", list, "0", "-1"]).await
 }
 
-fn grow_strictly(tokens: &[u64]) -> bool {
+pub(crate) fn grow_strictly(tokens: &[u64]) -> bool {
     tokens.windows(2).all(|pair| pair[0] < pair[1])
 }
 
@@ -225,7 +225,8 @@ async fn tasks_of_one_client_and_of_another_are_one_queue() {
     first.unlock().await.unwrap();
     for (place, waiter) in waiters.into_iter().enumerate() {
         let guard = granted(waiter).await;
-        assert_eq!(queue(&admin).await, places[place + 1..], "somebody came out of turn");
+        // A caller that got the lock from the caller right ahead of it stands in the queue until its client releases it.
+        assert!(queue(&admin).await.ends_with(&places[place + 1..]), "somebody came out of turn");
         tokens.push(guard.token().get());
         guard.unlock().await.unwrap();
     }

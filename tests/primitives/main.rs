@@ -10,6 +10,7 @@ mod condition;
 mod election;
 mod every;
 mod fair_clients;
+mod fair_hand_on;
 mod fair_lock;
 mod kinds;
 mod latch;
