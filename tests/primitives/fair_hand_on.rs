@@ -78,7 +78,7 @@ async fn a_caller_of_another_client_between_them_gets_its_turn() {
     let elsewhere = other(&server).await;
     let between = next_in_queue(&elsewhere, &admin).await;
     let mut last = next_in_queue(&client, &admin).await;
-    let [second] = others.try_into().ok().expect("one");
+    let [second] = others.try_into().expect("one");
     first.unlock().await.unwrap();
     let second = granted(second).await;
     let token = second.token();
@@ -136,7 +136,7 @@ async fn a_caller_that_goes_when_the_lock_was_left_to_it_lets_the_next_one_in() 
     let Row { server: _server, admin, client, first, others } = Row::with(config, 1).await;
     let third = by_hand(&client, &admin).await;
     let mut next = next_in_queue(&client, &admin).await;
-    let [second] = others.try_into().ok().expect("one");
+    let [second] = others.try_into().expect("one");
     first.unlock().await.unwrap();
     granted(second).await.unlock().await.unwrap();
     assert!(is_pending(&mut next).await, "the third one has not looked yet");
@@ -151,7 +151,7 @@ async fn a_caller_that_is_not_polled_when_the_lock_was_left_to_it_stops_nobody()
     let Row { server: _server, admin, client, first, others } = Row::with(config, 1).await;
     let third = by_hand(&client, &admin).await;
     let next = next_in_queue(&client, &admin).await;
-    let [second] = others.try_into().ok().expect("one");
+    let [second] = others.try_into().expect("one");
     first.unlock().await.unwrap();
     granted(second).await.unlock().await.unwrap();
     granted(next).await.unlock().await.unwrap();
@@ -162,7 +162,7 @@ async fn a_caller_that_is_not_polled_when_the_lock_was_left_to_it_stops_nobody()
 #[tokio::test]
 async fn a_cancelled_caller_in_the_row_is_skipped() {
     let Row { server: _server, admin, first, others, .. } = Row::of(3).await;
-    let [second, cancelled, last] = others.try_into().ok().expect("three");
+    let [second, cancelled, last] = others.try_into().expect("three");
     cancelled.abort();
     queued(&admin, 2).await;
     first.unlock().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_guard_that_is_dropped_hands_the_lock_on_too() {
     let Row { server: _server, admin, first, others, .. } = Row::of(2).await;
     let before = settled(&admin).await;
     drop(first);
-    let [second, third] = others.try_into().ok().expect("two");
+    let [second, third] = others.try_into().expect("two");
     drop(granted(second).await);
     let third = granted(third).await;
     assert_eq!(scripts(&admin).await, before);
@@ -203,7 +203,7 @@ async fn a_caller_with_a_lease_of_its_own_gets_it_from_the_server() {
 #[tokio::test]
 async fn force_ends_the_hold_of_a_caller_to_which_the_lock_was_handed_on() {
     let Row { server, admin, first, others, .. } = Row::of(2).await;
-    let [second, third] = others.try_into().ok().expect("two");
+    let [second, third] = others.try_into().expect("two");
     first.unlock().await.unwrap();
     let second = granted(second).await;
     assert!(other(&server).await.fair_lock("a").force_unlock().await.unwrap());
@@ -216,7 +216,7 @@ async fn force_ends_the_hold_of_a_caller_to_which_the_lock_was_handed_on() {
 #[tokio::test]
 async fn a_client_that_closes_gives_up_the_places_of_callers_that_had_the_lock() {
     let Row { server, admin, client, first, others } = Row::of(2).await;
-    let [second, third] = others.try_into().ok().expect("two");
+    let [second, third] = others.try_into().expect("two");
     let behind = next_in_queue(&other(&server).await, &admin).await;
     first.unlock().await.unwrap();
     let second = granted(second).await;
