@@ -38,13 +38,13 @@ impl Row {
         // The first one in an empty line stands behind nobody: so a caller of another client holds the lock while they
         // come.
         let elsewhere = other(&server).await;
-        let before = elsewhere.fair_lock("a").lock().await.unwrap();
+        let before = elsewhere.fair_lock("a").lock().await.expect("it is free");
         let first = next_in_queue(&client, &admin).await;
         let mut callers = Vec::new();
         for _ in 0..others {
             callers.push(next_in_queue(&client, &admin).await);
         }
-        before.unlock().await.unwrap();
+        before.unlock().await.expect("it was ours");
         Self { server, admin, client, first: granted(first).await, others: callers }
     }
 }
@@ -76,6 +76,8 @@ async fn callers_one_behind_another_take_turns_without_a_request() {
 async fn a_caller_of_another_client_between_them_gets_its_turn() {
     let Row { server, admin, client, first, others } = Row::of(1).await;
     let elsewhere = other(&server).await;
+    // So its waiter has the same number as the second caller of our client.
+    elsewhere.fair_lock("b").lock().await.unwrap().unlock().await.unwrap();
     let between = next_in_queue(&elsewhere, &admin).await;
     let mut last = next_in_queue(&client, &admin).await;
     let [second] = others.try_into().expect("one");
