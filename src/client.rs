@@ -125,8 +125,9 @@ impl Client {
     /// A lock that is granted first come, first served, across all clients and tasks.
     ///
     /// [`lock`](Self::lock) is fair enough for most programs: a client serves its callers in order, and clients take
-    /// turns. For a fair lock, the server keeps one order of all callers of all clients. A client never passes a fair
-    /// lock from task to task on its own: each hold costs requests, where a plain lock often needs none.
+    /// turns. For a fair lock, the server keeps one order of all callers of all clients. So each caller costs a request,
+    /// where a caller of a plain lock often costs none. A client passes the lock from task to task only if nobody stands
+    /// between the two in the server's order, and within [`Config::hand_off`](crate::Config::hand_off).
     ///
     /// A waiter near the front of the line renews its place three times per
     /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). A waiter that stops is skipped, and gets its place back when

@@ -655,7 +655,8 @@ pub enum Layout {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// The most hand-overs in a row, at most 1,023. With 0, every holder releases the lock to Redis. Default 256.
+    /// The most hand-overs in a row, at most 1,023; of a fair lock, never more than 64. With 0, every holder releases the lock to
+    /// Redis. Default 256.
     ///
     /// A greater number is faster, but other clients wait longer.
     pub max_consecutive: u32,
