@@ -158,14 +158,13 @@ impl Waiter {
         }
         self.state = State::Away;
         let (holds, left) = hold.tenure.leave_wholly(hold.hand_over, self.engine.budget);
-        if matches!(left, Left::Lost) {
-            return Err(Error::Lost);
-        }
-        if let Some(owner_holds) = &hold.owner_holds {
-            owner_holds.others(holds - 1);
-        }
-        if let Some(former) = self.former.take() {
-            former.taken();
+        if !matches!(left, Left::Lost) {
+            if let Some(owner_holds) = &hold.owner_holds {
+                owner_holds.others(holds - 1);
+            }
+            if let Some(former) = self.former.take() {
+                former.taken();
+            }
         }
         match self.engine.left(hold, left).await {
             Err(Error::Indeterminate { .. } | Error::Unavailable { .. }) => Ok(()),

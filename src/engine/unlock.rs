@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, ready};
 use tokio::time::{Instant, timeout};
 
 use crate::engine::core::Engine;
 use crate::engine::entry::{Contested, OwnerHolds, Stay, Tenure, Visit};
 use crate::engine::grant::Loss;
 use crate::engine::hold::Hold;
-use crate::engine::job::{Job, Outcome};
+use crate::engine::job::{Job, Lane, Outcome};
 use crate::engine::owner_holds::At;
 use crate::engine::tenure::Left;
 use crate::engine::unanswered_release::UnansweredRelease;
@@ -25,8 +26,9 @@ impl Engine {
     /// # Cancel safety
     /// The hold ends when the future is first polled. If the future is dropped, the rest goes on in the background.
     pub(crate) async fn leave(self: &Arc<Self>, hold: &Hold) -> Result<()> {
-        match self.end_one(hold) {
-            Some((hold, left)) => self.left(&hold, left).await,
+        let left = self.end_one(hold).map(|(hold, left)| self.left(&hold, left));
+        match left {
+            Some(left) => left.await,
             None => Ok(()),
         }
     }
@@ -50,50 +52,53 @@ impl Engine {
     }
 
     /// Does the remaining work for a hold that has ended.
-    pub(crate) async fn left(self: &Arc<Self>, hold: &Hold, left: Left<Stay>) -> Result<()> {
-        match left {
-            Left::Lost => {
-                self.leave_places(&hold.tenure);
-                Err(Error::Lost)
+    ///
+    /// Not an `async fn`: its future would have space for the job, and once more for the request that the job becomes.
+    pub(crate) fn left(
+        self: &Arc<Self>,
+        hold: &Hold,
+        left: Left<Stay>,
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        match self.job_after(hold, left) {
+            Ok(None) => Either::Left(ready(Ok(()))),
+            Err(error) => Either::Left(ready(Err(error))),
+            Ok(Some(job)) if job.lane() == Lane::Counts => {
+                Either::Right(Either::Left(Box::pin(Arc::clone(self).tell_count(hold.clone()))))
             }
-            Left::Nested => self.tell_count(hold).await,
-            Left::Others => Ok(()),
-            Left::Rests(visit) => {
-                self.leave_to_others(&hold.tenure, &visit);
-                Ok(())
-            }
-            Left::HandedOn(stay) => match self.hand_on(&hold.tenure, stay) {
-                Some(job) => self.give_back(job).await,
-                None => Ok(()),
-            },
-            Left::Kept(stay) => {
-                self.keep(&hold.tenure, stay);
-                Ok(())
-            }
-            Left::Last(stay, slot) => {
-                self.timetable.leave(slot);
-                self.give_back(Job::release(&hold.tenure, stay)).await
-            }
+            Ok(Some(job)) => Either::Right(Either::Right(self.give_back(job))),
         }
     }
 
     /// Leaves a tenure without waiting. It also works outside a runtime.
     pub(crate) fn abandon(&self, hold: &Hold) {
         let Some((hold, left)) = self.end_one(hold) else { return };
+        if let Ok(Some(job)) = self.job_after(&hold, left) {
+            self.later(job);
+        }
+    }
+
+    /// Leaves the tenure to whoever has it next. Returns the job that remains, if the server has to be told.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    fn job_after(&self, hold: &Hold, left: Left<Stay>) -> Result<Option<Job>> {
+        let tenure = &hold.tenure;
         match left {
-            Left::Others => {}
-            Left::Lost => self.leave_places(&hold.tenure),
-            Left::Rests(visit) => self.leave_to_others(&hold.tenure, &visit),
-            Left::Nested => self.later(Job::count(&hold.tenure)),
-            Left::HandedOn(stay) => {
-                self.hand_on(&hold.tenure, stay).into_iter().for_each(|job| self.later(job));
+            Left::Lost => {
+                self.leave_places(tenure);
+                return Err(Error::Lost);
             }
-            Left::Kept(stay) => self.keep(&hold.tenure, stay),
+            Left::Nested => return Ok(Some(Job::count(tenure))),
             Left::Last(stay, slot) => {
                 self.timetable.leave(slot);
-                self.later(Job::release(&hold.tenure, stay));
+                return Ok(Some(Job::release(tenure, stay)));
             }
+            Left::HandedOn(stay) => return Ok(self.hand_on(tenure, stay)),
+            Left::Others => {}
+            Left::Rests(visit) => self.leave_to_others(tenure, &visit),
+            Left::Kept(stay) => self.keep(tenure, stay),
         }
+        Ok(None)
     }
 
     /// Passes the permit on to the next caller in the queue, which then takes up the tenure. Returns the job that releases
@@ -149,9 +154,9 @@ impl Engine {
         }
     }
 
-    async fn tell_count(&self, hold: &Hold) -> Result<()> {
+    async fn tell_count(self: Arc<Self>, hold: Hold) -> Result<()> {
         let tenure = &hold.tenure;
-        let unanswered = UnansweredRelease::new(self, Job::count(tenure));
+        let unanswered = UnansweredRelease::new(&self, Job::count(tenure));
         let holds = tenure.holds();
         if hold.outcome().is_some() {
             // Other holders have left meanwhile, and the last of them has released the tenure.
@@ -163,11 +168,11 @@ impl Engine {
             let ttl = tenure.at_least(Duration::ZERO);
             connection.count(&tenure.keys, tenure.id, holds, ttl).await
         };
-        match Box::pin(written).await {
+        match written.await {
             Ok(true) if tenure.holds() == holds => unanswered.confirmed(),
             Ok(false) => {
                 unanswered.confirmed();
-                return self.gone(hold);
+                return self.gone(&hold);
             }
             // The hold has ended nevertheless. The background job writes the count.
             _ => {}
@@ -179,8 +184,8 @@ impl Engine {
     ///
     /// Not an `async fn`: the future of an `async fn` has space for each argument twice. With two jobs in it, the future of
     /// every caller that unlocks would be half as large again.
-    fn give_back(self: &Arc<Self>, job: Job) -> impl Future<Output = Result<()>> + Send {
-        let meters = job.keys.meters.clone();
+    fn give_back(self: &Arc<Self>, job: Job) -> impl Future<Output = Result<()>> + Send + use<> {
+        let (meters, riding_out) = (job.keys.meters.clone(), self.config.riding_out());
         let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
         let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         async move {
@@ -199,7 +204,7 @@ impl Engine {
                     Fault::late("the release is not confirmed").into_unconfirmed()
                 }
             };
-            match timeout(self.config.riding_out(), outcome).await {
+            match timeout(riding_out, outcome).await {
                 Ok(Ok(Ok(true))) => Ok(()),
                 Ok(Ok(Ok(false))) => {
                     meters.lost(Loss::Gone.word());

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tracing::Instrument;
 
 use crate::config::checked_lease;
@@ -69,13 +70,20 @@ impl Handle {
     }
 
     /// Gets the lock, or `None` if it was not free before the patience ran out.
-    pub(crate) async fn acquire(
+    ///
+    /// Not an `async fn`: every waiter has this future, and an `async fn` would keep its arguments beside what it makes of them.
+    pub(crate) fn acquire(
         &self,
         owner: Option<OwnerId>,
         patience: Patience,
-    ) -> Result<Option<Guard>> {
-        let (keys, options) = self.asked(owner, patience)?;
-        Guard::acquire(&self.engine, &keys, &options).await
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send {
+        let asked = self.asked(owner, patience);
+        async move {
+            match &asked {
+                Ok((keys, options)) => Guard::acquire(&self.engine, keys, options).await,
+                Err(error) => Err(error.clone()),
+            }
+        }
     }
 
     /// Same as [`acquire`](Self::acquire), for a lock that the server has just reported as held.
@@ -165,9 +173,11 @@ impl Handle {
     }
 
     /// Waits for the lock without a time limit.
-    pub(crate) async fn lock(&self, owner: Option<OwnerId>) -> Result<Guard> {
-        let guard = self.acquire(owner, Patience::Endless).await?;
-        guard.ok_or(Error::Closed)
+    pub(crate) fn lock(
+        &self,
+        owner: Option<OwnerId>,
+    ) -> impl Future<Output = Result<Guard>> + Send {
+        self.acquire(owner, Patience::Endless).map(|guard| guard?.ok_or(Error::Closed))
     }
 
     /// Runs the work while the lock is held, and then unlocks.
