@@ -104,10 +104,10 @@ impl Engine {
     /// Passes the permit on to the next caller in the queue, which then takes up the tenure. Returns the job that releases
     /// the tenure, if there is no such caller any more.
     fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
-        self.have_watched(tenure, self.rhythm.idle.pickup);
         if tenure.keys.row.waits_alone {
             return self.hand_on_in_line(tenure, stay);
         }
+        self.have_watched(tenure, self.rhythm.idle.pickup);
         self.look_after(&stay.pass_on());
         None
     }
@@ -119,6 +119,7 @@ impl Engine {
             self.timetable.leave(slot);
             return Some(Job::release(tenure, Some(stay)));
         };
+        self.have_watched(tenure, self.rhythm.idle.pickup);
         next.entry.show(tenure);
         next.entry.gate.open();
         // That caller may have gone before it could see the tenure.
