@@ -160,6 +160,12 @@ impl Entry {
         self.permit.waiting() + usize::from(self.was_told_to_wait())
     }
 
+    /// Whether the caller that stood right behind another one of its client still waits at that place.
+    fn is_still_behind(&self) -> bool {
+        let has_moved = self.listed.as_ref().is_some_and(|listed| listed.behind.has_moved());
+        !has_moved && self.was_told_to_wait()
+    }
+
     /// Whether the caller right behind in the server's line is one of this client, if each caller waits separately.
     fn has_one_behind(&self) -> bool {
         self.listed.as_ref().is_some_and(|listed| listed.behind.get().is_some())
@@ -218,11 +224,20 @@ impl Entry {
         let waiting =
             waiting.get_or_insert_with(|| Box::new(Waiting::new(self.new_id(&next_id), now)));
         if waiting.may_still_run() {
-            waiting.rename(next_id(), now);
-            self.listed.iter().for_each(|listed| listed.behind.forbid());
+            self.rename(waiting, next_id(), now);
         }
         waiting.step(now, Event::Asked, rules);
         (waiting.id(), waiting.place(), if waiting.rests() { Manner::Rest } else { Manner::Wait })
+    }
+
+    fn rename(&self, waiting: &mut Waiting, id: TenureId, now: Instant) {
+        waiting.rename(id, now);
+        self.moves();
+    }
+
+    /// The caller goes on under another owner field. See `behind.rs`.
+    fn moves(&self) {
+        self.listed.iter().for_each(|listed| listed.behind.moves());
     }
 
     /// The first line of a caller with its own entry uses the entry's owner field. If that line is cancelled, its
@@ -235,7 +250,10 @@ impl Entry {
             {
                 *id
             }
-            _ => next_id(),
+            _ => {
+                self.moves();
+                next_id()
+            }
         }
     }
 
@@ -279,7 +297,7 @@ impl Entry {
     /// owner field.
     pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
         if let Some(waiting) = self.waiting().as_mut().filter(|waiting| waiting.may_still_run()) {
-            waiting.rename(next_id(), Instant::now());
+            self.rename(waiting, next_id(), Instant::now());
         }
     }
 

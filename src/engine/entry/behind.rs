@@ -14,12 +14,12 @@ pub(super) struct Behind(AtomicU64);
 /// Nobody is known. An id is stored as one more than its number.
 const NOBODY: u64 = 0;
 
-const FORBIDDEN: u64 = u64::MAX;
+const MOVED: u64 = u64::MAX;
 
 impl Behind {
     pub(super) fn get(&self) -> Option<TenureId> {
         match self.0.load(Ordering::Acquire) {
-            NOBODY | FORBIDDEN => None,
+            NOBODY | MOVED => None,
             id => Some(TenureId(id - 1)),
         }
     }
@@ -29,10 +29,15 @@ impl Behind {
         let _ = self.0.compare_exchange(NOBODY, id + 1, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The caller goes on under another owner field. A late request may put its former owner field in line again, at the end:
-    /// whoever lines up behind that does not stand right behind the caller.
-    pub(super) fn forbid(&self) {
-        let _ = self.0.compare_exchange(NOBODY, FORBIDDEN, Ordering::AcqRel, Ordering::Relaxed);
+    /// The caller goes on under another owner field, perhaps at another place. Its former owner field may still stand in the
+    /// line, or come to its end by a late request, and others may have lined up behind that. If this were forgotten, callers
+    /// of other clients between the two places would be overtaken.
+    pub(super) fn moves(&self) {
+        self.0.store(MOVED, Ordering::Release);
+    }
+
+    pub(super) fn has_moved(&self) -> bool {
+        self.0.load(Ordering::Acquire) == MOVED
     }
 }
 
@@ -41,16 +46,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_caller_that_lines_up_behind_is_known_unless_that_is_forbidden() {
+    fn the_first_caller_that_lines_up_behind_is_known_until_the_one_ahead_moves() {
         let behind = Behind::default();
         assert_eq!(behind.get(), None);
         behind.set(TenureId(0));
         behind.set(TenureId(7));
-        behind.forbid();
-        assert_eq!(behind.get(), Some(TenureId(0)));
-        let behind = Behind::default();
-        behind.forbid();
+        assert_eq!((behind.get(), behind.has_moved()), (Some(TenureId(0)), false));
+        behind.moves();
         behind.set(TenureId(7));
-        assert_eq!(behind.get(), None);
+        assert_eq!((behind.get(), behind.has_moved()), (None, true));
     }
 }

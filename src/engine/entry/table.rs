@@ -179,7 +179,7 @@ impl Table {
         let id = listed.behind.get()?;
         let next =
             self.others.get(&*listed.channel)?.entries.get(&EntryKey::Alone(id)).map(Arc::clone)?;
-        self.visit_again(&next).filter(|next| next.entry.was_told_to_wait())
+        self.visit_again(&next).filter(|next| next.entry.is_still_behind())
     }
 
     /// The entries of the plain locks of a channel.
@@ -411,6 +411,23 @@ mod tests {
         assert!(watches(&second), "it is near, and asks for itself");
         assert!(third.entry.gate.was_opened(), "it is woken");
         assert!(watches(&third));
+    }
+
+    #[test]
+    fn a_caller_that_goes_on_under_another_owner_field_stands_behind_nobody() {
+        let [first, second, third] = far_contenders();
+        let table = Arc::clone(&first.table);
+        let is_behind = |one: &Visit, other: &Visit| {
+            let behind = table.one_behind(&one.entry);
+            behind.is_some_and(|behind| Arc::ptr_eq(&behind.entry, &other.entry))
+        };
+        table.stands_behind(&second.entry, TenureId(0));
+        table.stands_behind(&third.entry, TenureId(1));
+        assert!(is_behind(&first, &second) && is_behind(&second, &third));
+        second.entry.step(Event::Asked, RULES);
+        second.entry.stop_asking(|| TenureId(7));
+        assert!(table.one_behind(&first.entry).is_none());
+        assert!(table.one_behind(&second.entry).is_none(), "and nobody stands behind it");
     }
 
     #[test]
