@@ -10,6 +10,7 @@
 //! 4. If a protocol lacks one of its rules, the search has to find what goes wrong: see [`Mutation`].
 
 mod client;
+mod in_line;
 mod keeper;
 mod search;
 mod server;
@@ -71,6 +72,11 @@ enum Mutation {
     TheIdleIsSoughtFirst,
     TheLiveChannelIsNotHeeded,
     PickingUpProlongs,
+    // Of a lock that is handed on in line.
+    AnyOneAheadIsSaid,
+    TheServedStay,
+    TheMovedAreHandedOnTo,
+    NobodyLooksAfterTheLeft,
     // Of a caller that does not wait.
     ATryAsksOnce,
     // Of the line.
@@ -132,6 +138,9 @@ enum Action {
     Tidies(usize),
     GivesBack(usize, usize),
     HandsOn(usize, usize),
+    HandsOnInLine(usize, usize),
+    PicksUp(usize, usize),
+    Retires(usize, usize),
     Exchanges(usize, usize),
     Tick,
     Lose(usize),
@@ -249,7 +258,11 @@ impl World {
                 && tenure.ends > 0
                 && !tenure.is_idle
             {
-                self.ends_of(c, s, all);
+                self.ends_of(c, s, setting, all);
+            }
+            // If a client stood still, its watchdog may come before the caller.
+            if spot.left.is_some_and(|left| left.rest == 0) {
+                all.push(Action::Retires(c, s));
             }
         }
     }
@@ -268,11 +281,14 @@ impl World {
     }
 
     /// How a hold may end.
-    fn ends_of(&self, c: usize, s: usize, all: &mut Vec<Action>) {
+    fn ends_of(&self, c: usize, s: usize, setting: &Setting, all: &mut Vec<Action>) {
         let spot = &self.clients[c].spots[s];
         let Stage::Holding(tenure) = spot.stage else { return };
         if spot.queued == 0 {
             all.push(Action::GivesBack(c, s));
+            if tenure.ends > 1 && self.clients[c].one_behind(s, setting.terms).is_some() {
+                all.push(Action::HandsOnInLine(c, s));
+            }
             return;
         }
         all.push(Action::Exchanges(c, s));
@@ -316,12 +332,13 @@ impl World {
                 if spot.fresh > 0 && setting.prompt && self.may_come(c, s, setting) {
                     all.push(Action::Comes(c, s));
                 }
+                all.extend(self.may_take_up(c, s, setting));
                 match spot.stage {
                     Stage::Riding => all.push(Action::AsksAgain(c, s)),
                     Stage::Holding(tenure) if tenure.ends > 0 => {
                         let is_picked_up = tenure.is_idle && spot.queued > 0;
                         if tenure.rest <= 0 || is_picked_up {
-                            self.ends_of(c, s, all);
+                            self.ends_of(c, s, setting, all);
                         }
                     }
                     _ => {}
@@ -438,6 +455,9 @@ impl World {
             Action::Tidies(c) => self.driver(c, terms, clock).tidy(),
             Action::GivesBack(c, s) => self.driver(c, terms, clock).gives_back(s),
             Action::HandsOn(c, s) => self.driver(c, terms, clock).hands_on(s),
+            Action::HandsOnInLine(c, s) => self.driver(c, terms, clock).hands_on_in_line(s),
+            Action::PicksUp(c, s) => self.driver(c, terms, clock).look(s),
+            Action::Retires(c, s) => self.driver(c, terms, clock).retires_left(s),
             Action::Exchanges(c, s) => self.driver(c, terms, clock).exchanges(s),
             Action::Tick => verdict = self.tick(terms, clock),
             Action::Lose(c) => drop(self.clients[c].messages.remove(0)),
@@ -554,7 +574,10 @@ impl World {
     /// No two clients ever believe at the same time that they hold the lock.
     fn judge(&self) -> Verdict {
         let holders: usize = self.clients.iter().map(Client::believes).sum();
-        if holders > 1 { Err(format!("{holders} hold the lock")) } else { Ok(()) }
+        if holders > 1 {
+            return Err(format!("{holders} hold the lock"));
+        }
+        self.judge_served()
     }
 
     /// While nothing worse happens than lost or doubled messages, each waiter is let in at its place.
@@ -695,6 +718,7 @@ mod tests {
         far_looks: true,
         keepers: 0,
         keep: 0,
+        hands_on_in_line: false,
         trier: None,
         mutation: None,
     };
@@ -865,6 +889,63 @@ mod tests {
             holds(&keeping((2, 1, 1), keepers, ANY));
         }
         holds(&tried(keeping((2, 1, 1), 1, ANY)));
+    }
+
+    /// A fair lock: a client hands it on to its caller right behind in the line. Callers come at any time.
+    fn in_line(size: (u8, usize, u8), faults: Faults) -> Setting {
+        let setting = setting("in line", size, 2, faults);
+        let terms = Terms { hands_on_in_line: true, ..setting.terms };
+        Setting { prompt: false, terms, ..setting }
+    }
+
+    fn prompt(setting: Setting) -> Setting {
+        Setting { prompt: true, ..setting }
+    }
+
+    #[test]
+    fn a_lock_that_is_handed_on_in_line_keeps_the_order() {
+        for size in [(2, 2, 1), (1, 3, 1)] {
+            holds(&in_line(size, NONE));
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_handed_on_in_line_survives_lost_messages_a_death_and_a_cancelled_caller() {
+        let faults = Faults { deafened: 1, cancelled: 1, crashes: 1, ..HEARING };
+        holds(&prompt(in_line((2, 2, 1), Faults { most: 1, ..faults })));
+    }
+
+    #[test]
+    fn a_lock_that_is_handed_on_in_line_and_lacks_a_rule_is_found_out() {
+        use Mutation::*;
+        let cancelled = Faults { most: 1, cancelled: 1, ..NONE };
+        for (mutation, size, faults) in [
+            (AnyOneAheadIsSaid, (2, 2, 1), NONE),
+            (TheServedStay, (1, 3, 1), NONE),
+            (NobodyLooksAfterTheLeft, (2, 2, 1), cancelled),
+        ] {
+            fails(mutation, &prompt(in_line(size, faults)));
+        }
+    }
+
+    /// Takes some minutes in a debug build.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn larger_worlds_with_a_lock_that_is_handed_on_in_line_survive_too() {
+        holds(&prompt(in_line((2, 3, 1), NONE)));
+        holds(&prompt(in_line((2, 2, 1), Faults { cut: 0, ..ANY })));
+        holds(&prompt(in_line((2, 2, 1), Faults { most: 1, cut: 1, ..NONE })));
+    }
+
+    /// Takes some seconds in a release build.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_hand_over_in_line_that_lacks_a_rule_is_found_out() {
+        let one = |faults| prompt(in_line((2, 2, 1), Faults { most: 1, ..faults }));
+        fails(Mutation::TheMovedAreHandedOnTo, &one(Faults { cut: 1, ..NONE }));
+        let slow = one(Faults { slow_requests: 1, ..NONE });
+        let terms = Terms { hold: 3, ..slow.terms };
+        fails(Mutation::PickingUpProlongs, &Setting { terms, ..slow });
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::grant::deadline;
+use crate::engine::waiting::model::in_line::Behind;
 use crate::engine::waiting::model::keeper::Keeping;
-use crate::engine::waiting::model::server::{AcquireOptions, Call, Field, Reply, Terms, Word};
+use crate::engine::waiting::model::server::{AcquireOptions, Call, Field, Ids, Reply, Terms, Word};
 use crate::engine::waiting::model::{Action, Mutation, PARK, TTL};
 use crate::engine::waiting::{Event, Next, PushedGrant, Rules, Waiting};
 use crate::keys::TenureId;
@@ -119,7 +120,7 @@ impl Known {
 pub(in crate::engine::waiting::model) enum Request {
     Acquire(AcquireOptions),
     Try { field: Field, sent: i8 },
-    Release { field: Field },
+    Release { field: Field, served: Ids },
     Renew { field: Field, sent: i8 },
 }
 
@@ -164,12 +165,14 @@ pub(in crate::engine::waiting::model) struct Tenure {
     pub(in crate::engine::waiting::model) id: u8,
     /// When the tenure is over, by the client's own account.
     pub(in crate::engine::waiting::model) ends: i8,
-    renew_at: i8,
-    renewing: bool,
+    pub(in crate::engine::waiting::model) renew_at: i8,
+    pub(in crate::engine::waiting::model) renewing: bool,
     /// For how many ticks its holder holds it, or its client keeps it idle.
     pub(in crate::engine::waiting::model) rest: i8,
     /// No caller holds it.
     pub(in crate::engine::waiting::model) is_idle: bool,
+    /// The callers that it was handed on to, and that still stand in line.
+    pub(in crate::engine::waiting::model) served: Ids,
 }
 
 /// What a client knows of one lock.
@@ -180,9 +183,34 @@ pub(in crate::engine::waiting::model) struct Spot {
     pub(in crate::engine::waiting::model) fresh: u8,
     pub(in crate::engine::waiting::model) queued: u8,
     pub(in crate::engine::waiting::model) stage: Stage,
+    /// The owner field under which its caller lined up first.
+    pub(in crate::engine::waiting::model) entry: u8,
+    pub(in crate::engine::waiting::model) behind: Behind,
+    /// A tenure that the caller right ahead in the line has left to this one.
+    pub(in crate::engine::waiting::model) left: Option<Tenure>,
 }
 
 impl Spot {
+    fn new(callers: u8) -> Self {
+        Self {
+            line: None,
+            fresh: callers,
+            queued: 0,
+            stage: Stage::Free,
+            entry: 0,
+            behind: Behind::Nobody,
+            left: None,
+        }
+    }
+
+    /// The tenure that its caller holds, or that was left to it.
+    pub(in crate::engine::waiting::model) fn tenure(&mut self) -> Option<&mut Tenure> {
+        match &mut self.stage {
+            Stage::Holding(tenure) => Some(tenure),
+            _ => self.left.as_mut(),
+        }
+    }
+
     pub(in crate::engine::waiting::model) fn contends(&self) -> bool {
         matches!(self.stage, Stage::Parked(_) | Stage::Asking { .. } | Stage::Riding)
     }
@@ -200,6 +228,7 @@ pub(in crate::engine::waiting::model) struct Job {
     ghost_of: Option<u8>,
     until: i8,
     state: JobState,
+    served: Ids,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -253,7 +282,7 @@ pub(in crate::engine::waiting::model) struct Driver<'a> {
 
 impl Client {
     pub(in crate::engine::waiting::model) fn new(number: u8, spots: usize, callers: u8) -> Self {
-        let spot = Spot { line: None, fresh: callers, queued: 0, stage: Stage::Free };
+        let spot = Spot::new(callers);
         Self {
             number,
             gone: false,
@@ -294,22 +323,25 @@ impl Client {
             && self.down.is_empty()
             && self.messages.is_empty()
             && self.jobs.is_empty()
-            && self.spots.iter().all(|spot| spot.stage == Stage::Free)
+            && self.spots.iter().all(|spot| spot.stage == Stage::Free && spot.left.is_none())
     }
 
     /// Whether it knows that the server may have something under this owner field.
     pub(in crate::engine::waiting::model) fn knows(&self, id: u8) -> bool {
+        let of_tenure = |tenure: Tenure| tenure.id == id || tenure.served.contains(id);
         let in_spot = |spot: &Spot| {
             spot.line.as_ref().is_some_and(|line| line.id == id)
+                || spot.left.is_some_and(of_tenure)
                 || match spot.stage {
-                    Stage::Holding(tenure) => tenure.id == id,
+                    Stage::Holding(tenure) => of_tenure(tenure),
                     Stage::Asking { old } => old == Some(id),
                     Stage::Leaving { id: own } | Stage::Trying { id: own, .. } => own == id,
                     Stage::Refused { .. } => false,
                     Stage::Free | Stage::Parked(_) | Stage::Riding => false,
                 }
         };
-        self.spots.iter().any(in_spot) || self.jobs.iter().any(|job| job.id == id)
+        self.spots.iter().any(in_spot)
+            || self.jobs.iter().any(|job| job.id == id || job.served.contains(id))
     }
 
     pub(in crate::engine::waiting::model) fn has_job_to_send(&self) -> bool {
@@ -371,14 +403,13 @@ impl Client {
         self.keeping.tick();
         for spot in &mut self.spots {
             spot.line.iter_mut().for_each(Known::tick);
-            match &mut spot.stage {
-                Stage::Parked(until) => *until = (*until - 1).max(0),
-                Stage::Holding(tenure) => {
-                    tenure.ends = (tenure.ends - 1).max(0);
-                    tenure.renew_at = (tenure.renew_at - 1).max(0);
-                    tenure.rest = (tenure.rest - 1).max(0);
-                }
-                _ => {}
+            if let Stage::Parked(until) = &mut spot.stage {
+                *until = (*until - 1).max(0);
+            }
+            if let Some(tenure) = spot.tenure() {
+                tenure.ends = (tenure.ends - 1).max(0);
+                tenure.renew_at = (tenure.renew_at - 1).max(0);
+                tenure.rest = (tenure.rest - 1).max(0);
             }
         }
         self.requests().for_each(tick_request);
@@ -464,6 +495,9 @@ impl Driver<'_> {
 
     /// The contender does what its line says, until it has to wait for something.
     fn go_on(&mut self, spot: usize, old: Option<u8>) {
+        if self.picks_up_in_line(spot) {
+            return;
+        }
         let next = match &self.client.spots[spot].line {
             None => Next::Ask,
             Some(known) => {
@@ -509,7 +543,7 @@ impl Driver<'_> {
     }
 
     /// The next far contender watches, if this one did.
-    fn stop_watching(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn stop_watching(&mut self, spot: usize) {
         if self.client.watcher != Some(number(spot)) {
             return;
         }
@@ -523,7 +557,7 @@ impl Driver<'_> {
     }
 
     /// A parked contender looks again.
-    fn look(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn look(&mut self, spot: usize) {
         if matches!(self.client.spots[spot].stage, Stage::Parked(_)) {
             self.go_on(spot, None);
         }
@@ -543,10 +577,15 @@ impl Driver<'_> {
         let known = self.client.spots[spot].line.take();
         let mut line = match known {
             Some(known) => known.line(self.clock),
-            None => Waiting::new(TenureId(u64::from(self.new_id())), now),
+            None => {
+                let id = self.new_id();
+                self.client.spots[spot].entry = id;
+                Waiting::new(TenureId(u64::from(id)), now)
+            }
         };
         if line.may_still_run() && !self.is(Mutation::NoNewOwnerField) {
             line.rename(TenureId(u64::from(self.new_id())), now);
+            self.client.spots[spot].behind = Behind::Moved;
         }
         line.step(now, Event::Asked, self.rules());
         let known = Known::of(&line, self.clock);
@@ -566,14 +605,15 @@ impl Driver<'_> {
         renew_at: i8,
     ) {
         let rest = self.terms.hold;
-        let tenure = Tenure { id, ends, renew_at, renewing: false, rest, is_idle: false };
+        let served = Ids::default();
+        let tenure = Tenure { id, ends, renew_at, renewing: false, rest, is_idle: false, served };
         self.client.spots[spot].line = None;
         self.client.spots[spot].stage = Stage::Holding(tenure);
         self.stop_watching(spot);
         self.renew_if_due(spot);
     }
 
-    fn renew_if_due(&mut self, spot: usize) {
+    pub(in crate::engine::waiting::model) fn renew_if_due(&mut self, spot: usize) {
         let field = |id| self.client.field(id);
         if let Stage::Holding(tenure) = self.client.spots[spot].stage
             && tenure.renew_at <= 0
@@ -593,7 +633,18 @@ impl Driver<'_> {
         until: i8,
         now: bool,
     ) {
-        self.client.jobs.push(Job { id, ghost_of, until, state: JobState::Due });
+        let served = Ids::default();
+        self.client.jobs.push(Job { id, ghost_of, until, state: JobState::Due, served });
+        if now {
+            self.tidy();
+        }
+    }
+
+    /// Releases a tenure.
+    pub(in crate::engine::waiting::model) fn release(&mut self, tenure: Tenure, now: bool) {
+        let Tenure { id, served, .. } = tenure;
+        let (until, state) = (self.terms.lease, JobState::Due);
+        self.client.jobs.push(Job { id, ghost_of: None, until, state, served });
         if now {
             self.tidy();
         }
@@ -605,7 +656,7 @@ impl Driver<'_> {
             if job.state == JobState::Due {
                 job.state = JobState::Sent;
                 let field = Field { client: self.client.number, id: job.id };
-                self.client.up.push(Request::Release { field });
+                self.client.up.push(Request::Release { field, served: job.served });
             }
         }
     }
@@ -650,12 +701,13 @@ impl Driver<'_> {
                 let lease = self.terms.lease;
                 self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
             }
-            Reply::Waits { place, near, again } => {
+            Reply::Waits { place, near, again, ahead } => {
                 let sent = self.clock.moment(sent);
                 let near = near && !self.is(Mutation::NearIsNotHeeded);
                 let far_looks = self.terms.far_looks && !self.is(Mutation::TheFarLookSeldom);
                 let again = (near || far_looks).then(|| TICK * u32::from(again.unsigned_abs()));
                 self.step(spot, Event::Waits { place: u64::from(place), near, sent, again });
+                self.stands_behind(spot, ahead);
                 self.open_ears();
                 self.go_on(spot, None);
             }
@@ -710,27 +762,26 @@ impl Driver<'_> {
     }
 
     fn renewed(&mut self, id: u8, held: bool, sent: i8) {
-        let holds = |spot: &Spot| matches!(spot.stage, Stage::Holding(tenure) if tenure.id == id);
-        let Some(spot) = self.client.spots.iter().position(holds) else { return };
-        let Stage::Holding(tenure) = self.client.spots[spot].stage else { return };
-        if !held {
-            self.lose(spot, id);
-            return;
-        }
-        if tenure.ends <= 0 {
-            self.lose(spot, id);
-            return;
-        }
         let from = if self.is(Mutation::ARenewalCountsFromTheAnswer) { 0 } else { sent };
-        let ends = tenure.ends.max(from + self.terms.lease);
-        let renew_at = self.terms.lease / 3;
-        let tenure = Tenure { ends, renew_at, renewing: false, ..tenure };
-        self.client.spots[spot].stage = Stage::Holding(tenure);
+        let lease = self.terms.lease;
+        let mut all = self.client.spots.iter_mut().map(Spot::tenure).enumerate();
+        let found = all.find_map(|(spot, tenure)| Some((spot, tenure.filter(|t| t.id == id)?)));
+        let Some((spot, tenure)) = found else { return };
+        if !held || tenure.ends <= 0 {
+            let tenure = *tenure;
+            self.lose(spot, tenure);
+            return;
+        }
+        (tenure.ends, tenure.renew_at) = (tenure.ends.max(from + lease), lease / 3);
+        tenure.renewing = false;
     }
 
-    fn lose(&mut self, spot: usize, id: u8) {
-        self.job(id, None, self.terms.lease, false);
-        self.next_caller(spot, None);
+    fn lose(&mut self, spot: usize, tenure: Tenure) {
+        self.job(tenure.id, None, self.terms.lease, false);
+        tenure.served.iter().for_each(|id| self.job(id, None, LONG, false));
+        if self.client.spots[spot].left.take_if(|left| left.id == tenure.id).is_none() {
+            self.next_caller(spot, None);
+        }
     }
 
     /// The holder is done: it releases the lock, or leaves it to its client.
@@ -738,9 +789,9 @@ impl Driver<'_> {
         if self.keeps_or_retires(spot) {
             return;
         }
-        if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
-            self.client.spots[spot].stage = Stage::Leaving { id };
-            self.job(id, None, self.terms.lease, true);
+        if let Stage::Holding(tenure) = self.client.spots[spot].stage {
+            self.client.spots[spot].stage = Stage::Leaving { id: tenure.id };
+            self.release(tenure, true);
         }
     }
 
@@ -778,8 +829,10 @@ impl Driver<'_> {
             let mut line = known.line(self.clock);
             line.rename(id, self.clock.now);
             *known = Known::of(&line, self.clock);
+            self.client.spots[spot].behind = Behind::Moved;
         }
         self.next_caller(spot, None);
+        self.retires_left(spot);
     }
 
     /// The connection for requests is lost, and there is a new one. Requests that have not run may still run.
@@ -791,7 +844,7 @@ impl Driver<'_> {
         for spot in 0..self.client.spots.len() {
             self.unanswered(spot);
             self.tried_in_vain(spot);
-            if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
+            if let Some(tenure) = self.client.spots[spot].tenure() {
                 tenure.renewing = false;
             }
         }
@@ -856,8 +909,11 @@ impl Driver<'_> {
     pub(in crate::engine::waiting::model) fn looks_at_the_clock(&mut self) {
         self.tidy();
         for spot in 0..self.client.spots.len() {
+            if let Some(left) = self.client.spots[spot].left.filter(|left| left.ends <= 0) {
+                self.lose(spot, left);
+            }
             match self.client.spots[spot].stage {
-                Stage::Holding(tenure) if tenure.ends <= 0 => self.lose(spot, tenure.id),
+                Stage::Holding(tenure) if tenure.ends <= 0 => self.lose(spot, tenure),
                 Stage::Holding(_) => self.renew_if_due(spot),
                 Stage::Parked(until) if until <= 0 => self.go_on(spot, None),
                 Stage::Refused { by } => self.tries_once(spot, Some(by)),
@@ -870,7 +926,7 @@ impl Driver<'_> {
 /// For how long the client keeps trying to give up a place in the line.
 const LONG: i8 = 20;
 
-fn number(spot: usize) -> u8 {
+pub(in crate::engine::waiting::model) fn number(spot: usize) -> u8 {
     u8::try_from(spot).expect("the world is small")
 }
 
@@ -891,8 +947,8 @@ pub(in crate::engine::waiting::model) fn run(
             let holder = call.try_once(field);
             (field.client, Answer::Tried { id: field.id, holder, sent })
         }
-        Request::Release { field } => {
-            call.release(field);
+        Request::Release { field, served } => {
+            call.release(field, served);
             (field.client, Answer::Released { id: field.id })
         }
         Request::Renew { field, sent } => {

@@ -124,7 +124,7 @@ impl Driver<'_> {
 
     /// Gives back an idle tenure in the background. It has no permit.
     fn retires(&mut self, spot: usize, tenure: Tenure) {
-        self.job(tenure.id, None, self.terms.lease, false);
+        self.release(tenure, false);
         self.next_caller(spot, None);
     }
 
@@ -154,9 +154,11 @@ impl World {
     ) -> Verdict {
         let holder = self.server.lock.map(|(field, _)| &self.clients[usize::from(field.client)]);
         // A client that cannot know that it is deaf promises nothing.
-        let is_idle = |client: &Client| client.idle().is_some() && client.ears != Ears::Cut;
-        let Some(holder) = holder.filter(|c| waits && terms.keepers > 0 && (c.gone || is_idle(c)))
-        else {
+        let is_idle = |client: &Client| {
+            client.idle().is_some() && client.ears != Ears::Cut || client.has_left_to_nobody()
+        };
+        let may_be_idle = terms.keepers > 0 || terms.hands_on_in_line;
+        let Some(holder) = holder.filter(|c| waits && may_be_idle && (c.gone || is_idle(c))) else {
             self.kept = 0;
             return Ok(());
         };

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
 use crate::engine::waiting::model::client::{Clock, Request, Stage};
-use crate::engine::waiting::model::server::Word;
+use crate::engine::waiting::model::server::{Field, Word};
 use crate::engine::waiting::model::{Action, Setting, World, called, told};
 
 /// The result of a search.
@@ -130,6 +130,11 @@ fn event(world: &World, action: Action) -> String {
         Action::Tidies(c) => format!("{} sends a release in the background", who(c)),
         Action::GivesBack(c, _) => format!("{} gives back", who(c)),
         Action::HandsOn(c, _) => format!("{} hands on to its next caller", who(c)),
+        Action::HandsOnInLine(c, s) => {
+            format!("{} hands on from its entry {s} to its caller right behind in the line", who(c))
+        }
+        Action::PicksUp(c, _) => format!("{} takes up what was left to it", who(c)),
+        Action::Retires(c, _) => format!("{} gives back what nobody took up", who(c)),
         Action::Exchanges(c, _) => format!("{} gives back and asks anew in one step", who(c)),
         Action::Tick => "a tick".to_owned(),
         Action::Lose(c) => {
@@ -160,7 +165,11 @@ fn request(request: Request) -> String {
             format!("acquire {} with a sign of {}{old}", told(options.field), options.sign)
         }
         Request::Try { field, .. } => format!("try {}", told(field)),
-        Request::Release { field } => format!("release {}", told(field)),
+        Request::Release { field, served } => {
+            let with = |id| format!(" and {}", told(Field { id, ..field }));
+            let served: String = served.iter().map(with).collect();
+            format!("release {}{served}", told(field))
+        }
         Request::Renew { field, sent } => format!("renew {} of {sent}", told(field)),
     }
 }
@@ -196,7 +205,11 @@ fn state(world: &World) -> String {
         for spot in &client.spots {
             let line =
                 spot.line.as_ref().map(|line| told(client.field(line.id))).unwrap_or_default();
+            if let Some(left) = spot.left {
+                let _ = write!(text, " {} has left {} to", called(c), told(client.field(left.id)));
+            }
             let stage = match spot.stage {
+                Stage::Free if spot.left.is_some() => "nobody".to_owned(),
                 Stage::Free => continue,
                 Stage::Parked(until) => format!("waits as {line} until {until}"),
                 Stage::Asking { .. } => format!("asks as {line}"),

@@ -9,6 +9,24 @@ pub(in crate::engine::waiting::model) struct Field {
     pub(in crate::engine::waiting::model) id: u8,
 }
 
+/// Some owner fields of one client, by their numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(in crate::engine::waiting::model) struct Ids(u16);
+
+impl Ids {
+    pub(in crate::engine::waiting::model) fn insert(&mut self, id: u8) {
+        self.0 |= 1_u16.checked_shl(u32::from(id)).expect("the world is small");
+    }
+
+    pub(in crate::engine::waiting::model) fn contains(self, id: u8) -> bool {
+        self.iter().any(|own| own == id)
+    }
+
+    pub(in crate::engine::waiting::model) fn iter(self) -> impl Iterator<Item = u8> {
+        (0..16_u8).filter(move |id| self.0 >> id & 1 == 1)
+    }
+}
+
 /// One place in the line. Times are ticks from now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::engine::waiting::model) struct Waiter {
@@ -18,6 +36,8 @@ pub(in crate::engine::waiting::model) struct Waiter {
     age: i8,
     /// It came to a quick line behind another caller of its client, and has shown no sign of life since.
     follows: bool,
+    /// It had lost its place, and took it back.
+    pub(in crate::engine::waiting::model) is_back: bool,
     pub(in crate::engine::waiting::model) asked: Option<Asked>,
 }
 
@@ -59,7 +79,8 @@ pub(in crate::engine::waiting::model) enum Reply {
     /// `awaited`: somebody stands in line.
     Granted { awaited: bool },
     /// In `again` ticks, the holder must be gone, or a silent head may have answered.
-    Waits { place: u8, near: bool, again: i8 },
+    /// `ahead`: the caller of the same client right ahead, if this one has just lined up.
+    Waits { place: u8, near: bool, again: i8, ahead: Option<u8> },
 }
 
 /// The arguments of an acquire.
@@ -88,6 +109,8 @@ pub(in crate::engine::waiting::model) struct Terms {
     /// So many clients keep idle locks, and for so long.
     pub(in crate::engine::waiting::model) keepers: u8,
     pub(in crate::engine::waiting::model) keep: i8,
+    /// A client hands the lock on to its caller right behind in the line, as for a fair lock.
+    pub(in crate::engine::waiting::model) hands_on_in_line: bool,
     /// The callers of this client do not wait.
     pub(in crate::engine::waiting::model) trier: Option<u8>,
     pub(in crate::engine::waiting::model) mutation: Option<Mutation>,
@@ -245,6 +268,7 @@ impl<'a> Call<'a> {
         let is_quick = self.server.line.first().is_none_or(|head| head.age < TTL / 3);
         let is_relied_on = is_new && had == 0 && is_quick;
         self.server.lives[usize::from(field.client)] = Some(Life { ends, sign });
+        let ahead = if is_new && had == 0 { self.ahead_of(field) } else { None };
         if is_new {
             self.line_up(field, had);
         }
@@ -268,9 +292,20 @@ impl<'a> Call<'a> {
                 // One caller of the client asks for all of those that are far.
                 let asks = is_relied_on && !self.terms.is(Mutation::NobodyAsksInAQuickLine);
                 let again = if asks { self.again().min(TTL / 3) } else { self.again() };
-                Reply::Waits { place, near, again }
+                Reply::Waits { place, near, again, ahead }
             }
         }
+    }
+
+    /// The last in line, if it is another caller of this client.
+    fn ahead_of(&self, field: Field) -> Option<u8> {
+        let is_own = |waiter: &&Waiter| waiter.field.client == field.client;
+        let last = if self.terms.is(Mutation::AnyOneAheadIsSaid) {
+            self.server.line.iter().rfind(is_own)
+        } else {
+            self.server.line.last().filter(is_own)
+        };
+        last.map(|waiter| waiter.field.id).filter(|_| self.terms.hands_on_in_line)
     }
 
     fn granted(&self) -> Reply {
@@ -324,10 +359,13 @@ impl<'a> Call<'a> {
         is_settled && self.is_recent && self.server.lock.is_some()
     }
 
-    /// Releases its hold, or gives up its place in the line.
-    pub(in crate::engine::waiting::model) fn release(&mut self, field: Field) -> bool {
+    /// Releases its hold, or gives up its place in the line. Callers that have had this hold too leave the line.
+    pub(in crate::engine::waiting::model) fn release(&mut self, field: Field, served: Ids) -> bool {
         let held = self.server.holds(field);
         self.forget(field);
+        if !self.terms.is(Mutation::TheServedStay) {
+            served.iter().for_each(|id| self.forget(Field { id, ..field }));
+        }
         if !(held && self.terms.is(Mutation::RoomIsNotGiven)) {
             self.admit();
         }
@@ -388,7 +426,8 @@ impl<'a> Call<'a> {
         }
         self.server.top = self.server.top.max(place);
         let rank = self.server.line.iter().filter(|waiter| waiter.place < place).count();
-        self.server.line.insert(rank, Waiter { field, place, age: 0, follows: false, asked: None });
+        let waiter = Waiter { field, place, age: 0, follows: false, is_back: keeps, asked: None };
+        self.server.line.insert(rank, waiter);
     }
 
     fn leave(&mut self, rank: usize) -> Waiter {
