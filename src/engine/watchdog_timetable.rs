@@ -24,15 +24,15 @@ struct Plan {
     wheel: Wheel<Arc<Tenure>>,
     /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
     in_hand: Vec<Arc<Tenure>>,
-    /// The tick until which the watchdog sleeps.
-    asleep_until: Option<u64>,
+    /// The tick at which the watchdog looks next, no later than the first tenure is due. It stays if that tenure leaves: a lock
+    /// that is taken and released again and again would otherwise wake the watchdog each time.
+    look_at: Option<u64>,
     closed: bool,
 }
 
 impl Timetable {
     pub(crate) fn new(now: Instant) -> Self {
-        let plan =
-            Plan { wheel: Wheel::new(), in_hand: Vec::new(), asleep_until: None, closed: false };
+        let plan = Plan { wheel: Wheel::new(), in_hand: Vec::new(), look_at: None, closed: false };
         Self { started: now, plan: Mutex::new(plan), earlier: Notify::new() }
     }
 
@@ -56,7 +56,10 @@ impl Timetable {
             plan.wheel.leave(slot);
             return true;
         }
-        let oversleeps = plan.asleep_until.is_none_or(|until| tick < until);
+        let oversleeps = plan.look_at.is_none_or(|look_at| tick < look_at);
+        if oversleeps {
+            plan.look_at = Some(tick);
+        }
         drop(plan);
         if oversleeps {
             self.earlier.notify_one();
@@ -92,6 +95,7 @@ impl Timetable {
             let now = self.passed(Instant::now());
             let mut plan = self.plan();
             let due = plan.wheel.advance(now);
+            plan.look_at = plan.wheel.next();
             if !due.is_empty() {
                 // Store them in the same step: so `close` finds each of them, in the wheel or here.
                 plan.in_hand.clone_from(&due);
@@ -110,9 +114,8 @@ impl Timetable {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let mut plan = self.plan();
-        plan.asleep_until = plan.wheel.next();
-        plan.asleep_until.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
+        let look_at = self.plan().look_at;
+        look_at.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
     }
 
     /// The first tick after this time.
@@ -136,6 +139,9 @@ async fn sleep_until(wake: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
+
     use super::*;
     use crate::engine::tenure::tests::begun;
 
@@ -154,5 +160,46 @@ mod tests {
 
         assert_eq!(timetable.close().len(), 3);
         assert!(!timetable.enter(&in_hand[0], Instant::now()), "closed");
+    }
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_taken_and_released_again_and_again_does_not_wake_the_watchdog() {
+        let timetable = Timetable::new(Instant::now());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut next = Box::pin(timetable.next());
+        let mut watchdog_looks = || next.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(watchdog_looks().is_pending());
+        for _ in 0..10 {
+            let tenure = begun().1.tenure;
+            assert!(timetable.enter(&tenure, Instant::now() + A_WHILE));
+            // The watchdog is so slow that it never sees the tenure.
+            timetable.leave(tenure.slot());
+            assert!(watchdog_looks().is_pending());
+        }
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_wakes_in_time_after_a_look_that_found_nothing() {
+        let timetable = Timetable::new(Instant::now());
+        let (gone, stays) = (begun().1.tenure, begun().1.tenure);
+        assert!(timetable.enter(&gone, Instant::now() + A_WHILE));
+        timetable.leave(gone.slot());
+        assert!(timetable.enter(&stays, Instant::now() + A_WHILE * 3));
+        let looked = Instant::now();
+        assert!(Arc::ptr_eq(&timetable.next().await[0], &stays));
+        let late = looked.elapsed() - A_WHILE * 3;
+        assert!(late <= Duration::from_millis(2 * TICK_MS), "{late:?}");
     }
 }
