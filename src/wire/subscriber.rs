@@ -80,8 +80,12 @@ impl Subscriber {
         let home = homes.of(channel);
         let at = homes.open(home);
         let (channel, link) = (at.channels.join(channel), Arc::clone(&at.link));
+        // Most waiters come to a channel that still lingers. They do not wake the link's task, which has nothing to do.
+        let is_news = !at.channels.wanted.is_empty();
         drop(homes);
-        link.changed.notify_one();
+        if is_news {
+            link.changed.notify_one();
+        }
         self.0.connect();
         Subscription { channels: Arc::clone(&self.0), channel }
     }
