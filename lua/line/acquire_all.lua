@@ -16,7 +16,7 @@
 -- again. It puts nobody in line: a caller waits for one of the locks with acquire.lua.
 
 from, waiter_ttl = ARGV[2], tonumber(ARGV[3])
-if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
+if out_of_range(waiter_ttl) then return redis.error_reply('ERR waiter_ttl out of range') end
 
 local locks = (#KEYS - 1) / 3
 local found = {} -- the TTLs of the locks that have our field already

@@ -40,13 +40,3 @@ if not had or had < 0 then return redis.error_reply('ERR place out of range') en
 if not (secret or ''):match('^%d+$') then return redis.error_reply('ERR secret out of range') end
 if not line_ttl or line_ttl < 1 then return redis.error_reply('ERR line_ttl out of range') end
 
-
-local ahead -- what the reply says of the caller right ahead
-
--- `last` was the last in line when a caller of this client lined up. Nobody can come between the two, since each newcomer
--- goes to the end.
-local function note_ahead(last, client)
-  if ARGV[2] ~= 'fair' or not last then return end
-  local its_client, number = last:match('^(.*):(%d+)$')
-  if its_client == client then ahead = tonumber(number) end
-end

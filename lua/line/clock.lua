@@ -16,42 +16,37 @@ local last_look -- when a script last looked at the front, in ms
 -- it looked.
 local is_recent
 
+-- The note that the functions below read and write records when a script last looked at the front, how far the clock was
+-- behind then, whether that script came after a gap, the waiter_ttl of the client that showed the last sign, and two places
+-- (see line.lua). It records that waiter_ttl because clients may have different ones, and the client that runs this script may
+-- not be a waiter. The note is packed: reading it as a text would cost the server ten times as much. With its label it is
+-- longer than 64 bytes: so Redis stores the notes as a hash table. In a short hash each lookup would scan all of it.
+local PACKED, LABEL, PACKED_LENGTH = '<c24dddddd', 'The state of this line: ', 72
+
 -- While the server stalls, no client can show a sign of life. The first script after such a stall may run before the
 -- signs that still wait in the sockets, so it must remove nobody. Clients near the front show three signs per
 -- waiter_ttl. So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. A
 -- second long gap in a row counts as time: the server is not stalled, only no client near the front calls, and dead
 -- waiters must age. The clock also leaves out a backward step of the server's clock.
---
--- The note records when a script last looked at the front, how far the clock was behind then, whether that script came
--- after a gap, the waiter_ttl of the client that showed the last sign, and two places (see line.lua). It records that
--- waiter_ttl because clients may have different ones, and the client that runs this script may not be a waiter. The
--- note is deliberately longer than 64 bytes: so Redis stores the notes as a hash table. In a short hash each lookup
--- would scan all of it.
 local function read_state(note, waiter_ttl)
   local time = redis.call('time')
   micros = time[1] * 1000000 + time[2]
   now = math.floor(micros / 1000)
   behind, after_gap, rhythm, near, sleepers, is_recent = 0, 0, waiter_ttl, 0, 0, false
   last_look = now
-  local looked, was_behind, was_after_gap, was_rhythm, was_near, was_sleepers = (note or ''):match(
-    '^last_look=(%d+) behind=(-?%d+) after_gap=([01]) rhythm=(%d+) near=(%d+) sleepers=(%d+)$'
-  )
-  if looked then
-    local gap = now - looked
-    last_look, behind, rhythm = tonumber(looked), tonumber(was_behind), tonumber(was_rhythm)
-    near, sleepers = tonumber(was_near), tonumber(was_sleepers)
+  if note and #note == PACKED_LENGTH and note:sub(1, #LABEL) == LABEL then
+    local _, was_after_gap
+    _, last_look, behind, was_after_gap, rhythm, near, sleepers = struct.unpack(PACKED, note)
+    local gap = now - last_look
     if gap > rhythm / 2 then after_gap = 1 end
-    if gap < 0 or after_gap == 1 and was_after_gap == '0' then behind = behind + gap end
-    is_recent = gap >= 0 and gap < rhythm / 8 and was_after_gap == '0'
+    if gap < 0 or after_gap == 1 and was_after_gap == 0 then behind = behind + gap end
+    is_recent = gap >= 0 and gap < rhythm / 8 and was_after_gap == 0
   end
   at = now - behind
 end
 
 local function state_note()
-  return string.format(
-    'last_look=%.0f behind=%.0f after_gap=%d rhythm=%.0f near=%.0f sleepers=%.0f',
-    last_look, behind, after_gap, rhythm, near, sleepers
-  )
+  return struct.pack(PACKED, LABEL, last_look, behind, after_gap, rhythm, near, sleepers)
 end
 
 -- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and its client

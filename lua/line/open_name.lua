@@ -8,7 +8,7 @@
 lock, line, notes, channel = KEYS[2], KEYS[3], KEYS[4], ARGV[4]
 from, waiter_ttl = ARGV[5], tonumber(ARGV[6])
 
-if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
+if out_of_range(waiter_ttl) then return redis.error_reply('ERR waiter_ttl out of range') end
 if not capacity or capacity < 1 then return redis.error_reply('ERR capacity out of range') end
 
 local function nobody_is_left()

@@ -4,6 +4,6 @@
 
 local field, lease_text = ARGV[7], ARGV[9]
 local lease = tonumber(lease_text)
-local is_free = ARGV[14] == '' and lease and lease >= 1 and lease <= 86400000
-  and redis.pcall('exists', KEYS[2], KEYS[3]) == 0
+local is_sound = ARGV[14] == '' and lease and lease >= 1 and lease <= 86400000
+local is_free = is_sound and redis.pcall('exists', KEYS[2], KEYS[3]) == 0
 

@@ -2,7 +2,7 @@
 
 -- For how much longer another client has the lock, in ms.
 local function time_of_holder()
-  return redis.call('hexists', KEYS[2], field) == 0 and redis.call('pttl', KEYS[2])
+  return redis.call('hexists', KEYS[2], ARGV[7]) == 0 and redis.call('pttl', KEYS[2])
 end
 
 -- The waiters behind the first one need not tell the keeper again.

@@ -2,7 +2,7 @@
 -- two have not answered. Clients wait for these locks, or the holds are gone.
 
 from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
-if not waiter_ttl or waiter_ttl < 1 then return redis.error_reply('ERR waiter_ttl out of range') end
+if out_of_range(waiter_ttl) then return redis.error_reply('ERR waiter_ttl out of range') end
 
 local function release(i, field)
   lock, line, notes = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]

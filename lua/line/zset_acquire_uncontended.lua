@@ -12,6 +12,6 @@ if room == 1 then
   end
 end
 local capacity, part, lease = tonumber(ARGV[3]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local is_free = room == 0 and lease and lease >= 1 and lease <= 86400000
-  and capacity and part and part >= 1 and in_use + part <= capacity
+local is_sound = ARGV[14] == '' and lease and lease >= 1 and lease <= 86400000
+local is_free = is_sound and room == 0 and capacity and part and part >= 1 and in_use + part <= capacity
 

@@ -15,7 +15,7 @@ end
 
 local function out_of_range(lease)
   local ms = tonumber(lease)
-  return not ms or ms < 1 or ms > LONGEST_LEASE
+  return not (ms and ms >= 1 and ms <= LONGEST_LEASE) -- so that the text 'nan' is out of range too
 end
 
 -- The number of the first of this many new grants. Numbers come from the server's clock, in microseconds. The floor is

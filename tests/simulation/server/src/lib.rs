@@ -15,7 +15,7 @@
 //!   have to say. Replicas answer no reader, and no script is held while its slot is handed over.
 //! - `ZRANGE ... BYLEX`, and types other than strings, hashes, lists and sorted sets.
 //! - Tables that Lua may not change: setting a global that exists, or a field of `string`, is not refused.
-//! - Libraries of scripts that ours do not use: `cjson`, `bit`, `struct`, `cmsgpack`, `os`, `math.random`.
+//! - Libraries of scripts that ours do not use: `cjson`, `bit`, `cmsgpack`, most of `struct`, `os`, `math.random`.
 //! - The line in an error of `local call = redis.call; return call(...)`: only a direct `return redis.call(...)` has it.
 //! - Keys that are over, which scripts on a replica of Redis 6.2 still see.
 //! - The end of a listener's connection when the access list takes its channels away.

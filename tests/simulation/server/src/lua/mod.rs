@@ -1,6 +1,7 @@
 //! Scripts: Lua 5.1 with the server's sandbox around it.
 
 mod convert;
+mod packing;
 mod source;
 
 use std::cell::{OnceCell, RefCell};
@@ -177,6 +178,7 @@ fn sandbox(
         redis.set(name, level)?;
     }
     lua.globals().set("redis", redis)?;
+    lua.globals().set("struct", packing::library(&lua)?)?;
     let place = lua.create_function(|lua, ()| Ok(raised_at(lua)))?;
     let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE);
     let run =

@@ -7,6 +7,7 @@
 use parklock_simulated_server::{Content, Entry};
 
 use crate::frame::Frame;
+use crate::packed;
 
 /// From before a step to after it, by the real server's clock in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,9 @@ pub fn texts(windows: &[Window], real: &[u8], simulated: &[u8]) -> Likeness {
     if real == simulated {
         return Likeness::Equal;
     }
+    if let Some((real, simulated)) = packed::numbers(real).zip(packed::numbers(simulated)) {
+        return numbers(windows, &real, &simulated);
+    }
     let (mut real, mut simulated) = (runs(real), runs(simulated));
     loop {
         match (real.next(), simulated.next()) {
@@ -64,6 +68,11 @@ pub fn texts(windows: &[Window], real: &[u8], simulated: &[u8]) -> Likeness {
             _ => return Likeness::Different,
         }
     }
+}
+
+fn numbers(windows: &[Window], real: &[f64], simulated: &[f64]) -> Likeness {
+    let text = |numbers: &[f64]| format!("{numbers:?}").into_bytes();
+    texts(windows, &text(real), &text(simulated))
 }
 
 /// The text in pieces of digits alone and of none.

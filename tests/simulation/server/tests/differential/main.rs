@@ -12,6 +12,7 @@ mod dialogues;
 mod frame;
 mod mode;
 mod nodes;
+mod packed;
 mod pair;
 mod plain;
 mod real;

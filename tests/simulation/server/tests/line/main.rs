@@ -12,6 +12,8 @@ mod frame;
 mod keeper;
 mod name;
 mod order;
+#[path = "../differential/packed.rs"]
+mod packed;
 #[path = "../differential/real.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
 mod real;

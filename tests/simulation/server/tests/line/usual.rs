@@ -8,6 +8,7 @@ use fastrand::Rng;
 use parklock_simulated_server::{Conn, Content, Entry, Reply, Server, Version};
 
 use crate::name::{FAIR, LEASE, LOCK, WAITER_TTL};
+use crate::packed;
 use crate::scripts::{self as s, Script};
 use crate::stage::text_of;
 
@@ -247,13 +248,14 @@ fn numbers(reply: &Reply) -> Vec<Reply> {
 /// All keys in words, without when a script last looked at the front: the usual case need not note that each time.
 fn noted(entries: &[Entry]) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let state = |note: &str| {
-        let kept = note.split(' ').filter(|word| !word.starts_with("last_look="));
-        kept.collect::<Vec<_>>().join(" ")
+    // The packed note begins with when a script last looked.
+    let note = |note: &[u8]| match packed::numbers(note) {
+        Some(numbers) => format!("{:?}", &numbers[1..]),
+        None => text(note),
     };
     let content = |content: &Content| match content {
         Content::Hash(pairs) => {
-            let pairs = pairs.iter().map(|(field, value)| (text(field), state(&text(value))));
+            let pairs = pairs.iter().map(|(field, value)| (text(field), note(value)));
             format!("{:?}", pairs.collect::<BTreeMap<_, _>>())
         }
         Content::Zset(members) => {
