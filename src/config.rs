@@ -1,4 +1,4 @@
-//! All settings, each with its default, reason and cost, and the one check of them.
+//! All settings, each with its default, reason and cost, and the one check that they do not contradict each other.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
