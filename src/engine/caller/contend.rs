@@ -103,8 +103,8 @@ impl Caller {
         contender.visit().have_contender_watched();
     }
 
-    /// Takes up the tenure that the caller right ahead in the line has left to this one. It still stands in the line: the
-    /// release of the tenure takes it out.
+    /// Takes up the tenure that the caller right ahead in the line has left to this one. This caller still stands in the
+    /// line: the release of the tenure takes it out.
     fn pick_up_in_line(&self, contender: &mut Contender) -> Option<Hold> {
         let permit = contender.permit.take()?;
         let visit = permit.visit().clone();
