@@ -335,11 +335,11 @@ impl Config {
     ///   promote a replica that was not among the `n`, since Sentinel ranks `replica-priority` above how much data a
     ///   replica has. And a replaced primary may still grant a lock while it has `n` other replicas.
     ///
-    /// This setting does not replace the [`FencingToken`](crate::FencingToken): `WAIT` does not make Redis a strongly
-    /// consistent store, as its manual says ([redis.io](https://redis.io/docs/latest/commands/wait/)). Redis may lose acknowledged
-    /// data if replicas restart without it, and nothing stops a process that sleeps through its lease. A latch is never
-    /// acknowledged, since nobody holds it. Nor is a release: if a failover forgets a release, the lock stays blocked
-    /// for one lease.
+    /// This setting does not replace the [`FencingToken`](crate::FencingToken): as the manual of
+    /// [`WAIT`](https://redis.io/docs/latest/commands/wait/) says, it does not make Redis a strongly consistent store.
+    /// Redis may lose acknowledged data if replicas restart without it, and nothing stops a process that sleeps through
+    /// its lease. A latch is never acknowledged, since nobody holds it. Nor is a release: if a failover forgets a
+    /// release, the lock stays blocked for one lease.
     ///
     /// The cost is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
     /// lock held. While a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
