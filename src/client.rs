@@ -15,12 +15,12 @@ use crate::locks::{
 
 /// A client of one Redis server, of a primary behind Sentinel, or of a Redis Cluster: the source of all locks.
 ///
-/// The client keeps two connections to each server in use (three with [`Config::replicas`], and one more to a sentinel
-/// behind Sentinel), however many locks and waiters there are. It also runs a few background tasks on the runtime on
-/// which it connected. Clones are cheap and share everything: connect once per process and clone.
+/// The client keeps two connections to each server in use, or three with [`Config::replicas`], however many locks and
+/// waiters there are. Behind Sentinel, it keeps one more: to a sentinel. It also runs a few background tasks on the
+/// runtime on which it connected. Clones are cheap and share everything: connect once per process and clone.
 ///
-/// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the last of them is
-/// dropped, the client finishes the releases in flight and ends its tasks.
+/// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the last handle and guard
+/// is dropped, the client finishes the releases in flight and ends its tasks.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -57,10 +57,10 @@ impl Client {
     /// for the sentinels.
     ///
     /// The client asks all sentinels for the primary's address before each connection, and subscribes to one sentinel.
-    /// When a primary is replaced, the client leaves it. Until the client learns of that, about a second after the
-    /// failover, the old primary may grant locks that the new one does not know: see [`Config::replicas`]. If no
-    /// sentinel answers any more, the client stays with the primary that it knows. Name all sentinels in the URL: a
-    /// sentinel that was cut off may name an old primary, and the client believes it if no other sentinel answers.
+    /// When a primary is replaced, the client leaves it. The client learns of a failover about a second after it. Until
+    /// then the old primary may grant locks that the new one does not know: see [`Config::replicas`]. If no sentinel
+    /// answers any more, the client stays with the primary that it knows. Name all sentinels in the URL: a sentinel
+    /// that was cut off may name an old primary, and the client believes it if no other sentinel answers.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -126,8 +126,9 @@ impl Client {
     ///
     /// [`lock`](Self::lock) is fair enough for most programs: a client serves its callers in order, and clients take
     /// turns. For a fair lock, the server keeps one order of all callers of all clients. So each caller costs a request,
-    /// where a caller of a plain lock often costs none. A client passes the lock from task to task only if nobody stands
-    /// between the two in the server's order, and within [`Config::hand_off`](crate::Config::hand_off).
+    /// while a caller of a plain lock often costs none. A client passes the lock from one of its callers to another only
+    /// if nobody stands between the two in the server's order, and within
+    /// [`Config::hand_off`](crate::Config::hand_off).
     ///
     /// A waiter near the front of the line renews its place three times per
     /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). A waiter that stops is skipped, and gets its place back when
@@ -135,9 +136,9 @@ impl Client {
     ///
     /// While the server stalls, no waiter can renew its place, and no place expires: a pause, a long script or a
     /// restart that keeps the data does not change the order. A waiter whose request goes unanswered keeps the last
-    /// place that the server reported to it. While a waiter is silent for longer than a place lasts, the server serves
-    /// others. After a restart, a client may need more than a second to reconnect: choose a longer `waiter_ttl` if the
-    /// order must survive that.
+    /// place that the server reported to it. While a waiter is silent for longer than `waiter_ttl`, the server serves
+    /// others. After a restart of the server, a client may need more than a second to reconnect: choose a longer
+    /// `waiter_ttl` if the order must survive that.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the lock is Redisson's `RFairLock`, and the line follows its
     /// rules: a dead Java waiter delays the others for minutes, a dead parklock waiter for seconds.
@@ -239,7 +240,7 @@ impl Client {
     /// Closes the client, for all of its clones.
     ///
     /// Waiters get [`Error::Closed`](crate::Error::Closed). The client releases everything that it holds. Its guards
-    /// report a loss: no guard is valid after this. Then `close` waits for every request that may have taken a lock,
+    /// report a loss, and no guard is valid any more. Then `close` waits for every request that may have taken a lock,
     /// and for every release: unlocks in flight (they end as always), dropped guards, and calls that were cancelled
     /// before Redis answered. So when `close` returns, this client holds nothing, and its background tasks have ended.
     ///

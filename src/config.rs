@@ -1,4 +1,4 @@
-//! All settings, each with its default, reason and cost, and the one check of them.
+//! All settings, each with its default, reason and cost, and the one check that they do not contradict each other.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(crate) fn longest_lease() -> Duration {
 /// With a shorter timeout, the watchdog's steps of a few milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 
-/// A waiter gives three signs of life in this time, each a round trip, and waiters keep a few milliseconds apart. With
-/// a shorter time, waiters would do nothing but ask.
+/// A waiter gives three signs of life in this time, and each is a round trip. With a shorter time, waiters would do
+/// nothing but ask.
 const SHORTEST_LIFE: Duration = Duration::from_millis(50);
 
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
@@ -231,8 +231,9 @@ impl Config {
     /// The longest time before one waiter of each client asks again for a name, even if the holder's TTL is longer. Default
     /// 10 s.
     ///
-    /// It bounds the delay if a message is lost. The cost is one request per client and awaited lock in this time; a
-    /// shorter lease of the holder adds a few. Clients with different values keep their places in the line.
+    /// This time bounds the delay if a message is lost. The cost is one request per client and awaited lock in this
+    /// time. If the lease of the holder is shorter, there are a few requests more. Clients with different values keep
+    /// their places in the line.
     ///
     /// Allowed: more than zero, up to 24 h.
     #[must_use]
@@ -284,9 +285,9 @@ impl Config {
     ///
     /// Redis and Valkey have sharded channels (redis.io, *Sharded Pub/Sub*) from version 7 on, and by default both
     /// libraries use them. With `true`, this client subscribes to cluster-wide channels, and publishes on both. So it
-    /// wakes every Redisson, and is woken by the ones named above. Without this setting, the two sides do not hear each
-    /// other: a waiter notices a free lock only when the lock's TTL is over, and Redisson waits for a semaphore or a
-    /// latch forever. The cost: each release goes to all nodes. The setting has no effect on other servers, or with
+    /// notifies every Redisson, and is notified by those named above. Without this setting, the two sides do not hear
+    /// each other: a waiter notices a free lock only when the lock's TTL is over, and Redisson waits for a semaphore or
+    /// a latch forever. The cost: each release goes to all nodes. The setting has no effect on other servers, or with
     /// [`Layout::Native`].
     #[must_use]
     pub fn plain_channels(mut self, plain: bool) -> Self {
@@ -330,15 +331,15 @@ impl Config {
     /// - `n` is the number of *all* replicas: a replica without the grant cannot be promoted. A replaced primary that
     ///   does not know it yet can grant nothing once a replica has left it. The cost: while one replica is down,
     ///   nothing is granted.
-    /// - `n` is less: grants continue while a replica is down. Both gaps get narrower, but remain: a failover may
+    /// - `n` is less: grants continue while a replica is down. Both dangers get smaller, but remain. A failover may
     ///   promote a replica that was not among the `n`, since Sentinel ranks `replica-priority` above how much data a
-    ///   replica has.
+    ///   replica has. And a replaced primary may still grant a lock while it has `n` other replicas.
     ///
-    /// It does not replace the [`FencingToken`](crate::FencingToken): as Redis says of `WAIT`, it does not make Redis a
-    /// strongly consistent store ([redis.io](https://redis.io/docs/latest/commands/wait/)). Redis may lose acknowledged
-    /// data if replicas restart without it, and nothing stops a process that sleeps through its lease. A latch is never
-    /// acknowledged, since nobody holds it. Nor is a release: if a failover forgets a release, the lock stays blocked
-    /// for one lease.
+    /// This setting does not replace the [`FencingToken`](crate::FencingToken): as the manual of
+    /// [`WAIT`](https://redis.io/docs/latest/commands/wait/) says, it does not make Redis a strongly consistent store.
+    /// Redis may lose acknowledged data if replicas restart without it, and nothing stops a process that sleeps through
+    /// its lease. A latch is never acknowledged, since nobody holds it. Nor is a release: if a failover forgets a
+    /// release, the lock stays blocked for one lease.
     ///
     /// The cost is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
     /// lock held. While a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
@@ -643,7 +644,7 @@ pub enum Layout {
 
 /// How often and for how long a client may pass a lock on among its own callers: see [`Config::hand_off`].
 ///
-/// A release that has a waiter in the same client needs no request. The limits let other clients have their turns. This
+/// If a caller of the same client waits, a release needs no request. The limits let other clients have their turns. This
 /// is lock cohorting (David Dice, Virendra Marathe and Nir Shavit, *Lock Cohorting*, 2012), with clients as cohorts.
 ///
 /// ```
@@ -655,8 +656,8 @@ pub enum Layout {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// The most hand-overs in a row, at most 1,023; of a fair lock, never more than 64. With 0, every holder releases the lock to
-    /// Redis. Default 256.
+    /// The most hand-overs in a row, at most 1,023. A fair lock has at most 64, whatever this says. With 0, every holder
+    /// releases the lock to Redis. Default 256.
     ///
     /// A greater number is faster, but other clients wait longer.
     pub max_consecutive: u32,

@@ -29,7 +29,7 @@
 //! | tasks that wait for N completions | [`CountDownLatch`] |
 //! | holders that wait until another process changes something, as with `std::sync::Condvar` | [`Condition`] |
 //! | several locks at once, all or none of them | [`MultiLock`] |
-//! | one leader in a fleet of processes, and a new one when it fails | [`Election`] |
+//! | one leader in a fleet of processes, and a new one when the leader fails | [`Election`] |
 //! | a job that one process of a fleet does in each interval | [`Every`] |
 //! | one lock on several servers that survives the loss of a minority of them | [`RedLock`], but read first when not to use it |
 //!
@@ -38,10 +38,10 @@
 //! | `tokio::sync` | here |
 //! |---|---|
 //! | a mutex owns its data | a lock has a name and no data: it protects something outside the process |
-//! | `lock().await` cannot fail | it can: Redis may be unreachable. [`Error`] says what the caller may believe |
+//! | `lock().await` cannot fail | it can fail: Redis may be unreachable. [`Error`] says what the caller may believe |
 //! | `try_lock()` is synchronous | it asks Redis: `try_lock().await` is `Ok(None)` if the lock is held |
 //! | a guard borrows; `lock_owned` does not | every [`Guard`] is `'static` and `Send` |
-//! | a guard is valid until it is dropped | until its lease is lost: [`Guard::ended`], [`Guard::is_valid`] |
+//! | a guard is valid until it is dropped | its lease may be lost before: [`Guard::ended`], [`Guard::is_valid`] |
 //! | `Semaphore::forget`, `add_permits` | permits are leased; [`Semaphore::set_permits`] sets how many there are |
 //!
 //! A guard *keeps* the lock until it is dropped. A [`Hold`], a [`MultiHold`], a [`RedHold`] or a [`Term`] is only a
@@ -49,21 +49,22 @@
 //!
 //! # Panics
 //!
-//! "Outside a Tokio runtime with time enabled", in the section of a method, means: its future panics when it is polled
-//! there and first sends a request or waits. A call that returns before that does not panic, for example one that fails
-//! with an [`Error::InvalidName`]. The client releases in the background what the call had. [`Client::connect`] needs
-//! I/O too, since the client's connections belong to the runtime on which it connected.
+//! The section *Panics* of many methods says "outside a Tokio runtime with time enabled". If the future of such a method
+//! is polled there, it panics as soon as it has to send a request or to wait. A call that returns before that does not
+//! panic, for example one that fails with an [`Error::InvalidName`]. The client releases in the background whatever a
+//! call had taken when it panicked. [`Client::connect`] needs I/O too, since the client's connections belong to the
+//! runtime on which it connected.
 //!
 //! Methods without this section do not panic there. Nor do drops: you may drop a future, a guard or a client anywhere.
 //!
 //! # What a lease cannot promise
 //!
-//! A process can pause for longer than its lease: it is stopped, or its executor is blocked. When it resumes, it
-//! believes that it holds the lock until it checks. If the whole machine was suspended, even a check is not enough,
-//! because the monotonic clock of Linux stops during a suspend: only the next renewal reveals the loss. A primary that
-//! fails over to a replica may forget a lock that it granted. A server whose clock is set forward expires locks early.
-//! Where two holders at once would do damage, pass [`Guard::token`] to the protected resource, and let the resource
-//! reject any token smaller than the greatest that it has seen.
+//! A process can pause for longer than its lease: it is stopped, or its executor is blocked. When it resumes, it still
+//! believes that it holds the lock, until it checks. If the whole machine was suspended, even a check is not enough,
+//! because the monotonic clock of Linux stops during a suspend: only the next renewal reveals the loss. A failover from
+//! a primary to a replica may forget a lock that the primary granted. A server whose clock is set forward expires locks
+//! early. Where two holders at once would do damage, pass [`Guard::token`] to the protected resource, and let the
+//! resource reject any token smaller than the greatest that it has seen.
 //!
 //! # Features
 //!

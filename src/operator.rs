@@ -1,5 +1,5 @@
 //! What the command line tool in `tool/` needs to know of keys and URLs, so that this knowledge is in one place. It is
-//! not part of the API: any version may change it. To take a lock away by force is an ordinary method
+//! not part of the API: any version may change it. The tool takes a lock away by force with an ordinary method
 //! (`locks/handle.rs`).
 
 use crate::config::Layout;
@@ -21,7 +21,7 @@ pub enum Servers {
         sentinels: Vec<String>,
         /// The sentinels' name for the primary.
         service: String,
-        /// The URL of the primary, except that its host is not the right one.
+        /// The URL of the primary, but with the host of the first sentinel.
         primary: String,
     },
 }

@@ -55,7 +55,7 @@ type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Sen
 /// lock is released in the background. The inner service finds the [`Hold`](crate::Hold), with its token, among the
 /// request's extensions.
 ///
-/// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and whatever limits the
+/// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and any limit on concurrent
 /// requests, also limit how many of them wait.
 ///
 /// The [module](self) has an example.
@@ -210,7 +210,7 @@ impl<B, R: Default> LockLayer<B, R> {
     }
 }
 
-/// Two spellings of one path must not be two locks. What is no UTF-8 is replaced: at worst, two paths share a lock.
+/// Two spellings of one path must not be two locks. Bytes that are not UTF-8 are replaced: at worst, two paths share a lock.
 fn decoded(path: &str) -> Cow<'_, str> {
     percent_decode_str(path).decode_utf8_lossy()
 }

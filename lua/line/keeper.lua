@@ -1,10 +1,10 @@
--- A client that keeps idle locks (src/engine/keep.rs). Its id says so: the 16th character is 'f', which no other client's is.
+-- A client that keeps idle locks (src/engine/keep.rs) has an 'f' as the 16th character of its id. No other client has.
 
 local KEEPS = 102 -- 'f'
 local KEPT = 3
 
--- How a caller tells a keeper that it wants the lock: one that waits in line, and one that does not, which may ask once
--- more soon.
+-- The word that tells a keeper that a caller of another client wants the lock. WAITS: the caller waits in line. TRIES:
+-- it does not wait, and may ask once more soon.
 local WAITS, TRIES = '~', '~!'
 
 -- Tells the holder of a plain lock that another client wants the lock, if the holder's client keeps idle locks. Returns

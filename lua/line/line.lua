@@ -1,6 +1,7 @@
--- The line: the waiters of a name in their order of arrival, how the line moves, and how it waits for the silent and
--- removes the dead. The client's half is src/engine/waiting.rs. acquire_line_up.lua, plain_release_to_head.lua and
--- zset_release_to_head.lua do the usual turn of a lock with one holder without these functions.
+-- The line: the waiters of a name in their order of arrival. The line lets in its head when there is room for what the
+-- head wants (a lock, or so many permits), waits for silent waiters, and removes dead ones. The client's half is
+-- src/engine/waiting.rs. acquire_line_up.lua, plain_release_to_head.lua and zset_release_to_head.lua do the usual turn
+-- of a lock with one holder without these functions.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
 --         of a read-write lock, each reader stands twice. The second member is '<' and the owner field; its score is the
@@ -140,8 +141,8 @@ local function lives_on(entry)
   return entry.life.ends - at > LEAST_LIFE
 end
 
--- Whether it was told to show a sign of life since its client counts as silent. lives_on() calls a client silent
--- LEAST_LIFE before its life ends. What the waiter was told before its last sign does not count.
+-- Whether this waiter was told to show a sign of life since its client counts as silent. lives_on() calls a client
+-- silent LEAST_LIFE before its life ends. What the waiter was told before its last sign does not count.
 local function was_asked(entry)
   return entry.asked and entry.asked >= entry.life.ends - LEAST_LIFE
 end
@@ -253,7 +254,7 @@ local function write_grants()
   return true
 end
 
--- Tells it to show a sign of life at once.
+-- Tells this waiter to show a sign of life at once.
 local function ask(entry)
   if not was_asked(entry) then entry.asked = at end
   entry.asked_last = at
@@ -334,10 +335,10 @@ end
 --   silent                                                    told to show a sign at once
 --   silent, and told already                                  keeps its place for waiter_ttl after that
 --   silent for longer                                         dead: leaves the line
--- Who is told counts as awake if a client hears it. All silent waiters are told at once, so that all dead ones together
--- cost waiter_ttl once. They are told again until that time is over, since a message can be lost. A process that is
--- stopped or cut off still seems to listen, and many of its callers may wait. So a silent client counts once, and only
--- WINDOW of its waiters are told, unless nobody listens.
+-- A waiter that is told counts as awake if a client hears the message. All silent waiters are told at once, so that all
+-- dead ones together cost waiter_ttl once. They are told again until that time is over, since a message can be lost. A
+-- process that is stopped or cut off still seems to listen, and many of its callers may wait. So a silent client counts
+-- once, and only WINDOW of its waiters are told, unless nobody listens.
 local function watch(entries, are_all, work)
   local awake, seen, silent, hears, is_front = 0, 0, {}, {}, true
   local function count(entry)

@@ -1,6 +1,6 @@
 -- The uncontended path for a plain lock that is free and that nobody waits for, first half: whether it is free.
--- draw_uncontended.lua and plain_put_uncontended.lua take it. It runs before any function is created. In
--- every other case acquire.lua continues from here. See acquire_args.lua for KEYS and ARGV.
+-- draw_uncontended.lua and plain_put_uncontended.lua take the lock. This runs before any function is created. In every
+-- other case acquire.lua continues from here. See acquire_args.lua for KEYS and ARGV.
 
 local field, lease_text = ARGV[7], ARGV[9]
 local lease = tonumber(lease_text)

@@ -5,8 +5,8 @@
 -- ARGV   ..., the new capacity
 -- Reply  1 set
 --
--- The capacity stays until it is set again, or until nobody has used it for thirty days. A smaller one takes nothing
--- away: nobody enters before enough holders have left.
+-- The capacity stays until it is set again, or until nobody has used the name for thirty days. A smaller capacity takes
+-- nothing away: nobody enters before enough holders have left.
 
 local wanted = tonumber(ARGV[7])
 if not wanted or wanted < 1 then return redis.error_reply('ERR capacity out of range') end

@@ -1,9 +1,10 @@
 //! What a caller does from `lock().await` to its hold.
 //!
 //! 1. A caller first waits for the permit of its client's entry. Usually only the caller with the permit asks Redis, for
-//!    all callers of the entry. Callers of a semaphore may also ask beside it (`caller/ask.rs`), and owners that nest.
-//! 2. If another caller of the client has left a tenure, it takes that (`caller/pick_up.rs`). Otherwise it contends
-//!    (`caller/contend.rs`): it asks (`caller/ask.rs`), and waits in line.
+//!    all callers of the entry. Callers of a semaphore may also ask beside that caller (`caller/ask.rs`). So may owners
+//!    that nest.
+//! 2. If another caller of the client has left a tenure, the caller takes that tenure (`caller/pick_up.rs`). Otherwise
+//!    it contends (`caller/contend.rs`): it asks (`caller/ask.rs`), and waits in line.
 //! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout cancels the work because its
 //!    caller was not polled, the caller queues again, ahead of later callers.
 
@@ -82,9 +83,9 @@ pub(crate) async fn acquire(
     }
 }
 
-/// Stands in the line of a condition until it is notified. Sets `lined_up` as soon as it stands there. Returns `None`
-/// if it stood there and the lookout has since cancelled it because it was not polled: it may have missed a
-/// notification.
+/// A waiter stands in the line of a condition until it is notified. Sets `lined_up` as soon as the waiter stands there.
+/// Returns `None` if the waiter stood there, and the lookout has since cancelled it because it was not polled: it may
+/// have missed a notification.
 ///
 /// # Cancel safety
 /// Dropping the future gives up the place. If the waiter has been notified, the notification goes to the next waiter.
@@ -188,9 +189,9 @@ impl Caller {
         }
     }
 
-    /// Whether this caller cannot know if the lock is held. A caller knows it if Redis has answered it. A caller that
-    /// waits behind others of this client knows what they have learnt since it came, even while its own first request
-    /// is in flight. What they knew before may have changed.
+    /// Whether this caller does not know if the lock is held, so that `None` would be a guess. A caller knows it by
+    /// Redis' answer to its own request. A caller that waits behind others of this client also knows what they have
+    /// learnt since it came, even while its own first request is in flight. What they knew before may have changed.
     fn is_failing(&self, entry: &Entry) -> bool {
         let Some(known) = &self.known else { return false };
         if let Some(is_failing) = known.is_failing() {

@@ -172,7 +172,7 @@ impl Waiter {
         }
     }
 
-    /// It has the lock again, with all other holds of its owner that have not ended meanwhile.
+    /// The waiter has the lock again, with all other holds of its owner that have not ended meanwhile.
     fn has_again(mut self, hold: Hold) -> Hold {
         self.state = State::Back;
         let Some(owner_holds) = &self.hold.owner_holds else { return hold };

@@ -229,8 +229,8 @@ impl Engine {
         if let Some(tenure) = entry.tenure() {
             return self.retire(&tenure, permit);
         }
-        // Drop the permit first. While this caller has it, a holder that leaves takes it for a contender, and leaves
-        // its tenure to it.
+        // Drop the permit first. While this caller has the permit, a holder that leaves mistakes this caller for a
+        // contender, and leaves its tenure to it.
         drop(permit);
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }

@@ -77,7 +77,7 @@ pub(crate) struct Entry {
     taken: Mutex<Option<CompactInstant>>,
     /// The contender waits: another client has the lock, or is ahead.
     elsewhere: AtomicBool,
-    /// Whether a line has used the entry's owner field.
+    /// Whether a caller has lined up under the entry's owner field.
     has_used_name: AtomicBool,
     /// Whether the tenure may be kept idle. Not set in a client that keeps nothing.
     keep: OnceLock<Box<Keep>>,
@@ -240,9 +240,9 @@ impl Entry {
         self.listed.iter().for_each(|listed| listed.behind.moves());
     }
 
-    /// The first line of a caller with its own entry uses the entry's owner field. If that line is cancelled, its
-    /// requests may still run late, and the client cleans up after them. That would also remove a second line under the
-    /// same owner field.
+    /// A caller with its own entry first lines up under the owner field of the entry. If it is cancelled, its requests
+    /// may still run late, and the client cleans up after them. That would also remove a later place under the same
+    /// owner field. So the caller never lines up under that owner field again.
     fn new_id(&self, next_id: impl Fn() -> TenureId) -> TenureId {
         match self.listed.as_deref() {
             Some(Listed { key: EntryKey::Alone(id), .. })

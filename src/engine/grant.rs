@@ -74,7 +74,7 @@ pub(crate) struct Grant {
     pub(crate) id: TenureId,
     /// The number that the server gave it.
     pub(crate) number: u64,
-    /// A waiter stands in line for it, or the client does not know.
+    /// A waiter stands in line for the lock, or the client does not know whether one does.
     pub(crate) awaited: bool,
     pub(crate) lease: Duration,
     /// The time before the request was sent.

@@ -85,8 +85,9 @@ impl Engine {
             self.timetable.hasten(tenure);
         }
         let entered = tenure.enter(hold.hand_over);
-        // The background may still repeat an attempt that failed. It read the count before this hold began, and its
-        // request may have arrived after ours. Then it writes once more.
+        // A background job may still repeat an attempt that failed. That attempt has read the count before this hold
+        // began, and may have arrived after our request. In that case the drop of `unanswered` has the count written
+        // once more.
         if entered == Some(holds) && tellings.is_some() && tellings == tenure.tellings() {
             unanswered.confirmed();
         }

@@ -16,8 +16,9 @@ use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause, plus or minus half, after a server has answered that another one is responsible, or none: a cluster may
-/// be electing a primary. Nothing tells a client that the cluster works again. After three seconds, the pauses grow.
+/// The longest pause, plus or minus half, after a server has answered that another server is responsible, or that none is: a
+/// cluster may be electing a primary. Nothing tells a client that the cluster works again. After three seconds, the pauses
+/// grow.
 const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(100);
 
 /// Whether the server found what the job is about, or the fault if it did not answer.
@@ -233,7 +234,7 @@ impl Job {
         drop(self.debt);
     }
 
-    /// Whether a new connection, or another primary of a slot, is a reason to try at once. After a redirection it is none:
+    /// Whether a new connection, or another primary of a slot, is a reason to try at once. After a redirection it is not:
     /// while two nodes name each other, each answer changes the map.
     pub(crate) fn can_be_hastened(&self) -> bool {
         !self.is_redirected

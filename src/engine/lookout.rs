@@ -1,14 +1,14 @@
 //! The lookout: which entries to look at, since their callers were notified. `unpolled.rs` looks, and skips or cancels a
 //! caller whose future is not polled, so that it blocks nobody.
 //!
-//! 1. When a caller is notified (its turn has come, an answer, a message), its entry is watched. The lookout checks a
-//!    few times within one `pickup_timeout` whether the caller has come, and forgets the entry when it has. So a
-//!    sleeping caller costs nothing, and a caller that comes in time costs one check.
+//! 1. When a caller is notified (its turn has come, or an answer or a message has arrived), its entry is watched. The
+//!    lookout checks a few times within one `pickup_timeout` whether the caller has come, and forgets the entry when it
+//!    has. So a sleeping caller costs nothing, and a caller that comes in time costs one check.
 //! 2. The first request of a contender is on the uncontended path of a free lock, so it is only counted, together with
 //!    those that began between the same two looks. If one of them takes long, the lookout searches the table for its
 //!    contender.
-//! 3. It counts looks, and reads no clock: after the whole process was stopped, the callers have as many looks left as
-//!    before.
+//! 3. The lookout counts looks, and reads no clock: after the whole process was stopped, the callers have as many looks
+//!    left as before.
 //! 4. A caller that is merely slow may be found silent. That does no harm. A caller that waits for the permit is skipped, and
 //!    keeps its ticket. A contender that is cancelled queues again, before the callers that came after it.
 

@@ -21,7 +21,7 @@ pub(crate) enum At<T> {
     /// In the tenure in which they began.
     First,
     /// In no tenure: one of them waits for a condition. The number is that of the other remaining holds. It can be
-    /// negative briefly: a guard that is dropped at that moment was counted before the others were.
+    /// negative briefly: a guard that is dropped at that moment is subtracted before the others are added.
     Away(i64),
     /// In this tenure, since the last wait.
     Moved(T),

@@ -28,7 +28,7 @@ pub(crate) enum Attempt {
     },
     /// Another holder has it for this long, and this client stands in no line. `None`: the key has no TTL.
     Held(Option<Duration>),
-    /// The same, and the holder's client may keep the lock idle: it gives it back in that case.
+    /// The same, and the holder's client may keep the lock idle. If it does, it gives the lock back.
     Kept(Option<Duration>),
     /// The offered tenure was released, and a waiter of another client may have been woken: it goes first.
     GaveWay,
@@ -40,7 +40,7 @@ pub(crate) enum AttemptAll {
     Granted(Vec<Grant>),
     /// None: another caller has this one, or stands in line for it.
     Busy(usize),
-    /// None: the client that has this one may keep it idle, and gives it back in that case.
+    /// None: the client that has this one may keep it idle. If it does, it gives the lock back.
     Kept(usize),
     /// None: the server refused this one.
     Refused(usize, Fault),

@@ -1,4 +1,5 @@
-//! The permit of an entry. One caller of a client has it at a time: first come, first served.
+//! The order of the callers of one client that want one lock: first come, first served. The entry of the lock has one
+//! *permit*, which goes from caller to caller. (A semaphore's permits are something else: `locks/semaphore.rs`.)
 //!
 //! 1. Only a poll takes the permit. A caller that gives it up *calls* the next caller, and wakes it. The permit belongs
 //!    to nobody until that caller is polled. So a caller that is never polled never has the permit.

@@ -5,8 +5,8 @@
 //! 2. A job is repeated until the server answers it, or until Redis itself should have freed the lock. `job.rs` says how
 //!    often, and `backlog.rs` in which order.
 //! 3. An acquire that was never answered may run late. If it was sent on an older connection than its release, "not
-//!    found" is no answer: the acquire may still arrive. For a lock with a line, neither is "found": that may have been
-//!    the grant of an earlier request.
+//!    found" does not settle the job: the acquire may still arrive. For a lock with a line, "found" does not settle it
+//!    either: that may have been the grant of an earlier request.
 //! 4. The task ends when the client is closed, or has no handle left, and owes nothing any more.
 
 use std::sync::Arc;

@@ -56,7 +56,7 @@ pub(crate) trait Stay: Sized {
     /// Whether it is such a part.
     fn is_kept(&self) -> bool;
 
-    /// Lets the tenure rest for other callers of this client, if one waits for it or another return is in flight.
+    /// Lets the tenure rest for other callers of this client, if one waits for it or another release is in flight.
     /// `allows` decides whether that is permitted; its argument says whether, within `time`, the server has reported
     /// that no waiter stands in line.
     fn rest(

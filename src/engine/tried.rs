@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::keep::PAUSE;
 
-/// Names share these slots by their hash, so that the list never grows. Of two names that share one, the second is not
-/// kept for a moment either.
+/// Names share these slots by their hash, so that the list never grows. If one of two names in a slot was tried, the
+/// client does not keep the lock of the other one for a moment either.
 const SLOTS: usize = 256;
 
 /// When another client last tried the names of each slot.

@@ -1,6 +1,6 @@
 //! How a holder leaves: it hands the lock to the next caller of its client, or asks Redis to free it.
 //!
-//! 1. A hold ends when its holder leaves, even if the request fails. Only the last one asks Redis to free the lock.
+//! 1. A hold ends when its holder leaves, even if the request fails. Only the last holder asks Redis to free the lock.
 //! 2. A release that gets no answer goes to the releaser (`unanswered_release.rs`, `releaser.rs`).
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! How a contender waits: what it knows of its place in the line, what it does next, and how long it parks. The server's
-//! answer brings the TTL of the holder's lease (`caller/ask.rs`), and `Config::max_park` bounds it.
+//! How a contender waits, for a lock or for several permits alike: what it knows of its place in the line, what it does
+//! next, and how long it parks. The server's answer brings the TTL of the holder's lease (`caller/ask.rs`), and
+//! `Config::max_park` bounds the time. Whom the server lets in: `lua/line/line.lua`.
 //!
 //! Plain state. It does no I/O and reads no clock, so a test can play a hundred interleavings in a millisecond. Only
 //! `caller/contend.rs` drives it: it asks [`Waiting::next`] what to do, does it, and reports the outcome as an [`Event`].
@@ -11,7 +12,7 @@
 //! 3. A contender believes a grant by message if the grant names this attempt: by its owner field, and by a sign of
 //!    life that only this client can have made. Every other message only makes it ask.
 //!
-//! The server's half is `lua/line/line.lua`. It skips clients that show no signs of life.
+//! `lua/line/line.lua`, the server's half, skips clients that show no signs of life.
 
 use std::time::Duration;
 

@@ -63,7 +63,7 @@ impl Rhythm {
         self.in_step(started, now + self.period())
     }
 
-    /// A little earlier, so that renewals share a batch.
+    /// The time for a renewal: a little before it is due, so that renewals share a batch.
     fn in_step(self, started: Instant, due: Instant) -> Instant {
         let part = (self.period() / PARTS).max(Duration::from_millis(1));
         let late = due.saturating_duration_since(started).as_nanos() % part.as_nanos();

@@ -21,8 +21,8 @@ const PERIODS: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The processes of a fleet check at slightly different times whether the interval is over. The first one claims the
-/// next interval, and the others see that without contending for the lock. This is the most by which it can delay an
-/// interval.
+/// next interval, and the others see that without contending for the lock. So an interval may begin late, by at most
+/// this time.
 const SPREAD: Duration = Duration::from_millis(100);
 
 /// The pause after a failure that may pass.

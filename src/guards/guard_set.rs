@@ -94,8 +94,8 @@ impl View {
     }
 }
 
-/// Returns as soon as enough of them have succeeded; the others continue in the background. If too few succeed, it
-/// reports a loss rather than an outage.
+/// Returns as soon as enough of these requests have succeeded; the others continue in the background. If too few
+/// succeed, it reports a loss rather than an outage.
 async fn agreed<F>(asked: impl Iterator<Item = F>, needed: usize) -> Result<()>
 where
     F: Future<Output = Result<()>>,

@@ -147,9 +147,9 @@ impl Guard {
     /// notification.
     ///
     /// If the owner of a re-entrant lock has several guards, this applies to all of them: during the wait they are not
-    /// valid, and afterwards they are valid again, with the new token. Guards that are released during the wait are not
-    /// taken again. Futures that [`ended`](Self::ended) has returned to them keep waiting. If the wait fails, all of
-    /// them have lost the lock.
+    /// valid, and afterwards they are valid again, with the new token. If one of them is released during the wait, its
+    /// hold does not come back. Futures of [`ended`](Self::ended) of these guards keep waiting. If the wait fails, all
+    /// of these guards have lost the lock.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock is released and the guard is gone. A notification that had arrived goes to

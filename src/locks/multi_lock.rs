@@ -366,7 +366,8 @@ impl Limit {
     }
 }
 
-/// Asks for all locks except the one that the caller already holds. If another is held, releases that one.
+/// Asks for all locks except the one that the caller already holds. If somebody else holds one of them, the caller
+/// releases its own.
 async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answer> {
     let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
     let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();

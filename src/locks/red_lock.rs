@@ -40,8 +40,9 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 /// with Redis*), with these differences:
 /// - A waiting call parks as a [`Lock`] does instead of retrying. It queues at one server, and asks all others when it has
 ///   that one. If that server stays held, for example because its holder died with a minority, the call joins the line of
-///   another held server every 250 ms ([`try_lock_for`](Self::try_lock_for): an eighth of a shorter limit), until any
-///   majority that becomes free includes a server at which it waits.
+///   another held server every 250 ms, or every 20 ms while it keeps parts. (In a [`try_lock_for`](Self::try_lock_for) of
+///   less than 2 s, an eighth of its limit takes the place of the 250 ms.) It stops when any majority that becomes free
+///   must include a server at which it waits.
 /// - The clones of a handle remember the first server in the list that their last holder had, and queue there. A new handle
 ///   begins at the first server in the list. So keep a handle instead of making one for each call.
 /// - While a call waits for a server, it keeps only parts at servers that come before that one in the list. So two calls

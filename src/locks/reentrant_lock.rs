@@ -17,13 +17,13 @@ use crate::owner::{Owner, OwnerId};
 ///
 /// **The owner is the current Tokio task**, or outside a task the current thread. So futures that one task polls side
 /// by side (`join!`, `select!`, `FuturesUnordered`) are one owner. If one of them holds the lock, another one nests at
-/// once: **both are inside**. If both ask before either holds the lock, one waits until the other unlocks; if that one
-/// needs both to finish first, this is a deadlock. Use [`Lock`](crate::Lock) for them, or give each its own [`Owner`]
-/// with [`owned_by`](Self::owned_by).
+/// once: **both are inside**. If both ask before either holds the lock, one waits until the other unlocks. If the guard
+/// of the other is kept until both have finished, this is a deadlock. Use [`Lock`](crate::Lock) for them, or give each
+/// its own [`Owner`] with [`owned_by`](Self::owned_by).
 ///
 /// A nested hold costs one round trip and never waits. The guards may be dropped in any order and on any task; dropping
-/// the last one releases the lock. If a nested hold is to be renewed, the watchdog renews the whole lock from then on,
-/// even if the outer hold has a fixed lease.
+/// the last one releases the lock. If a nested hold has no fixed lease, the watchdog renews the whole lock from then
+/// on, even if the outer hold has a fixed lease.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -217,9 +217,9 @@ impl Semaphore {
     /// name is used for another kind while nobody holds a permit or waits.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) Redis never forgets it. For an `RSemaphore`, Redisson stores
-    /// only the number of free permits, so this call applies a difference: to the number that a parklock client set
-    /// within the last day, or otherwise to the number of this handle. So several clients that set the same number
-    /// change it once. If Java changes it in between, both changes add up.
+    /// only the number of free permits. So this call adds the new number minus the old one to them. The old number is
+    /// the one that a parklock client set within the last day, or otherwise that of this handle. So several clients that
+    /// set the same number change it once. If Java changes it in between, both changes add up.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

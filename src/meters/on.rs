@@ -298,8 +298,8 @@ impl Meters {
     }
 }
 
-/// Adds one, until it is dropped. It counts down in the recorder in which it counted up, even if the program has since
-/// installed another.
+/// Adds one to a gauge, until it is dropped. It counts down in the recorder in which it counted up, even if the program
+/// has since installed another.
 struct Up(Gauge);
 
 impl Up {

@@ -189,7 +189,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// For the nodes of these URLs, which differ in nothing else.
+    /// The addresses of the nodes of these URLs. The URLs differ only in the node.
     ///
     /// # Errors
     /// Same as [`Address::new`].

@@ -61,9 +61,9 @@ impl ServerClock {
         }
     }
 
-    /// Records a time that the server reported between these two moments. It is taken as the time of arrival, so the
-    /// estimate is never ahead of the server's clock. An answer that took long, or was read late, does not replace a
-    /// better one.
+    /// Records a time that the server reported between these two moments. The client takes it for the server's time at
+    /// the later moment, so the estimate is never ahead of the server's clock. An answer that took long, or was read
+    /// late, does not replace a better one.
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
         let error = answered.saturating_duration_since(sent);
         let reading = Reading { micros, at: answered, error };

@@ -1,9 +1,9 @@
-//! The failover watch: keeps the address of a primary up to date between connections, which ask for it themselves.
-//! `sentinels.rs` decides which sentinel to believe.
+//! The failover watch: keeps the address of a primary up to date while a connection lives. Each new connection asks for
+//! the address itself. `sentinels.rs` decides which sentinel to believe.
 //!
 //! It listens to one sentinel. `SENTINEL FAILOVER` makes another server the primary, while the old one calls itself
 //! primary for ten seconds more and keeps answering: only the message reports the change in time. A message only makes
-//! the watch ask. So does time, since messages get lost.
+//! the watch ask. The watch also asks now and then without a message, since messages get lost.
 
 use std::sync::Arc;
 use std::time::Duration;

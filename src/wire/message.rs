@@ -2,7 +2,7 @@
 
 use crate::keys::TenureId;
 
-/// None of our grants has such a number: a token has space only for smaller ones.
+/// The number of a grant is below this: a token has space only for smaller numbers.
 const GRANTS: u64 = 1 << 53;
 
 /// One word of a message, about one owner field of this client.

@@ -4,8 +4,8 @@
 //!    greatest config epoch: it knows of the latest failover.
 //! 2. The sentinel that leads a failover has the new epoch in `SENTINEL MASTER`, but for a while still the old address.
 //!    So the client takes the address from `GET-MASTER-ADDR-BY-NAME`.
-//! 3. They only give addresses. The greeting of the server itself says whether it is a primary (`hello.rs`).
-//! 4. If none answers, the client keeps the address that it knows.
+//! 3. Sentinels only give addresses. The greeting of the server itself says whether it is a primary (`hello.rs`).
+//! 4. If no sentinel answers, the client keeps the address that it knows.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -341,7 +341,7 @@ impl Told {
             Value::Array(others) => others.iter().filter_map(place).collect(),
             _ => Vec::new(),
         };
-        // If the user may not ask for it, its address has to do.
+        // If the user may not ask for the id, the sentinel's address has to do.
         let id = word(id).map_or_else(|| node.to_string(), str::to_owned);
         Ok(Self { id, primary, others })
     }

@@ -23,7 +23,7 @@ pub(crate) struct Watched {
     pub(crate) sentinels: Vec<String>,
     /// The sentinels' name for the service that they watch.
     pub(crate) service: String,
-    /// The URL of the primary, except that its host is not the right one.
+    /// The URL of the primary, but with the host of the first sentinel.
     pub(crate) primary: String,
 }
 

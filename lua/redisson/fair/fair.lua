@@ -19,12 +19,12 @@
 -- waiter as dead as soon as its patience is over. They distinguish our waiters from Redisson's by the version of the
 -- client's UUID, which is always 4 in Redisson.
 --
--- By Redisson's rules, no deadline behind ours would allow for the time that we wait and hold: it would pass before its
--- turn. So our scripts follow Redisson's rule for a newcomer: a deadline of Redisson's counts from the deadline of the
--- waiter ahead, and the first one counts from the end of the holder's lease. When one of our clients moves such a
--- starting point, by a sign of life, a grant, a renewal or a release, the script moves the deadlines that count from it
--- too, up to our next waiter. So each waiter is kept for as long as it asked for, not counting the time that we hold
--- the lock.
+-- Redisson's rules leave out the time that our clients wait and hold. So the deadline of a Redisson client behind ours
+-- would pass before its turn. To prevent that, our scripts follow Redisson's rule for a newcomer: a deadline of
+-- Redisson's counts from the deadline of the waiter ahead, and the first one counts from the end of the holder's lease.
+-- When one of our clients moves such a starting point, by a sign of life, a grant, a renewal or a release, the script
+-- moves the deadlines that count from it too, up to our next waiter. So each waiter is kept for as long as it asked
+-- for, not counting the time that we hold the lock.
 
 local lock, queue, deadlines = KEYS[2], KEYS[3], KEYS[4]
 local channel, message, patience = ARGV[4], ARGV[5], tonumber(ARGV[6])

@@ -7,9 +7,9 @@
 -- If more permits are held than the new total, this takes none away: the number of free permits is negative until
 -- enough are released.
 --
--- For a plain semaphore, Redis does not know the total number of permits. The script adds the difference to the number
--- that a client of ours has set within the last day, or otherwise to the number of the handle. So it may run again,
--- also for several clients that set the same number.
+-- For a plain semaphore, Redis does not know the total number of permits. So the script adds the new number minus the
+-- old one to the permits that are free. The old number is the one that a client of ours has set within the last day, or
+-- otherwise that of the handle. So the script may run again, also for several clients that set the same number.
 
 local wanted = tonumber(ARGV[7])
 

@@ -60,7 +60,8 @@ impl Caller {
 
     /// Asks for the contender, and records the answer.
     pub(super) async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
-        // Before the entry notes a request: a closed client sends none, and has to find the place that it gives up.
+        // Incur the debt before the entry notes a request. A closed client sends no request, and it has to find in the
+        // entry the place that it gives up.
         let debt = self.engine.debts.incur()?;
         let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);

@@ -58,7 +58,7 @@ impl Caller {
             match contender.visit().next(stand.hears(), rules) {
                 Next::Take(grant) => return self.take(contender, grant).map(Some),
                 Next::Park(until) => {
-                    // It may have taken over the place of a caller that has left, without having asked itself.
+                    // The contender may have taken over the place of a caller that has left, without having asked itself.
                     if entry.has_place() {
                         entry.went_elsewhere();
                     }
@@ -88,8 +88,8 @@ impl Caller {
         }
     }
 
-    /// The caller has to wait: tells the waiter of a condition that it stands in line, the caller right ahead who is next, and
-    /// the lookout whom to watch.
+    /// The caller has to wait. If it waits for a condition, tells the holder that it stands in line. Tells the caller
+    /// right ahead in line who comes next, and the lookout whom to watch.
     fn has_to_wait(&self, contender: &Contender, answer: &Attempt) {
         if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, answer) {
             lined_up.tell();
@@ -103,8 +103,8 @@ impl Caller {
         contender.visit().have_contender_watched();
     }
 
-    /// Takes up the tenure that the caller right ahead in the line has left to this one. It still stands in the line: the
-    /// release of the tenure takes it out.
+    /// Takes up the tenure that the caller right ahead in the line has left to this one. This caller still stands in the
+    /// line: the release of the tenure takes it out.
     fn pick_up_in_line(&self, contender: &mut Contender) -> Option<Hold> {
         let permit = contender.permit.take()?;
         let visit = permit.visit().clone();

@@ -1,4 +1,5 @@
-//! How the caller that waits for a condition tells the holder of the lock that it stands in line.
+//! The waiter of a condition tells the holder of the lock that it stands in line: only then may the holder release the
+//! lock. Both are parts of one call (`engine/condition.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -30,8 +30,9 @@ impl Behind {
     }
 
     /// The caller goes on under another owner field, perhaps at another place. Its former owner field may still stand in the
-    /// line, or come to its end by a late request, and others may have lined up behind that. If this were forgotten, callers
-    /// of other clients between the two places would be overtaken.
+    /// line, or a late request may put it at the end of the line. So the caller that counted as right behind may stand behind
+    /// the former owner field alone. Callers of other clients may stand between the two places, and a hand-over would
+    /// overtake them.
     pub(super) fn moves(&self) {
         self.0.store(MOVED, Ordering::Release);
     }

@@ -1,4 +1,5 @@
-//! What the link to one server does: it subscribes, unsubscribes, and passes on what it hears.
+//! What the link to one server does: it subscribes, unsubscribes, and passes on what it hears. When its connection comes
+//! back, it subscribes all of its channels again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

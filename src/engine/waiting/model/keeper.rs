@@ -146,7 +146,7 @@ impl Driver<'_> {
 
 impl World {
     /// Counts the ticks for which somebody has waited for a lock that no caller holds, since its client keeps it or has
-    /// died. Returns whether that takes too long.
+    /// died. They must not be too many.
     pub(in crate::engine::waiting::model) fn judge_kept(
         &mut self,
         waits: bool,
