@@ -1,18 +1,21 @@
 -- The arguments and replies of the scripts that take a lock or a part of it, or wait for it in line. acquire.lua does the
 -- work. For a waiter, the call is also a sign of life.
 --
--- KEYS   see open_name.lua
--- ARGV   ..., and then:
+-- KEYS   the token counter, the holders, the line, the notes
+-- ARGV   the floor of the counter, the kind, its capacity
 --        owner field
---        the part wanted
 --        lease in ms
---        manner: 'wait', in line if there is no room now; 'rest', as 'wait', and the caller shows its next sign of life only
---            when it is notified that the line has moved; 'once', without waiting
+--        a secret, which a grant by message repeats: so the caller knows that the message is no forgery
+--        four words with blanks between them, since one argument costs the server less time than four: the client's waiter_ttl
+--            (how long after a sign of life it counts as alive) in ms; how long a line is kept without a sign of life, in
+--            ms; the client that publishes; the lock's channel, which may have blanks
+--        Most requests end here. The others go on as far as they differ from them:
+--        the part wanted (1)
+--        manner: 'wait', in line if there is no room now (so do most); 'rest', as 'wait', and the caller shows its next sign of
+--            life only when it is notified that the line has moved; 'once', without waiting
 --        the owner field of the hold within which the caller needs no room ('': none)
 --        the caller's former place in line, from an earlier reply (0: none)
---        a secret, which a grant by message repeats: so the caller knows that the message is no forgery
 --        an owner field to release first ('': none)
---        how long a line is kept without a sign of life, in ms
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if a caller is in line now
 --        0, TTL in ms, place, near, ahead   in line. The TTL says when to ask again: usually when the first lease is over (-1: the
 --                                key has no TTL), or after a third of waiter_ttl if there is room and the head is silent.
@@ -31,8 +34,12 @@
 -- granted the lock meanwhile, it now has the whole lease. A caller names its former place if it was removed from the
 -- line, or if it has a new owner field because an answer was lost. Then it gets that place back.
 
-local field, part, lease, manner, within = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
-local had, secret, old, line_ttl = tonumber(ARGV[12]), ARGV[13], ARGV[14], tonumber(ARGV[15])
+local field, lease, secret = ARGV[4], tonumber(ARGV[5]), ARGV[6]
+local life_text, line_ttl_text, publisher, its_channel = (ARGV[7] or ''):match('^(%d+) (%d+) (%S+) (.*)$')
+local line_ttl = tonumber(line_ttl_text or nil)
+local part, manner, within = tonumber(ARGV[8] or 1), ARGV[9] or 'wait', ARGV[10] or ''
+local had, old = tonumber(ARGV[11] or 0), ARGV[12] or ''
+ARGV[4], ARGV[5], ARGV[6] = its_channel, publisher, life_text -- where open_name.lua expects them
 
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
 if not part or part < 1 then return redis.error_reply('ERR part out of range') end

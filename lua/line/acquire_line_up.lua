@@ -19,9 +19,11 @@ local function is_all_quick()
 end
 
 local function line_up_as_usual()
-  local field, secret, line, notes = ARGV[7], ARGV[13], KEYS[3], KEYS[4]
-  local client, ttl_of_life, line_ttl = field:match('^(.*):%d+$'), tonumber(ARGV[6]) or 0, tonumber(ARGV[15]) or 0
-  if not client or ttl_of_life < 1 or line_ttl < 1 or (ARGV[9] .. secret):find('%D') then return end
+  local field, lease, secret, line, notes = ARGV[4], ARGV[5], ARGV[6], KEYS[3], KEYS[4]
+  local client = field:match('^(.*):%d+$')
+  local waiter_ttl, line_ttl, publisher, channel = ARGV[7]:match('^(%d+) (%d+) (%S+) (.*)$')
+  local ttl_of_life = tonumber(waiter_ttl) or 0
+  if not client or ttl_of_life < 1 or line_ttl == '0' or (lease .. secret):find('%D') then return end
   local life, for_one = 'life:' .. client, ARGV[2] .. ' 1'
   local noted = redis.pcall('hmget', notes, 'state', 'kind', field, life)
   local state, known, stands, alive = noted[1], noted[2], noted[3], noted[4]
@@ -40,11 +42,11 @@ local function line_up_as_usual()
   if redis.pcall('zadd', line, 'NX', place, field) ~= 1 then return end
   local entries = tonumber((alive or ''):match('^%d+ %d+ (%d+)$')) or 0
   local sign = string.format('%.0f %s %d', at + rhythm, secret, entries + 1)
-  local wants = '1 ' .. ARGV[9] .. (entries > 0 and ' f' or '')
+  local wants = '1 ' .. lease .. (entries > 0 and ' f' or '')
   local is_written = type(redis.pcall('hset', notes, field, wants, life, sign)) == 'number'
   if is_first and is_written then
-    is_written = redis.pcall('pexpire', line, ARGV[15]) == 1 and redis.pcall('pexpire', notes, ARGV[15]) == 1
-      and type(redis.pcall('hset', notes, 'state', state_note(), 'kind', for_one)) == 'number' and begin_line()
+    is_written = redis.pcall('pexpire', line, line_ttl) == 1 and redis.pcall('pexpire', notes, line_ttl) == 1
+      and type(redis.pcall('hset', notes, 'state', state_note(), 'kind', for_one)) == 'number' and begin_line(channel, publisher)
   end
   if is_written then
     -- The first caller of a client shows a sign of life by itself, and one of the others asks for all of them.
@@ -57,7 +59,7 @@ local function line_up_as_usual()
   if alive then redis.pcall('hset', notes, life, alive) end
 end
 
-if is_sound and ARGV[8] == '1' and ARGV[3] == '1' and ARGV[10] == 'wait' and ARGV[11] == '' and ARGV[12] == '0' then
+if is_sound and ARGV[3] == '1' and not ARGV[8] then
   local lined_up = line_up_as_usual()
   if lined_up then return lined_up end
 end

@@ -2,7 +2,7 @@
 
 -- For how much longer another hold uses all of the capacity, in ms.
 local function time_of_holder(is_first)
-  local noted = redis.call('zmscore', KEYS[2], '#' .. ARGV[2] .. ' 1', '#line', ARGV[7])
+  local noted = redis.call('zmscore', KEYS[2], '#' .. ARGV[2] .. ' 1', '#line', ARGV[4])
   local is_in_use = noted[1] and tonumber(noted[1]) == 1 - 4503599627370496
   local is_noted = is_first and not noted[2] or noted[2] and not is_first
   return is_in_use and is_noted and not noted[3] and redis.call('pttl', KEYS[2])

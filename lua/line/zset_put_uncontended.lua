@@ -4,11 +4,11 @@ if number then
   local over = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + lease)
   local used, added = string.format('%.0f', in_use + part - 4503599627370496)
   if part == 1 then
-    added = redis.pcall('zadd', KEYS[2], over, ARGV[7], used, says)
+    added = redis.pcall('zadd', KEYS[2], over, ARGV[4], used, says)
   else
-    added = redis.pcall('zadd', KEYS[2], over, ARGV[7], used, says, -part, '=' .. ARGV[7])
+    added = redis.pcall('zadd', KEYS[2], over, ARGV[4], used, says, -part, '=' .. ARGV[4])
   end
-  if type(added) == 'number' and (ttl >= lease or redis.pcall('pexpire', KEYS[2], ARGV[9]) == 1) then
+  if type(added) == 'number' and (ttl >= lease or redis.pcall('pexpire', KEYS[2], ARGV[5]) == 1) then
     return number
   end
 end

@@ -278,12 +278,7 @@ async fn link_to_one(
 
 /// What every request says about this client.
 fn common_args(client: &str, config: &Config) -> CommonArgs {
-    CommonArgs {
-        client: client.to_owned(),
-        layout: config.layout,
-        line_ttl: line_ttl(config),
-        waiter_ttl: config.life(),
-    }
+    CommonArgs::new(client.to_owned(), config.layout, config.life(), line_ttl(config))
 }
 
 /// A random id: a UUID of version 8. Redisson's ids have version 4. So in a queue that both share, our scripts can tell

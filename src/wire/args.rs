@@ -15,3 +15,12 @@ impl ToRedisArgs for Field<'_> {
         out.write_arg_fmt(self);
     }
 }
+
+/// Two texts as one argument.
+pub(crate) struct Joined<'a>(pub(crate) &'a str, pub(crate) &'a str);
+
+impl ToRedisArgs for Joined<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(format_args!("{}{}", self.0, self.1));
+    }
+}

@@ -4,7 +4,8 @@ use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
 
 use crate::keys::{Key, Keys, TenureId};
-use crate::wire::calls::{Acquire, Acquired, Release, Renewal, millis};
+use crate::wire::args::Joined;
+use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal, millis};
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
@@ -90,24 +91,36 @@ impl Connection<'_> {
     }
 
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let Acquire { keys, id, lease, manner, permits, within, place, secret, old, debt: _ } =
-            acquire;
-        let line_ttl = self.common().line_ttl;
-        let fill = |cmd: &mut Cmd, client: &str| {
-            let or_nobody = |cmd: &mut Cmd, tenure: &Option<TenureId>| match tenure {
-                Some(tenure) => _ = cmd.arg(tenure.of(client)),
-                None => _ = cmd.arg(""),
-            };
-            cmd.arg(id.of(client)).arg(permits).arg(millis(*lease)).arg(manner.word());
-            or_nobody(cmd, within);
-            cmd.arg(place).arg(secret);
-            if keys.row.has_line {
-                or_nobody(cmd, old);
-                cmd.arg(millis(line_ttl));
-            }
+        let reply = if acquire.keys.row.has_line {
+            self.ask_line(acquire).await?
+        } else {
+            self.ask_without_line(acquire).await?
         };
-        let reply = self.ask(scripts_of(keys).acquire, keys, fill).await?;
         self.acquired_alone(reply)
+    }
+
+    /// Asks for a lock of a kind that has a line.
+    async fn ask_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
+        let Acquire { keys, id, lease, secret, .. } = acquire;
+        let common = self.common();
+        let fill = |cmd: &mut Cmd, floor: u64| {
+            cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+            cmd.arg(floor).arg(keys.row.word).arg(keys.kind.capacity());
+            cmd.arg(id.of(&common.client)).arg(millis(*lease)).arg(secret);
+            cmd.arg(Joined(&common.line_terms, &keys.channel));
+            unusual(cmd, acquire, &common.client);
+        };
+        self.call(scripts_of(keys).acquire, fill).await
+    }
+
+    async fn ask_without_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
+        let Acquire { keys, id, lease, manner, permits, within, place, secret, .. } = acquire;
+        let fill = |cmd: &mut Cmd, client: &str| {
+            cmd.arg(id.of(client)).arg(permits).arg(millis(*lease)).arg(manner.word());
+            or_nobody(cmd, *within, client);
+            cmd.arg(place).arg(secret);
+        };
+        self.ask(scripts_of(keys).acquire, keys, fill).await
     }
 
     /// Asks about all plain locks in one request, and about each other lock in a separate request, all at once.
@@ -213,6 +226,31 @@ impl Connection<'_> {
     pub(crate) async fn resize(&mut self, keys: &Keys, capacity: u32) -> Result<bool, Fault> {
         let fill = |cmd: &mut Cmd, _: &str| _ = cmd.arg(capacity);
         Ok(number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)? == 1)
+    }
+}
+
+/// Writes how a request differs from that of a newcomer that waits for one part, up to the last difference. Each argument
+/// costs the server time, and most requests do not differ.
+fn unusual(cmd: &mut Cmd, acquire: &Acquire, client: &str) {
+    let Acquire { manner, permits, within, place, old, .. } = acquire;
+    let differs =
+        [*permits != 1, *manner != Manner::Wait, within.is_some(), *place > 0, old.is_some()];
+    let last = differs.iter().rposition(|differs| *differs).map_or(0, |last| last + 1);
+    for word in 0..last {
+        match word {
+            0 => _ = cmd.arg(permits),
+            1 => _ = cmd.arg(manner.word()),
+            2 => or_nobody(cmd, *within, client),
+            3 => _ = cmd.arg(place),
+            _ => or_nobody(cmd, *old, client),
+        }
+    }
+}
+
+fn or_nobody(cmd: &mut Cmd, tenure: Option<TenureId>, client: &str) {
+    match tenure {
+        Some(tenure) => _ = cmd.arg(tenure.of(client)),
+        None => _ = cmd.arg(""),
     }
 }
 

@@ -20,18 +20,15 @@ const LATCH: &str = "tokens latch requests | floor latch 1 channel message patie
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
 fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
     vec![
-        (&s::LINE_ACQUIRE, LINE, "field part lease manner beneath place secret old ttl"),
         (&s::LINE_RELEASE, LINE, "field"),
         (&s::LINE_RENEW, LINE, "field lease"),
         (&s::LINE_STATUS, LINE, ""),
         (&s::LINE_FORCE_UNLOCK, LINE, ""),
         (&s::LINE_RESIZE, LINE, "capacity"),
-        (&s::CONDITION_ACQUIRE, CONDITION, "field 1 lease manner beneath place secret old ttl"),
         (&s::CONDITION_RELEASE, CONDITION, "field"),
         (&s::CONDITION_TAKEN, CONDITION, "field"),
         (&s::CONDITION_STATUS, CONDITION, ""),
         (&s::CONDITION_FORCE_UNLOCK, CONDITION, ""),
-        (&s::LOCK_ACQUIRE, LOCK, "field 1 lease manner beneath place secret old ttl"),
         (&s::LOCK_FORCE_UNLOCK, LOCK, ""),
         (&s::REDISSON_FAIR_ACQUIRE, FAIR, "field 1 lease manner beneath place secret"),
         (&s::REDISSON_FAIR_RELEASE, FAIR, "field"),
@@ -68,6 +65,21 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
 
 fn locks() -> Vec<Shape> {
     vec![
+        (
+            &s::LINE_ACQUIRE,
+            "tokens holders queue notes \
+             | floor kind capacity field lease secret waiter [part manner beneath place old]",
+        ),
+        (
+            &s::CONDITION_ACQUIRE,
+            "tokens notified waiters waiter_notes \
+             | floor condition 1073741824 field lease secret waiter [1 manner beneath place old]",
+        ),
+        (
+            &s::LOCK_ACQUIRE,
+            "tokens lock line line_notes \
+             | floor lock 1 field lease secret waiter [1 manner beneath place old]",
+        ),
         (&s::TAKE, "tokens (lock line)+ | floor (field lease)+"),
         (
             &s::LOCK_ACQUIRE_ALL,

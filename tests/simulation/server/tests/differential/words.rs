@@ -129,6 +129,12 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
             let patience = pick(rng, &["2", "20", "500", "5000", "60000"]);
             format!("{} {patience} client:a chan", floor(rng, now))
         }
+        "waiter" => {
+            let patience = pick(rng, &["2", "20", "500", "5000", "60000"]);
+            let ttl = pick(rng, &["1", "2", "10", "100", "5000", "100000", "0", "-5"]);
+            let client = pick(rng, &["client:a", "client:b", "client:a", "client:b", ""]);
+            format!("{patience} {ttl} {client} {}", pick(rng, &CHANNELS))
+        }
         "old" if rng.u8(..4) == 0 => pick(rng, &FIELDS).into(),
         "old" => String::new(),
         "said" => {
@@ -189,10 +195,17 @@ fn floor(rng: &mut Rng, now: u64) -> u64 {
 }
 
 /// Words by a pattern: a kind for each, and groups in brackets that come once to three times, together with the other
-/// groups. The numbers of their families differ.
+/// groups. The numbers of their families differ. Of a group in square brackets come the first words, or none.
 pub fn fill(rng: &mut Rng, pattern: &str, family: u8, times: u8, now: u64) -> Vec<Vec<u8>> {
     let (mut words, mut rest) = (Vec::new(), pattern.trim());
     while !rest.is_empty() {
+        if let Some((group, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            let most = group.split_whitespace().count();
+            let kinds = group.split_whitespace().take(rng.usize(..=most));
+            words.extend(kinds.map(|kind| word(rng, kind, family, now)));
+            rest = after.trim_start();
+            continue;
+        }
         let (part, after) = match rest.strip_prefix('(') {
             Some(group) => group.split_once(")+").expect("a group has an end"),
             None => rest.split_once(' ').unwrap_or((rest, "")),

@@ -100,6 +100,35 @@ impl Default for Ask {
     }
 }
 
+/// The arguments of a request, without those at its end that most requests leave out: see lua/line/acquire_args.lua.
+pub fn asks(
+    floor: &str,
+    (kind, capacity): (&str, u32),
+    waiter_ttl: u64,
+    field: &str,
+    ask: &Ask,
+) -> Vec<String> {
+    let client = field.split(':').next().expect("a client");
+    let usual = [
+        floor.to_owned(),
+        kind.to_owned(),
+        capacity.to_string(),
+        field.to_owned(),
+        ask.lease.to_string(),
+        ask.secret.to_string(),
+        format!("{waiter_ttl} {LINE_TTL} {client} lock_channel:{{a}}"),
+    ];
+    let unusual = [
+        (ask.part.to_string(), "1"),
+        (ask.manner.to_owned(), "wait"),
+        (ask.within.to_owned(), ""),
+        (ask.place.to_string(), "0"),
+        (ask.old.to_owned(), ""),
+    ];
+    let last = unusual.iter().rposition(|(word, usual)| word != usual).map_or(0, |last| last + 1);
+    usual.into_iter().chain(unusual.into_iter().take(last).map(|(word, _)| word)).collect()
+}
+
 pub fn once() -> Ask {
     Ask { manner: "once", ..Ask::default() }
 }
@@ -151,18 +180,8 @@ impl Name {
 
     pub fn acquire(&mut self, field: &str, ask: &Ask) -> Answer {
         let script = if self.is_plain() { &s::LOCK_ACQUIRE } else { &s::LINE_ACQUIRE };
-        let rest = [
-            field.to_owned(),
-            ask.part.to_string(),
-            ask.lease.to_string(),
-            ask.manner.into(),
-            ask.within.into(),
-            ask.place.to_string(),
-            ask.secret.to_string(),
-            ask.old.into(),
-            LINE_TTL.to_string(),
-        ];
-        Answer::read(&self.run(script, field, &rest))
+        let argv = asks(&self.floor(), (self.kind, self.capacity), self.waiter_ttl, field, ask);
+        Answer::read(&self.stage.run(self.boss, script, &Self::keys(), &argv))
     }
 
     /// All of it, as a fair lock or a writer asks.

@@ -1,7 +1,7 @@
 //! What the server refuses has done nothing, and leaves nothing without a TTL.
 
 use crate::everywhere;
-use crate::name::{Answer, FAIR, LOCK, Name, RW, once};
+use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, asks, once, part};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
 
@@ -53,7 +53,7 @@ fn a_replica_refuses_everything() {
             name.lock("a:1");
             name.lock("b:1");
             name.command(&["REPLICAOF", "127.0.0.1", "1"]);
-            let now = crate::name::Ask { part: name.capacity, ..once() };
+            let now = Ask { part: name.capacity, ..once() };
             for field in ["a:1", "b:1", "c:1"] {
                 let refused = name.lock(field);
                 assert!(error(refused).contains("READONLY"), "{kind:?} {field}");
@@ -85,27 +85,8 @@ fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
                 name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
                 name.stage.ask(boss, &["DEL", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"]);
                 for field in ["a:1", "b:1"] {
-                    let floor = String::from("1");
-                    let (kind, capacity) = kind;
-                    let words = [
-                        &floor,
-                        kind,
-                        &capacity.to_string(),
-                        "lock_channel:{a}",
-                        "a",
-                        "900",
-                        field,
-                        &capacity.to_string(),
-                        "30000",
-                        "wait",
-                        "",
-                        "0",
-                        "7",
-                        "",
-                        "20000",
-                    ]
-                    .map(str::to_owned);
-                    let script = if kind == "lock" {
+                    let words = asks("1", kind, 900, field, &part(kind.1));
+                    let script = if kind.0 == "lock" {
                         &crate::scripts::LOCK_ACQUIRE
                     } else {
                         &crate::scripts::LINE_ACQUIRE
@@ -139,25 +120,7 @@ fn a_name_has_one_kind() {
     everywhere(FAIR, |name| {
         name.lock("a:1");
         name.lock("b:1");
-        let mut words = [
-            "",
-            "rw",
-            "1073741824",
-            "lock_channel:{a}",
-            "c",
-            "900",
-            "c:1",
-            "1",
-            "30000",
-            "wait",
-            "",
-            "0",
-            "7",
-            "",
-            "20000",
-        ]
-        .map(str::to_owned);
-        words[0] = name.floor();
+        let words = asks(&name.floor(), ("rw", 1_073_741_824), 900, "c:1", &Ask::default());
         let frame = name.stage.run(name.boss, &crate::scripts::LINE_ACQUIRE, &Name::keys(), &words);
         assert!(String::from_utf8_lossy(&frame.text).contains("CONFLICT fair"), "{frame:?}");
         name.release("a:1");

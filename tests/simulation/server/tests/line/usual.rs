@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use parklock_simulated_server::{Conn, Content, Entry, Reply, Server, Version};
 
-use crate::name::{FAIR, LEASE, LOCK, WAITER_TTL};
+use crate::name::{Ask, FAIR, LOCK, WAITER_TTL, asks};
 use crate::packed;
 use crate::scripts::{self as s, Script};
 use crate::stage::text_of;
@@ -156,25 +156,9 @@ impl World {
         assert_eq!(noted(&done.2), noted(&wanted.2), "{what}");
     }
 
-    fn acquire(&mut self, field: &str, waiter_ttl: u64, manner: &str, rng: &mut Rng) {
-        let from = &field[..1];
-        let rest = [
-            self.floor(),
-            self.kind.into(),
-            "1".into(),
-            "lock_channel:{a}".into(),
-            from.into(),
-            waiter_ttl.to_string(),
-            field.into(),
-            "1".into(),
-            LEASE.to_string(),
-            manner.into(),
-            String::new(),
-            "0".into(),
-            rng.u32(..).to_string(),
-            String::new(),
-            "20000".into(),
-        ];
+    fn acquire(&mut self, field: &str, waiter_ttl: u64, manner: &'static str, rng: &mut Rng) {
+        let ask = Ask { manner, secret: rng.u32(..).into(), ..Ask::default() };
+        let rest = asks(&self.floor(), (self.kind, 1), waiter_ttl, field, &ask);
         self.play(0, &rest);
     }
 
