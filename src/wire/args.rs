@@ -1,4 +1,6 @@
-//! Arguments that are assembled only when they are written.
+//! How arguments of scripts are written. Most are assembled only then.
+
+use std::time::Duration;
 
 use redis::{RedisWrite, ToRedisArgs};
 
@@ -23,4 +25,9 @@ impl ToRedisArgs for Joined<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
         out.write_arg_fmt(format_args!("{}{}", self.0, self.1));
     }
+}
+
+/// Whole milliseconds, at least one. The range of leases was checked before.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -10,6 +10,7 @@ use redis::{Cmd, Value};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::keys::{Keys, TenureId};
+use crate::wire::args::millis;
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
@@ -452,11 +453,6 @@ fn granted(number: i64, awaited: bool) -> Result<Acquired, Fault> {
 /// A PTTL. It is negative if the key has no TTL.
 fn held_for(ttl: i64) -> Option<Duration> {
     u64::try_from(ttl).ok().map(Duration::from_millis)
-}
-
-/// Whole milliseconds, at least one. The range of leases was checked before.
-pub(crate) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::Layout;
-use crate::wire::calls::millis;
+use crate::wire::args::millis;
 
 /// The arguments common to every script of a client.
 #[derive(Debug)]

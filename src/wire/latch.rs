@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use crate::keys::Keys;
-use crate::wire::calls::millis;
+use crate::wire::args::millis;
 use crate::wire::connection::Connection;
 use crate::wire::family::{Scripts, existing, scripts_of};
 use crate::wire::fault::Fault;

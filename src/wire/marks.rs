@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::keys::{Keys, TenureId};
 use crate::token::FencingToken;
-use crate::wire::calls::millis;
+use crate::wire::args::millis;
 use crate::wire::connection::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{items, number, strange, word};

@@ -4,8 +4,8 @@ use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
 
 use crate::keys::{Key, Keys, TenureId};
-use crate::wire::args::Joined;
-use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal, millis};
+use crate::wire::args::{Joined, millis};
+use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal};
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
