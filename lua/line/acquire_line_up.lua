@@ -55,8 +55,12 @@ local function line_up_as_usual()
   end
   -- One of the commands was refused: undo the others.
   redis.pcall('zrem', line, field)
-  redis.pcall('hdel', notes, field, life)
-  if alive then redis.pcall('hset', notes, life, alive) end
+  redis.pcall('hdel', notes, field)
+  if alive then
+    redis.pcall('hset', notes, life, alive)
+  else
+    redis.pcall('hdel', notes, life)
+  end
 end
 
 if is_sound and ARGV[3] == '1' and not ARGV[8] then

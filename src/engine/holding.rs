@@ -99,7 +99,7 @@ impl Engine {
     pub(crate) fn gone(&self, hold: &Hold) -> Result<()> {
         hold.tenure.lose(Loss::Gone);
         self.timetable.leave(hold.tenure.slot());
-        if let Some(job) = Job::tell_of_loss(&hold.tenure) {
+        if let Some(job) = Job::after_loss(&hold.tenure) {
             self.later(job);
         }
         match hold.outcome() {

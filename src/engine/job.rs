@@ -121,10 +121,12 @@ impl Job {
         Self { what: What::Taken, ..Self::release(tenure, stay) }
     }
 
-    /// Notifies the waiters of a plain lock that it was lost without a release, by a release that finds nothing. In the
-    /// other kinds, the waiters near the front ask by themselves.
-    pub(crate) fn tell_of_loss(tenure: &Tenure) -> Option<Self> {
-        tenure.keys.row.lies_as_plain.then(|| Self::release(tenure, None))
+    /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. It notifies the
+    /// waiters of a plain lock; in the other kinds, the waiters near the front ask by themselves. It also takes the callers
+    /// out of the line that the tenure was handed on to: if the tenure was idle, no holder is left to do that.
+    pub(crate) fn after_loss(tenure: &Tenure) -> Option<Self> {
+        let remains = tenure.keys.row.lies_as_plain || tenure.has_served();
+        remains.then(|| Self::release(tenure, None))
     }
 
     /// Cleans up after an unanswered acquire, which may have run or may still run.
@@ -170,6 +172,15 @@ impl Job {
     /// A request for the job was sent, or was about to be sent, and was not answered.
     pub(crate) fn may_have_run(&mut self) {
         self.may_have_run = true;
+    }
+
+    /// The lock is released, and only its line is left to do. The caller need not wait for that.
+    pub(crate) fn is_half_done(&mut self) {
+        self.may_have_run();
+        if let Some(told) = self.told.take() {
+            // If this fails, no caller waits for the outcome any more.
+            let _ = told.send(Ok(true));
+        }
     }
 
     /// The entry whose permit is passed on when the job is done, if there is one.
@@ -242,7 +253,10 @@ impl Job {
 
     /// The time for the next try.
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
-        self.may_have_run |= outcome.as_ref().is_err_and(Fault::may_have_run);
+        match outcome {
+            Err(Fault::HalfRun(_)) => self.is_half_done(),
+            outcome => self.may_have_run |= outcome.as_ref().is_err_and(Fault::may_have_run),
+        }
         self.stay = None;
         self.under_way = None;
         self.is_redirected = matches!(outcome, Err(Fault::Redirected(..)));

@@ -115,7 +115,11 @@ impl Engine {
     /// Leaves the tenure to the caller right behind in the line, which has a permit of its own.
     fn hand_on_in_line(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
         let Some(next) = stay.one_behind() else {
-            let (_, slot) = tenure.retire()?;
+            let Some((_, slot)) = tenure.retire() else {
+                // It was lost meanwhile.
+                self.leave_places(tenure);
+                return None;
+            };
             self.timetable.leave(slot);
             return Some(Job::release(tenure, Some(stay)));
         };

@@ -192,7 +192,7 @@ impl Watchdog {
             Ok(false) => {
                 tenure.lose(Loss::Gone);
                 self.timetable.leave(tenure.slot());
-                if let Some(job) = Job::tell_of_loss(tenure) {
+                if let Some(job) = Job::after_loss(tenure) {
                     self.later(job);
                 }
             }

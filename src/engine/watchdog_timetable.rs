@@ -49,6 +49,11 @@ impl Timetable {
         }
         // Slots change only under this mutex, so a tenure never stands in the wheel twice.
         if let Some(before) = tenure.slot() {
+            // A look that comes earlier stays: it may be for something else, and it schedules the next look itself. The watchdog
+            // and a holder that leaves may both schedule a look at the same moment.
+            if plan.wheel.due(before).is_some_and(|due| due <= tick) {
+                return true;
+            }
             plan.wheel.leave(before);
         }
         let slot = plan.wheel.enter(tick, Arc::clone(tenure));
@@ -188,6 +193,20 @@ mod tests {
             assert!(watchdog_looks().is_pending());
         }
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_look_does_not_replace_an_earlier_one() {
+        let timetable = Timetable::new(Instant::now());
+        let (tenure, begun) = (begun().1.tenure, Instant::now());
+        assert!(timetable.enter(&tenure, begun + A_WHILE));
+        assert!(timetable.enter(&tenure, begun + A_WHILE * 10));
+        assert!(Arc::ptr_eq(&timetable.next().await[0], &tenure));
+        assert!(begun.elapsed() < A_WHILE * 2);
+        // Now that it is not in the wheel, the next look is as late as that.
+        assert!(timetable.enter(&tenure, begun + A_WHILE * 10));
+        timetable.next().await;
+        assert!(begun.elapsed() >= A_WHILE * 10);
     }
 
     #[tokio::test(start_paused = true)]

@@ -77,6 +77,12 @@ impl<T> Wheel<T> {
         if node.entry == slot.entry { self.take(slot.index) } else { None }
     }
 
+    /// The tick for which an item was entered. Returns `None` if it has left.
+    pub(crate) fn due(&self, slot: TimerSlot) -> Option<u64> {
+        let node = self.nodes.get(wide(slot.index))?;
+        (node.entry == slot.entry && node.item.is_some()).then_some(node.due)
+    }
+
     /// Hands out all items that are due up to this tick.
     pub(crate) fn advance(&mut self, now: u64) -> Vec<T> {
         let mut due = Vec::new();

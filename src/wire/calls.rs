@@ -9,6 +9,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::error::said;
 use crate::keys::{Keys, TenureId};
 use crate::wire::args::millis;
 use crate::wire::connection::Connection;
@@ -230,7 +231,7 @@ impl Connection<'_> {
             }
             // The script released the lock, and then could not let in the next waiter. In all of the scripts, the
             // release comes first.
-            Err(Fault::HalfRun(_)) => Ok(true),
+            Err(Fault::HalfRun(_)) => released_alone(release),
             answer => answer,
         }])
     }
@@ -248,7 +249,7 @@ impl Connection<'_> {
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
         match number(self.call(script, fill).await?)? {
-            1 => Ok(true),
+            1 => released_alone(release),
             _ => Err(before),
         }
     }
@@ -434,6 +435,15 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
             Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
         }
         _ => Err(strange(&reply)),
+    }
+}
+
+/// The hold is released, and nothing else was done. Callers that have had the lock within this hold may still stand in line:
+/// then the job has to send the release once more.
+fn released_alone(release: &Release) -> Result<bool, Fault> {
+    match release.served.is_empty() {
+        true => Ok(true),
+        false => Err(Fault::HalfRun(said("released, but callers that have had it are in line"))),
     }
 }
 

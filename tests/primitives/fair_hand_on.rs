@@ -147,6 +147,26 @@ async fn a_caller_that_goes_when_the_lock_was_left_to_it_lets_the_next_one_in() 
     is_clean(&admin).await;
 }
 
+/// Nobody holds it then, so no holder can give up the places of the callers that have had it.
+#[tokio::test]
+async fn a_lock_lost_while_it_is_left_to_a_caller_takes_those_that_had_it_out_of_the_line() {
+    // A grant by message is renewed within two seconds.
+    let config = handing_on(patient().waiter_ttl(Duration::from_secs(6))).pickup_timeout(LONG);
+    let Row { server: _server, admin, client, first, others } = Row::with(config, 1).await;
+    let third = by_hand(&client, &admin).await;
+    let [second] = others.try_into().expect("one");
+    first.unlock().await.unwrap();
+    granted(second).await.unlock().await.unwrap();
+    assert_eq!(queue(&admin).await.len(), 2, "the second one has had it, the third one comes next");
+    let deleted: i64 = admin.cmd(&["DEL", "lock:{a}"]).await;
+    assert_eq!(deleted, 1);
+    // The server grants it to the third one then, which leaves the line too.
+    let is_let_in = async || queue(&admin).await.is_empty();
+    eventually(SOON, "the second one has left the line", is_let_in).await;
+    soon(third).await.expect("it is free").unlock().await.unwrap();
+    is_clean(&admin).await;
+}
+
 #[tokio::test]
 async fn a_caller_that_is_not_polled_when_the_lock_was_left_to_it_stops_nobody() {
     let config = handing_on(Config::default());

@@ -103,23 +103,15 @@ impl Caller {
         contender.visit().have_contender_watched();
     }
 
-    /// Takes up the tenure that the caller right ahead in the line has left to this one. This caller still stands in the
-    /// line: the release of the tenure takes it out.
+    /// Takes up the tenure that the caller right ahead in the line has left to this one.
     fn pick_up_in_line(&self, contender: &mut Contender) -> Option<Hold> {
-        let permit = contender.permit.take()?;
-        let visit = permit.visit().clone();
-        let hold = match self.pick_up(permit) {
-            Coming::Held(hold) => hold,
-            // If the tenure may not be handed on any more, its drop here releases it, and the server lets in the head.
-            Coming::Permit(permit, _ended) => {
+        match self.pick_up(contender.permit.take()?) {
+            Coming::Held(hold) => Some(hold),
+            Coming::Permit(permit, _) => {
                 contender.permit = Some(permit);
-                return None;
+                None
             }
-        };
-        visit.leave_line().into_iter().for_each(|id| hold.tenure.serves(id));
-        visit.entry.stop_contending();
-        self.engine.give_back_former(&visit.entry);
-        Some(hold)
+        }
     }
 
     /// Releases resting tenures that block this contender, which goes first.

@@ -121,8 +121,10 @@ impl Caller {
         // If each caller waits separately, the holder that has left the tenure has checked the budget.
         let is_checked = entry.may_keep() || entry.keys.row.waits_alone;
         let budget = if is_checked { budget.unwanted() } else { budget };
+        let in_line = entry.keys.row.waits_alone.then(|| permit.visit().clone());
         match tenure.pick_up(permit, self.holder(), budget) {
             PickUp::Held(hand_over) => {
+                in_line.iter().for_each(|visit| self.stays_in_line(visit, &tenure));
                 if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
                     self.engine.owned.enter(owner, &tenure);
                 }
@@ -132,8 +134,17 @@ impl Caller {
             PickUp::Ended(permit, slot) => {
                 self.engine.timetable.leave(slot);
                 let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
-                Coming::Permit(permit, Some(offer))
+                // An acquire would not take the callers out of the line that have had this tenure. A release does.
+                Coming::Permit(permit, Some(offer).filter(|_| in_line.is_none()))
             }
         }
+    }
+
+    /// The caller has taken up the tenure that the caller right ahead in the line has left to it. It still stands in the line:
+    /// the release of the tenure takes it out.
+    fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
+        visit.leave_line().into_iter().for_each(|id| tenure.serves(id));
+        visit.entry.stop_contending();
+        self.engine.give_back_former(&visit.entry);
     }
 }

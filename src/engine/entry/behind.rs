@@ -1,7 +1,7 @@
 //! Which caller of the same client stands right behind a caller in the server's line. Only a fair lock has this: each of its
 //! callers stands in the line, and the server says so to a caller that has lined up right behind another one of its client.
-//! Nobody can come between the two, since each newcomer goes to the end. So the holder may hand the lock on to that caller,
-//! and the order stays exact.
+//! No newcomer comes between the two, since each of them goes to the end. So the holder may hand the lock on to that caller, and
+//! the order stays exact. Only a caller of another client that had a place between them before, and lost it, may get it back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

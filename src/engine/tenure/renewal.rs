@@ -46,9 +46,10 @@ impl<S: Stay> Tenure<S> {
         self.state().lifetime.watch()
     }
 
-    /// When the watchdog has to look next, if nothing happens before.
+    /// When the watchdog has to look next, if nothing happens before. The caller has the watchdog look then. The time is stored
+    /// in the same step: so a holder that leaves before the look is scheduled sees that it needs an earlier one.
     pub(crate) fn next_look(&self, idle: Idle) -> Instant {
-        self.state().next_look(idle)
+        self.state().plan_look(idle)
     }
 
     /// Has the watchdog renew the tenure at this time.
@@ -132,7 +133,7 @@ impl<S: Stay> Tenure<S> {
         if std::mem::take(&mut state.doubted) || renew {
             Due::Renew
         } else {
-            Due::At(state.next_look(idle))
+            Due::At(state.plan_look(idle))
         }
     }
 }
@@ -144,6 +145,12 @@ impl<S: Stay> State<S> {
         }
         let renewal = self.lifetime.next_look();
         if self.holds == 0 { renewal.min(self.idle_until(idle)) } else { renewal }
+    }
+
+    fn plan_look(&mut self, idle: Idle) -> Instant {
+        let look_at = self.next_look(idle);
+        self.look_at = look_at.into();
+        look_at
     }
 
     /// Until when an idle tenure stays idle.

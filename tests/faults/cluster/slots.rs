@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Ended, Error, FencingToken, Guard, Layout};
+use parklock::{Client, Config, Ended, Error, FencingToken, Guard, HandOff, Layout};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -192,6 +192,48 @@ async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
     for waiter in waiters {
         granted(waiter).await.unlock().await.expect("it is ours");
     }
+    is_clean(&cluster).await;
+}
+
+/// A client has handed a fair lock on in line, and its last holder unlocks while the slot stands open half-way. The lock is
+/// released at once, and the callers that have had it leave the line as soon as that is possible.
+#[tokio::test]
+async fn callers_that_have_had_a_fair_lock_leave_the_line_of_an_open_slot() {
+    let cluster = pair().await;
+    let handed_on = HandOff { max_time: LONG, ..HandOff::default() };
+    // A grant to a caller that has left would last for half a minute.
+    let config = patient().waiter_ttl(LONG / 2).hand_off(handed_on);
+    let (ours, theirs) = two(&cluster, config).await;
+    let (name, (from, to)) = ("a", ways(&cluster, "a"));
+    let admin = cluster.admin(from).await;
+    let before = theirs.fair_lock(name).lock().await.expect("it is free");
+    let mut row = Vec::new();
+    for place in 1..=3 {
+        row.push(waiting(ours.fair_lock(name)));
+        stand_in_line(&admin, name, place).await;
+    }
+    let last = waiting(theirs.fair_lock(name));
+    stand_in_line(&admin, name, 4).await;
+    before.unlock().await.expect("it is ours");
+    let mut callers = row.into_iter();
+    let mut holder = granted(callers.next().expect("three callers")).await;
+    for caller in callers {
+        holder.unlock().await.expect("it is ours");
+        holder = granted(caller).await;
+    }
+
+    cluster.open(slot(name), from, to).await;
+    cluster.move_key(&format!("lock_queue:{{{name}}}"), from, to).await;
+    cluster.move_key(&format!("lock_notes:{{{name}}}"), from, to).await;
+    soon(holder.unlock()).await.expect("it is ours");
+    while cluster.move_keys(slot(name), from, to, 10).await > 0 {}
+    cluster.close(slot(name), from, to).await;
+
+    let next = granted(last).await;
+    let line = format!("lock_queue:{{{name}}}");
+    let left: Vec<String> = cluster.admin(to).await.cmd(&["ZRANGE", &line, "0", "-1"]).await;
+    assert_eq!(left, [""; 0], "they have had the lock");
+    next.unlock().await.expect("it is ours");
     is_clean(&cluster).await;
 }
 
