@@ -173,7 +173,7 @@ impl Table {
     }
 
     /// The caller of this client that stands right behind in the line, if it still waits. It may be showing a sign of life: then
-    /// it looks for the tenure when that is answered, which takes no longer than a release would.
+    /// it looks for the tenure when that is answered, which usually takes as long as a release would.
     pub(crate) fn one_behind(self: &Arc<Self>, entry: &Entry) -> Option<Visit> {
         let listed = entry.listed.as_ref()?;
         let id = listed.behind.get()?;
