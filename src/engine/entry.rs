@@ -30,7 +30,7 @@ use crate::engine::contest::{Contest, Work};
 use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
-use crate::engine::lookout::{Age, Lookout, Watched};
+use crate::engine::lookout::{Age, Watched};
 use crate::engine::permit::{Look, Permit};
 use crate::engine::side_by_side::SideBySide;
 use crate::engine::tenure;
@@ -65,6 +65,9 @@ struct Listed {
 /// One lock within one client.
 pub(crate) struct Entry {
     pub(crate) keys: Arc<Keys>,
+    /// The table in which it is. Visits find the table here: if each had a reference of its own, the threads that lock
+    /// different names would contend for the count of these references.
+    table: Arc<Table>,
     permit: Permit,
     contest: Contest<Contested>,
     pub(crate) gate: Gate,
@@ -89,8 +92,8 @@ pub(crate) struct Entry {
     pub(crate) watched: Watched,
     /// How long the contender has had no answer.
     age: Age,
-    /// The lookout, which is notified when the contender is woken. Not set as long as the contender is alone.
-    lookout: OnceLock<Arc<Lookout<Self>>>,
+    /// Whether the lookout is notified when the contender is woken. Not as long as the contender is alone.
+    tells_lookout: AtomicBool,
 }
 
 /// The outcome of a contest: the tenure with its number of hand-overs; `None` after a release, or if one attempt was
@@ -98,9 +101,10 @@ pub(crate) struct Entry {
 pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
-    fn new(keys: Arc<Keys>) -> Self {
+    fn new(table: &Arc<Table>, keys: Arc<Keys>) -> Self {
         Self {
             keys,
+            table: Arc::clone(table),
             permit: Permit::default(),
             contest: Contest::default(),
             gate: Gate::new(),
@@ -116,14 +120,14 @@ impl Entry {
             listed: None,
             watched: Watched::default(),
             age: Age::default(),
-            lookout: OnceLock::new(),
+            tells_lookout: AtomicBool::new(false),
         }
     }
 
-    fn at(keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
+    fn at(table: &Arc<Table>, keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
         let listed =
             Listed { channel, key, side_by_side: Mutex::default(), behind: Behind::default() };
-        Self { listed: Some(Box::new(listed)), ..Self::new(keys) }
+        Self { listed: Some(Box::new(listed)), ..Self::new(table, keys) }
     }
 
     /// The channel for messages to all clients.
@@ -359,6 +363,11 @@ impl Entry {
         self.keep.get().is_some_and(|keep| keep.is_allowed())
     }
 
+    /// Has the lookout check whether a caller that was notified has come.
+    fn have_watched(self: &Arc<Self>) {
+        self.table.lookout().watch(&self.watched, self);
+    }
+
     /// Whether the client is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.permit.is_closed()
@@ -445,8 +454,8 @@ impl Wake for Entry {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.contest.wake();
-        if let Some(lookout) = self.lookout.get() {
-            lookout.watch(&self.watched, self);
+        if self.tells_lookout.load(Ordering::SeqCst) {
+            self.have_watched();
         }
     }
 }

@@ -13,7 +13,7 @@
 //!    keeps its ticket. A contender that is cancelled queues again, before the callers that came after it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -21,7 +21,8 @@ use tokio::time::sleep;
 
 /// The entries `E` of a client whose callers were notified.
 pub(crate) struct Lookout<E> {
-    watched: Mutex<Vec<Arc<E>>>,
+    /// Weak: an entry that has gone needs no look, and an entry knows this lookout.
+    watched: Mutex<Vec<Weak<E>>>,
     fresh: Fresh,
     asleep: AtomicBool,
     first: Notify,
@@ -107,7 +108,7 @@ impl<E> Lookout<E> {
         }
         let mut all = self.watched.lock().expect("no panic under this lock");
         let is_first = all.is_empty();
-        all.push(Arc::clone(entry));
+        all.push(Arc::downgrade(entry));
         drop(all);
         if is_first {
             self.rouse();
@@ -148,7 +149,7 @@ impl<E> Lookout<E> {
 
     /// Sleeps until there is something to look at, and then for this pause. Returns all entries watched by then, and
     /// whether a first request takes long.
-    pub(crate) async fn next(&self, pause: Duration) -> (Vec<Arc<E>>, bool) {
+    pub(crate) async fn next(&self, pause: Duration) -> (Vec<Weak<E>>, bool) {
         self.sleep().await;
         sleep(pause).await;
         let takes_long = self.fresh.look();

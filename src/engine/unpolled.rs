@@ -31,7 +31,7 @@ async fn look(engine: Weak<Engine>) {
         let Some(engine) = engine.upgrade() else { return };
         let late = if takes_long { engine.table.late() } else { Vec::new() };
         late.iter().for_each(|entry| lookout.watch(&entry.watched, entry));
-        for entry in watched {
+        for entry in watched.iter().filter_map(Weak::upgrade) {
             entry.watched.end();
             if engine.look_at(&entry) {
                 lookout.watch(&entry.watched, &entry);
