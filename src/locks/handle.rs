@@ -272,7 +272,7 @@ impl Handle {
     }
 
     pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.engine, &other.engine)
+        self.engine.is_of_same_client(&other.engine)
     }
 
     /// Reports an invalid name or lease.
