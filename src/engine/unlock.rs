@@ -3,11 +3,12 @@
 //! 1. A hold ends when its holder leaves, even if the request fails. Only the last one asks Redis to free the lock.
 //! 2. A release that gets no answer goes to the releaser (`unanswered_release.rs`, `releaser.rs`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, ready};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::engine::core::Engine;
 use crate::engine::entry::{Contested, OwnerHolds, Stay, Tenure, Visit};
@@ -35,7 +36,7 @@ impl Engine {
 
     /// Ends one hold, in its current tenure. Returns the hold that has ended there, and the outcome. `None`: another
     /// guard of its owner waits for a condition, and will not bring this hold back.
-    fn end_one(&self, hold: &Hold) -> Option<(Hold, Left<Stay>)> {
+    fn end_one<'a>(&self, hold: &'a Hold) -> Option<(Cow<'a, Hold>, Left<Stay>)> {
         loop {
             let now = hold.now();
             if hold.owner_holds.as_ref().is_some_and(|owner_holds| owner_holds.leave_away()) {
@@ -46,7 +47,7 @@ impl Engine {
             let is_away = |owner_holds: &Arc<OwnerHolds>| matches!(owner_holds.at(), At::Away(_));
             let has_moved = hold.owner_holds.as_ref().is_some_and(is_away) || !hold.now().is(&now);
             if !has_moved || !matches!(left, Left::Lost) {
-                return Some((now.into_owned(), left));
+                return Some((now, left));
             }
         }
     }
@@ -148,8 +149,9 @@ impl Engine {
 
     /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
     fn have_watched(&self, tenure: &Arc<Tenure>, idle: Duration) {
-        let look_at = Instant::now() + idle;
-        if !tenure.is_looked_at_by(look_at) && !self.timetable.enter(tenure, look_at) {
+        if let Some(look_at) = tenure.look_after_idle(idle)
+            && !self.timetable.enter(tenure, look_at)
+        {
             // The client is closed, and no caller will take the tenure up.
             self.retire(tenure, None);
         }

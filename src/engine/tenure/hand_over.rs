@@ -62,9 +62,8 @@ impl<S: Stay> Tenure<S> {
     }
 
     fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left<S>) {
-        self.expire();
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         // If all holds of this owner ended at once, another holder of this client may have the tenure by now.
         if state.ended(hand_over).is_some() {
             return (0, Left::Lost);
@@ -137,9 +136,8 @@ impl<S: Stay> Tenure<S> {
 
     /// A caller takes up a resting tenure.
     pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken<S> {
-        self.expire();
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         if state.ended.is_some() || state.holds > 0 {
             return Taken::Nothing;
         }
@@ -155,9 +153,8 @@ impl<S: Stay> Tenure<S> {
     /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if the caller
     /// has to ask Redis.
     pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
-        self.expire();
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
         if !is_held || !state.allows(self.budget(budget), self.age_of_report(now, false), now) {
             return None;
@@ -178,9 +175,8 @@ impl<S: Stay> Tenure<S> {
         holder: Holder,
         budget: Budget,
     ) -> PickUp<T> {
-        self.expire();
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         if state.ended.is_some() || state.holds > 0 {
             return PickUp::Nothing(permit);
         }
