@@ -2,6 +2,7 @@
 //! thousand tenures.
 
 use std::num::NonZeroU64;
+use std::ops::Add;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -18,6 +19,14 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(|| {
 pub(crate) struct CompactInstant(NonZeroU64);
 
 impl CompactInstant {
+    pub(crate) fn now() -> Self {
+        Instant::now().into()
+    }
+
+    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
+
     pub(crate) fn instant(self) -> Instant {
         *EPOCH + Duration::from_nanos(self.0.get())
     }
@@ -31,6 +40,16 @@ impl From<Instant> for CompactInstant {
     }
 }
 
+impl Add<Duration> for CompactInstant {
+    type Output = Self;
+
+    /// The last time that fits, if the sum does not.
+    fn add(self, time: Duration) -> Self {
+        let nanos = time.as_secs().saturating_mul(1_000_000_000);
+        Self(self.0.saturating_add(nanos).saturating_add(u64::from(time.subsec_nanos())))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +60,15 @@ mod tests {
         let later = now + Duration::from_nanos(1);
         assert_eq!(CompactInstant::from(now).instant(), now);
         assert!(CompactInstant::from(now) < CompactInstant::from(later));
+    }
+
+    #[test]
+    fn it_is_added_to_and_compared_like_an_instant() {
+        let (now, while_) = (Instant::now(), Duration::new(2, 3));
+        let moment = CompactInstant::from(now);
+        assert_eq!((moment + while_).instant(), now + while_);
+        assert_eq!((moment + while_).saturating_duration_since(moment), while_);
+        assert_eq!(moment.saturating_duration_since(moment + while_), Duration::ZERO);
+        assert!(moment + Duration::MAX > moment + while_);
     }
 }

@@ -25,12 +25,16 @@ impl Engine {
     /// Leaves a tenure, and returns the outcome.
     ///
     /// # Cancel safety
-    /// The hold ends when the future is first polled. If the future is dropped, the rest goes on in the background.
-    pub(crate) async fn leave(self: &Arc<Self>, hold: &Hold) -> Result<()> {
-        let left = self.end_one(hold).map(|(hold, left)| self.left(&hold, left));
-        match left {
-            Some(left) => left.await,
-            None => Ok(()),
+    /// The hold ends at once. If the future is dropped, the rest goes on in the background.
+    ///
+    /// Not an `async fn`: its future would have space for what remains twice.
+    pub(crate) fn leave(
+        self: &Arc<Self>,
+        hold: &Hold,
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        match self.end_one(hold) {
+            Some((hold, left)) => Either::Left(self.left(&hold, left)),
+            None => Either::Right(ready(Ok(()))),
         }
     }
 

@@ -89,7 +89,7 @@ impl Handle {
     /// Same as [`acquire`](Self::acquire), for a lock that the server has just reported as held.
     pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
         let (keys, options) = self.asked(None, patience)?;
-        Guard::acquire(&self.engine, &keys, &AcquireOptions { known_taken: true, ..options }).await
+        Guard::acquire(&self.engine, keys, &AcquireOptions { known_taken: true, ..options }).await
     }
 
     /// Same as [`acquire`](Self::acquire), within a hold that the owner already has. Such a call needs no room.
@@ -100,7 +100,7 @@ impl Handle {
         patience: Patience,
     ) -> Result<Option<Guard>> {
         let (keys, options) = self.asked(owner, patience)?;
-        Guard::acquire(&self.engine, &keys, &options.within(within.as_ref())).await
+        Guard::acquire(&self.engine, keys, &options.within(within.as_ref())).await
     }
 
     /// The keys and options of a call.
@@ -108,8 +108,8 @@ impl Handle {
         &self,
         owner: Option<OwnerId>,
         patience: Patience,
-    ) -> Result<(Arc<Keys>, AcquireOptions)> {
-        let (keys, lease) = (Arc::clone(self.keys()?), self.lease.clone()?);
+    ) -> Result<(&Arc<Keys>, AcquireOptions)> {
+        let (keys, lease) = (self.keys()?, self.lease.clone()?);
         Ok((
             keys,
             AcquireOptions {
@@ -133,7 +133,7 @@ impl Handle {
         let options = AcquireOptions { lease: Lease::Watched, ..options };
         let span = tracing::debug_span!("latch.wait", "lock.name" = ?keys.name());
         let asked = keys.meters.asks(patience.is_none());
-        let acquired = engine::acquire(&self.engine, &keys, &options).instrument(span).await;
+        let acquired = engine::acquire(&self.engine, keys, &options).instrument(span).await;
         let passed = acquired.map(|hold| hold.is_some());
         asked.came_to(passed.as_ref().copied());
         passed

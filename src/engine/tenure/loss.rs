@@ -3,8 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use tokio::time::Instant;
-
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Ended, Loss};
 use crate::engine::tenure::{State, Stay, Tenure};
 
@@ -21,13 +20,13 @@ impl<S: Stay> Tenure<S> {
 
     /// Past its deadline the lock is lost, even if the server still has it.
     pub(super) fn expire(&self) {
-        drop(self.state_at(Instant::now()));
+        drop(self.state_at(CompactInstant::now()));
     }
 
     /// The state at this time: [expired](Self::expire) if its deadline has passed.
-    pub(super) fn state_at(&self, now: Instant) -> MutexGuard<'_, State<S>> {
+    pub(super) fn state_at(&self, now: CompactInstant) -> MutexGuard<'_, State<S>> {
         let state = self.state();
-        if state.ended.is_some() || state.lifetime.deadline() > now {
+        if state.ended.is_some() || !state.lifetime.is_expired(now) {
             return state;
         }
         drop(state);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::Lease;
 use crate::engine::hand_off_budget::Idle;
 use crate::engine::tenure::{State, Stay, Tenure};
@@ -38,8 +39,8 @@ impl<S: Stay> Tenure<S> {
     /// When the watchdog has to look at an idle tenure that may be idle for this long; `None` if it looks by then anyway.
     pub(crate) fn look_after_idle(&self, idle: Duration) -> Option<Instant> {
         let state = self.state();
-        let look_at = state.since.instant() + idle;
-        (state.look_at > look_at.into()).then_some(look_at)
+        let look_at = state.since + idle;
+        (state.look_at > look_at).then(|| look_at.instant())
     }
 
     /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
@@ -94,7 +95,7 @@ impl<S: Stay> Tenure<S> {
     /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
     /// a tenure is lost, even if the server still has it.
     pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
-        let mut state = self.state_at(Instant::now());
+        let mut state = self.state_at(CompactInstant::now());
         if state.ended.is_some() {
             return false;
         }
@@ -107,7 +108,7 @@ impl<S: Stay> Tenure<S> {
 
     /// What the watchdog has to do when the wheel reaches this tenure.
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
-        let mut state = self.state_at(now);
+        let mut state = self.state_at(now.into());
         match state.ended {
             Some(_) if state.is_unswept() => return Due::Sweep,
             Some(_) => return Due::Ended,
