@@ -263,7 +263,8 @@ impl Caller {
     async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
         let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
-            visit.entry.note_holder();
+            // It is held now, so it was held since this caller came: no need to read the clock in each turn.
+            visit.entry.note_holder_since(self.started);
             tenure.warn_of_deadlock(OwnerId::current());
         }
         visit.have_contender_watched();

@@ -19,13 +19,13 @@ mod stay;
 mod table;
 mod visit;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Wake;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::engine::compact_instant::SharedInstant;
 use crate::engine::contest::{Contest, Work};
 use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
@@ -75,9 +75,9 @@ pub(crate) struct Entry {
     /// The owner fields under which the contender got no answer. They are released once it gets one.
     held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
-    failing: Mutex<Option<CompactInstant>>,
+    failing: SharedInstant,
     /// When a holder was last known.
-    taken: Mutex<Option<CompactInstant>>,
+    taken: SharedInstant,
     /// The contender waits: another client has the lock, or is ahead.
     elsewhere: AtomicBool,
     /// Whether a line has used the entry's owner field.
@@ -86,7 +86,7 @@ pub(crate) struct Entry {
     keep: OnceLock<Box<Keep>>,
     /// What the contender knows.
     waiting: Mutex<Option<Box<Waiting>>>,
-    visitors: AtomicUsize,
+    visitors: AtomicU32,
     listed: Option<Box<Listed>>,
     /// Whether the lookout watches this entry.
     pub(crate) watched: Watched,
@@ -110,13 +110,13 @@ impl Entry {
             gate: Gate::new(),
             tenure: Mutex::default(),
             held_back: Mutex::default(),
-            failing: Mutex::default(),
-            taken: Mutex::default(),
+            failing: SharedInstant::default(),
+            taken: SharedInstant::default(),
             elsewhere: AtomicBool::new(false),
             has_used_name: AtomicBool::new(false),
             keep: OnceLock::new(),
             waiting: Mutex::default(),
-            visitors: AtomicUsize::new(0),
+            visitors: AtomicU32::new(0),
             listed: None,
             watched: Watched::default(),
             age: Age::default(),
@@ -404,17 +404,16 @@ impl Entry {
 
     /// An attempt failed. Returns since when all attempts have failed.
     pub(crate) fn failed(&self, now: Instant) -> Instant {
-        let mut failing = self.failing.lock().expect("no panic under this lock");
-        failing.get_or_insert(now.into()).instant()
+        self.failing.get_or_set(now.into()).instant()
     }
 
     /// An attempt was answered.
     pub(crate) fn answered(&self) {
-        *self.failing.lock().expect("no panic under this lock") = None;
+        self.failing.clear();
     }
 
     pub(crate) fn is_failing(&self) -> bool {
-        self.failing.lock().expect("no panic under this lock").is_some()
+        self.failing.get().is_some()
     }
 
     /// Records that another client has the lock, or is ahead.
@@ -436,13 +435,17 @@ impl Entry {
 
     /// Records that the lock has a holder now.
     pub(crate) fn note_holder(&self) {
-        *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
+        self.note_holder_since(Instant::now());
+    }
+
+    /// Records that the lock had a holder at this time or later.
+    pub(crate) fn note_holder_since(&self, then: Instant) {
+        self.taken.advance(then.into());
     }
 
     /// Whether a holder was known at this time or later.
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
-        let taken = *self.taken.lock().expect("no panic under this lock");
-        taken.is_some_and(|taken| taken >= then.into())
+        self.taken.get().is_some_and(|taken| taken >= then.into())
     }
 }
 

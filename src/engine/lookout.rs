@@ -12,7 +12,7 @@
 //! 4. A caller that is merely slow may be found silent. That does no harm. A caller that waits for the permit is skipped, and
 //!    keeps its ticket. A contender that is cancelled queues again, before the callers that came after it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -43,14 +43,14 @@ const LONG: usize = 2;
 
 /// The age under which a contender without an answer is counted; 0: not counted.
 #[derive(Default)]
-pub(crate) struct Age(AtomicUsize);
+pub(crate) struct Age(AtomicU8);
 
 impl Fresh {
     fn begin(&self, age: &Age) {
         let now = self.looks.load(Ordering::Relaxed) % AGES;
         self.begun[now].fetch_add(1, Ordering::SeqCst);
         // The previous contender may still be counted.
-        self.forget(age.0.swap(now + 1, Ordering::SeqCst));
+        self.forget(age.0.swap(now as u8 + 1, Ordering::SeqCst));
     }
 
     fn end(&self, age: &Age) {
@@ -60,9 +60,9 @@ impl Fresh {
         }
     }
 
-    fn forget(&self, age: usize) {
+    fn forget(&self, age: u8) {
         if let Some(begun) = age.checked_sub(1) {
-            self.begun[begun].fetch_sub(1, Ordering::SeqCst);
+            self.begun[usize::from(begun)].fetch_sub(1, Ordering::SeqCst);
         }
     }
 

@@ -79,7 +79,7 @@ impl Table {
     pub(crate) fn visit_again(&self, entry: &Arc<Entry>) -> Option<Visit> {
         // This does not lock the shard of the table: an entry with visitors stays in the table, and a removed one never
         // returns.
-        let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
+        let one_more = |visitors: u32| (visitors > 0).then_some(visitors + 1);
         let visited =
             entry.visitors.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok();
         visited.then(|| Visit { entry: Arc::clone(entry) })
