@@ -60,7 +60,7 @@ pub(crate) struct Connection<'a> {
     short: Option<Fault>,
     /// The connection on which a request was last sent: for a redirected request, the one on which it may run. `None`: nobody
     /// needs to know.
-    sent_on: Option<SentOn>,
+    sent_on: Option<Arc<AtomicU64>>,
     servers: &'a Servers,
     common: &'a Arc<CommonArgs>,
 }
@@ -85,7 +85,9 @@ impl<'a> Connection<'a> {
     /// Same as [`generation`](Self::generation), for the owner of what a request in flight may be granted: each hop is
     /// recorded before the request is sent there.
     pub(crate) fn sent_on(&mut self) -> SentOn {
-        self.sent_on.get_or_insert_with(|| SentOn::from(self.live.generation)).clone()
+        let generation = self.live.generation;
+        let shared = self.sent_on.get_or_insert_with(|| Arc::new(AtomicU64::new(generation)));
+        SentOn::Shared(Arc::clone(shared))
     }
 
     pub(crate) fn granted(&self, number: u64) {
@@ -159,7 +161,7 @@ impl<'a> Connection<'a> {
     fn switch(&mut self, shard: Arc<Shard>) -> Result<(), Fault> {
         self.live = self.way.live(&shard)?;
         self.shard = shard;
-        if let Some(SentOn(generation)) = &self.sent_on {
+        if let Some(generation) = &self.sent_on {
             generation.store(self.live.generation, Ordering::Relaxed);
         }
         Ok(())
@@ -245,16 +247,18 @@ impl<'a> Connection<'a> {
 
 /// The connection on which a request was sent last.
 #[derive(Debug, Clone)]
-pub(crate) struct SentOn(Arc<AtomicU64>);
+pub(crate) enum SentOn {
+    /// It was answered there.
+    Answered(u64),
+    /// It may still be redirected.
+    Shared(Arc<AtomicU64>),
+}
 
 impl SentOn {
     pub(crate) fn generation(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl From<u64> for SentOn {
-    fn from(generation: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(generation)))
+        match self {
+            Self::Answered(generation) => *generation,
+            Self::Shared(generation) => generation.load(Ordering::Relaxed),
+        }
     }
 }
