@@ -119,7 +119,7 @@ impl Client {
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn lock(&self, name: impl Into<String>) -> Lock {
-        Lock::new(Arc::clone(&self.engine), Kind::Lock, name.into())
+        Lock::new(self.engine.another(), Kind::Lock, name.into())
     }
 
     /// A lock that is granted first come, first served, across all clients and tasks.
@@ -162,7 +162,7 @@ impl Client {
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
     pub fn fair_lock(&self, name: impl Into<String>) -> Lock {
-        Lock::new(Arc::clone(&self.engine), Kind::Fair, name.into())
+        Lock::new(self.engine.another(), Kind::Fair, name.into())
     }
 
     /// A read-write lock: many readers or one writer. Making the handle does no I/O.
@@ -172,7 +172,7 @@ impl Client {
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn rw_lock(&self, name: impl Into<String>) -> RwLock {
-        RwLock::new(Arc::clone(&self.engine), name.into())
+        RwLock::new(self.engine.another(), name.into())
     }
 
     /// A semaphore with this many permits, shared by all processes. Making the handle does no I/O.
@@ -180,21 +180,21 @@ impl Client {
     /// The name is 1 byte to 1 KiB of UTF-8, and the number is 1 to 2^30 - 1. The first call reports an invalid name or
     /// number.
     pub fn semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
-        Semaphore::new(Arc::clone(&self.engine), name.into(), permits)
+        Semaphore::new(self.engine.another(), name.into(), permits)
     }
 
     /// Handles that exist only to share locks between Java and Rust programs. They differ from the usual handles only
     /// in [`Layout::Redisson`](crate::Layout::Redisson).
     #[must_use = "it makes handles, and does nothing else"]
     pub fn redisson(&self) -> Redisson {
-        Redisson::new(Arc::clone(&self.engine))
+        Redisson::new(self.engine.another())
     }
 
     /// A count that callers count down to zero while others wait for zero. Making the handle does no I/O.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn count_down_latch(&self, name: impl Into<String>) -> CountDownLatch {
-        CountDownLatch::new(Arc::clone(&self.engine), name.into())
+        CountDownLatch::new(self.engine.another(), name.into())
     }
 
     /// A condition variable: the holder of a lock waits until another process notifies it. See
@@ -202,14 +202,14 @@ impl Client {
     ///
     /// The name is 1 byte to 1 KiB of UTF-8, and not that of the lock; the first call reports an invalid name.
     pub fn condition(&self, name: impl Into<String>) -> Condition {
-        Condition::new(Arc::clone(&self.engine), name.into())
+        Condition::new(self.engine.another(), name.into())
     }
 
     /// A re-entrant lock: its owner may take it again. Making the handle does no I/O.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name.
     pub fn reentrant_lock(&self, name: impl Into<String>) -> ReentrantLock {
-        ReentrantLock::new(Arc::clone(&self.engine), name.into())
+        ReentrantLock::new(self.engine.another(), name.into())
     }
 
     /// Several locks at once: all of them or none. Making the handle does no I/O.
@@ -226,7 +226,7 @@ impl Client {
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. The leader holds the
     /// [`lock`](Self::lock) of that name.
     pub fn election(&self, name: impl Into<String>) -> Election {
-        Election::new(Arc::clone(&self.engine), name.into())
+        Election::new(self.engine.another(), name.into())
     }
 
     /// A job that one process of a fleet does in each period of 10 ms to 366 days. Making the handle does no I/O.
@@ -234,7 +234,7 @@ impl Client {
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. A run holds the
     /// [`lock`](Self::lock) of that name.
     pub fn every(&self, name: impl Into<String>, period: Duration) -> Every {
-        Every::new(Arc::clone(&self.engine), name.into(), period)
+        Every::new(self.engine.another(), name.into(), period)
     }
 
     /// Closes the client, for all of its clones.

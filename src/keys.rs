@@ -52,6 +52,8 @@ pub(crate) struct Keys {
     pub(crate) kind: Kind,
     /// The row of its kind in its layout.
     pub(crate) row: &'static Row,
+    /// Where the channel writes the name, with its braces: from this byte to the end. A caller needs it for each turn.
+    tag: u16,
     /// Whether the channel adds braces around the name.
     pub(crate) braced: bool,
     /// In a cluster: the slot of all its keys and channels.
@@ -114,17 +116,18 @@ impl Keys {
         // rule.
         let row = kind.row(layout);
         let braced = row.always_braced || !name.contains('{');
-        let name = if row.escapes { escaped(&name) } else { name };
+        let name = if row.escapes { escaped(&name) } else { Cow::Borrowed(&*name) };
         // Keys belong to a database, but channels to the whole server. Without the number, a release would wake the
         // waiters of the same name in another database. Redisson's channels do not contain it.
         let database = match space {
             Space::Database(number) if row.escapes && number > 0 => format!("{number}:"),
             _ => String::new(),
         };
-        let tag = if braced { format!("{{{name}}}") } else { name };
-        let channel = format!("{}{database}{tag}", row.channel);
+        let (open, close) = if braced { ("{", "}") } else { ("", "") };
+        let channel = [row.channel, &database, open, &name, close].concat().into_boxed_str();
+        let tag = u16::try_from(row.channel.len() + database.len()).expect("a prefix is short");
         let meters = Meters::default();
-        let keys = Self { channel: channel.into(), kind, row, braced, slot: None, meters };
+        let keys = Self { channel, kind, row, tag, braced, slot: None, meters };
         if space == Space::Cluster { keys.in_one_slot() } else { Ok(keys) }
     }
 
@@ -160,11 +163,7 @@ impl Keys {
 
     /// The name as it is written in the channel, with its braces.
     fn tag(&self) -> &str {
-        if self.row.escapes {
-            tag_in(&self.channel)
-        } else {
-            &self.channel[self.row.channel.len()..]
-        }
+        &self.channel[usize::from(self.tag)..]
     }
 
     fn key(&self, format: KeyFormat) -> Key<'_> {
@@ -252,7 +251,7 @@ impl Keys {
 
     /// The prefix of the channels of all locks of this database. The rest is as in a native key after `lock:`.
     pub(crate) fn channel_prefix(&self) -> &str {
-        self.channel.strip_suffix(self.tag()).unwrap_or(&self.channel)
+        &self.channel[..usize::from(self.tag)]
     }
 
     /// The channel for one client alone, in the native layout. Its messages say that a caller of this client has the
@@ -311,8 +310,12 @@ fn is_own(name: &str) -> bool {
 }
 
 /// The name as a hash tag. Redis ends a tag at the first closing brace, so the braces of the name are encoded.
-fn escaped(name: &str) -> String {
-    name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+fn escaped(name: &str) -> Cow<'_, str> {
+    if name.contains(['%', '{', '}']) {
+        name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D").into()
+    } else {
+        name.into()
+    }
 }
 
 pub(crate) fn unescaped(name: &str) -> Cow<'_, str> {

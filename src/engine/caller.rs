@@ -39,50 +39,6 @@ pub(crate) use lined_up_for_condition::LinedUp;
 
 use pick_up::{Coming, Offer};
 
-/// Gets the lock for the caller. Returns `None` if its patience ran out first.
-///
-/// # Cancel safety
-/// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
-/// releases it in the background.
-pub(crate) async fn acquire(
-    engine: &Arc<Engine>,
-    keys: &Arc<Keys>,
-    options: &AcquireOptions,
-) -> Result<Option<Hold>> {
-    if let Some(owner) = options.owner
-        && !options.comes_back
-        && let Some(hold) = engine.held_by(owner, keys)
-        && Box::pin(engine.nest(&hold, options.lease, options.patience)).await?
-    {
-        return Ok(Some(hold));
-    }
-    // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
-    let visit = engine.visit(keys, options.permits, options.waits_alone(keys))?;
-    if visit.entry.has_seats() || visit.entry.may_keep() {
-        // Do this while nothing is held: a caller that gets the lock again and again without asking the server has to
-        // let other tasks run.
-        tokio::task::coop::consume_budget().await;
-    }
-    let started = Instant::now();
-    let mut caller = Caller {
-        engine: Arc::clone(engine),
-        options: *options,
-        started,
-        known: None,
-        lined_up: None,
-    };
-    match options.patience {
-        Patience::None => Box::pin(caller.once(visit)).await,
-        Patience::Endless => caller.wait(&visit).await.map(Some),
-        Patience::For(limit) => {
-            // If the limit cuts the call off, `Known` says what the caller may believe.
-            caller.known = Some(Arc::new(Known::new(options.known_taken)));
-            // Boxed: callers that wait without a limit need no space for a timer.
-            Box::pin(caller.wait_for(&visit, limit)).await
-        }
-    }
-}
-
 /// A waiter stands in the line of a condition until it is notified. Sets `lined_up` as soon as the waiter stands there.
 /// Returns `None` if the waiter stood there, and the lookout has since cancelled it because it was not polled: it may
 /// have missed a notification.
@@ -114,9 +70,9 @@ pub(crate) async fn stand_by(
 
 /// One caller that wants the lock. In a contest, a clone of it asks.
 #[derive(Clone)]
-struct Caller {
-    engine: Arc<Engine>,
-    options: AcquireOptions,
+pub(crate) struct Caller {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) options: AcquireOptions,
     started: Instant,
     known: Option<Arc<Known>>,
     /// Set when the caller stands in line, if it waits for a condition.
@@ -124,6 +80,44 @@ struct Caller {
 }
 
 impl Caller {
+    pub(crate) fn new(engine: &Arc<Engine>, options: AcquireOptions) -> Self {
+        let (engine, started) = (Arc::clone(engine), Instant::now());
+        Self { engine, options, started, known: None, lined_up: None }
+    }
+
+    /// Gets the lock for the caller. Returns `None` if its patience ran out first.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
+    /// releases it in the background.
+    pub(crate) async fn acquire(&mut self, keys: &Arc<Keys>) -> Result<Option<Hold>> {
+        let AcquireOptions { owner, lease, patience, permits, .. } = self.options;
+        if let Some(owner) = owner
+            && !self.options.comes_back
+            && let Some(hold) = self.engine.held_by(owner, keys)
+            && Box::pin(self.engine.nest(&hold, lease, patience)).await?
+        {
+            return Ok(Some(hold));
+        }
+        // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
+        let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;
+        if visit.entry.has_seats() || visit.entry.may_keep() {
+            // Do this while nothing is held: a caller that gets the lock again and again without asking the server has to
+            // let other tasks run.
+            tokio::task::coop::consume_budget().await;
+        }
+        match self.options.patience {
+            Patience::None => Box::pin(self.once(visit)).await,
+            Patience::Endless => self.wait(&visit).await.map(Some),
+            Patience::For(limit) => {
+                // If the limit cuts the call off, `Known` says what the caller may believe.
+                self.known = Some(Arc::new(Known::new(self.options.known_taken)));
+                // Boxed: callers that wait without a limit need no space for a timer.
+                Box::pin(self.wait_for(&visit, limit)).await
+            }
+        }
+    }
+
     /// One attempt, or none if another caller of this client came first. It asks twice if the holder's client may keep
     /// the lock idle.
     async fn once(&self, visit: Visit) -> Result<Option<Hold>> {
@@ -264,7 +258,8 @@ impl Caller {
     async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
         let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
-            visit.entry.note_holder();
+            // It is held now, so it was held since this caller came: no need to read the clock in each turn.
+            visit.entry.note_holder_since(self.started);
             tenure.warn_of_deadlock(OwnerId::current());
         }
         visit.have_contender_watched();

@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::try_join;
 use tokio::time::{Instant, timeout_at};
 
-use crate::engine::caller::{LinedUp, acquire, stand_by};
+use crate::engine::caller::{Caller, LinedUp, stand_by};
 use crate::engine::core::Engine;
 use crate::engine::grant::Holder;
 use crate::engine::hold::Hold;
@@ -77,7 +77,8 @@ async fn reacquire(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Re
         asks_twice: false,
     };
     let asked = keys.meters.asks(false);
-    let acquired = Box::pin(acquire(engine, keys, &options)).await;
+    let mut caller = Caller::new(engine, options);
+    let acquired = Box::pin(caller.acquire(keys)).await;
     asked.came_to(acquired.as_ref().map(Option::is_some));
     acquired?.ok_or(Error::Closed)
 }

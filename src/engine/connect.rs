@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::engine::core::{Engine, rules};
+use crate::engine::core::{Core, Engine, rules};
 use crate::engine::debts::Debts;
 use crate::engine::describe::describe;
 use crate::engine::entry::Table;
@@ -70,11 +70,11 @@ impl Engine {
 
         let engine = memory.engine(client, config, (commands, subscriber, space));
         engine.start(jobs, stop);
-        Ok(engine)
+        Ok(Arc::new(engine))
     }
 
     /// Starts the tasks that need no link of their own.
-    fn start(self: &Arc<Self>, jobs: UnboundedReceiver<Job>, stop: CancellationToken) {
+    fn start(&self, jobs: UnboundedReceiver<Job>, stop: CancellationToken) {
         let watchdog = Watchdog {
             timetable: Arc::clone(&self.timetable),
             commands: self.commands.clone(),
@@ -95,7 +95,7 @@ impl Engine {
             let card = Card::new(app, &self.client, matches!(self.space, Space::Cluster));
             self.spawn(describe(card, self.commands.clone(), stop.clone()));
         }
-        self.spawn(look_out(Arc::downgrade(self), stop));
+        self.spawn(look_out(self.weak(), stop));
         self.tasks.close();
     }
 
@@ -163,9 +163,9 @@ impl Memory {
         client: String,
         config: Config,
         (commands, subscriber, space): (Commands, Subscriber, Space),
-    ) -> Arc<Engine> {
+    ) -> Engine {
         let Self { started, outbox, table, secrets, tried, debts, tasks } = self;
-        Arc::new(Engine {
+        Engine::new(Core {
             rhythm: rhythm(&config),
             budget: Budget::new(&config),
             config,

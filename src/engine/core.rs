@@ -1,8 +1,9 @@
 //! The state that the handles of one client share, and the tools that every part of the engine uses. `look_after` gives up
 //! what nobody waits for any more: the place in line when the last waiting caller goes, and a tenure that stays idle.
 
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -37,8 +38,21 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// After a reconnect, requests for all awaited locks are spread over some time. Each lock adds this much to it.
 const SPREAD: Duration = Duration::from_micros(50);
 
+/// A reference to the state of a client. A handle has one, and shares it with its guards and with the work of its callers.
+/// So threads that lock with different handles do not contend for a count.
+#[derive(Clone)]
+pub(crate) struct Engine(Arc<Core>);
+
+impl Deref for Engine {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.0
+    }
+}
+
 /// The state that the handles of one client share.
-pub(crate) struct Engine {
+pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) space: Space,
     pub(crate) commands: Commands,
@@ -65,6 +79,24 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    pub(crate) fn new(core: Core) -> Self {
+        Self(Arc::new(core))
+    }
+
+    /// A reference for another handle.
+    pub(crate) fn another(&self) -> Arc<Self> {
+        Arc::new(self.clone())
+    }
+
+    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A reference that does not keep the client alive.
+    pub(crate) fn weak(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.0))
+    }
+
     /// Ends a tenure of a closed client.
     pub(crate) fn give_up(&self, tenure: &Tenure) {
         if let Some(stay) = tenure.close() {
@@ -295,6 +327,15 @@ impl Engine {
     }
 }
 
+/// See [`Engine::weak`].
+pub(crate) struct WeakEngine(Weak<Core>);
+
+impl WeakEngine {
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        self.0.upgrade().map(Engine)
+    }
+}
+
 /// A caller that is counted as a waiter.
 pub(crate) struct Counted<'a> {
     waiters: &'a AtomicUsize,
@@ -308,7 +349,7 @@ impl Drop for Counted<'_> {
 }
 
 /// Once no handles and guards are left, the releaser finishes its releases, and the tasks end.
-impl Drop for Engine {
+impl Drop for Core {
     fn drop(&mut self) {
         if !self.config.keep.is_zero() {
             self.table.plain().iter().for_each(|entry| self.outbox.give_back_kept(entry));

@@ -19,18 +19,18 @@ mod stay;
 mod table;
 mod visit;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Wake;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::engine::compact_instant::SharedInstant;
 use crate::engine::contest::{Contest, Work};
 use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
-use crate::engine::lookout::{Age, Lookout, Watched};
+use crate::engine::lookout::{Age, Watched};
 use crate::engine::permit::{Look, Permit};
 use crate::engine::side_by_side::SideBySide;
 use crate::engine::tenure;
@@ -65,6 +65,9 @@ struct Listed {
 /// One lock within one client.
 pub(crate) struct Entry {
     pub(crate) keys: Arc<Keys>,
+    /// The table in which it is. Visits find the table here: if each had a reference of its own, the threads that lock
+    /// different names would contend for the count of these references.
+    table: Arc<Table>,
     permit: Permit,
     contest: Contest<Contested>,
     pub(crate) gate: Gate,
@@ -72,9 +75,9 @@ pub(crate) struct Entry {
     /// The owner fields under which the contender got no answer. They are released once it gets one.
     held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
-    failing: Mutex<Option<CompactInstant>>,
+    failing: SharedInstant,
     /// When a holder was last known.
-    taken: Mutex<Option<CompactInstant>>,
+    taken: SharedInstant,
     /// The contender waits: another client has the lock, or is ahead.
     elsewhere: AtomicBool,
     /// Whether a caller has lined up under the entry's owner field.
@@ -83,14 +86,14 @@ pub(crate) struct Entry {
     keep: OnceLock<Box<Keep>>,
     /// What the contender knows.
     waiting: Mutex<Option<Box<Waiting>>>,
-    visitors: AtomicUsize,
+    visitors: AtomicU32,
     listed: Option<Box<Listed>>,
     /// Whether the lookout watches this entry.
     pub(crate) watched: Watched,
     /// How long the contender has had no answer.
     age: Age,
-    /// The lookout, which is notified when the contender is woken. Not set as long as the contender is alone.
-    lookout: OnceLock<Arc<Lookout<Self>>>,
+    /// Whether the lookout is notified when the contender is woken. Not as long as the contender is alone.
+    tells_lookout: AtomicBool,
 }
 
 /// The outcome of a contest: the tenure with its number of hand-overs; `None` after a release, or if one attempt was
@@ -98,32 +101,33 @@ pub(crate) struct Entry {
 pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
 
 impl Entry {
-    fn new(keys: Arc<Keys>) -> Self {
+    fn new(table: &Arc<Table>, keys: Arc<Keys>) -> Self {
         Self {
             keys,
+            table: Arc::clone(table),
             permit: Permit::default(),
             contest: Contest::default(),
             gate: Gate::new(),
             tenure: Mutex::default(),
             held_back: Mutex::default(),
-            failing: Mutex::default(),
-            taken: Mutex::default(),
+            failing: SharedInstant::default(),
+            taken: SharedInstant::default(),
             elsewhere: AtomicBool::new(false),
             has_used_name: AtomicBool::new(false),
             keep: OnceLock::new(),
             waiting: Mutex::default(),
-            visitors: AtomicUsize::new(0),
+            visitors: AtomicU32::new(0),
             listed: None,
             watched: Watched::default(),
             age: Age::default(),
-            lookout: OnceLock::new(),
+            tells_lookout: AtomicBool::new(false),
         }
     }
 
-    fn at(keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
+    fn at(table: &Arc<Table>, keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
         let listed =
             Listed { channel, key, side_by_side: Mutex::default(), behind: Behind::default() };
-        Self { listed: Some(Box::new(listed)), ..Self::new(keys) }
+        Self { listed: Some(Box::new(listed)), ..Self::new(table, keys) }
     }
 
     /// The channel for messages to all clients.
@@ -359,6 +363,11 @@ impl Entry {
         self.keep.get().is_some_and(|keep| keep.is_allowed())
     }
 
+    /// Has the lookout check whether a caller that was notified has come.
+    fn have_watched(self: &Arc<Self>) {
+        self.table.lookout().watch(&self.watched, self);
+    }
+
     /// Whether the client is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.permit.is_closed()
@@ -395,17 +404,16 @@ impl Entry {
 
     /// An attempt failed. Returns since when all attempts have failed.
     pub(crate) fn failed(&self, now: Instant) -> Instant {
-        let mut failing = self.failing.lock().expect("no panic under this lock");
-        failing.get_or_insert(now.into()).instant()
+        self.failing.get_or_set(now.into()).instant()
     }
 
     /// An attempt was answered.
     pub(crate) fn answered(&self) {
-        *self.failing.lock().expect("no panic under this lock") = None;
+        self.failing.clear();
     }
 
     pub(crate) fn is_failing(&self) -> bool {
-        self.failing.lock().expect("no panic under this lock").is_some()
+        self.failing.get().is_some()
     }
 
     /// Records that another client has the lock, or is ahead.
@@ -427,13 +435,17 @@ impl Entry {
 
     /// Records that the lock has a holder now.
     pub(crate) fn note_holder(&self) {
-        *self.taken.lock().expect("no panic under this lock") = Some(Instant::now().into());
+        self.note_holder_since(Instant::now());
+    }
+
+    /// Records that the lock had a holder at this time or later.
+    pub(crate) fn note_holder_since(&self, then: Instant) {
+        self.taken.advance(then.into());
     }
 
     /// Whether a holder was known at this time or later.
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
-        let taken = *self.taken.lock().expect("no panic under this lock");
-        taken.is_some_and(|taken| taken >= then.into())
+        self.taken.get().is_some_and(|taken| taken >= then.into())
     }
 }
 
@@ -445,8 +457,8 @@ impl Wake for Entry {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.contest.wake();
-        if let Some(lookout) = self.lookout.get() {
-            lookout.watch(&self.watched, self);
+        if self.tells_lookout.load(Ordering::SeqCst) {
+            self.have_watched();
         }
     }
 }

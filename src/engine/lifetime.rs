@@ -47,6 +47,11 @@ impl Lifetime {
         self.deadline.instant()
     }
 
+    /// Whether the client no longer believes in it at this time.
+    pub(crate) fn is_expired(&self, now: CompactInstant) -> bool {
+        self.deadline <= now
+    }
+
     /// Whether the watchdog renews it as long as it is held.
     pub(crate) fn is_watched(&self) -> bool {
         self.watched
@@ -108,10 +113,8 @@ impl Lifetime {
     }
 
     /// Whether the next holder may have it without asking Redis.
-    pub(crate) fn allows(&self, budget: Budget, now: Instant) -> bool {
-        self.watched
-            && CompactInstant::from(now + budget.reserve) < self.deadline
-            && self.deadline <= CompactInstant::from(now + budget.lease)
+    pub(crate) fn allows(&self, budget: Budget, now: CompactInstant) -> bool {
+        self.watched && now + budget.reserve < self.deadline && self.deadline <= now + budget.lease
     }
 
     fn is_renewed(&self) -> bool {

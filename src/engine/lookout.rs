@@ -12,8 +12,8 @@
 //! 4. A caller that is merely slow may be found silent. That does no harm. A caller that waits for the permit is skipped, and
 //!    keeps its ticket. A contender that is cancelled queues again, before the callers that came after it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -21,7 +21,8 @@ use tokio::time::sleep;
 
 /// The entries `E` of a client whose callers were notified.
 pub(crate) struct Lookout<E> {
-    watched: Mutex<Vec<Arc<E>>>,
+    /// Weak: an entry that has gone needs no look, and an entry knows this lookout.
+    watched: Mutex<Vec<Weak<E>>>,
     fresh: Fresh,
     asleep: AtomicBool,
     first: Notify,
@@ -42,14 +43,14 @@ const LONG: usize = 2;
 
 /// The age under which a contender without an answer is counted; 0: not counted.
 #[derive(Default)]
-pub(crate) struct Age(AtomicUsize);
+pub(crate) struct Age(AtomicU8);
 
 impl Fresh {
     fn begin(&self, age: &Age) {
         let now = self.looks.load(Ordering::Relaxed) % AGES;
         self.begun[now].fetch_add(1, Ordering::SeqCst);
         // The previous contender may still be counted.
-        self.forget(age.0.swap(now + 1, Ordering::SeqCst));
+        self.forget(age.0.swap(now as u8 + 1, Ordering::SeqCst));
     }
 
     fn end(&self, age: &Age) {
@@ -59,9 +60,9 @@ impl Fresh {
         }
     }
 
-    fn forget(&self, age: usize) {
+    fn forget(&self, age: u8) {
         if let Some(begun) = age.checked_sub(1) {
-            self.begun[begun].fetch_sub(1, Ordering::SeqCst);
+            self.begun[usize::from(begun)].fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -107,7 +108,7 @@ impl<E> Lookout<E> {
         }
         let mut all = self.watched.lock().expect("no panic under this lock");
         let is_first = all.is_empty();
-        all.push(Arc::clone(entry));
+        all.push(Arc::downgrade(entry));
         drop(all);
         if is_first {
             self.rouse();
@@ -148,7 +149,7 @@ impl<E> Lookout<E> {
 
     /// Sleeps until there is something to look at, and then for this pause. Returns all entries watched by then, and
     /// whether a first request takes long.
-    pub(crate) async fn next(&self, pause: Duration) -> (Vec<Arc<E>>, bool) {
+    pub(crate) async fn next(&self, pause: Duration) -> (Vec<Weak<E>>, bool) {
         self.sleep().await;
         sleep(pause).await;
         let takes_long = self.fresh.look();

@@ -63,7 +63,7 @@ mod watchdog_timetable;
 mod wheel;
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};
-pub(crate) use caller::acquire;
+pub(crate) use caller::Caller;
 pub use condition::Woken;
 pub(crate) use condition::{Notice, wait_at};
 pub(crate) use core::{Engine, PAUSE};

@@ -120,7 +120,7 @@ fn answered(
     answer: Answer<Acquired>,
     entry: &Entry,
 ) -> Result<Attempt, Fault> {
-    let open_on = Some(SentOn::from(answer.sent_on));
+    let open_on = Some(SentOn::Answered(answer.sent_on));
     let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
     pending.settle(answer.result, answer.sent)
 }

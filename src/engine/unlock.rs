@@ -3,11 +3,12 @@
 //! 1. A hold ends when its holder leaves, even if the request fails. Only the last holder asks Redis to free the lock.
 //! 2. A release that gets no answer goes to the releaser (`unanswered_release.rs`, `releaser.rs`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, ready};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::engine::core::Engine;
 use crate::engine::entry::{Contested, OwnerHolds, Stay, Tenure, Visit};
@@ -24,18 +25,22 @@ impl Engine {
     /// Leaves a tenure, and returns the outcome.
     ///
     /// # Cancel safety
-    /// The hold ends when the future is first polled. If the future is dropped, the rest goes on in the background.
-    pub(crate) async fn leave(self: &Arc<Self>, hold: &Hold) -> Result<()> {
-        let left = self.end_one(hold).map(|(hold, left)| self.left(&hold, left));
-        match left {
-            Some(left) => left.await,
-            None => Ok(()),
+    /// The hold ends at once. If the future is dropped, the rest goes on in the background.
+    ///
+    /// Not an `async fn`: its future would have space for what remains twice.
+    pub(crate) fn leave(
+        self: &Arc<Self>,
+        hold: &Hold,
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        match self.end_one(hold) {
+            Some((hold, left)) => Either::Left(self.left(&hold, left)),
+            None => Either::Right(ready(Ok(()))),
         }
     }
 
     /// Ends one hold, in its current tenure. Returns the hold that has ended there, and the outcome. `None`: another
     /// guard of its owner waits for a condition, and will not bring this hold back.
-    fn end_one(&self, hold: &Hold) -> Option<(Hold, Left<Stay>)> {
+    fn end_one<'a>(&self, hold: &'a Hold) -> Option<(Cow<'a, Hold>, Left<Stay>)> {
         loop {
             let now = hold.now();
             if hold.owner_holds.as_ref().is_some_and(|owner_holds| owner_holds.leave_away()) {
@@ -46,7 +51,7 @@ impl Engine {
             let is_away = |owner_holds: &Arc<OwnerHolds>| matches!(owner_holds.at(), At::Away(_));
             let has_moved = hold.owner_holds.as_ref().is_some_and(is_away) || !hold.now().is(&now);
             if !has_moved || !matches!(left, Left::Lost) {
-                return Some((now.into_owned(), left));
+                return Some((now, left));
             }
         }
     }
@@ -152,8 +157,9 @@ impl Engine {
 
     /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
     fn have_watched(&self, tenure: &Arc<Tenure>, idle: Duration) {
-        let look_at = Instant::now() + idle;
-        if !tenure.is_looked_at_by(look_at) && !self.timetable.enter(tenure, look_at) {
+        if let Some(look_at) = tenure.look_after_idle(idle)
+            && !self.timetable.enter(tenure, look_at)
+        {
             // The client is closed, and no caller will take the tenure up.
             self.retire(tenure, None);
         }

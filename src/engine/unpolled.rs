@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::core::Engine;
+use crate::engine::core::{Engine, WeakEngine};
 use crate::engine::entry::Entry;
 use crate::engine::permit::{LOOKS, Look};
 
@@ -15,11 +15,11 @@ use crate::engine::permit::{LOOKS, Look};
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// Looks until the client is gone. It does not keep the client alive.
-pub(crate) async fn look_out(engine: Weak<Engine>, stop: CancellationToken) {
+pub(crate) async fn look_out(engine: WeakEngine, stop: CancellationToken) {
     stop.run_until_cancelled(look(engine)).await;
 }
 
-async fn look(engine: Weak<Engine>) {
+async fn look(engine: WeakEngine) {
     loop {
         let Some((lookout, pause)) = engine
             .upgrade()
@@ -31,7 +31,7 @@ async fn look(engine: Weak<Engine>) {
         let Some(engine) = engine.upgrade() else { return };
         let late = if takes_long { engine.table.late() } else { Vec::new() };
         late.iter().for_each(|entry| lookout.watch(&entry.watched, entry));
-        for entry in watched {
+        for entry in watched.iter().filter_map(Weak::upgrade) {
             entry.watched.end();
             if engine.look_at(&entry) {
                 lookout.watch(&entry.watched, &entry);

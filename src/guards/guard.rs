@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::engine::{self, AcquireOptions, Ended, Engine, Hold, Notice, Woken};
+use crate::engine::{self, AcquireOptions, Caller, Ended, Engine, Hold, Notice, Woken};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::token::FencingToken;
@@ -50,11 +50,10 @@ pub struct Guard {
 
 impl Guard {
     /// Gets the lock, or `None` if it was not free before the patience ran out.
-    pub(crate) async fn acquire(
-        engine: &Arc<Engine>,
-        keys: &Arc<Keys>,
-        options: &AcquireOptions,
-    ) -> Result<Option<Self>> {
+    ///
+    /// The caller is borrowed: an `async fn` would keep it twice.
+    pub(crate) async fn acquire(caller: &mut Caller, keys: &Arc<Keys>) -> Result<Option<Self>> {
+        let engine = Arc::clone(&caller.engine);
         let span = tracing::debug_span!(
             "lock.acquire",
             "db.system.name" = "redis",
@@ -62,14 +61,14 @@ impl Guard {
             "lock.name" = ?keys.name(),
             "error.type" = Empty,
         );
-        let asked = keys.meters.asks(options.patience.is_none());
-        let mut asking = pin!(engine::acquire(engine, keys, options).instrument(span));
+        let asked = keys.meters.asks(caller.options.patience.is_none());
+        let mut asking = pin!(caller.acquire(keys).instrument(span));
         let acquired = asking.as_mut().await;
         asked.came_to(acquired.as_ref().map(Option::is_some));
         if let Err(error) = &acquired {
             asking.span().record("error.type", error.word());
         }
-        Ok(acquired?.map(|hold| Self::new(Arc::clone(engine), hold)))
+        Ok(acquired?.map(|hold| Self::new(engine, hold)))
     }
 
     /// Gets a second hold, of another kind, of the same lock. It needs no room while this hold lasts.
@@ -78,7 +77,8 @@ impl Guard {
         keys: &Arc<Keys>,
         options: AcquireOptions,
     ) -> Result<Option<Self>> {
-        Self::acquire(&self.engine, keys, &options.within(Some(&self.hold.now()))).await
+        let options = options.within(Some(&self.hold.now()));
+        Self::acquire(&mut Caller::new(&self.engine, options), keys).await
     }
 
     pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {

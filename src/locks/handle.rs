@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use crate::config::checked_lease;
-use crate::engine::{self, AcquireOptions, AllOrNone, Engine, Hold, Lease, Patience};
+use crate::engine::{self, AcquireOptions, AllOrNone, Caller, Engine, Hold, Lease, Patience};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
 use crate::keys::Keys;
@@ -77,10 +77,12 @@ impl Handle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send {
-        let asked = self.asked(owner, patience);
+        let mut asked = self
+            .asked(owner, patience)
+            .map(|(keys, options)| (keys, Caller::new(&self.engine, options)));
         async move {
-            match &asked {
-                Ok((keys, options)) => Guard::acquire(&self.engine, keys, options).await,
+            match &mut asked {
+                Ok((keys, caller)) => Guard::acquire(caller, keys).await,
                 Err(error) => Err(error.clone()),
             }
         }
@@ -89,7 +91,8 @@ impl Handle {
     /// Same as [`acquire`](Self::acquire), for a lock that the server has just reported as held.
     pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
         let (keys, options) = self.asked(None, patience)?;
-        Guard::acquire(&self.engine, &keys, &AcquireOptions { known_taken: true, ..options }).await
+        let options = AcquireOptions { known_taken: true, ..options };
+        Guard::acquire(&mut Caller::new(&self.engine, options), keys).await
     }
 
     /// Same as [`acquire`](Self::acquire), within a hold that the owner already has. Such a call needs no room.
@@ -100,7 +103,8 @@ impl Handle {
         patience: Patience,
     ) -> Result<Option<Guard>> {
         let (keys, options) = self.asked(owner, patience)?;
-        Guard::acquire(&self.engine, &keys, &options.within(within.as_ref())).await
+        let options = options.within(within.as_ref());
+        Guard::acquire(&mut Caller::new(&self.engine, options), keys).await
     }
 
     /// The keys and options of a call.
@@ -108,8 +112,8 @@ impl Handle {
         &self,
         owner: Option<OwnerId>,
         patience: Patience,
-    ) -> Result<(Arc<Keys>, AcquireOptions)> {
-        let (keys, lease) = (Arc::clone(self.keys()?), self.lease.clone()?);
+    ) -> Result<(&Arc<Keys>, AcquireOptions)> {
+        let (keys, lease) = (self.keys()?, self.lease.clone()?);
         Ok((
             keys,
             AcquireOptions {
@@ -133,7 +137,8 @@ impl Handle {
         let options = AcquireOptions { lease: Lease::Watched, ..options };
         let span = tracing::debug_span!("latch.wait", "lock.name" = ?keys.name());
         let asked = keys.meters.asks(patience.is_none());
-        let acquired = engine::acquire(&self.engine, &keys, &options).instrument(span).await;
+        let mut caller = Caller::new(&self.engine, options);
+        let acquired = caller.acquire(keys).instrument(span).await;
         let passed = acquired.map(|hold| hold.is_some());
         asked.came_to(passed.as_ref().copied());
         passed
@@ -272,7 +277,7 @@ impl Handle {
     }
 
     pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.engine, &other.engine)
+        self.engine.is_of_same_client(&other.engine)
     }
 
     /// Reports an invalid name or lease.

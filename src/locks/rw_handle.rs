@@ -50,9 +50,9 @@ impl RwHandle {
         if let Some(owner) = owner {
             self.refuse_upgrade(owner)?;
         }
-        let read = self.read.asked(owner, Patience::Endless)?;
+        let (keys, options) = self.read.asked(owner, Patience::Endless)?;
         let guard = self.write.acquire(owner, patience).await?;
-        Ok(guard.map(|guard| WriteGuard::new(guard, read)))
+        Ok(guard.map(|guard| WriteGuard::new(guard, (Arc::clone(keys), options))))
     }
 
     /// Refuses an owner that reads and does not write: it would wait for itself.

@@ -58,8 +58,9 @@ pub(crate) struct Connection<'a> {
     way: Way,
     /// Too few replicas have acknowledged the last request.
     short: Option<Fault>,
-    /// The connection on which a request was last sent: for a redirected request, the one on which it may run.
-    sent_on: Arc<AtomicU64>,
+    /// The connection on which a request was last sent: for a redirected request, the one on which it may run. `None`: nobody
+    /// needs to know.
+    sent_on: Option<Arc<AtomicU64>>,
     servers: &'a Servers,
     common: &'a Arc<CommonArgs>,
 }
@@ -72,20 +73,21 @@ impl<'a> Connection<'a> {
         common: &'a Arc<CommonArgs>,
     ) -> Result<Self, Fault> {
         let live = way.live(&shard)?;
-        let sent_on = Arc::new(AtomicU64::new(live.generation));
-        Ok(Self { live, shard, way, short: None, sent_on, servers, common })
+        Ok(Self { live, shard, way, short: None, sent_on: None, servers, common })
     }
 
     /// The generation of the connection. Requests of one generation reach the server in the order in which they were
     /// sent.
     pub(crate) fn generation(&self) -> u64 {
-        self.sent_on.load(Ordering::Relaxed)
+        self.live.generation
     }
 
     /// Same as [`generation`](Self::generation), for the owner of what a request in flight may be granted: each hop is
     /// recorded before the request is sent there.
-    pub(crate) fn sent_on(&self) -> SentOn {
-        SentOn(Arc::clone(&self.sent_on))
+    pub(crate) fn sent_on(&mut self) -> SentOn {
+        let generation = self.live.generation;
+        let shared = self.sent_on.get_or_insert_with(|| Arc::new(AtomicU64::new(generation)));
+        SentOn::Shared(Arc::clone(shared))
     }
 
     pub(crate) fn granted(&self, number: u64) {
@@ -98,10 +100,9 @@ impl<'a> Connection<'a> {
 
     /// The same connection, for another request at the same time.
     pub(crate) fn again(&self) -> Self {
-        let sent_on = Arc::new(AtomicU64::new(self.live.generation));
         let (live, shard) = (self.live.clone(), Arc::clone(&self.shard));
         let (servers, common) = (self.servers, self.common);
-        Self { live, shard, way: self.way, short: None, sent_on, servers, common }
+        Self { live, shard, way: self.way, short: None, sent_on: None, servers, common }
     }
 
     /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock. `fill`
@@ -160,7 +161,9 @@ impl<'a> Connection<'a> {
     fn switch(&mut self, shard: Arc<Shard>) -> Result<(), Fault> {
         self.live = self.way.live(&shard)?;
         self.shard = shard;
-        self.sent_on.store(self.live.generation, Ordering::Relaxed);
+        if let Some(generation) = &self.sent_on {
+            generation.store(self.live.generation, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -203,7 +206,8 @@ impl<'a> Connection<'a> {
         }
         fill(&mut cmd, self.shard.clock.floor(now));
         let answer = if is_asking {
-            self.send_asking(&cmd).await
+            // Boxed: only a request to a slot of a cluster that is moving needs the space for it.
+            Box::pin(self.send_asking(&cmd)).await
         } else {
             self.live.conn.send_packed_command(&cmd).await
         };
@@ -243,16 +247,18 @@ impl<'a> Connection<'a> {
 
 /// The connection on which a request was sent last.
 #[derive(Debug, Clone)]
-pub(crate) struct SentOn(Arc<AtomicU64>);
+pub(crate) enum SentOn {
+    /// It was answered there.
+    Answered(u64),
+    /// It may still be redirected.
+    Shared(Arc<AtomicU64>),
+}
 
 impl SentOn {
     pub(crate) fn generation(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl From<u64> for SentOn {
-    fn from(generation: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(generation)))
+        match self {
+            Self::Answered(generation) => *generation,
+            Self::Shared(generation) => generation.load(Ordering::Relaxed),
+        }
     }
 }

@@ -75,13 +75,13 @@ impl Caller {
                 drop(shared);
                 let open = open?;
                 let hand_over = open.join(budget)?;
-                return Some(Hold::new(open, hand_over));
+                return Some(self.hold(open, hand_over));
             };
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {
                 Taken::Held(hand_over) => {
                     visit.entry.note_holder();
-                    return Some(Hold::new(tenure, hand_over));
+                    return Some(self.hold(tenure, hand_over));
                 }
                 Taken::Nothing => {}
                 Taken::Ended(stay, slot) => {
@@ -89,6 +89,14 @@ impl Caller {
                     self.engine.later(Job::release(&tenure, stay));
                 }
             }
+        }
+    }
+
+    /// Its hold of this tenure. A caller that is no owner shares nothing with other holds.
+    fn hold(&self, tenure: Arc<Tenure>, hand_over: u16) -> Hold {
+        match self.options.owner {
+            Some(_) => Hold::new(tenure, hand_over),
+            None => Hold::of_owner(tenure, hand_over, None),
         }
     }
 
@@ -128,7 +136,7 @@ impl Caller {
                 if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
                     self.engine.owned.enter(owner, &tenure);
                 }
-                Coming::Held(Hold::new(tenure, hand_over))
+                Coming::Held(self.hold(tenure, hand_over))
             }
             PickUp::Nothing(permit) => Coming::Permit(permit, None),
             PickUp::Ended(permit, slot) => {

@@ -71,9 +71,9 @@ impl EntryPermit {
 
 impl Drop for EntryPermit {
     fn drop(&mut self) {
-        let Visit { table, entry } = &self.visit;
+        let entry = self.entry();
         if entry.permit.pass_on() {
-            table.lookout().watch(&entry.watched, entry);
+            entry.have_watched();
         }
     }
 }
@@ -113,7 +113,7 @@ impl Drop for Seat {
         let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
         drop(shared);
         drop(own);
-        self.visit.table.give_back(&spare);
+        entry.table.give_back(&spare);
     }
 }
 
@@ -134,8 +134,8 @@ impl Stay {
 
     /// See [`Table::one_behind`](crate::engine::entry::Table::one_behind).
     pub(crate) fn one_behind(&self) -> Option<Visit> {
-        let Visit { table, entry } = self.visit();
-        table.one_behind(entry)
+        let entry = &self.visit().entry;
+        entry.table.one_behind(entry)
     }
 
     fn visit(&self) -> &Visit {

@@ -76,13 +76,13 @@ impl Table {
     }
 
     /// Another visit of an entry, or `None` if the entry has no visitor any more.
-    pub(crate) fn visit_again(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Visit> {
+    pub(crate) fn visit_again(&self, entry: &Arc<Entry>) -> Option<Visit> {
         // This does not lock the shard of the table: an entry with visitors stays in the table, and a removed one never
         // returns.
-        let one_more = |visitors: usize| (visitors > 0).then_some(visitors + 1);
+        let one_more = |visitors: u32| (visitors > 0).then_some(visitors + 1);
         let visited =
             entry.visitors.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).is_ok();
-        visited.then(|| Visit { table: Arc::clone(self), entry: Arc::clone(entry) })
+        visited.then(|| Visit { entry: Arc::clone(entry) })
     }
 
     /// The entry of a lock, which its callers share. Callers of a semaphore share an entry if they ask for the same
@@ -118,25 +118,25 @@ impl Table {
         key: EntryKey,
     ) -> Result<Visit, Fault> {
         let mut siblings = self.others.entry(channel.clone()).or_default();
-        let made = || Arc::new(Entry::at(Arc::clone(keys), channel, key));
+        let made = || Arc::new(Entry::at(self, Arc::clone(keys), channel, key));
         let entry = Arc::clone(siblings.entries.entry(key).or_insert_with(made));
         entry.visitors.fetch_add(1, Ordering::Relaxed);
         drop(siblings);
         self.open(entry)
     }
 
-    fn open(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Visit, Fault> {
-        let visit = Visit { table: Arc::clone(self), entry };
+    fn open(&self, entry: Arc<Entry>) -> Result<Visit, Fault> {
+        let visit = Visit { entry };
         // Check only after the entry is in the table: a `close` that runs at the same time finds it there.
         if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
     }
 
-    fn entered(&self, keys: &Arc<Keys>) -> Arc<Entry> {
+    fn entered(self: &Arc<Self>, keys: &Arc<Keys>) -> Arc<Entry> {
         if let Some(entry) = self.locks.get(keys.id()) {
             entry.visitors.fetch_add(1, Ordering::Relaxed);
             return Arc::clone(&entry);
         }
-        let made = || Arc::new(Entry::new(Arc::clone(keys)));
+        let made = || Arc::new(Entry::new(self, Arc::clone(keys)));
         let entry = self.locks.entry(ById(Arc::clone(keys))).or_insert_with(made);
         entry.visitors.fetch_add(1, Ordering::Relaxed);
         Arc::clone(&entry)
@@ -174,7 +174,7 @@ impl Table {
 
     /// The caller of this client that stands right behind in the line, if it still waits. It may be showing a sign of life: then
     /// it looks for the tenure when that is answered, which usually takes as long as a release would.
-    pub(crate) fn one_behind(self: &Arc<Self>, entry: &Entry) -> Option<Visit> {
+    pub(crate) fn one_behind(&self, entry: &Entry) -> Option<Visit> {
         let listed = entry.listed.as_ref()?;
         let id = listed.behind.get()?;
         let next =
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn a_caller_that_goes_on_under_another_owner_field_stands_behind_nobody() {
         let [first, second, third] = far_contenders();
-        let table = Arc::clone(&first.table);
+        let table = Arc::clone(&first.entry.table);
         let is_behind = |one: &Visit, other: &Visit| {
             let behind = table.one_behind(&one.entry);
             behind.is_some_and(|behind| Arc::ptr_eq(&behind.entry, &other.entry))

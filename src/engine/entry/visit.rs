@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 use crate::engine::contest::{Part, Work};
-use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Table, Tenure};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::permit::Ticket;
 use crate::engine::tenure;
@@ -19,7 +19,6 @@ use crate::wire::Fault;
 
 /// Keeps an entry in the table.
 pub(crate) struct Visit {
-    pub(super) table: Arc<Table>,
     pub(crate) entry: Arc<Entry>,
 }
 
@@ -32,7 +31,7 @@ impl Visit {
 
     /// What its contender does next.
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
-        let watching = self.table.is_watched_by(&self.entry, self.entry.is_far());
+        let watching = self.entry.table.is_watched_by(&self.entry, self.entry.is_far());
         let now = Instant::now();
         match &*self.entry.waiting() {
             Some(waiting) => waiting.next(now, listening, watching, waiting.rules(rules)),
@@ -74,10 +73,13 @@ impl Visit {
 
     /// From now on the lookout is notified when the contender is woken.
     pub(crate) fn have_contender_watched(&self) {
-        self.entry.lookout.get_or_init(|| Arc::clone(self.table.lookout()));
-        self.table.lookout().end(&self.entry.age);
+        // This runs in each hand-over, so it only writes what is new.
+        if !self.entry.tells_lookout.load(Ordering::SeqCst) {
+            self.entry.tells_lookout.store(true, Ordering::SeqCst);
+        }
+        self.entry.table.lookout().end(&self.entry.age);
         // The contender may have been woken already.
-        self.table.lookout().watch(&self.entry.watched, &self.entry);
+        self.entry.have_watched();
     }
 
     /// The contender was granted the lock. See [`Entry::forget_line`].
@@ -98,12 +100,12 @@ impl Visit {
     /// the lock, so another contender has to watch in its place: a far contender without a watcher sleeps until a
     /// message comes.
     pub(crate) fn stop_watching(&self) {
-        self.table.stop_watching(&self.entry);
+        self.entry.table.stop_watching(&self.entry);
     }
 
     /// The contender was cancelled.
     pub(crate) fn forget_contender(&self) {
-        self.table.lookout().end(&self.entry.age);
+        self.entry.table.lookout().end(&self.entry.age);
     }
 
     /// Does work that has the permit. Returns `None` if the lookout cancelled it because its caller was not polled.
@@ -111,8 +113,8 @@ impl Visit {
     /// # Cancel safety
     /// Dropping the future drops the work.
     pub(crate) async fn contest(&self, work: Work<Contested>) -> Option<Contested> {
-        if self.entry.lookout.get().is_none() {
-            self.table.lookout().begin(&self.entry.age);
+        if !self.entry.tells_lookout.load(Ordering::SeqCst) {
+            self.entry.table.lookout().begin(&self.entry.age);
         }
         let waker = Waker::from(Arc::clone(&self.entry));
         let mut contesting = Contesting { visit: self, waker, part: Part::New(work) };
@@ -124,7 +126,7 @@ impl Clone for Visit {
     fn clone(&self) -> Self {
         // While this visit exists, the entry is in the table: no shard needs to be locked.
         self.entry.visitors.fetch_add(1, Ordering::Relaxed);
-        Self { table: Arc::clone(&self.table), entry: Arc::clone(&self.entry) }
+        Self { entry: Arc::clone(&self.entry) }
     }
 }
 
@@ -133,7 +135,7 @@ impl Drop for Visit {
         if self.entry.visitors.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.table.leave(&self.entry);
+        self.entry.table.leave(&self.entry);
     }
 }
 
@@ -153,8 +155,8 @@ impl Contesting<'_> {
 
 impl Drop for Contesting<'_> {
     fn drop(&mut self) {
-        let Visit { table, entry } = self.visit;
-        table.lookout().end(&entry.age);
+        let entry = &self.visit.entry;
+        entry.table.lookout().end(&entry.age);
         entry.contest.end(&mut self.part);
     }
 }
@@ -187,9 +189,9 @@ impl InQueue {
 
 impl Drop for InQueue {
     fn drop(&mut self) {
-        let Visit { table, entry } = &self.visit;
+        let entry = &self.visit.entry;
         if entry.permit.leave(&self.ticket) {
-            table.lookout().watch(&entry.watched, entry);
+            entry.have_watched();
         }
     }
 }
@@ -198,6 +200,7 @@ impl Drop for InQueue {
 mod tests {
     use super::*;
     use crate::config::Layout;
+    use crate::engine::entry::Table;
     use crate::keys::Keys;
     use crate::kinds::Kind;
 

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Holder, Lease};
 use crate::engine::hand_off_budget::Budget;
 use crate::engine::side_by_side::Company;
@@ -62,9 +61,8 @@ impl<S: Stay> Tenure<S> {
     }
 
     fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left<S>) {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
         // If all holds of this owner ended at once, another holder of this client may have the tenure by now.
         if state.ended(hand_over).is_some() {
             return (0, Left::Lost);
@@ -85,7 +83,7 @@ impl<S: Stay> Tenure<S> {
                 Left::Others
             }
             Some(stay) if self.is_handed_on(&state, &stay, budget, now) => {
-                state.since = now.into();
+                state.since = now;
                 Left::HandedOn(stay)
             }
             Some(stay) if self.is_to_be_kept(&state, &stay, budget, now) => state.keep(stay, now),
@@ -102,7 +100,13 @@ impl<S: Stay> Tenure<S> {
 
     /// The next caller in the queue may find that the budget is used up, and offers the tenure to Redis. A caller that
     /// waits separately stands in the server's line already, so nothing is left for it then.
-    fn is_handed_on(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
+    fn is_handed_on(
+        &self,
+        state: &State<S>,
+        stay: &S,
+        budget: Budget,
+        now: CompactInstant,
+    ) -> bool {
         let row = self.keys.row;
         let is_handed_on = row.is_handed_on && !state.is_shelter && stay.is_handed_on();
         let held = || self.age_of_report(now, false);
@@ -111,22 +115,34 @@ impl<S: Stay> Tenure<S> {
     }
 
     /// Whether the client keeps it: only if the next holder may have it without asking Redis.
-    fn is_to_be_kept(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> bool {
+    fn is_to_be_kept(
+        &self,
+        state: &State<S>,
+        stay: &S,
+        budget: Budget,
+        now: CompactInstant,
+    ) -> bool {
         stay.may_be_kept() && !state.is_shelter && state.lifetime.allows(self.budget(budget), now)
     }
 
-    fn rests(&self, state: &State<S>, stay: &S, budget: Budget, now: Instant) -> Option<S::Visit> {
+    fn rests(
+        &self,
+        state: &State<S>,
+        stay: &S,
+        budget: Budget,
+        now: CompactInstant,
+    ) -> Option<S::Visit> {
         if state.owner.is_some() || !state.lifetime.is_watched() {
             return None;
         }
         let allows =
             |is_fresh| state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now);
-        stay.rest(state.permits, now, budget.time, allows)
+        stay.rest(state.permits, now.instant(), budget.time, allows)
     }
 
     /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.
-    fn age_of_report(&self, now: Instant, is_fresh: bool) -> Duration {
-        if is_fresh { Duration::ZERO } else { now - self.granted.instant() }
+    fn age_of_report(&self, now: CompactInstant, is_fresh: bool) -> Duration {
+        if is_fresh { Duration::ZERO } else { now.saturating_duration_since(self.granted) }
     }
 
     /// A grant by message has a short lease. If the reserve were longer than a third of it, such a tenure would never be
@@ -137,9 +153,8 @@ impl<S: Stay> Tenure<S> {
 
     /// A caller takes up a resting tenure.
     pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken<S> {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
         if state.ended.is_some() || state.holds > 0 {
             return Taken::Nothing;
         }
@@ -148,16 +163,15 @@ impl<S: Stay> Tenure<S> {
             return Taken::Ended(stay, slot);
         }
         (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
-        state.since = now.into();
+        state.since = now;
         Taken::Held(state.next_hold(&self.keys))
     }
 
     /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if the caller
     /// has to ask Redis.
     pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
         let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
         if !is_held || !state.allows(self.budget(budget), self.age_of_report(now, false), now) {
             return None;
@@ -178,9 +192,8 @@ impl<S: Stay> Tenure<S> {
         holder: Holder,
         budget: Budget,
     ) -> PickUp<T> {
-        self.expire();
-        let now = Instant::now();
-        let mut state = self.state();
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
         if state.ended.is_some() || state.holds > 0 {
             return PickUp::Nothing(permit);
         }
@@ -189,7 +202,7 @@ impl<S: Stay> Tenure<S> {
         if !is_allowed {
             return PickUp::Ended(permit, state.release().1);
         }
-        state.since = now.into();
+        state.since = now;
         (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
         let kept = state.stay.replace(permit.into());
         let hand_over = state.next_hold(&self.keys);
@@ -220,15 +233,15 @@ impl<S: Stay> Tenure<S> {
 }
 
 impl<S: Stay> State<S> {
-    fn keep(&mut self, stay: S, now: Instant) -> Left<S> {
-        (self.stay, self.since) = (Some(stay.to_keep()), now.into());
+    fn keep(&mut self, stay: S, now: CompactInstant) -> Left<S> {
+        (self.stay, self.since) = (Some(stay.to_keep()), now);
         Left::Kept(stay)
     }
 
     /// Leaves it to the next caller of its client, or ends it.
-    fn rest_or_end(&mut self, rests: Option<S::Visit>, now: Instant) -> Left<S> {
+    fn rest_or_end(&mut self, rests: Option<S::Visit>, now: CompactInstant) -> Left<S> {
         if let Some(visit) = rests {
-            self.since = now.into();
+            self.since = now;
             return Left::Rests(visit);
         }
         let (stay, slot) = self.release();
@@ -236,7 +249,7 @@ impl<S: Stay> State<S> {
     }
 
     /// Whether the next holder may have it without asking Redis.
-    fn allows(&self, budget: Budget, held: Duration, now: Instant) -> bool {
+    fn allows(&self, budget: Budget, held: Duration, now: CompactInstant) -> bool {
         budget.allows(u32::from(self.hand_overs), held) && self.lifetime.allows(budget, now)
     }
 }

@@ -1,10 +1,11 @@
 //! How a tenure ends without a release: at its deadline, when Redis says that it is gone, when the client is closed. It wakes
 //! all guards that wait for the end.
 
-use tokio::time::Instant;
+use std::sync::MutexGuard;
 
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Ended, Loss};
-use crate::engine::tenure::{Stay, Tenure};
+use crate::engine::tenure::{State, Stay, Tenure};
 
 impl<S: Stay> Tenure<S> {
     /// The lock is not ours any more.
@@ -19,9 +20,18 @@ impl<S: Stay> Tenure<S> {
 
     /// Past its deadline the lock is lost, even if the server still has it.
     pub(super) fn expire(&self) {
-        if self.deadline() <= Instant::now() {
-            self.end_lost(Loss::Deadline);
+        drop(self.state_at(CompactInstant::now()));
+    }
+
+    /// The state at this time: [expired](Self::expire) if its deadline has passed.
+    pub(super) fn state_at(&self, now: CompactInstant) -> MutexGuard<'_, State<S>> {
+        let state = self.state();
+        if state.ended.is_some() || !state.lifetime.is_expired(now) {
+            return state;
         }
+        drop(state);
+        self.end_lost(Loss::Deadline);
+        self.state()
     }
 
     fn end_lost(&self, why: Loss) {

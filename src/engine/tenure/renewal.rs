@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::Lease;
 use crate::engine::hand_off_budget::Idle;
 use crate::engine::tenure::{State, Stay, Tenure};
@@ -35,9 +36,11 @@ impl<S: Stay> Tenure<S> {
         self.state().slot
     }
 
-    /// Whether the watchdog looks at it by this time.
-    pub(crate) fn is_looked_at_by(&self, at: Instant) -> bool {
-        self.state().look_at <= at.into()
+    /// When the watchdog has to look at an idle tenure that may be idle for this long; `None` if it looks by then anyway.
+    pub(crate) fn look_after_idle(&self, idle: Duration) -> Option<Instant> {
+        let state = self.state();
+        let look_at = state.since + idle;
+        (state.look_at > look_at).then(|| look_at.instant())
     }
 
     /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
@@ -93,8 +96,7 @@ impl<S: Stay> Tenure<S> {
     /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
     /// a tenure is lost, even if the server still has it.
     pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
-        self.expire();
-        let mut state = self.state();
+        let mut state = self.state_at(CompactInstant::now());
         if state.ended.is_some() {
             return false;
         }
@@ -107,8 +109,7 @@ impl<S: Stay> Tenure<S> {
 
     /// What the watchdog has to do when the wheel reaches this tenure.
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
-        self.expire();
-        let mut state = self.state();
+        let mut state = self.state_at(now.into());
         match state.ended {
             Some(_) if state.is_unswept() => return Due::Sweep,
             Some(_) => return Due::Ended,
