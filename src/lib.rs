@@ -121,8 +121,6 @@ mod keys;
 mod kinds;
 mod meters;
 mod owner;
-#[cfg(feature = "serde")]
-mod settings;
 mod slot;
 #[cfg(feature = "tls")]
 mod tls;
@@ -151,6 +149,8 @@ pub mod sim {
 struct Readme;
 
 pub use client::Client;
+#[cfg(feature = "serde")]
+pub use config::Settings;
 pub use config::{Config, HandOff, Layout};
 pub use credentials::Credentials;
 pub use engine::{Ended, Hold, Woken};
@@ -162,8 +162,6 @@ pub use locks::{
     RwLock, Semaphore,
 };
 pub use owner::Owner;
-#[cfg(feature = "serde")]
-pub use settings::Settings;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use token::FencingToken;

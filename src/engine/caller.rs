@@ -27,7 +27,7 @@ use crate::engine::keep::until_given_back;
 use crate::engine::known::Known;
 use crate::engine::options::{AcquireOptions, Patience};
 use crate::engine::pending_acquire::Attempt;
-use crate::engine::permit::Ticket;
+use crate::engine::queue::Ticket;
 use crate::engine::waiting::Rules;
 use crate::error::{Error, Result};
 use crate::keys::Keys;

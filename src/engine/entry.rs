@@ -1,7 +1,7 @@
-//! The state of one lock within one client: its permit, the gate of its contender, its tenures.
+//! The state of one lock within one client: the queue of its callers, the gate of its contender, its tenures.
 //!
-//! 1. The contender has the `permit`, or the tenure that it was granted. Otherwise the permit is free, or a caller was
-//!    called (`permit.rs`). The work of a contender lies in `contest`, so that the lookout can cancel a contender that
+//! 1. The contender has the permit of the `queue`, or the tenure that it was granted. Otherwise the permit is free, or a
+//!    caller was called. The work of a contender lies in `contest`, so that the lookout can cancel a contender that
 //!    is not polled (`contest.rs`).
 //! 2. `gate` stores an opening until the contender takes it. `waiting` is what the contender knows. It
 //!    outlives a cancelled contender, and serves the next one of this client.
@@ -31,7 +31,7 @@ use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
 use crate::engine::lookout::{Age, Watched};
-use crate::engine::permit::{Look, Permit};
+use crate::engine::queue::{Look, Queue};
 use crate::engine::side_by_side::SideBySide;
 use crate::engine::tenure;
 use crate::engine::waiting::{Event, Rules, Waiting};
@@ -68,7 +68,7 @@ pub(crate) struct Entry {
     /// The table in which it is. Visits find the table here: if each had a reference of its own, the threads that lock
     /// different names would contend for the count of these references.
     table: Arc<Table>,
-    permit: Permit,
+    queue: Queue,
     contest: Contest<Contested>,
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
@@ -105,7 +105,7 @@ impl Entry {
         Self {
             keys,
             table: Arc::clone(table),
-            permit: Permit::default(),
+            queue: Queue::default(),
             contest: Contest::default(),
             gate: Gate::new(),
             tenure: Mutex::default(),
@@ -161,7 +161,7 @@ impl Entry {
     /// The number of callers of this client for which resting tenures are reserved: those in the queue, and the contender,
     /// if the server has told it to wait.
     pub(crate) fn ahead(&self) -> usize {
-        self.permit.waiting() + usize::from(self.was_told_to_wait())
+        self.queue.waiting() + usize::from(self.was_told_to_wait())
     }
 
     /// Whether the caller that stood right behind another one of its client still waits at that place.
@@ -189,7 +189,7 @@ impl Entry {
 
     /// Whether any caller of this client asks or waits.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.is_awaited() || !self.permit.is_free()
+        self.is_awaited() || !self.queue.is_free()
     }
 
     /// The resting tenures that no caller wants.
@@ -325,7 +325,7 @@ impl Entry {
     }
 
     fn close(&self) {
-        self.permit.close();
+        self.queue.close();
         self.gate.close();
     }
 
@@ -370,17 +370,17 @@ impl Entry {
 
     /// Whether the client is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.permit.is_closed()
+        self.queue.is_closed()
     }
 
     /// Whether another caller of this client is in the queue, and not known to be silent.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.permit.waiting() > 0
+        self.queue.waiting() > 0
     }
 
     /// Checks whether the called caller has come.
     pub(crate) fn look_for_called(&self) -> Look {
-        self.permit.look()
+        self.queue.look()
     }
 
     /// Checks whether a notified contender was polled. If it is silent and blocks another caller, returns its work, for

@@ -1,4 +1,4 @@
-//! The gate at which a contender parks until it is notified. `permit.rs` says which caller of a client is the contender:
+//! The gate at which a contender parks until it is notified. `queue.rs` says which caller of a client is the contender:
 //! first come, first served.
 
 use tokio::sync::Semaphore;

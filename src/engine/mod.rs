@@ -2,7 +2,7 @@
 //!
 //! | what happens | where |
 //! |---|---|
-//! | `lock().await` | `caller.rs`: it queues in its client (`permit.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
+//! | `lock().await` | `caller.rs`: it queues in its client (`queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
 //! | an acquire gets no answer | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`); `pending_acquire.rs` leaves a ghost; a nested hold: `holding.rs` |
 //! | a message arrives | `listener.rs` finds whom it concerns |
 //! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `side_by_side.rs` |
@@ -47,7 +47,7 @@ mod outbox;
 mod owned;
 mod owner_holds;
 mod pending_acquire;
-mod permit;
+mod queue;
 mod releaser;
 mod releases_under_way;
 mod secrets;

@@ -1,5 +1,5 @@
 //! Callers that were notified and whose futures are not polled. This task skips one that waits for the permit, and cancels
-//! one that has it, unless it blocks no other caller. `lookout.rs` lists the entries to look at; `permit.rs` and
+//! one that has it, unless it blocks no other caller. `lookout.rs` lists the entries to look at; `queue.rs` and
 //! `contest.rs` say which callers are silent.
 
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::core::{Engine, WeakEngine};
 use crate::engine::entry::Entry;
-use crate::engine::permit::{LOOKS, Look};
+use crate::engine::queue::{LOOKS, Look};
 
 /// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::grant::{Grant, Holder};
-use crate::engine::permit::Ticket;
+use crate::engine::queue::Ticket;
 use crate::engine::tenure;
 use crate::keys::TenureId;
 
@@ -72,7 +72,7 @@ impl EntryPermit {
 impl Drop for EntryPermit {
     fn drop(&mut self) {
         let entry = self.entry();
-        if entry.permit.pass_on() {
+        if entry.queue.pass_on() {
             entry.have_watched();
         }
     }

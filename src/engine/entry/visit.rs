@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::engine::contest::{Part, Work};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
-use crate::engine::permit::Ticket;
+use crate::engine::queue::Ticket;
 use crate::engine::tenure;
 use crate::engine::waiting::{Next, Rules};
 use crate::keys::TenureId;
@@ -25,7 +25,7 @@ pub(crate) struct Visit {
 impl Visit {
     /// The permit, if it is free.
     pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
-        let number = self.entry.permit.try_take()?;
+        let number = self.entry.queue.try_take()?;
         Some(EntryPermit::new(self.clone(), number))
     }
 
@@ -67,7 +67,7 @@ impl Visit {
 
     /// Counts a caller into the queue, until the value is dropped.
     pub(crate) fn wait_as(&self, ticket: Ticket) -> InQueue {
-        self.entry.permit.wait();
+        self.entry.queue.wait();
         InQueue { visit: self.clone(), ticket }
     }
 
@@ -174,7 +174,7 @@ impl InQueue {
     /// Dropping the future gives up nothing: this value keeps the place in the queue.
     pub(crate) async fn permit(&mut self) -> Result<EntryPermit, Fault> {
         let Self { visit, ticket } = self;
-        let number = poll_fn(|context| visit.entry.permit.poll(ticket, context)).await?;
+        let number = poll_fn(|context| visit.entry.queue.poll(ticket, context)).await?;
         Ok(EntryPermit::new(visit.clone(), number))
     }
 
@@ -190,7 +190,7 @@ impl InQueue {
 impl Drop for InQueue {
     fn drop(&mut self) {
         let entry = &self.visit.entry;
-        if entry.permit.leave(&self.ticket) {
+        if entry.queue.leave(&self.ticket) {
             entry.have_watched();
         }
     }

@@ -1,5 +1,5 @@
-//! The order of the callers of one client that want one lock: first come, first served. The entry of the lock has one
-//! *permit*, which goes from caller to caller. (A semaphore's permits are something else: `locks/semaphore.rs`.)
+//! The queue of the callers of one client that want one lock: first come, first served. It has one *permit*, which goes from
+//! caller to caller. (A semaphore's permits are something else: `locks/semaphore.rs`.)
 //!
 //! 1. Only a poll takes the permit. A caller that gives it up *calls* the next caller, and wakes it. The permit belongs
 //!    to nobody until that caller is polled. So a caller that is never polled never has the permit.
@@ -25,9 +25,9 @@ use crate::wire::Fault;
 /// 20 ms if that is longer.
 pub(crate) const LOOKS: u32 = 4;
 
-/// The permit for one lock, and the callers that wait for it.
+/// The callers of one client that wait for one lock, and its permit.
 #[derive(Default)]
-pub(crate) struct Permit {
+pub(crate) struct Queue {
     state: Mutex<State>,
     /// Callers that wait and are not known to be silent.
     waiting: AtomicUsize,
@@ -39,7 +39,7 @@ struct State {
     whose: Whose,
     tickets: u64,
     /// Ordered by ticket.
-    queue: VecDeque<Caller>,
+    callers: VecDeque<Caller>,
     /// Looks since a caller was called, or since the permit was opened.
     looks: u32,
 }
@@ -85,7 +85,7 @@ pub(crate) enum Look {
     Silent,
 }
 
-impl Permit {
+impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under this lock")
     }
@@ -120,14 +120,14 @@ impl Permit {
         let number = ticket.number.unwrap_or_else(|| state.ticket());
         ticket.number = Some(number);
         let at = state.find(number);
-        if ticket.queued && std::mem::take(&mut state.queue[at].silent) {
+        if ticket.queued && std::mem::take(&mut state.callers[at].silent) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
         }
         // This runs under the mutex: if two callers come for a free permit, the second one finds it taken.
         let may_take = state.whose == Whose::Open || state.whose == Whose::Called(number);
         if let (Poll::Ready(coop), true) = (coop, may_take) {
             if std::mem::take(&mut ticket.queued) {
-                state.queue.remove(at);
+                state.callers.remove(at);
             }
             (state.whose, state.looks) = (Whose::Taken, 0);
             coop.made_progress();
@@ -136,9 +136,9 @@ impl Permit {
         // A caller that may take the permit, but has no budget, counts as woken: its task is polled again.
         let waker = (!may_take).then(|| context.waker().clone());
         if ticket.queued {
-            state.queue[at].waker = waker;
+            state.callers[at].waker = waker;
         } else {
-            state.queue.insert(at, Caller { ticket: number, waker, silent: false });
+            state.callers.insert(at, Caller { ticket: number, waker, silent: false });
             ticket.queued = true;
         }
         Poll::Pending
@@ -165,7 +165,7 @@ impl Permit {
         };
         let mut state = self.state();
         let at = state.find(number);
-        let left = state.queue.remove(at);
+        let left = state.callers.remove(at);
         if left.as_ref().is_some_and(|caller| !caller.silent) {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
         }
@@ -204,7 +204,7 @@ impl Permit {
         let mut state = self.state();
         let is_late = match state.whose {
             Whose::Called(_) => true,
-            Whose::Open => state.queue.iter().any(Caller::is_late),
+            Whose::Open => state.callers.iter().any(Caller::is_late),
             Whose::Taken => false,
         };
         if !is_late || state.closed {
@@ -215,7 +215,7 @@ impl Permit {
             return Look::Late;
         }
         (state.whose, state.looks) = (Whose::Open, 0);
-        let late = state.queue.iter_mut().filter(|caller| caller.is_late());
+        let late = state.callers.iter_mut().filter(|caller| caller.is_late());
         let silent = late.map(|caller| caller.silent = true).count();
         self.waiting.fetch_sub(silent, Ordering::SeqCst);
         let wakers = state.take_wakers();
@@ -240,9 +240,9 @@ impl State {
 
     /// The index at which a caller with this ticket stands, or would stand.
     fn find(&self, ticket: u64) -> usize {
-        match self.queue.front() {
+        match self.callers.front() {
             Some(first) if first.ticket < ticket => {
-                self.queue.partition_point(|caller| caller.ticket < ticket)
+                self.callers.partition_point(|caller| caller.ticket < ticket)
             }
             _ => 0,
         }
@@ -251,7 +251,7 @@ impl State {
     /// Calls the next caller that has a waker. A caller without one was woken before and did not come: it may be
     /// silent.
     fn call_next(&mut self) -> Option<Waker> {
-        let next = self.queue.iter_mut().find(|caller| caller.waker.is_some());
+        let next = self.callers.iter_mut().find(|caller| caller.waker.is_some());
         let Some(next) = next else {
             self.whose = Whose::Open;
             return None;
@@ -261,7 +261,7 @@ impl State {
     }
 
     fn take_wakers(&mut self) -> Vec<Waker> {
-        self.queue.iter_mut().filter_map(|caller| caller.waker.take()).collect()
+        self.callers.iter_mut().filter_map(|caller| caller.waker.take()).collect()
     }
 }
 
@@ -271,13 +271,13 @@ mod tests {
 
     /// A caller whose future the test polls by hand.
     struct Hand<'a> {
-        permit: &'a Permit,
+        permit: &'a Queue,
         ticket: Ticket,
     }
 
     impl<'a> Hand<'a> {
         /// A caller that waits.
-        fn waits(permit: &'a Permit) -> Self {
+        fn waits(permit: &'a Queue) -> Self {
             permit.wait();
             let mut hand = Self { permit, ticket: Ticket::default() };
             assert!(!hand.comes());
@@ -312,14 +312,14 @@ mod tests {
         .await;
     }
 
-    fn taken() -> Permit {
-        let permit = Permit::default();
+    fn taken() -> Queue {
+        let permit = Queue::default();
         permit.try_take().unwrap();
         permit
     }
 
     /// Looks until the lookout finds something other than a late caller.
-    fn looks(permit: &Permit) -> (u32, Look) {
+    fn looks(permit: &Queue) -> (u32, Look) {
         for look in 1.. {
             match permit.look() {
                 Look::Late => {}
@@ -342,7 +342,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_without_budget_takes_an_open_permit_when_it_is_polled_again() {
-        let permit = Permit::default();
+        let permit = Queue::default();
         permit.wait();
         let mut hand = Hand { permit: &permit, ticket: Ticket::default() };
         without_budget(|| assert!(!hand.comes())).await;
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_had_the_permit_queues_again_before_later_ones() {
-        let permit = Permit::default();
+        let permit = Queue::default();
         let number = permit.try_take().unwrap();
         let mut later = Hand::waits(&permit);
         permit.wait();

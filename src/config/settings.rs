@@ -1,4 +1,4 @@
-//! Settings from a file: how serde reads and writes a [`Config`]. `config.rs` checks them for contradictions.
+//! Settings from a file: how serde reads and writes a [`Config`]. `relations.rs` checks them for contradictions.
 //!
 //! 1. Every field is first read as whatever type it has, and then converted. So each error names its field, in every
 //!    format.

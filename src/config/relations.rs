@@ -1,0 +1,177 @@
+//! The check that settings do not contradict each other: each relation that has to hold, with its error message.
+
+use std::time::Duration;
+
+use crate::config::{Config, LEASE, Layout, MOST_HAND_OVERS, SHORTEST_LIFE};
+use crate::error::{Error, Result};
+
+/// With a shorter timeout, the watchdog's steps of a few milliseconds would be too coarse.
+const SHORTEST_WATCH: Duration = Duration::from_millis(100);
+
+const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
+
+impl Config {
+    /// # Errors
+    /// [`Error::Config`], naming the first relation that does not hold.
+    pub(crate) fn check(&self) -> Result<()> {
+        let relations = [
+            &self.relations_of_leases()[..],
+            &self.relations_of_answers(),
+            &self.relations_of_acks(),
+            &self.relations_of_waiting(),
+            &self.relations_of_words(),
+        ];
+        match relations.into_iter().flatten().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, relation)) => Err(Error::config(*relation)),
+        }
+    }
+
+    fn relations_of_leases(&self) -> [Relation; 5] {
+        [
+            (
+                (SHORTEST_WATCH..=*LEASE.end()).contains(&self.watchdog_timeout),
+                "watchdog_timeout must be between 100 ms and 24 h",
+            ),
+            (
+                self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
+                "max_hold must be at least watchdog_timeout, which every hold is given",
+            ),
+            (
+                self.hand_off.max_consecutive <= MOST_HAND_OVERS,
+                "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
+            ),
+            (self.keep <= *LEASE.end(), "keep must be at most 24 h"),
+            (
+                self.keep.is_zero() || self.layout == Layout::Native,
+                "keep must be zero in Redisson's layout, since Redisson asks nobody to give up a lock",
+            ),
+        ]
+    }
+
+    fn relations_of_answers(&self) -> [Relation; 4] {
+        [
+            (
+                self.response() <= self.watchdog_timeout / 4,
+                "response_timeout must be at most a quarter of watchdog_timeout, \
+                 or one unanswered renewal could not be repeated in time",
+            ),
+            (self.response() >= SHORTEST_ANSWER, "response_timeout must be at least 1 ms"),
+            (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
+            (self.connect_timeout <= *LEASE.end(), "connect_timeout must be at most 24 h"),
+        ]
+    }
+
+    fn relations_of_acks(&self) -> [Relation; 2] {
+        [
+            (
+                self.replicas == 0 || self.acks() < self.response(),
+                "ack_timeout must be less than response_timeout, \
+                 or a server that waits for its replicas would be taken for dead",
+            ),
+            (
+                self.replicas == 0 || self.acks() >= SHORTEST_ANSWER,
+                "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
+            ),
+        ]
+    }
+
+    fn relations_of_words(&self) -> [Relation; 1] {
+        [(
+            self.describe.as_deref().is_none_or(is_plain_word),
+            "describe must be 1 to 64 letters, digits and . _ - : / @",
+        )]
+    }
+
+    fn relations_of_waiting(&self) -> [Relation; 8] {
+        [
+            (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
+            (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
+            (self.max_waiters > 0, "max_waiters must be at least 1"),
+            (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),
+            (
+                self.life() <= self.watchdog_timeout / 2,
+                "waiter_ttl must be at most half of watchdog_timeout, \
+                 or a lock that a message granted could run out before it is confirmed",
+            ),
+            (
+                self.life() >= SHORTEST_LIFE,
+                "waiter_ttl must be at least 50 ms, \
+                 or the three signs of life of a waiter in it would have no time for a round trip",
+            ),
+            (
+                self.pickup() <= self.watchdog_timeout / 2,
+                "pickup_timeout must be at most half of watchdog_timeout, \
+                 or a lock could run out between two callers",
+            ),
+            (self.pickup() >= SHORTEST_ANSWER, "pickup_timeout must be at least 1 ms"),
+        ]
+    }
+}
+
+/// The longest name of a program.
+const LONGEST_APP: usize = 64;
+
+/// Such a name needs no quotes wherever it is written.
+fn is_plain_word(word: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/@".contains(&byte);
+    (1..=LONGEST_APP).contains(&word.len()) && word.bytes().all(is_plain)
+}
+
+/// Whether a relation between settings holds, and the error message if it does not.
+type Relation = (bool, &'static str);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::HandOff;
+
+    fn refusal(config: Config) -> String {
+        config.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_defaults_hold_and_follow_the_watchdog_timeout() {
+        assert!(Config::default().check().is_ok());
+        assert_eq!(Config::default().response(), Duration::from_secs(2));
+        let quick = Config::default().watchdog_timeout(Duration::from_secs(3));
+        assert_eq!(quick.response(), Duration::from_millis(750));
+        assert_eq!(quick.riding_out(), Duration::from_secs(3));
+        assert!(quick.check().is_ok());
+    }
+
+    #[test]
+    fn the_check_names_the_relation_that_does_not_hold() {
+        let second = Duration::from_secs(1);
+        let config = Config::default;
+        assert!(refusal(config().response_timeout(second * 10)).contains("a quarter of watchdog"));
+        assert!(refusal(config().watchdog_timeout(Duration::ZERO)).contains("watchdog_timeout"));
+        assert!(refusal(config().max_hold(second)).contains("max_hold"));
+        assert!(refusal(config().max_waiters(0)).contains("max_waiters"));
+        assert!(refusal(config().waiter_ttl(second * 20)).contains("waiter_ttl"));
+        assert!(refusal(config().waiter_ttl(Duration::ZERO)).contains("at least 50 ms"));
+        assert!(config().waiter_ttl(SHORTEST_LIFE).check().is_ok());
+        assert!(refusal(config().pickup_timeout(second * 20)).contains("pickup_timeout"));
+        assert!(refusal(config().pickup_timeout(Duration::ZERO)).contains("at least 1 ms"));
+        let acked = || config().replicas(1);
+        assert!(refusal(acked().ack_timeout(second * 2)).contains("ack_timeout"));
+        assert!(refusal(acked().ack_timeout(Duration::ZERO)).contains("at least 1 ms"));
+        assert!(config().ack_timeout(second * 2).check().is_ok(), "nothing is acknowledged");
+        assert_eq!(acked().response_timeout(second / 5).acks(), second / 10);
+        assert_eq!(acked().acks(), second / 2);
+        assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
+        assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
+        assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));
+        assert!(config().describe("billing@eu-1/v2").check().is_ok());
+        for app in ["", "two words", "a\"b", &"x".repeat(65), "\u{e9}"] {
+            assert!(refusal(config().describe(app)).contains("describe"), "{app}");
+        }
+        let endless = HandOff { max_consecutive: 1024, ..HandOff::default() };
+        assert!(refusal(config().hand_off(endless)).contains("max_consecutive"));
+        assert!(refusal(config().keep(second * 86_401)).contains("keep must be at most 24 h"));
+        assert!(
+            refusal(config().layout(Layout::Redisson).keep(second)).contains("keep must be zero")
+        );
+        assert!(config().keep(second * 86_400).check().is_ok());
+    }
+}
