@@ -13,7 +13,9 @@ mod contend;
 mod lined_up_for_condition;
 mod pick_up;
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
@@ -206,26 +208,25 @@ impl Caller {
         {
             return Ok(hold);
         }
-        let (mut permit, mut counted) = match visit.try_permit() {
-            Some(permit) => (permit, None),
-            None => {
-                if self.asks_beside(&visit.entry)
-                    && let Some(hold) = Box::pin(self.ask_beside(visit)).await?
-                {
-                    return Ok(hold);
-                }
-                let counted = self.engine.count(&visit.entry.keys, self.options.comes_back)?;
-                (self.queue(visit, Ticket::default()).await?, Some(counted))
+        let (mut permit, mut counted) = if let Some(permit) = visit.try_permit() {
+            (permit, None)
+        } else {
+            if self.asks_beside(&visit.entry)
+                && let Some(hold) = Box::pin(self.ask_beside(visit)).await?
+            {
+                return Ok(hold);
             }
+            let counted = self.engine.count(&visit.entry.keys, self.options.comes_back)?;
+            (self.queue(visit, Ticket::default()).await?, Some(counted))
         };
         loop {
-            let (permit_taken, offer) = match self.pick_up(permit) {
+            let ticket = permit.ticket();
+            let contending = match self.pick_up(permit) {
                 Coming::Held(hold) => return Ok(hold),
-                Coming::Permit(permit, offer) => (permit, offer),
+                Coming::Permit(permit, offer) => {
+                    contest(visit, self.clone().contend(permit, offer, counted.is_some()))
+                }
             };
-            let ticket = permit_taken.ticket();
-            let contending =
-                contest(visit, self.clone().contend(permit_taken, offer, counted.is_some()));
             if let Some(contended) = contending.await {
                 return contended?.ok_or_else(|| Fault::Closed.into_error(""));
             }
@@ -255,17 +256,16 @@ impl Caller {
 
     /// Waits for the permit within this client. The caller stays counted as a waiter. If it were counted again, a
     /// newcomer could take its slot in between, and the limit would reject a caller that has waited all along.
-    async fn queue(&self, visit: &Visit, ticket: Ticket) -> Result<EntryPermit> {
-        let mut queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
-        if let Some(tenure) = visit.entry.tenure().filter(|tenure| !tenure.is_over()) {
+    fn queue<'a>(&'a self, visit: &'a Visit, ticket: Ticket) -> Queued<'a> {
+        let queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
+        if let Some(tenure) = visit.entry.tenure()
+            && tenure.is_waited_for_by(OwnerId::current())
+        {
             // It is held now, so it was held since this caller came: no need to read the clock in each turn.
             visit.entry.note_holder_since(self.started);
-            tenure.warn_of_deadlock(OwnerId::current());
         }
         visit.have_contender_watched();
-        let permit = queued.permit().await.map_err(|fault| fault.into_error(""))?;
-        queued.arrived();
-        Ok(permit)
+        queued
     }
 
     /// Whether the client may keep the lock when this caller has given it back.
@@ -305,26 +305,28 @@ fn held(contested: Contested) -> Result<Option<Hold>> {
     Ok(contested?.map(|(tenure, hand_over)| Hold::new(tenure, hand_over)))
 }
 
-/// A caller in the queue. Its drop checks for a tenure that may have been left for it.
+/// A caller in the queue, until it has the permit. Its drop checks for a tenure that may have been left for it.
 struct Queued<'a> {
     engine: &'a Arc<Engine>,
-    waiting: Option<InQueue>,
+    /// `None` once the caller has the permit.
+    waiting: Option<InQueue<'a>>,
 }
 
-impl Queued<'_> {
-    async fn permit(&mut self) -> Result<EntryPermit, Fault> {
-        self.waiting.as_mut().expect("it has not arrived yet").permit().await
-    }
+impl Future for Queued<'_> {
+    type Output = Result<EntryPermit>;
 
-    fn arrived(mut self) {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
+        let waiting = self.waiting.as_mut().expect("it has not arrived yet");
+        let permit = ready!(waiting.poll(context)).map_err(|fault| fault.into_error(""))?;
         self.waiting = None;
+        Poll::Ready(Ok(permit))
     }
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         if let Some(visit) = self.waiting.take().and_then(InQueue::leave) {
-            self.engine.look_after(&visit);
+            self.engine.look_after(visit);
         }
     }
 }

@@ -13,6 +13,7 @@
 //! woken, and has not come yet. While the permit is free, no caller has a waker: all of them were woken.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -63,14 +64,14 @@ struct Caller {
 /// The place of a caller in the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
-    number: Option<u64>,
+    number: Option<NonZeroU64>,
     queued: bool,
 }
 
 impl Ticket {
     /// The ticket of a caller that had the permit before. It stands ahead of all callers that came later.
     pub(crate) fn again(number: u64) -> Self {
-        Self { number: Some(number), queued: false }
+        Self { number: NonZeroU64::new(number), queued: false }
     }
 }
 
@@ -117,8 +118,8 @@ impl Queue {
         if state.closed {
             return Poll::Ready(Err(Fault::Closed));
         }
-        let number = ticket.number.unwrap_or_else(|| state.ticket());
-        ticket.number = Some(number);
+        let number = ticket.number.map_or_else(|| state.ticket(), NonZeroU64::get);
+        ticket.number = NonZeroU64::new(number);
         let at = state.find(number);
         if ticket.queued && std::mem::take(&mut state.callers[at].silent) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -159,7 +160,7 @@ impl Queue {
 
     /// A caller no longer waits. Returns whether another one was called in its place.
     pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
-        let (Some(number), true) = (ticket.number, ticket.queued) else {
+        let Some(number) = ticket.number.filter(|_| ticket.queued).map(NonZeroU64::get) else {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             return false;
         };

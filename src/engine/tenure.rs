@@ -333,21 +333,24 @@ impl<S: Stay> Tenure<S> {
         Some(state.holds)
     }
 
-    /// Warns once if the task that waits now is the task that asked for this hold.
-    pub(crate) fn warn_of_deadlock(&self, waiting: OwnerId) {
+    /// A caller waits for the lock. Returns whether this tenure still lasts. If the task of the caller is the task that asked for
+    /// the current hold, this warns once.
+    pub(crate) fn is_waited_for_by(&self, waiting: OwnerId) -> bool {
         let mut state = self.state();
-        if state.ended.is_some() || state.holds == 0 || state.asked_by != waiting {
-            return;
+        if state.ended.is_some() {
+            return false;
         }
-        let warned = std::mem::replace(&mut state.warned_of_deadlock, true);
+        let is_deadlock = state.holds > 0 && state.asked_by == waiting;
+        let warns = is_deadlock && !std::mem::replace(&mut state.warned_of_deadlock, true);
         drop(state);
-        if !warned {
+        if warns {
             let name = self.keys.name();
             tracing::warn!(
                 ?name,
                 "a task waits for a lock whose guard it took itself: a deadlock?"
             );
         }
+        true
     }
 
     /// Resolves when a hold ends, at the deadline at the latest.
@@ -420,7 +423,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{Entry, EntryPermit, InQueue, Stay, Table};
+    use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Visit};
     use crate::engine::grant::{Loss, deadline};
     use crate::engine::hand_off_budget::{Budget, Idle};
     use crate::engine::hold::Hold;
@@ -449,9 +452,9 @@ pub(crate) mod tests {
         table.visit(&keys, 1).unwrap().try_permit().unwrap()
     }
 
-    fn waiting(table: &Arc<Table>) -> InQueue {
+    fn visitor(table: &Arc<Table>) -> Visit {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
-        table.visit(&keys, 1).unwrap().wait()
+        table.visit(&keys, 1).unwrap()
     }
 
     /// A tenure that has just begun, and the table of its permit.
@@ -620,7 +623,8 @@ pub(crate) mod tests {
     #[test]
     fn a_tenure_is_handed_on_within_its_budget_each_turn_with_a_greater_token() {
         let (table, mut last) = hold(Lease::Watched, Instant::now() + LEASE);
-        let next = waiting(&table);
+        let visitor = visitor(&table);
+        let next = visitor.wait();
         for _ in 0..BUDGET.hand_overs {
             let permit = handed_on(&last);
             assert_eq!(last.outcome(), Some(Ended::Released));
@@ -637,6 +641,7 @@ pub(crate) mod tests {
         let spent = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
         assert!(matches!(spent, PickUp::Ended(..)));
         drop((spent, next));
+        drop(visitor);
         assert_eq!(table.len(), 0);
     }
 
@@ -650,7 +655,8 @@ pub(crate) mod tests {
             (Lease::Watched, Lease::Watched, soon + LEASE * 2),
         ] {
             let (table, hold) = hold(from, deadline);
-            let _next = waiting(&table);
+            let visitor = visitor(&table);
+            let _next = visitor.wait();
             let permit = handed_on(&hold);
             assert!(matches!(hold.tenure.pick_up(permit, holder(to), BUDGET), PickUp::Ended(..)));
         }
@@ -660,7 +666,8 @@ pub(crate) mod tests {
     fn an_idle_tenure_that_nobody_takes_up_in_time_ends() {
         let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         hold.tenure.renew_at(Instant::now() + LEASE);
-        let _next = waiting(&table);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
         let permit = handed_on(&hold);
         assert!(matches!(due(&hold, None), Due::At(_)));
         let now = Instant::now();
@@ -726,7 +733,8 @@ pub(crate) mod tests {
     fn a_resting_tenure_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
         let (table, mut hold) = read();
         let keys = Arc::clone(&hold.tenure.keys);
-        let next = table.visit(&keys, 1).unwrap().wait();
+        let visitor = table.visit(&keys, 1).unwrap();
+        let next = visitor.wait();
         for _ in 0..BUDGET.hand_overs {
             assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Rests(_)));
             let Taken::Held(again) = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false)
@@ -740,6 +748,7 @@ pub(crate) mod tests {
         let spent = hold.tenure.leave(hold.hand_over, BUDGET);
         assert!(matches!(spent, Left::Last(Some(_), _)));
         drop((spent, next));
+        drop(visitor);
         assert_eq!(table.len(), 0);
     }
 
@@ -819,7 +828,8 @@ pub(crate) mod tests {
     fn only_a_kept_tenure_is_given_back_when_another_client_asks() {
         let (table, hold, _entry) = keepable(Lease::Watched);
         assert!(hold.tenure.retire_kept().is_none());
-        let next = waiting(&table);
+        let visitor = visitor(&table);
+        let next = visitor.wait();
         let permit = handed_on(&hold);
         assert!(hold.tenure.retire_kept().is_none());
         drop((permit, next));
@@ -834,7 +844,8 @@ pub(crate) mod tests {
     #[test]
     fn a_tenure_within_which_more_was_asked_for_is_not_handed_on() {
         let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
-        let _next = waiting(&table);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
         assert!(hold.tenure.shelters(hold.hand_over));
         assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
         assert!(!hold.tenure.shelters(hold.hand_over), "it is over");
@@ -843,7 +854,8 @@ pub(crate) mod tests {
     #[test]
     fn a_loss_after_the_hand_over_is_not_the_former_holders() {
         let (table, first) = hold(Lease::Watched, Instant::now() + LEASE);
-        let _next = waiting(&table);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
         let permit = handed_on(&first);
         let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
         else {

@@ -13,22 +13,23 @@ use crate::keys::TenureId;
 
 /// The right to contend for a lock, and then to hold it.
 pub(crate) struct EntryPermit {
-    visit: Visit,
+    /// `None` once the permit is passed on.
+    visit: Option<Visit>,
     /// The ticket with which its caller took the permit.
     number: u64,
 }
 
 impl EntryPermit {
     pub(super) fn new(visit: Visit, number: u64) -> Self {
-        Self { visit, number }
+        Self { visit: Some(visit), number }
     }
 
     pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.visit.entry
+        &self.visit().entry
     }
 
     pub(crate) fn visit(&self) -> &Visit {
-        &self.visit
+        self.visit.as_ref().expect("the permit is not passed on yet")
     }
 
     /// A ticket that puts its caller before all later ones, if the caller has to queue again.
@@ -64,17 +65,16 @@ impl EntryPermit {
     }
 
     /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
-    pub(crate) fn pass_on(self) -> Visit {
-        self.visit.clone()
+    pub(crate) fn pass_on(mut self) -> Visit {
+        let visit = self.visit.take().expect("the permit is passed on once");
+        visit.pass_permit_on();
+        visit
     }
 }
 
 impl Drop for EntryPermit {
     fn drop(&mut self) {
-        let entry = self.entry();
-        if entry.queue.pass_on() {
-            entry.have_watched();
-        }
+        self.visit.iter().for_each(Visit::pass_permit_on);
     }
 }
 
@@ -129,7 +129,10 @@ pub(crate) enum Stay {
 impl Stay {
     /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
     pub(crate) fn pass_on(self) -> Visit {
-        self.visit().clone()
+        match self {
+            Self::Permit(permit) => permit.pass_on(),
+            Self::Seat(_) | Self::Kept(_) => self.visit().clone(),
+        }
     }
 
     /// See [`Table::one_behind`](crate::engine::entry::Table::one_behind).

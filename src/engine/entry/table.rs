@@ -447,7 +447,10 @@ mod tests {
         let table = Arc::new(Table::default());
         let permit = visit(&table).try_permit().unwrap();
         let queued = visit(&table);
-        let waiter = tokio::spawn(async move { queued.wait().permit().await.map(drop) });
+        let waiter = tokio::spawn(async move {
+            let mut queued = queued.wait();
+            std::future::poll_fn(|context| queued.poll(context)).await.map(drop)
+        });
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
         assert!(permit.entry().gate.pass(Instant::now() + RULES.max_park).await.is_err());

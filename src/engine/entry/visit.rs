@@ -1,10 +1,10 @@
 //! A caller's visit of an entry: it keeps the entry in the table. A caller that waits for the permit is in the queue of the
 //! entry.
 
-use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::Instant;
 
@@ -27,6 +27,13 @@ impl Visit {
     pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
         let number = self.entry.queue.try_take()?;
         Some(EntryPermit::new(self.clone(), number))
+    }
+
+    /// Passes the permit on to the next caller in the queue.
+    pub(super) fn pass_permit_on(&self) {
+        if self.entry.queue.pass_on() {
+            self.entry.have_watched();
+        }
     }
 
     /// What its contender does next.
@@ -61,14 +68,14 @@ impl Visit {
 
     /// A caller that has just arrived.
     #[cfg(test)]
-    pub(crate) fn wait(&self) -> InQueue {
+    pub(crate) fn wait(&self) -> InQueue<'_> {
         self.wait_as(Ticket::default())
     }
 
     /// Counts a caller into the queue, until the value is dropped.
-    pub(crate) fn wait_as(&self, ticket: Ticket) -> InQueue {
+    pub(crate) fn wait_as(&self, ticket: Ticket) -> InQueue<'_> {
         self.entry.queue.wait();
-        InQueue { visit: self.clone(), ticket }
+        InQueue { visit: self, ticket }
     }
 
     /// From now on the lookout is notified when the contender is woken.
@@ -112,13 +119,12 @@ impl Visit {
     ///
     /// # Cancel safety
     /// Dropping the future drops the work.
-    pub(crate) async fn contest(&self, work: Work<Contested>) -> Option<Contested> {
+    pub(crate) fn contest(&self, work: Work<Contested>) -> Contesting<'_> {
         if !self.entry.tells_lookout.load(Ordering::SeqCst) {
             self.entry.table.lookout().begin(&self.entry.age);
         }
         let waker = Waker::from(Arc::clone(&self.entry));
-        let mut contesting = Contesting { visit: self, waker, part: Part::New(work) };
-        poll_fn(|context| contesting.poll(context)).await
+        Contesting { visit: self, waker, part: Part::New(work) }
     }
 }
 
@@ -140,16 +146,19 @@ impl Drop for Visit {
 }
 
 /// The caller's side of a contest.
-struct Contesting<'a> {
+pub(crate) struct Contesting<'a> {
     visit: &'a Visit,
     /// The waker for the work.
     waker: Waker,
     part: Part<Contested>,
 }
 
-impl Contesting<'_> {
-    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Contested>> {
-        self.visit.entry.contest.poll(&mut self.part, &self.waker, context)
+impl Future for Contesting<'_> {
+    type Output = Option<Contested>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
+        let Self { visit, waker, part } = &mut *self;
+        visit.entry.contest.poll(part, waker, context)
     }
 }
 
@@ -162,32 +171,28 @@ impl Drop for Contesting<'_> {
 }
 
 /// One caller in the queue.
-pub(crate) struct InQueue {
-    visit: Visit,
+pub(crate) struct InQueue<'a> {
+    visit: &'a Visit,
     ticket: Ticket,
 }
 
-impl InQueue {
-    /// The permit, first come, first served.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives up nothing: this value keeps the place in the queue.
-    pub(crate) async fn permit(&mut self) -> Result<EntryPermit, Fault> {
-        let Self { visit, ticket } = self;
-        let number = poll_fn(|context| visit.entry.queue.poll(ticket, context)).await?;
-        Ok(EntryPermit::new(visit.clone(), number))
+impl<'a> InQueue<'a> {
+    /// Takes the permit: first come, first served.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<EntryPermit, Fault>> {
+        let number = ready!(self.visit.entry.queue.poll(&mut self.ticket, context))?;
+        Poll::Ready(Ok(EntryPermit::new(self.visit.clone(), number)))
     }
 
-    /// Leaves the queue. The last caller to leave gets the visit back, and has to check for tenures that were left for
+    /// Leaves the queue. The last caller to leave gets its visit back, and has to check for tenures that were left for
     /// the queue.
-    pub(crate) fn leave(self) -> Option<Visit> {
-        let visit = self.visit.clone();
+    pub(crate) fn leave(self) -> Option<&'a Visit> {
+        let visit = self.visit;
         drop(self);
         (!visit.entry.is_awaited()).then_some(visit)
     }
 }
 
-impl Drop for InQueue {
+impl Drop for InQueue<'_> {
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         if entry.queue.leave(&self.ticket) {
@@ -222,9 +227,9 @@ mod tests {
     #[test]
     fn the_last_caller_to_leave_the_queue_looks_after_a_tenure_that_was_left_for_it() {
         let table = Arc::new(Table::default());
-        let (first, second) = (visit(&table).wait(), visit(&table).wait());
-        assert!(first.leave().is_none());
-        assert!(second.leave().is_some());
-        assert_eq!(table.len(), 0);
+        let (first, second) = (visit(&table), visit(&table));
+        let (one, other) = (first.wait(), second.wait());
+        assert!(one.leave().is_none());
+        assert!(other.leave().is_some());
     }
 }
