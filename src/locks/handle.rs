@@ -50,11 +50,6 @@ impl Handle {
         Self { keys: Err(error), ..self }
     }
 
-    /// A handle that asks for this many permits at once.
-    pub(crate) fn permits(self, permits: u32) -> Self {
-        Self { permits, ..self }
-    }
-
     /// A handle whose lock the client never keeps idle: whether it is held means something to other clients.
     pub(crate) fn never_kept(self) -> Self {
         Self { is_kept: false, ..self }
@@ -70,41 +65,56 @@ impl Handle {
     }
 
     /// Gets the lock, or `None` if it was not free before the patience ran out.
-    ///
-    /// Not an `async fn`: every waiter has this future, and an `async fn` would keep its arguments beside what it makes of them.
     pub(crate) fn acquire(
         &self,
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send {
-        let mut asked = self
-            .asked(owner, patience)
-            .map(|(keys, options)| (keys, Caller::new(&self.engine, options)));
+        self.acquire_as(self.asked(owner, patience))
+    }
+
+    /// Same as [`acquire`](Self::acquire), for a lock that the server has just reported as held.
+    pub(crate) fn acquire_taken(
+        &self,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send {
+        let known_taken = |(keys, options)| (keys, AcquireOptions { known_taken: true, ..options });
+        self.acquire_as(self.asked(None, patience).map(known_taken))
+    }
+
+    /// Same as [`acquire`](Self::acquire), for this many permits.
+    pub(crate) fn acquire_many(
+        &self,
+        permits: u32,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send {
+        let of_many = |(keys, options)| (keys, AcquireOptions { permits, ..options });
+        self.acquire_as(self.asked(None, patience).map(of_many))
+    }
+
+    /// Same as [`acquire`](Self::acquire), within a hold that the owner already has. Such a call needs no room.
+    pub(crate) fn acquire_within<'a>(
+        &'a self,
+        within: Option<&Hold>,
+        owner: Option<OwnerId>,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<'a> {
+        let inside = |(keys, options): (_, AcquireOptions)| (keys, options.within(within));
+        self.acquire_as(self.asked(owner, patience).map(inside))
+    }
+
+    /// Not an `async fn`: every waiter has this future, and an `async fn` would keep its arguments beside what it makes of them.
+    fn acquire_as<'a>(
+        &self,
+        asked: Result<(&'a Arc<Keys>, AcquireOptions)>,
+    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<'a> {
+        let mut asked = asked.map(|(keys, options)| (keys, Caller::new(&self.engine, options)));
         async move {
             match &mut asked {
                 Ok((keys, caller)) => Guard::acquire(caller, keys).await,
                 Err(error) => Err(error.clone()),
             }
         }
-    }
-
-    /// Same as [`acquire`](Self::acquire), for a lock that the server has just reported as held.
-    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
-        let (keys, options) = self.asked(None, patience)?;
-        let options = AcquireOptions { known_taken: true, ..options };
-        Guard::acquire(&mut Caller::new(&self.engine, options), keys).await
-    }
-
-    /// Same as [`acquire`](Self::acquire), within a hold that the owner already has. Such a call needs no room.
-    pub(crate) async fn acquire_within(
-        &self,
-        within: Option<Hold>,
-        owner: Option<OwnerId>,
-        patience: Patience,
-    ) -> Result<Option<Guard>> {
-        let (keys, options) = self.asked(owner, patience)?;
-        let options = options.within(within.as_ref());
-        Guard::acquire(&mut Caller::new(&self.engine, options), keys).await
     }
 
     /// The keys and options of a call.

@@ -34,11 +34,11 @@ impl RwHandle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<Option<Guard>> {
-        let within = match owner {
-            Some(owner) => self.write.held_by(owner)?,
-            None => None,
+        let acquired = {
+            let writes = owner.map(|owner| self.write.held_by(owner)).transpose()?.flatten();
+            self.read.acquire_within(writes.as_ref(), owner, patience)
         };
-        self.read.acquire_within(within, owner, patience).await
+        acquired.await
     }
 
     /// Begins to write; `None` if the patience ran out.
@@ -50,9 +50,9 @@ impl RwHandle {
         if let Some(owner) = owner {
             self.refuse_upgrade(owner)?;
         }
+        let Some(guard) = self.write.acquire(owner, patience).await? else { return Ok(None) };
         let (keys, options) = self.read.asked(owner, Patience::Endless)?;
-        let guard = self.write.acquire(owner, patience).await?;
-        Ok(guard.map(|guard| WriteGuard::new(guard, (Arc::clone(keys), options))))
+        Ok(Some(WriteGuard::new(guard, (Arc::clone(keys), options))))
     }
 
     /// Refuses an owner that reads and does not write: it would wait for itself.

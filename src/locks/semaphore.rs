@@ -107,8 +107,8 @@ impl Semaphore {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn acquire_many(&self, permits: u32) -> Result<Guard> {
-        let handle = self.asking_for(permits)?;
-        handle.lock(None).await
+        self.check(permits)?;
+        self.handle.acquire_many(permits, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
     /// Takes a permit if one is free and no caller waits for one, in one attempt. Returns `None` otherwise.
@@ -136,7 +136,8 @@ impl Semaphore {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
-        self.asking_for(permits)?.acquire(None, Patience::None).await
+        self.check(permits)?;
+        self.handle.acquire_many(permits, Patience::None).await
     }
 
     /// Waits for a permit, but not longer than `limit`. Returns `None` if there was none in time.
@@ -169,7 +170,8 @@ impl Semaphore {
         permits: u32,
         limit: Duration,
     ) -> Result<Option<Guard>> {
-        self.asking_for(permits)?.acquire(None, Patience::limited(limit)).await
+        self.check(permits)?;
+        self.handle.acquire_many(permits, Patience::limited(limit)).await
     }
 
     /// Takes a permit, runs `work`, and releases the permit: see [`Lock::run`](crate::Lock::run).
@@ -186,7 +188,8 @@ impl Semaphore {
     where
         F: Future<Output = T>,
     {
-        self.asking_for(1)?.run(None, work).await
+        self.check(1)?;
+        self.handle.run(None, work).await
     }
 
     /// How many permits are free, as of the server's answer.
@@ -266,14 +269,14 @@ impl Semaphore {
         self.handle.force_unlock().await
     }
 
-    /// The server checks whether the semaphore has so many permits, since another client may have set the number.
-    fn asking_for(&self, permits: u32) -> Result<Handle> {
+    /// Whether a call may ask for this many permits. The server checks whether the semaphore has so many, since another client
+    /// may have set the number.
+    fn check(&self, permits: u32) -> Result<()> {
         checked(self.permits)?;
         if permits == 0 {
             return Err(Error::InvalidPermits { asked: 0, of: self.permits });
         }
-        checked(permits)?;
-        Ok(self.handle.clone().permits(permits))
+        checked(permits)
     }
 }
 
