@@ -189,7 +189,7 @@ impl Entry {
 
     /// Whether any caller of this client asks or waits.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.is_awaited() || !self.queue.is_free()
+        self.is_awaited() || !self.queue.is_permit_free()
     }
 
     /// The resting tenures that no caller wants.

@@ -183,7 +183,7 @@ impl Queue {
     }
 
     /// Whether the permit is free: the next caller that is polled may take it.
-    pub(crate) fn is_free(&self) -> bool {
+    pub(crate) fn is_permit_free(&self) -> bool {
         self.state().whose == Whose::Open
     }
 
@@ -272,15 +272,15 @@ mod tests {
 
     /// A caller whose future the test polls by hand.
     struct Hand<'a> {
-        permit: &'a Queue,
+        queue: &'a Queue,
         ticket: Ticket,
     }
 
     impl<'a> Hand<'a> {
         /// A caller that waits.
-        fn waits(permit: &'a Queue) -> Self {
-            permit.wait();
-            let mut hand = Self { permit, ticket: Ticket::default() };
+        fn waits(queue: &'a Queue) -> Self {
+            queue.wait();
+            let mut hand = Self { queue, ticket: Ticket::default() };
             assert!(!hand.comes());
             hand
         }
@@ -288,7 +288,7 @@ mod tests {
         /// Polls it. Returns whether it takes the permit.
         fn comes(&mut self) -> bool {
             let mut context = Context::from_waker(Waker::noop());
-            match self.permit.poll(&mut self.ticket, &mut context) {
+            match self.queue.poll(&mut self.ticket, &mut context) {
                 Poll::Ready(taken) => taken.is_ok(),
                 Poll::Pending => false,
             }
@@ -297,7 +297,7 @@ mod tests {
 
     impl Drop for Hand<'_> {
         fn drop(&mut self) {
-            self.permit.leave(&self.ticket);
+            self.queue.leave(&self.ticket);
         }
     }
 
@@ -314,15 +314,15 @@ mod tests {
     }
 
     fn taken() -> Queue {
-        let permit = Queue::default();
-        permit.try_take().unwrap();
-        permit
+        let queue = Queue::default();
+        queue.try_take().unwrap();
+        queue
     }
 
     /// Looks until the lookout finds something other than a late caller.
-    fn looks(permit: &Queue) -> (u32, Look) {
+    fn looks(queue: &Queue) -> (u32, Look) {
         for look in 1.. {
-            match permit.look() {
+            match queue.look() {
                 Look::Late => {}
                 found => return (look, found),
             }
@@ -332,139 +332,139 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_whose_task_has_no_budget_left_is_found_silent_too() {
-        let permit = taken();
-        permit.wait();
-        let mut hand = Hand { permit: &permit, ticket: Ticket::default() };
+        let queue = taken();
+        queue.wait();
+        let mut hand = Hand { queue: &queue, ticket: Ticket::default() };
         without_budget(|| assert!(!hand.comes())).await;
-        assert!(permit.pass_on(), "it is called");
-        assert_eq!(looks(&permit).1, Look::Silent);
-        assert_eq!(permit.waiting(), 0);
+        assert!(queue.pass_on(), "it is called");
+        assert_eq!(looks(&queue).1, Look::Silent);
+        assert_eq!(queue.waiting(), 0);
     }
 
     #[tokio::test]
     async fn a_caller_without_budget_takes_an_open_permit_when_it_is_polled_again() {
-        let permit = Queue::default();
-        permit.wait();
-        let mut hand = Hand { permit: &permit, ticket: Ticket::default() };
+        let queue = Queue::default();
+        queue.wait();
+        let mut hand = Hand { queue: &queue, ticket: Ticket::default() };
         without_budget(|| assert!(!hand.comes())).await;
-        assert!(permit.is_free());
+        assert!(queue.is_permit_free());
         tokio::task::yield_now().await;
         assert!(hand.comes(), "it is polled again");
     }
 
     #[test]
     fn the_permit_goes_to_waiting_callers_in_their_order() {
-        let permit = taken();
-        let mut hands = [(); 3].map(|()| Hand::waits(&permit));
+        let queue = taken();
+        let mut hands = [(); 3].map(|()| Hand::waits(&queue));
         for at in 0..3 {
-            assert!(permit.pass_on());
-            assert!(permit.try_take().is_none(), "somebody was called");
+            assert!(queue.pass_on());
+            assert!(queue.try_take().is_none(), "somebody was called");
             let came: Vec<_> = hands.iter_mut().skip(at).map(Hand::comes).collect();
             assert_eq!(came.iter().position(|came| *came), Some(0));
-            assert_eq!(permit.look(), Look::Well);
+            assert_eq!(queue.look(), Look::Well);
         }
-        assert!(!permit.pass_on());
-        assert!(permit.is_free());
+        assert!(!queue.pass_on());
+        assert!(queue.is_permit_free());
     }
 
     #[test]
     fn a_caller_that_leaves_after_it_was_called_calls_the_next() {
-        let permit = taken();
-        let (first, mut second) = (Hand::waits(&permit), Hand::waits(&permit));
-        assert!(permit.pass_on());
+        let queue = taken();
+        let (first, mut second) = (Hand::waits(&queue), Hand::waits(&queue));
+        assert!(queue.pass_on());
         drop(first);
         assert!(second.comes());
         drop(second);
-        assert_eq!(permit.waiting(), 0);
+        assert_eq!(queue.waiting(), 0);
     }
 
     #[test]
     fn a_caller_that_is_called_and_does_not_come_is_skipped_and_keeps_its_place() {
-        let permit = taken();
-        let (mut silent, mut second) = (Hand::waits(&permit), Hand::waits(&permit));
-        let mut third = Hand::waits(&permit);
-        assert!(permit.pass_on());
+        let queue = taken();
+        let (mut silent, mut second) = (Hand::waits(&queue), Hand::waits(&queue));
+        let mut third = Hand::waits(&queue);
+        assert!(queue.pass_on());
         assert!(!second.comes(), "the first one was called");
-        assert_eq!(looks(&permit), (LOOKS, Look::Silent));
-        assert_eq!(permit.waiting(), 2);
+        assert_eq!(looks(&queue), (LOOKS, Look::Silent));
+        assert_eq!(queue.waiting(), 2);
         assert!(second.comes() && !third.comes() && !silent.comes());
-        assert_eq!(permit.waiting(), 3, "the caller that takes the permit leaves later");
-        assert!(permit.pass_on());
+        assert_eq!(queue.waiting(), 3, "the caller that takes the permit leaves later");
+        assert!(queue.pass_on());
         assert!(!third.comes() && silent.comes());
     }
 
     #[test]
     fn all_late_callers_are_found_silent_at_once_and_not_called_again() {
-        let permit = taken();
-        let silent = [(); 3].map(|()| Hand::waits(&permit));
-        let mut polled = Hand::waits(&permit);
-        assert!(permit.pass_on());
-        assert_eq!(looks(&permit), (LOOKS, Look::Silent));
+        let queue = taken();
+        let silent = [(); 3].map(|()| Hand::waits(&queue));
+        let mut polled = Hand::waits(&queue);
+        assert!(queue.pass_on());
+        assert_eq!(looks(&queue), (LOOKS, Look::Silent));
         assert!(polled.comes());
         drop(polled);
-        assert!(!permit.pass_on(), "they have been woken, and have not come");
-        assert!(permit.is_free());
-        assert_eq!(looks(&permit), (LOOKS, Look::Silent));
-        assert_eq!(permit.waiting(), 0);
-        assert_eq!(permit.look(), Look::Well);
-        let newcomer = permit.try_take();
+        assert!(!queue.pass_on(), "they have been woken, and have not come");
+        assert!(queue.is_permit_free());
+        assert_eq!(looks(&queue), (LOOKS, Look::Silent));
+        assert_eq!(queue.waiting(), 0);
+        assert_eq!(queue.look(), Look::Well);
+        let newcomer = queue.try_take();
         assert!(newcomer.is_some(), "silent callers are in nobody's way");
         drop(silent);
-        assert_eq!(permit.waiting(), 0);
+        assert_eq!(queue.waiting(), 0);
     }
 
     #[test]
     fn a_caller_that_comes_in_time_is_not_silent() {
-        let permit = taken();
-        let mut late = Hand::waits(&permit);
+        let queue = taken();
+        let mut late = Hand::waits(&queue);
         for _ in 0..3 {
-            assert!(permit.pass_on());
-            assert_eq!([(); LOOKS as usize - 1].map(|()| permit.look()), [Look::Late; 3]);
+            assert!(queue.pass_on());
+            assert_eq!([(); LOOKS as usize - 1].map(|()| queue.look()), [Look::Late; 3]);
             assert!(late.comes());
             late = {
                 drop(late);
-                Hand::waits(&permit)
+                Hand::waits(&queue)
             };
         }
     }
 
     #[test]
     fn only_one_of_two_callers_takes_an_open_permit() {
-        let permit = taken();
-        let (_silent, mut one) = (Hand::waits(&permit), Hand::waits(&permit));
-        assert!(permit.pass_on());
-        assert_eq!(looks(&permit).1, Look::Silent);
-        assert!(permit.try_take().is_some());
+        let queue = taken();
+        let (_silent, mut one) = (Hand::waits(&queue), Hand::waits(&queue));
+        assert!(queue.pass_on());
+        assert_eq!(looks(&queue).1, Look::Silent);
+        assert!(queue.try_take().is_some());
         assert!(!one.comes());
-        assert!(permit.pass_on());
+        assert!(queue.pass_on());
         assert!(one.comes());
     }
 
     #[test]
     fn a_caller_that_had_the_permit_queues_again_before_later_ones() {
-        let permit = Queue::default();
-        let number = permit.try_take().unwrap();
-        let mut later = Hand::waits(&permit);
-        permit.wait();
-        let mut again = Hand { permit: &permit, ticket: Ticket::again(number) };
+        let queue = Queue::default();
+        let number = queue.try_take().unwrap();
+        let mut later = Hand::waits(&queue);
+        queue.wait();
+        let mut again = Hand { queue: &queue, ticket: Ticket::again(number) };
         assert!(!again.comes());
-        assert!(permit.pass_on());
+        assert!(queue.pass_on());
         assert!(!later.comes() && again.comes());
     }
 
     #[test]
     fn closing_sends_away_waiters_and_newcomers() {
-        let permit = taken();
-        let mut hand = Hand::waits(&permit);
-        permit.close();
+        let queue = taken();
+        let mut hand = Hand::waits(&queue);
+        queue.close();
         let mut context = Context::from_waker(Waker::noop());
         assert!(matches!(
-            permit.poll(&mut hand.ticket, &mut context),
+            queue.poll(&mut hand.ticket, &mut context),
             Poll::Ready(Err(Fault::Closed))
         ));
         drop(hand);
-        assert!(!permit.pass_on());
-        assert!(permit.try_take().is_none());
-        assert_eq!((permit.waiting(), permit.look()), (0, Look::Well));
+        assert!(!queue.pass_on());
+        assert!(queue.try_take().is_none());
+        assert_eq!((queue.waiting(), queue.look()), (0, Look::Well));
     }
 }
