@@ -132,7 +132,7 @@ async fn a_try_of_another_client_makes_the_keeper_give_the_lock_back() {
 }
 
 /// The keeper takes the lock again before the other client asks a second time. If it kept the lock again, it would refuse
-/// each try.
+/// nearly each try.
 #[tokio::test]
 async fn a_keeper_that_takes_the_lock_again_and_again_does_not_refuse_each_try() {
     let site = Site::start().await;
@@ -150,7 +150,8 @@ async fn a_keeper_that_takes_the_lock_again_and_again_does_not_refuse_each_try()
         sleep(Duration::from_millis(7)).await;
         granted += usize::from(tried.try_lock().await.expect("an answer").is_some());
     }
-    assert!(granted > 0, "the keeper has refused each try");
+    // A keeper that kept the lock again would give it up for a moment after each try, so a few would succeed by chance.
+    assert!(granted > 30, "the keeper has refused most tries: {granted} of 100 were granted");
     turns.abort();
 }
 
