@@ -231,5 +231,7 @@ mod tests {
         let (one, other) = (first.wait(), second.wait());
         assert!(one.leave().is_none());
         assert!(other.leave().is_some());
+        drop((first, second));
+        assert_eq!(table.len(), 0);
     }
 }
