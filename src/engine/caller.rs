@@ -259,7 +259,7 @@ impl Caller {
     fn queue<'a>(&'a self, visit: &'a Visit, ticket: Ticket) -> Queued<'a> {
         let queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
         if let Some(tenure) = visit.entry.tenure()
-            && tenure.is_waited_for_by(OwnerId::current())
+            && tenure.note_waiter(OwnerId::current())
         {
             // It is held now, so it was held since this caller came: no need to read the clock in each turn.
             visit.entry.note_holder_since(self.started);
@@ -305,7 +305,9 @@ fn held(contested: Contested) -> Result<Option<Hold>> {
     Ok(contested?.map(|(tenure, hand_over)| Hold::new(tenure, hand_over)))
 }
 
-/// A caller in the queue, until it has the permit. Its drop checks for a tenure that may have been left for it.
+/// A caller in the queue, from the call on and until it has the permit. Its drop checks for a tenure that may have been left
+/// for it.
+#[must_use = "the caller leaves the queue with it"]
 struct Queued<'a> {
     engine: &'a Arc<Engine>,
     /// `None` once the caller has the permit.

@@ -333,9 +333,9 @@ impl<S: Stay> Tenure<S> {
         Some(state.holds)
     }
 
-    /// A caller waits for the lock. Returns whether this tenure still lasts. If the task of the caller is the task that asked for
-    /// the current hold, this warns once.
-    pub(crate) fn is_waited_for_by(&self, waiting: OwnerId) -> bool {
+    /// Notes that a caller waits for the lock: warns once if its task is the task that asked for the current hold. Returns whether
+    /// this tenure still lasts.
+    pub(crate) fn note_waiter(&self, waiting: OwnerId) -> bool {
         let mut state = self.state();
         if state.ended.is_some() {
             return false;

@@ -24,7 +24,7 @@ pub(crate) struct Handle {
     engine: Arc<Engine>,
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
-    /// How many permits a call asks for.
+    /// How many permits a call asks for that does not say so itself.
     permits: u32,
     /// The client may keep the lock idle: see `engine/keep.rs`.
     is_kept: bool,
@@ -103,6 +103,8 @@ impl Handle {
         self.acquire_as(self.asked(owner, patience).map(inside))
     }
 
+    /// Gets the lock for a caller that asks for this, or returns the error of what it asks for.
+    ///
     /// Not an `async fn`: every waiter has this future, and an `async fn` would keep its arguments beside what it makes of them.
     fn acquire_as<'a>(
         &self,

@@ -51,6 +51,7 @@ impl RwHandle {
             self.refuse_upgrade(owner)?;
         }
         let Some(guard) = self.write.acquire(owner, patience).await? else { return Ok(None) };
+        // It does not fail: both handles have the same name and lease, so the write would have failed before.
         let (keys, options) = self.read.asked(owner, Patience::Endless)?;
         Ok(Some(WriteGuard::new(guard, (Arc::clone(keys), options))))
     }

@@ -269,7 +269,7 @@ impl Semaphore {
         self.handle.force_unlock().await
     }
 
-    /// Whether a call may ask for this many permits. The server checks whether the semaphore has so many, since another client
+    /// Refuses a call that asks for no permits, or for more than a semaphore can have. The server checks whether the semaphore has so many, since another client
     /// may have set the number.
     fn check(&self, permits: u32) -> Result<()> {
         checked(self.permits)?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 11] = [
     &["lib"],
     &["testing", "tower"],
     &["client", "operator"],
@@ -16,7 +16,6 @@ const LAYERS: [&[&str]; 12] = [
     &["wire"],
     &["keys"],
     &["kinds", "slot"],
-    &["settings"],
     &["config", "credentials", "error", "meters", "owner", "token", "tls"],
 ];
 

@@ -119,7 +119,7 @@ async fn a_flood_of_requests_does_not_keep_renewals_from_their_way() {
                 lock.try_lock().await.is_ok()
             });
         }
-        eventually(SOON, "all ask", async || asked.load(Ordering::SeqCst) == FLOOD).await;
+        eventually(lease / 2, "all ask", async || asked.load(Ordering::SeqCst) == FLOOD).await;
         server.resume();
         while let Some(ok) = asking.join_next().await {
             if ok.unwrap() { answered += 1 } else { failed += 1 }

@@ -145,7 +145,8 @@ impl Drop for Visit {
     }
 }
 
-/// The caller's side of a contest.
+/// The caller's side of a contest. The lookout counts the contender from the call on, not from the first poll.
+#[must_use = "the work is dropped with it"]
 pub(crate) struct Contesting<'a> {
     visit: &'a Visit,
     /// The waker for the work.
