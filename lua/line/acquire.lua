@@ -57,8 +57,9 @@ local function line_up()
   end
 end
 
+-- A client may ask again only after half of line_ttl, and a little late. So more than half has to be left.
 local function keep_line()
-  if redis.call('pttl', line) >= line_ttl / 2 then return end
+  if redis.call('pttl', line) >= line_ttl * 3 / 4 then return end
   redis.call('pexpire', line, line_ttl)
   if not is_set then redis.call('pexpire', notes, line_ttl) end
 end

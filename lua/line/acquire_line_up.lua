@@ -33,7 +33,7 @@ local function line_up_as_usual()
   local place = string.format('%.0f', micros)
   if not is_first then
     local is_usual = is_recent and rhythm == ttl_of_life and sleepers < micros and near < micros
-      and is_all_quick() and is_last(place, client) and redis.call('pttl', line) >= line_ttl / 2
+      and is_all_quick() and is_last(place, client) and redis.call('pttl', line) >= line_ttl * 3 / 4
     if not is_usual then return end
   end
   local ttl = time_of_holder(is_first)

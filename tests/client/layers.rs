@@ -259,7 +259,8 @@ fn every_file_that_is_named_exists() {
     let documents = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "lua/README.md"];
     let documents = documents.map(|name| read(root(), &root().join(name)));
     let exists = |name: &&str| sources.iter().any(|(file, _)| file.ends_with(&format!("/{name}")));
-    for (file, text) in sources.iter().chain(&documents).chain(&files("docs", "md")) {
+    let pages = ["docs", "tests"].map(|folder| files(folder, "md")).concat();
+    for (file, text) in sources.iter().chain(&documents).chain(&pages) {
         let missing: Vec<_> = named(text).filter(|name| !exists(name)).collect();
         assert_eq!(missing, Vec::<&str>::new(), "named in {file}");
     }

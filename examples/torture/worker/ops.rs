@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use parklock::{Ended, Error, Hold, Owner, RedLock, Woken};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
@@ -28,8 +30,9 @@ pub async fn endless(worker: &str, desk: &Desk, seed: u64, stop: &CancellationTo
     while !stop.is_cancelled() {
         let Some(seat) = desk.seat() else { return };
         let step = Step { worker: worker.to_owned(), seat, rng: rng.fork() };
-        if timeout(STUCK, step.take()).await.is_err() {
-            record::violation("a step took longer than anybody should ever wait");
+        let (name, taken) = step.take();
+        if timeout(STUCK, taken).await.is_err() {
+            record::violation(&format!("{name}: took longer than anybody should ever wait"));
         }
         sleep(Duration::from_micros(rng.u64(..25_000))).await;
     }
@@ -63,22 +66,23 @@ struct Step {
 }
 
 impl Step {
-    async fn take(mut self) {
+    /// What it is called, and the step.
+    fn take(mut self) -> (&'static str, BoxFuture<'static, ()>) {
         match self.rng.u32(..100) {
-            0..14 => self.of_family().await,
-            14..19 => self.several().await,
-            19..21 => self.majority().await,
-            21..23 => self.latch().await,
-            23..27 => self.buffer().await,
-            27..47 => self.simple().await,
-            47..55 => self.burst().await,
-            55..72 => self.nested().await,
-            72..80 => self.run().await,
-            80..86 => self.panics().await,
-            86..90 => self.forgets().await,
-            90..95 => self.aborted().await,
-            95..97 => self.keeps().await,
-            _ => self.shared_owner().await,
+            0..14 => ("of_family", self.of_family().boxed()),
+            14..19 => ("several", self.several().boxed()),
+            19..21 => ("majority", self.majority().boxed()),
+            21..23 => ("latch", self.latch().boxed()),
+            23..27 => ("buffer", self.buffer().boxed()),
+            27..47 => ("simple", self.simple().boxed()),
+            47..55 => ("burst", self.burst().boxed()),
+            55..72 => ("nested", self.nested().boxed()),
+            72..80 => ("run", self.run().boxed()),
+            80..86 => ("panics", self.panics().boxed()),
+            86..90 => ("forgets", self.forgets().boxed()),
+            90..95 => ("aborted", self.aborted().boxed()),
+            95..97 => ("keeps", self.keeps().boxed()),
+            _ => ("shared_owner", self.shared_owner().boxed()),
         }
     }
 
@@ -212,6 +216,8 @@ impl Step {
                 |buffer: &mut Buffer| if fills { buffer.is_full() } else { buffer.is_empty() };
             Buffer::with(token, waits).expect("a file")
         };
+        // A wait may end without a notification, so the limit is for all of them.
+        let until = Instant::now() + STUCK / 3;
         let client = &self.seat.client;
         let (full, empty) = (client.condition("not full"), client.condition("not empty"));
         let mut call = self.unhandled(BUFFER, (1, 1));
@@ -232,7 +238,8 @@ impl Step {
             claim.end(&guard, self.seat.closed());
             let condition = if fills { &full } else { &empty };
             call = self.unhandled(BUFFER, (1, 1));
-            let (again, woken) = guard.wait_for(condition, STUCK / 3).await?;
+            let left = until.saturating_duration_since(Instant::now());
+            let (again, woken) = guard.wait_for(condition, left).await?;
             record::reached(match woken {
                 Woken::Notified => "buffer: notified",
                 Woken::TimedOut => "buffer: not notified in time",

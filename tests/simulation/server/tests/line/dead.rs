@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, Name, RW, WAITER_TTL, once};
+use crate::name::{Answer, Ask, FAIR, LEASE, LINE_TTL, LOCK, Name, RW, WAITER_TTL, once};
 use crate::{everywhere, in_virtual_time, really};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
@@ -492,5 +492,28 @@ fn a_waiter_that_answered_has_the_whole_time_when_it_is_asked_again() {
             let answer = name.lock("b:1");
             assert!(answer.is_granted(), "{kind:?}: it had the place {place}: {answer:?}");
         });
+    }
+}
+
+/// Once in `max_park` one contender of each client asks, and often there is only one client. It asks a little late, and may
+/// have asked at any time before.
+#[test]
+fn a_line_outlasts_the_pause_between_two_requests_of_its_only_waiter() {
+    const LATE: u64 = 200;
+    let max_park = LINE_TTL / 2;
+    for kind in EXCLUSIVE {
+        for earlier in (0..=max_park).step_by(1_000) {
+            in_virtual_time(kind, |name| {
+                name.lock("a:1");
+                name.lock("b:1");
+                for pause in [earlier, max_park + LATE, max_park + LATE] {
+                    name.pass(pause);
+                    let is_there = name.number(&["EXISTS", "lock_queue:{a}"]) == 1;
+                    assert!(is_there, "{kind:?}: asked after {earlier} ms, then {pause} ms later");
+                    name.renew("a:1");
+                    name.lock("b:1");
+                }
+            });
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::stage::{Client, Stage};
 pub const ALL: u32 = 1 << 30;
 pub const LEASE: u64 = 30_000;
 pub const WAITER_TTL: u64 = 900;
-const LINE_TTL: u64 = 20_000;
+pub const LINE_TTL: u64 = 20_000;
 
 /// What a kind is called, and how much of it there is.
 pub const LOCK: (&str, u32) = ("lock", 1);
