@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join_all;
-use parklock::{Owner, RedLock, Result};
+use parklock::{Owner, RedLock, Result, Woken};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -78,6 +78,7 @@ impl Player {
             Scene::TakenAway => self.takes_away().await,
             Scene::HandedToNobody => self.hands_to_nobody().await,
             Scene::BoundedBuffer | Scene::ShakenBuffer => self.fills_or_empties().await,
+            Scene::LoneWaiter => self.waits_for_nothing().await,
             Scene::KilledLinks => self.takes_turns().await,
             Scene::Braces
             | Scene::LockTurn
@@ -166,6 +167,22 @@ impl Player {
         }
         guard.unlock().await?;
         Ok(if fills { "buffer: put" } else { "buffer: taken" })
+    }
+
+    /// A wait may end without a notification, but not while nothing happens.
+    async fn waits_for_nothing(self) {
+        let client = &self.seat.client;
+        let waited = async {
+            let guard = client.lock("one").lock().await?;
+            guard.wait_for(&client.condition("nothing"), Duration::from_secs(10)).await
+        };
+        match waited.await {
+            Ok((_, Woken::TimedOut)) => board::reached("condition: nobody was woken"),
+            Ok((_, Woken::Notified)) => {
+                board::wrong("a waiter was woken for nothing", "nobody notifies");
+            }
+            Err(error) => heard(&error),
+        }
     }
 
     /// Holds the first so many names, asked for at once.

@@ -94,6 +94,8 @@ pub enum Scene {
     BoundedBuffer,
     /// As before, and nothing dies: connections and the server are in trouble.
     ShakenBuffer,
+    /// The only waiter of a condition, whom nobody notifies.
+    LoneWaiter,
     /// Random work on a primary whose replicas take over from it. All, some or none of them acknowledge.
     Replicas,
     /// Random work behind sentinels, likewise.
@@ -106,13 +108,13 @@ use Scene::{
     BoundedBuffer, Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
     CloseBesideUnlocks, Cluster, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
     ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff, LatePart, LockTurn,
-    LongReader, LostCounts, LostReleases, MisledHolder, NestedCounts, NestedDrops, NestedMaxHold,
-    PartOfMany, Replicas, Restart, Sentinel, SetPermits, ShakenBuffer, ShortVisitor, ShorterNested,
-    SilentDelete, SquattedName, Stall, TakenAway, TryLoop, WriterBehindReaders,
+    LoneWaiter, LongReader, LostCounts, LostReleases, MisledHolder, NestedCounts, NestedDrops,
+    NestedMaxHold, PartOfMany, Replicas, Restart, Sentinel, SetPermits, ShakenBuffer, ShortVisitor,
+    ShorterNested, SilentDelete, SquattedName, Stall, TakenAway, TryLoop, WriterBehindReaders,
 };
 
 impl Scene {
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -159,6 +161,7 @@ impl Scene {
         Replicas,
         Sentinel,
         Sentinel,
+        LoneWaiter,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -167,7 +170,7 @@ impl Scene {
         Self::ALL.iter().find(named).copied().ok_or_else(all)
     }
 
-    /// The scene that a seed plays, if it plays any: of a hundred seeds in a row, one plays each scene. Those of several
+    /// The scene that a seed plays, if it plays any: of a hundred seeds in a row, from 54 on, one plays each scene. Those of several
     /// servers are random work, and have more of them.
     pub fn of(seed: u64) -> Option<Self> {
         Self::ALL.get(((seed + 46) % 100) as usize).copied()
@@ -189,6 +192,7 @@ impl Scene {
                 | NestedCounts
                 | BoundedBuffer
                 | ShakenBuffer
+                | LoneWaiter
         )
     }
 
@@ -233,7 +237,8 @@ impl Scene {
         let clients = match self {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests | TryLoop
             | NestedMaxHold | JoinedWriters | CutAttempts | DeletedHandOff | LostCounts
-            | NestedCounts | LostReleases | SquattedName | MisledHolder | LateHandOff => 1,
+            | NestedCounts | LostReleases | SquattedName | MisledHolder | LateHandOff
+            | LoneWaiter => 1,
             NestedDrops | ForgedGrant | SetPermits | LatePart | ShorterNested | BusyNeighbour
             | ForgottenScripts | TakenAway | HandedToNobody => 2,
             KilledLinks | Stall | Restart | SilentDelete | BoundedBuffer | ShakenBuffer => 4,
@@ -292,6 +297,9 @@ impl Scene {
                 ClientPlan { config, ..client }
             }
             (Crowd, _) => usual().max_waiters(3),
+            (LoneWaiter, _) => {
+                ClientPlan::usual(layout, Duration::from_secs(2)).max_park(millis(600))
+            }
             // So that whoever looks for itself does so in time.
             (BoundedBuffer | ShakenBuffer, _) => usual().max_park(Duration::from_secs(2)),
             (ForgedGrant, _) => {
