@@ -95,7 +95,7 @@ pub enum Error {
     },
 
     /// Zero permits, or more than the semaphore has.
-    #[error("invalid number of permits: {asked} of {of}")]
+    #[error("invalid number of permits: {asked}; it must be from 1 to {of}")]
     InvalidPermits {
         /// How many were asked for.
         asked: u32,

@@ -26,7 +26,7 @@ local function sign(follows)
   -- Our waiter_ttl differs from that of the previous client. The waiters in this line may show signs of life less often
   -- than we expect, so none of them counts as awake.
   if rhythm ~= waiter_ttl then sleepers, rhythm = math.max(sleepers, micros), waiter_ttl end
-  own.life.ends, own.life.secret = at + waiter_ttl, secret
+  own.life.ends, own.life.secret, own.life.ttl = at + waiter_ttl, secret, waiter_ttl
   if not own.place then own.life.entries = own.life.entries + 1 end
   note_life(own.client)
   wants[field] = string.format('%.0f %.0f%s', part, lease, manner == 'rest' and ' r' or follows and ' f' or '')
@@ -61,14 +61,14 @@ end
 local function keep_line()
   if redis.call('pttl', line) >= line_ttl * 3 / 4 then return end
   redis.call('pexpire', line, line_ttl)
-  if not is_set then redis.call('pexpire', notes, line_ttl) end
+  redis.call('pexpire', notes, is_set and string.format('%.0f', REMEMBERED) or line_ttl)
 end
 
 -- Whether this sign of life changes nothing for others: there is no room, and a script has just looked at the front. If
 -- the caller is at the front itself, that script has already told it so, unless the caller has only just arrived.
 local function is_of_no_account(is_relied_on)
   if not is_recent or used < capacity then return false end
-  if is_relied_on or own.place <= near then return true end
+  if is_relied_on or is_near(own.place) then return true end
   local last_of_window = tonumber(places(WINDOW - 1, 1)[2] or nil)
   return last_of_window and own.place > last_of_window
 end
@@ -97,7 +97,7 @@ local function wait()
     if number_of_asker then return granted(number_of_asker) end
     if refusal then error(refusal, 0) end
   end
-  if manner == 'rest' or not is_relied_on and own.place > near then
+  if manner == 'rest' or not is_relied_on and not is_near(own.place) then
     sleepers = math.max(sleepers, own.place)
     note('state', state_note())
   end
@@ -110,7 +110,7 @@ local function wait()
   keep_line()
   local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
   if sign_is_due then again = a_third end
-  if own.place <= near or is_relied_on and is_first_of_client then return { HELD, again, own.place, 1, ahead } end
+  if is_near(own.place) or is_relied_on and is_first_of_client then return { HELD, again, own.place, 1, ahead } end
   if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
   -- client that is further away makes it later: so a long line costs no more calls than a short one.

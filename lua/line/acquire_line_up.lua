@@ -40,8 +40,8 @@ local function line_up_as_usual()
   if not ttl or ttl <= 0 then return end
   -- If the memory is full, this is refused. acquire.lua then says whether the caller may line up nevertheless.
   if redis.pcall('zadd', line, 'NX', place, field) ~= 1 then return end
-  local entries = tonumber((alive or ''):match('^%d+ %d+ (%d+)$')) or 0
-  local sign = string.format('%.0f %s %d', at + rhythm, secret, entries + 1)
+  local entries = tonumber((alive or ''):match('^%d+ %d+ (%d+) ')) or 0
+  local sign = string.format('%.0f %s %d %s', at + rhythm, secret, entries + 1, waiter_ttl)
   local wants = '1 ' .. lease .. (entries > 0 and ' f' or '')
   local is_written = type(redis.pcall('hset', notes, field, wants, life, sign)) == 'number'
   if is_first and is_written then

@@ -9,44 +9,46 @@ local LEAST_LIFE = 12
 
 local micros, now -- the server's clock
 local at -- the clock of the waiters, in ms
-local behind, after_gap, rhythm -- how far `at` is behind the server's clock, in ms; see read_state()
-local near, sleepers -- see line.lua
+local behind, resumed, rhythm -- how far `at` is behind the server's clock, in ms; see read_state()
+local near, sleepers, guard -- see line.lua
 local last_look -- when a script last looked at the front, in ms
 -- Whether that was only a moment ago. Then a sign of life or a newcomer need not look, and a release need not note that
 -- it looked.
 local is_recent
 
 -- The note that the functions below read and write records when a script last looked at the front, how far the clock was
--- behind then, whether that script came after a gap, the waiter_ttl of the client that showed the last sign, and two places
--- (see line.lua). It records that waiter_ttl because clients may have different ones, and the client that runs this script may
+-- behind then, the time of the clock after the last stall, the waiter_ttl of the client that showed the last sign, and three
+-- places (see line.lua). It records that waiter_ttl because clients may have different ones, and the client that runs this script may
 -- not be a waiter. The note is packed: reading it as a text would cost the server ten times as much. With its label it is
 -- longer than 64 bytes: so Redis stores the notes as a hash table. In a short hash each lookup would scan all of it.
-local PACKED, LABEL, PACKED_LENGTH = '<c24dddddd', 'The state of this line: ', 72
+local PACKED, LABEL, PACKED_LENGTH = '<c24ddddddd', 'The state of this line: ', 80
 
 -- While the server stalls, no client can show a sign of life. The first script after such a stall may run before the
 -- signs that still wait in the sockets, so it must remove nobody. Clients near the front show three signs per
--- waiter_ttl. So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. A
--- second long gap in a row counts as time: the server is not stalled, only no client near the front calls, and dead
--- waiters must age. The clock also leaves out a backward step of the server's clock.
+-- waiter_ttl. So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. But
+-- perhaps the server is not stalled, only no client near the front calls. Then dead waiters must age, even if all far
+-- clients call at one moment, again and again. So the clock leaves out a gap only if it has run for a whole waiter_ttl since
+-- the last one. The clock also leaves out a backward step of the server's clock.
 local function read_state(note, waiter_ttl)
   local time = redis.call('time')
   micros = time[1] * 1000000 + time[2]
   now = math.floor(micros / 1000)
-  behind, after_gap, rhythm, near, sleepers, is_recent = 0, 0, waiter_ttl, 0, 0, false
+  behind, resumed, rhythm, near, sleepers, guard, is_recent = 0, 0, waiter_ttl, 0, 0, 0, false
   last_look = now
   if note and #note == PACKED_LENGTH and note:sub(1, #LABEL) == LABEL then
-    local _, was_after_gap
-    _, last_look, behind, was_after_gap, rhythm, near, sleepers = struct.unpack(PACKED, note)
-    local gap = now - last_look
-    if gap > rhythm / 2 then after_gap = 1 end
-    if gap < 0 or after_gap == 1 and was_after_gap == 0 then behind = behind + gap end
-    is_recent = gap >= 0 and gap < rhythm / 8 and was_after_gap == 0
+    local _
+    _, last_look, behind, resumed, rhythm, near, sleepers, guard = struct.unpack(PACKED, note)
+    local gap, looked_at = now - last_look, last_look - behind
+    if gap < 0 or gap > rhythm / 2 and looked_at - resumed >= rhythm then
+      behind, resumed = behind + gap, looked_at
+    end
+    is_recent = gap >= 0 and gap < rhythm / 8
   end
   at = now - behind
 end
 
 local function state_note()
-  return struct.pack(PACKED, LABEL, last_look, behind, after_gap, rhythm, near, sleepers)
+  return struct.pack(PACKED, LABEL, last_look, behind, resumed, rhythm, near, sleepers, guard)
 end
 
 -- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and its client
@@ -54,6 +56,11 @@ end
 -- it are awake too.
 local function is_awake(place)
   return place > sleepers and place <= micros and micros - place < rhythm * 1000
+end
+
+-- Whether the waiter at this place was told to show signs of life.
+local function is_near(place)
+  return place <= near or place == guard
 end
 
 -- Whether the line moves so fast that a client that lines up now gets its turn before its second sign of life is due:

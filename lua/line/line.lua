@@ -11,11 +11,12 @@
 --                              follower, which came to a quick line behind another caller of its client; one of them
 --                              shows the next sign for all
 --         life:<client>        when the client counts as dead unless it shows a sign of life; the secret of its last sign;
---                              how many of its owner fields are in line
+--                              how many of its owner fields are in line; its waiter_ttl
 --         asked:<owner field>  when it was told to show a sign of life at once, the first and the last time, and whether any
 --                              client heard it
---         state                see clock.lua, and two places:
+--         state                see clock.lua, and three places:
 --                              near: all waiters up to here were told to show signs of life;
+--                              guard: so was the waiter at this place, behind callers of one client; 0: none; see post_guard();
 --                              sleepers: the last place whose waiter may be asleep. A waiter behind it is awake for one
 --                              waiter_ttl after it lined up
 --         written, reading     see readers_first()
@@ -83,8 +84,10 @@ end
 -- The life of a client, from the notes. A client without a note counts as silent.
 local function life_of(client, noted)
   if not lives[client] then
-    local ends, secret, entries = (noted or ''):match('^(%d+) (%d+) (%d+)$')
-    lives[client] = { ends = tonumber(ends) or 0, secret = secret, entries = tonumber(entries) or 0 }
+    local ends, secret, entries, ttl = (noted or ''):match('^(%d+) (%d+) (%d+) (%d+)$')
+    lives[client] = {
+      ends = tonumber(ends) or 0, secret = secret, entries = tonumber(entries) or 0, ttl = tonumber(ttl) or waiter_ttl
+    }
   end
   return lives[client]
 end
@@ -92,7 +95,7 @@ end
 local function note_life(client)
   local life = lives[client]
   if life.entries > 0 then
-    note('life:' .. client, string.format('%.0f %s %d', life.ends, life.secret or '0', life.entries))
+    note('life:' .. client, string.format('%.0f %s %d %d', life.ends, life.secret or '0', life.entries, life.ttl))
   else
     erase('life:' .. client)
   end
@@ -124,9 +127,9 @@ local function places(skipped, count)
   return redis.call('zrange', line, '0', '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
 end
 
--- The same waiters, as entries.
-local function front(skipped, count)
-  local found, fields = places(skipped, count), {}
+-- These waiters, as entries.
+local function entries_of(found)
+  local fields = {}
   for i = 1, #found, 2 do
     fields[#fields + 1] = found[i]
   end
@@ -135,6 +138,10 @@ local function front(skipped, count)
     entry.place = tonumber(found[2 * i])
   end
   return entries
+end
+
+local function front(skipped, count)
+  return entries_of(places(skipped, count))
 end
 
 local function lives_on(entry)
@@ -147,8 +154,10 @@ local function was_asked(entry)
   return entry.asked and entry.asked >= entry.life.ends - LEAST_LIFE
 end
 
+-- Whether this waiter was told, and showed no sign for its own waiter_ttl. The client that runs this script may have a shorter
+-- one, in which a slower client cannot answer.
 local function is_dead(entry)
-  return not lives_on(entry) and was_asked(entry) and entry.asked + waiter_ttl <= at
+  return not lives_on(entry) and was_asked(entry) and entry.asked + entry.life.ttl <= at
 end
 
 -- Whether this waiter keeps out a caller that only tries. It does while the life of its client has not ended. After that, it
@@ -268,7 +277,7 @@ end
 
 -- Whether it was told recently, so that its answer may still come.
 local function is_told(entry)
-  return was_asked(entry) and entry.asked_last + waiter_ttl / 3 > at
+  return was_asked(entry) and entry.asked_last + entry.life.ttl / 3 > at
 end
 
 -- Readers that waited for a writer go before the next writer: 'written' says that a writer was let in. When it leaves,
@@ -329,6 +338,48 @@ local function readers_first(work)
   return waits, work
 end
 
+-- Whether the turn of a waiter that rests has not come nearer. Then it need not be woken: it asks by itself when the
+-- holder's lease is over.
+local function nothing_is_new()
+  return not moved and used >= capacity
+end
+
+-- Whether this waiter shows signs of life by itself.
+local function shows_signs(entry)
+  return lives_on(entry) and not entry.rests and (is_near(entry.place) or is_awake(entry.place) and not entry.follows)
+end
+
+-- Whether this waiter is awake now, or hears that it has to be. Its client lives, or may come back.
+local function wake(entry)
+  if entry.field == asker or entry.rests and nothing_is_new() or shows_signs(entry) then return true end
+  if not lives_on(entry) and is_told(entry) then return entry.heard end
+  if lives_on(entry) then
+    say(entry.client, entry.field .. '?')
+  else
+    ask(entry)
+  end
+  local heard = send()[entry.client]
+  if not lives_on(entry) then note_asked(entry, heard) end
+  return heard
+end
+
+-- In the line of a fair lock, all waiters at the front may be callers of one client, and die together. Then a waiter of
+-- another client shows signs of life too: the one that did so before, or else the last in line, or else one of the first.
+local function post_guard(only_client)
+  local function one_of(found)
+    for _, entry in ipairs(entries_of(found)) do
+      if entry.client ~= only_client and entry.part and not is_dead(entry) and wake(entry) then return entry.place end
+    end
+  end
+  local has_others = only_client and lives[only_client].entries < redis.call('zcard', line)
+  local at_post = string.format('%.0f', guard)
+  guard = has_others and (
+    guard > 0 and one_of(redis.call('zrange', line, at_post, at_post, 'BYSCORE', 'WITHSCORES'))
+    or one_of(redis.call('zrange', line, '-1', '-1', 'WITHSCORES'))
+    or one_of(places(WINDOW, BOUND))
+  ) or 0
+end
+
 -- Looks at the front, waiter by waiter, until WINDOW of them are awake: one client has to be awake to make the next call.
 --   alive, and has shown signs of life before                 awake
 --   alive, but rests, follows, or may be asleep               told that it is near: from now on it shows signs itself
@@ -338,15 +389,19 @@ end
 -- A waiter that is told counts as awake if a client hears the message. All silent waiters are told at once, so that all
 -- dead ones together cost waiter_ttl once. They are told again until that time is over, since a message can be lost. A
 -- process that is stopped or cut off still seems to listen, and many of its callers may wait. So a silent client counts
--- once, and only WINDOW of its waiters are told, unless nobody listens.
+-- once, and only WINDOW of its waiters are told, unless nobody listens. Returns the client of all that are awake, if they are of
+-- one.
 local function watch(entries, are_all, work)
   local awake, seen, silent, hears, is_front = 0, 0, {}, {}, true
-  local function count(entry)
-    if lives_on(entry) or entry.nth == 1 then awake = awake + 1 end
+  local only_client
+  local function is_awake_too(entry)
+    awake = awake + 1
+    only_client = (only_client == nil or only_client == entry.client) and entry.client
   end
-  -- In this case waiters that rest need not be woken. It is not their turn, and they ask by themselves when the
-  -- holder's lease is over.
-  local nothing_new = not moved and used >= capacity
+  local function count(entry)
+    if lives_on(entry) or entry.nth == 1 then is_awake_too(entry) end
+  end
+  local nothing_new = nothing_is_new()
   while #entries > 0 do
     local told, dead = {}, {}
     for _, entry in ipairs(entries) do
@@ -358,11 +413,8 @@ local function watch(entries, are_all, work)
       end
       if is_dead_now then
         dead[#dead + 1] = entry
-      elseif is_usual then
-        awake = awake + 1
-      elseif lives_on(entry) and not entry.rests
-        and (entry.place <= near or is_awake(entry.place) and not entry.follows) then
-        awake = awake + 1
+      elseif is_usual or shows_signs(entry) then
+        is_awake_too(entry)
       elseif lives_on(entry) then
         say(entry.client, entry.field .. '?')
         told[#told + 1] = entry
@@ -386,7 +438,7 @@ local function watch(entries, are_all, work)
       if heard[entry.client] then count(entry) end
       if not lives_on(entry) then note_asked(entry, heard[entry.client]) end
     end
-    if are_all or awake >= WINDOW or work <= 0 then return end
+    if are_all or awake >= WINDOW or work <= 0 then return only_client end
     local missing = is_front and WINDOW - awake or work
     entries = front(seen, missing)
     are_all = #entries < missing
@@ -439,7 +491,7 @@ local function admit()
     -- If the head is awake, the whole line is awake, and nobody has to be woken.
     if asks_again or not is_awake(head) then
       local window = front(0, WINDOW)
-      watch(window, #window < WINDOW, math.max(work, WINDOW))
+      post_guard(watch(window, #window < WINDOW, math.max(work, WINDOW)))
     end
   end
   send()

@@ -15,7 +15,7 @@ if client then
   local noted = redis.pcall('hmget', KEYS[4], 'state', head, life)
   read_state(noted[1], tonumber(waiter_ttl_text))
   local lease = (noted[2] or ''):match('^1 (%d+)$')
-  local ends, secret = (noted[3] or ''):match('^(%d+) (%d+) 1$')
+  local ends, secret = (noted[3] or ''):match('^(%d+) (%d+) 1 ')
   local is_usual = noted[1] and lease and ends and ends - at > LEAST_LIFE and is_awake(tonumber(next_two[2]))
   local number = is_usual and redis.call('exists', KEYS[2]) == 0 and draw(1)
   if number and put(KEYS[2], head, math.min(lease, ends - at), number) == GRANTED then

@@ -14,7 +14,7 @@ if client then
   local noted = redis.pcall('hmget', KEYS[4], 'state', head, life, 'set')
   read_state(noted[1], tonumber(ARGV[6]))
   local lease = (noted[2] or ''):match('^1 (%d+)$') or (noted[2] or ''):match('^1 (%d+) f$')
-  local ends, secret, entries = (noted[3] or ''):match('^(%d+) (%d+) (%d+)$')
+  local ends, secret, entries, ttl = (noted[3] or ''):match('^(%d+) (%d+) (%d+) (%d+)$')
   local is_last = not next_two[3]
   is_usual = noted[1] and lease and ends and ends - at > LEAST_LIFE and is_awake(tonumber(next_two[2]))
     and not (is_last and noted[4])
@@ -32,7 +32,7 @@ if client then
           redis.pcall('hdel', KEYS[4], head, 'asked:' .. head, life)
         else
           redis.pcall('hdel', KEYS[4], head, 'asked:' .. head)
-          redis.pcall('hset', KEYS[4], life, string.format('%s %s %d', ends, secret, entries - 1))
+          redis.pcall('hset', KEYS[4], life, string.format('%s %s %d %s', ends, secret, entries - 1, ttl))
         end
         if not is_recent then
           last_look = now

@@ -13,8 +13,6 @@ use crate::wire::{Fault, Order};
 /// it late.
 const LONGER: Duration = Duration::from_secs(60);
 
-const LONGEST_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
-
 impl Engine {
     /// Changes a latch once.
     ///
@@ -22,7 +20,7 @@ impl Engine {
     /// A dropped future may or may not have changed it.
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
         let until = Instant::now() + self.config.riding_out();
-        let memory = (self.config.riding_out() * 2 + LONGER).min(LONGEST_MEMORY);
+        let memory = self.config.riding_out() * 2 + LONGER;
         let (request, mut may_have_run) = ((self.next_order(), memory), false);
         loop {
             let answer = match self.connected(keys).await {

@@ -136,7 +136,7 @@ const NOTES: &str = "lock_notes:{a}";
 /// A client that died while it stood first in the line. Its line outlives every test.
 async fn somebody_died_in_line(admin: &Admin) {
     admin.cmd::<i64>(&["ZADD", LINE, "1", "dead:1"]).await;
-    admin.cmd::<i64>(&["HSET", NOTES, "dead:1", "1 1000", "life:dead", "1 1 1"]).await;
+    admin.cmd::<i64>(&["HSET", NOTES, "dead:1", "1 1000", "life:dead", "1 1 1 1000"]).await;
     for key in [LINE, NOTES] {
         admin.cmd::<i64>(&["PEXPIRE", key, &LONG.as_millis().to_string()]).await;
     }

@@ -433,8 +433,8 @@ async fn a_waiter_that_its_client_does_not_have_is_given_up_at_once() {
     listens(&admin, &field).await;
     // Three more of the same client, before it.
     let script = "local life, wants = 'life:' .. ARGV[2], redis.call('HGET', KEYS[2], ARGV[1]) \
-        local ends, secret, entries = redis.call('HGET', KEYS[2], life):match('^(%d+) (%d+) (%d+)$') \
-        redis.call('HSET', KEYS[2], life, ends .. ' ' .. secret .. ' ' .. entries + 3) \
+        local ends, secret, entries, ttl = redis.call('HGET', KEYS[2], life):match('^(%d+) (%d+) (%d+) (%d+)$') \
+        redis.call('HSET', KEYS[2], life, ends .. ' ' .. secret .. ' ' .. entries + 3 .. ' ' .. ttl) \
         local place = redis.call('ZSCORE', KEYS[1], ARGV[1]) \
         for i = 1, 3 do \
           redis.call('HSET', KEYS[2], ARGV[2] .. ':' .. 1000 + i, wants) \

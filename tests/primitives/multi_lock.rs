@@ -258,7 +258,7 @@ async fn a_waiter_holds_nothing() {
 async fn stands_in_line(admin: &Admin, place: &str, field: &str, lives_for: i64) {
     let (seconds, micros): (i64, i64) = admin.cmd(&["TIME"]).await;
     let ends = seconds * 1000 + micros / 1000 + lives_for;
-    let (life, client) = (format!("{ends} 1 1"), field.rsplit_once(':').expect("a number").0);
+    let (life, client) = (format!("{ends} 1 1 1000"), field.rsplit_once(':').expect("a number").0);
     admin.cmd::<i64>(&["ZADD", "lock_queue:{b}", place, field]).await;
     let notes = ["HSET", "lock_notes:{b}", field, "1 1000", &format!("life:{client}"), &life];
     admin.cmd::<i64>(&notes).await;

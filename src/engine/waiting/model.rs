@@ -42,7 +42,7 @@ enum Mutation {
     NobodyIsToldForTheDeaf,
     WhoComesNearIsNotTold,
     WhoSleepsCountsAsAwake,
-    TheWindowIsOfEntries,
+    NobodyGuards,
     NobodyAsksInAQuickLine,
     WhoFollowsIsNotTold,
     TheFarLookSeldom,
@@ -404,11 +404,12 @@ impl World {
         self.spent.blind |= matches!(action, Action::Crash(c) if self.fills_the_window(c, setting));
     }
 
-    /// All entries of a window may belong to one client. When it dies, no client is left that shows signs of life.
+    /// All entries of a window may belong to one client. When it dies and there is no guard, no client is left that shows signs of
+    /// life.
     fn fills_the_window(&self, c: usize, setting: &Setting) -> bool {
         let terms = setting.terms;
-        if terms.by_client || terms.is(Mutation::TheWindowIsOfEntries) {
-            return terms.window < 2;
+        if terms.guards {
+            return false;
         }
         let fields = self.server.line.iter().map(|waiter| usize::from(waiter.field.client));
         let requests = self.clients[c].up.len() + self.strays.len();
@@ -681,6 +682,7 @@ impl World {
 
     fn places(&mut self, mut change: impl FnMut(&mut u8)) {
         change(&mut self.server.near);
+        change(&mut self.server.guard);
         self.server.line.iter_mut().for_each(|waiter| change(&mut waiter.place));
         self.clients.iter_mut().for_each(|client| client.places(&mut change));
         for (stray, _) in &mut self.strays {
@@ -711,7 +713,7 @@ mod tests {
 
     const TERMS: Terms = Terms {
         window: 2,
-        by_client: false,
+        guards: true,
         lease: 4,
         hold: 1,
         last_watches: false,
@@ -848,13 +850,6 @@ mod tests {
         for window in [1, 2] {
             holds(&long_lease(setting("a death", (2, 2, 1), window, DEATH)));
         }
-    }
-
-    /// With a window of clients, a client may die that has all the entries at the front.
-    #[test]
-    fn a_window_of_clients_survives_the_death_of_any_one() {
-        let world = setting("a death", (2, 2, 1), 2, DEATH);
-        holds(&Setting { terms: Terms { by_client: true, ..world.terms }, ..world });
     }
 
     /// So many clients keep idle locks, and callers come at any time.
@@ -1015,7 +1010,7 @@ mod tests {
     fn a_window_that_may_be_all_of_one_client_is_found_out() {
         let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
         fails(
-            Mutation::TheWindowIsOfEntries,
+            Mutation::NobodyGuards,
             &Setting { terms: Terms { hold: 3, ..setting.terms }, ..setting },
         );
     }

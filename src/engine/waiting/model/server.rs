@@ -97,8 +97,8 @@ pub(in crate::engine::waiting::model) struct AcquireOptions {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine::waiting::model) struct Terms {
     pub(in crate::engine::waiting::model) window: usize,
-    /// The window has this many clients, however many entries each of them has in it.
-    pub(in crate::engine::waiting::model) by_client: bool,
+    /// If one client has all entries at the front, a waiter of another client shows signs of life too.
+    pub(in crate::engine::waiting::model) guards: bool,
     pub(in crate::engine::waiting::model) lease: i8,
     /// How long a holder holds at most.
     pub(in crate::engine::waiting::model) hold: i8,
@@ -135,13 +135,15 @@ pub(in crate::engine::waiting::model) struct Server {
     pub(in crate::engine::waiting::model) lives: Vec<Option<Life>>,
     /// The place up to which all waiters were told to show signs of life.
     pub(in crate::engine::waiting::model) near: u8,
+    /// The place of a waiter that was told so too, since one client has all entries before it; or 0.
+    pub(in crate::engine::waiting::model) guard: u8,
     /// No waiter behind this place was told by a reply that it may sleep.
     sleepers: u8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
     pub(in crate::engine::waiting::model) top: u8,
-    /// How long ago the last script ran, and whether it ran after a gap.
+    /// How long ago the last script ran, and for how long the line's clock had run then since the last stall.
     quiet: i8,
-    after_gap: bool,
+    ran: i8,
 }
 
 /// An entry that was let in: from which place, and whether its client counted as alive.
@@ -174,10 +176,11 @@ impl Server {
             line: Vec::new(),
             lives: vec![None; clients],
             near: 0,
+            guard: 0,
             sleepers: 0,
             top: 0,
             quiet: 0,
-            after_gap: false,
+            ran: TTL,
         }
     }
 
@@ -222,14 +225,21 @@ impl Server {
         self.quiet = if self.line.is_empty() { 0 } else { (self.quiet + 1).min(2 * TTL) };
     }
 
-    /// The line's clock stops while the server stalls: it takes the first gap between two scripts for a stall.
+    /// The line's clock stops while the server stalls: it takes a gap between two scripts for a stall, if it has run for a
+    /// whole `waiter_ttl` since the last one.
     fn read_clock(&mut self) {
         let gap = std::mem::take(&mut self.quiet);
-        let is_gap = 2 * gap > TTL;
-        if is_gap && !self.after_gap {
+        if 2 * gap > TTL && self.ran >= TTL {
             self.times(|time| *time += gap);
+            self.ran = 0;
+        } else {
+            self.ran = (self.ran + gap).min(TTL);
         }
-        self.after_gap = is_gap;
+    }
+
+    /// Whether the waiter at this place was told to show signs of life.
+    fn is_near(&self, place: u8) -> bool {
+        place <= self.near || place == self.guard
     }
 }
 
@@ -285,7 +295,7 @@ impl<'a> Call<'a> {
             None => self.granted(),
             Some(rank) => {
                 let place = self.server.line[rank].place;
-                let near = is_relied_on && is_alone || place <= self.server.near;
+                let near = is_relied_on && is_alone || self.server.is_near(place);
                 if !near && !is_relied_on && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
                     self.server.sleepers = self.server.sleepers.max(place);
                 }
@@ -354,7 +364,7 @@ impl<'a> Call<'a> {
     /// Whether a sign of life changes nothing for others: there is no room, and a script has just looked at the front.
     fn is_of_no_account(&self, field: Field, is_relied_on: bool) -> bool {
         let Some(rank) = self.server.rank(field) else { return false };
-        let stands_near = self.server.line[rank].place <= self.server.near;
+        let stands_near = self.server.is_near(self.server.line[rank].place);
         let is_settled = is_relied_on || stands_near || rank >= self.terms.window;
         is_settled && self.is_recent && self.server.lock.is_some()
     }
@@ -485,7 +495,8 @@ impl<'a> Call<'a> {
             self.grant(if turned_round { self.server.line.len() - 1 } else { 0 });
         }
         if self.asks_again || !all_are_awake {
-            self.watch();
+            let awake = self.watch();
+            self.post_guard(&awake);
         }
     }
 
@@ -515,13 +526,13 @@ impl<'a> Call<'a> {
         self.said.push(told);
     }
 
-    /// Notifies waiters at the front until a whole window of them is awake.
-    fn watch(&mut self) {
-        let (mut awake, mut rank) = (0, 0);
+    /// Notifies waiters at the front until a whole window of them is awake. Returns the clients that are.
+    fn watch(&mut self) -> Vec<u8> {
+        let (mut awake, mut rank) = (Vec::new(), 0);
         let window = self.terms.window;
         let mut counted = vec![false; self.ears.len()];
         let (mut silent, mut is_front) = (vec![0; self.ears.len()], true);
-        while awake < window && rank < self.server.line.len() {
+        while awake.len() < window && rank < self.server.line.len() {
             if rank >= window && self.terms.is(Mutation::NobodyIsToldForTheDeaf) {
                 break;
             }
@@ -540,16 +551,31 @@ impl<'a> Call<'a> {
                 rank += 1;
                 continue;
             }
-            let counts_once = self.terms.by_client || is_silent;
-            if self.wake(rank) && !(counts_once && counted[client]) {
+            if self.wake(rank) && !(is_silent && counted[client]) {
                 counted[client] = true;
-                awake += 1;
+                awake.push(field.client);
             }
             if is_front {
                 self.server.near = self.server.near.max(self.server.line[rank].place);
             }
             rank += 1;
         }
+        awake
+    }
+
+    /// If one client has all waiters that are awake, a waiter of another client shows signs of life too: the one that did
+    /// so before, or the last in line, or one of the others.
+    fn post_guard(&mut self, awake: &[u8]) {
+        let is_of_one = awake.iter().all(|client| *client == awake[0]) && !awake.is_empty();
+        let is_posted = is_of_one && self.terms.guards && !self.terms.is(Mutation::NobodyGuards);
+        let (guard, all) = (self.server.guard, self.server.line.len());
+        let former = self.server.line.iter().position(|waiter| waiter.place == guard);
+        let mut candidates = former.into_iter().chain((0..all).rev().take(1)).chain(0..all);
+        let posted = candidates.find(|rank| {
+            let is_other = is_posted && self.server.line[*rank].field.client != awake[0];
+            is_other && !self.is_dead(*rank) && self.wake(*rank)
+        });
+        self.server.guard = posted.map_or(0, |rank| self.server.line[rank].place);
     }
 
     /// Sends it the message that it needs. Returns whether it is awake now.
@@ -562,7 +588,7 @@ impl<'a> Call<'a> {
         if !self.is_silent(rank) {
             let is_awake =
                 self.is_awake(rank) && (!follows || self.terms.is(Mutation::WhoFollowsIsNotTold));
-            if place <= self.server.near || is_awake {
+            if self.server.is_near(place) || is_awake {
                 return true;
             }
             if !self.terms.is(Mutation::WhoComesNearIsNotTold) {

@@ -139,7 +139,7 @@ fn a_silent_client_that_hears_does_not_fill_the_front() {
             }
             name.acquire("c:1", &rest);
             name.pass(THIRD + 1);
-            assert!(!name.acquire("c:1", &rest).is_near(), "{kind:?}");
+            assert!(name.acquire("c:1", &rest).is_near(), "{kind:?}: it guards those before it");
             // b falls silent. d keeps the clock of the waiters going.
             for _ in 0..6 {
                 name.pass(THIRD);
@@ -516,4 +516,114 @@ fn a_line_outlasts_the_pause_between_two_requests_of_its_only_waiter() {
             });
         }
     }
+}
+
+/// The clients of a line may have different `waiter_ttl`. A short one says nothing of how soon the others can answer.
+#[test]
+fn a_client_with_a_long_waiter_ttl_is_not_removed_by_those_with_a_short_one() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let (short, long) = (50, 2_000);
+            let mut asks = |name: &mut Name, waiter_ttl, field| {
+                name.waiter_ttl = waiter_ttl;
+                name.lock(field)
+            };
+            asks(name, short, "a:1");
+            asks(name, long, "slow:1");
+            // It rests, and is silent when its turn comes.
+            for _ in 0..=long / 18 {
+                name.pass(18);
+                asks(name, short, "quick:1");
+            }
+            name.waiter_ttl = short;
+            name.release("a:1");
+            for _ in 0..4 {
+                name.pass(18);
+                let answer = asks(name, short, "quick:1");
+                assert!(!answer.is_granted(), "{kind:?}: the head has had no time to answer");
+            }
+            assert!(asks(name, long, "slow:1").is_granted(), "{kind:?}");
+        });
+    }
+}
+
+/// A client that asks as often as the answers say, and at once when it hears a message.
+struct Living {
+    field: &'static str,
+    asks_at: u64,
+}
+
+impl Living {
+    fn follows(&mut self, answer: &Answer, now: u64) {
+        let Answer::Waits { ttl, near, .. } = answer else { panic!("not in line: {answer:?}") };
+        let again = ttl.unsigned_abs().min(LINE_TTL / 2);
+        self.asks_at = now + 1 + if *near { again.min(THIRD) } else { again };
+    }
+}
+
+/// In the line of a fair lock each caller has a place. A client that dies leaves many of them at once.
+#[test]
+fn a_dead_client_with_many_callers_costs_its_grant_and_one_waiter_ttl() {
+    const MANY: u64 = 49;
+    const LEASE: u64 = 3_000;
+    for living in [1, 3] {
+        in_virtual_time(FAIR, |name| {
+            let listener = name.listener("bcd");
+            let whole = Ask { lease: LEASE, ..name.whole() };
+            name.acquire("a:1", &whole);
+            for n in 1..=MANY {
+                name.acquire(&format!("dead:{n}"), &whole);
+            }
+            // The line is slow, so the clients behind them sleep.
+            for _ in 0..6 {
+                name.pass(THIRD);
+                name.acquire("dead:1", &whole);
+            }
+            let mut clients = ["b:1", "c:1", "d:1"].map(|field| Living { field, asks_at: 0 });
+            let clients = &mut clients[..living];
+            for client in clients.iter_mut() {
+                client.follows(&name.lock(client.field), 0);
+            }
+            // The dead client is granted the lock, and nobody releases it.
+            name.release("a:1");
+            let granted = (1..60_000).find(|now| {
+                name.pass(1);
+                for (_, message) in name.heard(listener) {
+                    for client in clients.iter_mut().filter(|it| message.contains(it.field)) {
+                        client.asks_at = *now;
+                    }
+                }
+                clients.iter_mut().filter(|client| client.asks_at <= *now).any(|client| {
+                    let answer = name.lock(client.field);
+                    let is_granted = answer.is_granted();
+                    if !is_granted {
+                        client.follows(&answer, *now);
+                    }
+                    is_granted
+                })
+            });
+            let waited = granted.expect("somebody has it");
+            assert!(waited <= 2 * WAITER_TTL + 10, "{living} living: {waited} ms");
+        });
+    }
+}
+
+/// With nobody near the front alive, long gaps lie between the calls of far clients. If several of them call at one moment, the
+/// clock of the waiters must not take each gap for a stall.
+#[test]
+fn clients_that_call_at_one_moment_do_not_keep_the_dead_alive() {
+    in_virtual_time(FAIR, |name| {
+        let short = Ask { lease: 1_000, ..name.whole() };
+        name.acquire("a:1", &short);
+        for n in 1..=20 {
+            name.acquire(&format!("dead:{n}"), &short);
+        }
+        name.lock("b:1");
+        name.lock("c:1");
+        let rounds = (1..30).find(|_| {
+            name.pass(3_000);
+            name.lock("b:1").is_granted() || name.lock("c:1").is_granted()
+        });
+        assert!(rounds.is_some_and(|rounds| rounds <= 6), "{rounds:?}");
+    });
 }

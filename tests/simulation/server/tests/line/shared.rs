@@ -1,6 +1,6 @@
 //! Readers, writers and permits.
 
-use crate::name::{ALL, Answer, Ask, RW, SEMAPHORE, once, part};
+use crate::name::{ALL, Answer, Ask, LINE_TTL, RW, SEMAPHORE, once, part};
 use crate::{everywhere, in_virtual_time};
 
 #[test]
@@ -225,6 +225,22 @@ fn a_capacity_that_was_set_stays_and_lets_in_waiters() {
         assert_eq!(name.status()[1..], [4, 2]);
         name.release("d:1");
         assert_eq!(name.status(), [-2, 0, 2]);
+    });
+}
+
+#[test]
+fn a_capacity_that_was_set_is_remembered_while_somebody_always_waits() {
+    const DAY: i64 = 86_400_000;
+    in_virtual_time(SEMAPHORE, |name| {
+        name.resize(1);
+        name.acquire("a:1", &part(1));
+        name.acquire("b:1", &part(1));
+        // Most of its thirty days have passed.
+        name.command(&["PEXPIRE", "lock_notes:{a}", &DAY.to_string()]);
+        name.pass(LINE_TTL / 2);
+        name.acquire("b:1", &part(1));
+        let left = name.number(&["PTTL", "lock_notes:{a}"]);
+        assert!(left > 29 * DAY, "{left} ms are left");
     });
 }
 
