@@ -371,7 +371,7 @@ local function post_guard(only_client)
       if entry.client ~= only_client and entry.part and not is_dead(entry) and wake(entry) then return entry.place end
     end
   end
-  local has_others = only_client and lives[only_client].entries < redis.call('zcard', line)
+  local has_others = only_client and lives[only_client].entries < redis.call('zcount', line, '0', '+inf')
   local at_post = string.format('%.0f', guard)
   guard = has_others and (
     guard > 0 and one_of(redis.call('zrange', line, at_post, at_post, 'BYSCORE', 'WITHSCORES'))
