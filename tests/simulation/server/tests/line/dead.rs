@@ -524,7 +524,7 @@ fn a_client_with_a_long_waiter_ttl_is_not_removed_by_those_with_a_short_one() {
     for kind in EXCLUSIVE {
         in_virtual_time(kind, |name| {
             let (short, long) = (50, 2_000);
-            let mut asks = |name: &mut Name, waiter_ttl, field| {
+            let asks = |name: &mut Name, waiter_ttl, field| {
                 name.waiter_ttl = waiter_ttl;
                 name.lock(field)
             };
