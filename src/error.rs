@@ -70,12 +70,15 @@ pub enum Error {
 
     /// A key of this name holds a value of another type, or other callers use the name for another kind of lock or with
     /// another number of permits. The key is unchanged.
-    #[error("the key {key:?} holds a {kind}, not what was asked for")]
+    #[error("the caller asked for a {asked}, but the key {key:?} holds a {kind}")]
     Conflict {
         /// The key in Redis.
         key: String,
-        /// The type of that key, as Redis calls it, or the kind that other callers use the name for.
+        /// The type of that key, as Redis calls it, or the kind that other callers use the name for, such as `fair lock`
+        /// or `semaphore of 3 permits`.
         kind: String,
+        /// The kind that this caller uses the name for.
+        asked: String,
     },
 
     /// The name is empty or longer than 1 KiB. With [`Layout::Redisson`](crate::Layout::Redisson), the name may also be

@@ -179,6 +179,11 @@ impl Keys {
         }
     }
 
+    /// What errors call the kind of these keys.
+    pub(crate) fn called(&self) -> String {
+        Kind::called(&format!("{} {}", self.row.word, self.kind.capacity())).into_owned()
+    }
+
     /// The key of the holders, or of the count of a latch.
     pub(crate) fn lock(&self) -> Key<'_> {
         self.key(self.row.keys.lock.0)

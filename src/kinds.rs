@@ -3,6 +3,8 @@
 //! Code that treats kinds differently looks up the difference here, in a column of the row. The scripts of a row are in
 //! `wire/family.rs`, under its [`Family`].
 
+use std::borrow::Cow;
+
 use crate::config::Layout;
 
 /// The kind of a lock. A name belongs to one kind.
@@ -356,6 +358,22 @@ impl Kind {
             (Layout::Redisson, Self::Semaphore { .. }) => &REDISSON_SEMAPHORE,
             (Layout::Redisson, Self::Expirable { .. }) => &REDISSON_EXPIRABLE,
             (Layout::Redisson, Self::Latch) => &REDISSON_LATCH,
+        }
+    }
+
+    /// What errors call a kind that scripts call by this word, perhaps with its capacity after it: `fair`, `semaphore 3`.
+    pub(crate) fn called(words: &str) -> Cow<'_, str> {
+        match words.split_once(' ').unwrap_or((words, "")) {
+            ("fair", _) => "fair lock".into(),
+            ("rw", _) => "read-write lock".into(),
+            ("latch", _) => "count-down latch".into(),
+            ("semaphore" | "expirable", "") => "semaphore".into(),
+            ("semaphore" | "expirable", "1") => "semaphore of 1 permit".into(),
+            ("semaphore" | "expirable", permits) => {
+                format!("semaphore of {permits} permits").into()
+            }
+            (word @ ("lock" | "condition"), _) => word.into(),
+            _ => words.into(),
         }
     }
 

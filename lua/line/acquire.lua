@@ -174,7 +174,7 @@ if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
   admit()
   settle()
   if not nobody_is_left() then
-    return refuse('CONFLICT ' .. kind .. ' with a capacity of ' .. string.format('%.0f', capacity))
+    return refuse(string.format('CONFLICT %s %.0f', kind, capacity))
   end
   capacity = tonumber(ARGV[3])
 end

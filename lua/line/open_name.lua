@@ -28,7 +28,7 @@ if known and known ~= kind then
     admit()
     settle()
   end
-  if not nobody_is_left() then return redis.error_reply('CONFLICT ' .. known) end
+  if not nobody_is_left() then return redis.error_reply(string.format('CONFLICT %s %.0f', known, known_capacity)) end
   redis.call('pexpire', notes, '0')
   kind, capacity = ours, our_capacity
   known, known_capacity = open()

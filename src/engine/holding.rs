@@ -97,9 +97,9 @@ impl Engine {
 
     /// The server no longer has the tenure. That is a loss, unless the tenure was released meanwhile.
     pub(crate) fn gone(&self, hold: &Hold) -> Result<()> {
-        hold.tenure.lose(Loss::Gone);
+        let debt = hold.tenure.lose(Loss::Gone);
         self.timetable.leave(hold.tenure.slot());
-        if let Some(job) = Job::after_loss(&hold.tenure) {
+        if let Some(job) = Job::after_loss(&hold.tenure, debt) {
             self.later(job);
         }
         match hold.outcome() {

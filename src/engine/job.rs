@@ -123,10 +123,14 @@ impl Job {
 
     /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. It notifies the
     /// waiters of a plain lock; in the other kinds, the waiters near the front ask by themselves. It also takes the callers
-    /// out of the line that the tenure was handed on to: if the tenure was idle, no holder is left to do that.
-    pub(crate) fn after_loss(tenure: &Tenure) -> Option<Self> {
+    /// out of the line that the tenure was handed on to: if the tenure was idle, no holder is left to do that. The debt is
+    /// that of the lost tenure: a client whose last handle is dropped now does this job too.
+    pub(crate) fn after_loss(tenure: &Tenure, debt: Option<Debt>) -> Option<Self> {
         let remains = tenure.keys.row.lies_as_plain || tenure.has_served();
-        remains.then(|| Self::release(tenure, None))
+        remains.then(|| {
+            let job = Self::release(tenure, None);
+            Self { debt: debt.or(job.debt), ..job }
+        })
     }
 
     /// Cleans up after an unanswered acquire, which may have run or may still run.

@@ -197,12 +197,13 @@ impl Engine {
     /// every caller that unlocks would be half as large again.
     fn give_back(self: &Arc<Self>, job: Job) -> impl Future<Output = Result<()>> + Send + use<> {
         let (meters, riding_out) = (job.keys.meters.clone(), self.config.riding_out());
-        let (permit_of, (job, outcome)) = (job.keeps_permit_of(), job.telling());
+        // If this caller is not polled, the releaser continues with the release, and what the job keeps does not stay here.
+        // A job without a permit is done in an entry of its own. A closed client makes no entry, and looks after no caller.
+        let visit = job.keeps_permit_of().or_else(|| self.visit(&job.keys, 1, true).ok());
+        let (job, outcome) = job.telling();
         let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         async move {
-            let asked = match permit_of {
-                // If this caller is not polled, the releaser continues with the release, and the permit does not stay
-                // here.
+            let asked = match visit {
                 Some(visit) => visit.contest(asked).await,
                 None => Some(asked.await),
             };

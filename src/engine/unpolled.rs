@@ -17,6 +17,9 @@ const SHORTEST: Duration = Duration::from_millis(5);
 /// Looks until the client is gone. It does not keep the client alive.
 pub(crate) async fn look_out(engine: WeakEngine, stop: CancellationToken) {
     stop.run_until_cancelled(look(engine)).await;
+    // The end of this task closes the client. But a client that has no handle left may still owe releases, and its
+    // watchdog still gives back what rests.
+    stop.cancelled().await;
 }
 
 async fn look(engine: WeakEngine) {

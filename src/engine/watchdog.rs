@@ -190,9 +190,9 @@ impl Watchdog {
                 self.look_again(tenure);
             }
             Ok(false) => {
-                tenure.lose(Loss::Gone);
+                let debt = tenure.lose(Loss::Gone);
                 self.timetable.leave(tenure.slot());
-                if let Some(job) = Job::after_loss(tenure) {
+                if let Some(job) = Job::after_loss(tenure, debt) {
                     self.later(job);
                 }
             }

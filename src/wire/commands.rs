@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::kinds::Kind;
 use crate::slot::Slot;
 use crate::wire::acks::Quorum;
 use crate::wire::clock::ServerClock;
@@ -138,18 +139,29 @@ impl Commands {
 
     /// Turns a fault into the error of a call about this lock. If a key has another type, asks the server for the type.
     pub(crate) async fn explained(&self, fault: Fault, keys: &Keys) -> Error {
-        if !matches!(fault, Fault::WrongType) {
-            return fault.into_error(&keys.lock().to_string());
+        if matches!(fault, Fault::WrongType)
+            && let Some((key, kind)) = self.stranger(keys).await
+        {
+            return Error::Conflict { key, kind, asked: keys.called() };
         }
+        match fault.into_error(&keys.lock().to_string()) {
+            Error::Conflict { key, kind, .. } => {
+                let kind = Kind::called(&kind).into_owned();
+                Error::Conflict { key, kind, asked: keys.called() }
+            }
+            error => error,
+        }
+    }
+
+    /// The key of this name that has another type, and that type.
+    async fn stranger(&self, keys: &Keys) -> Option<(String, String)> {
         for (key, expected) in keys.types() {
-            let (key, Ok(connection)) = (key.to_string(), self.connection(keys)) else { break };
-            match connection.type_of(&key).await {
-                Some(kind) if kind != expected && kind != "none" => {
-                    return Error::Conflict { key, kind };
-                }
-                _ => {}
+            let key = key.to_string();
+            let found = self.connection(keys).ok()?.type_of(&key).await;
+            if let Some(kind) = found.filter(|kind| kind != expected && kind != "none") {
+                return Some((key, kind));
             }
         }
-        fault.into_error(&keys.lock().to_string())
+        None
     }
 }

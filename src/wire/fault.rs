@@ -1,5 +1,6 @@
 //! Faults: what a client may believe after a failed request.
 
+use std::fmt;
 use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -61,11 +62,11 @@ pub(crate) enum Redirect {
 }
 
 /// Makes a fault of its source.
-type Kind = fn(Source) -> Fault;
+type Maker = fn(Source) -> Fault;
 
 /// The codes to look for in an error of the server, in this order, anywhere in its text: before version 7, the error of
 /// a command within a script has its code in the middle.
-const CODES: [(&str, Kind); 16] = [
+const CODES: [(&str, Maker); 16] = [
     ("CONFLICT", Fault::Conflict),
     ("PERMITS", Fault::Permits),
     ("UNSET", |_| Fault::Unset),
@@ -83,6 +84,14 @@ const CODES: [(&str, Kind); 16] = [
     ("MASTERDOWN", Fault::Distrusted),
     ("invalid password", Fault::Permission),
 ];
+
+/// A failure at this server.
+#[derive(Debug, thiserror::Error)]
+#[error("{server}: {source}")]
+struct AtServer {
+    server: String,
+    source: Source,
+}
 
 impl Fault {
     /// The fault for an error text of the server, which may be a whole answer or one entry of a batch.
@@ -126,6 +135,19 @@ impl Fault {
         Self::Unanswered(said(words))
     }
 
+    /// The same fault, whose text names the server.
+    pub(crate) fn of(self, server: &impl fmt::Display) -> Self {
+        let named = |source| Arc::new(AtServer { server: server.to_string(), source }) as Source;
+        match self {
+            Self::NotSent(source) => Self::NotSent(named(source)),
+            Self::Unanswered(source) => Self::Unanswered(named(source)),
+            Self::Permission(source) => Self::Permission(named(source)),
+            Self::Refused(source) => Self::Refused(named(source)),
+            Self::Distrusted(source) => Self::Distrusted(named(source)),
+            other => other,
+        }
+    }
+
     /// Whether the request may have run, or may still run.
     pub(crate) fn may_have_run(&self) -> bool {
         matches!(self, Self::Unanswered(_) | Self::HalfRun(_))
@@ -151,7 +173,7 @@ impl Fault {
         }
     }
 
-    /// The fault as the error of a call that gives up now.
+    /// The fault as the error of a call that gives up now. `Commands::explained` names the kinds of a conflict.
     pub(crate) fn into_error(self, key: &str) -> Error {
         match self {
             Self::Unanswered(source) | Self::HalfRun(source) => Error::Indeterminate { source },
@@ -164,13 +186,10 @@ impl Fault {
             Self::Config(reason) => Error::config(reason),
             Self::NoScript => Error::Unavailable { source: said("the server forgot a script") },
             Self::Permission(source) => Error::Permission { source },
-            Self::WrongType => {
-                Error::Conflict { key: key.to_owned(), kind: "value of another type".to_owned() }
-            }
+            Self::WrongType => conflict(key, "value of another type"),
             Self::Conflict(source) => {
                 let said = source.to_string();
-                let kind = said.rsplit("CONFLICT ").next().unwrap_or(&said);
-                Error::Conflict { key: key.to_owned(), kind: kind.trim().to_owned() }
+                conflict(key, said.rsplit("CONFLICT ").next().unwrap_or(&said).trim())
             }
             Self::Permits(source) => {
                 let (asked, of) = permits(&source.to_string());
@@ -208,6 +227,10 @@ impl Fault {
             error => error,
         }
     }
+}
+
+fn conflict(key: &str, kind: &str) -> Error {
+    Error::Conflict { key: key.to_owned(), kind: kind.to_owned(), asked: String::new() }
 }
 
 impl Redirect {
@@ -298,7 +321,7 @@ mod tests {
         assert!(Fault::from_text(half).may_have_run(), "a part of it ran");
         let crossed = Fault::from_text("CROSSSLOT x");
         assert!(!crossed.is_passing());
-        assert!(matches!(crossed.into_error("k"), Error::Config { .. }));
+        assert!(matches!(crossed.into_error(""), Error::Config { .. }));
     }
 
     #[test]
@@ -310,9 +333,9 @@ mod tests {
 
     #[test]
     fn a_call_that_rode_out_an_outage_says_unavailable() {
-        let outage = Fault::Unanswered(said("late")).into_outage("k");
+        let outage = Fault::Unanswered(said("late")).into_outage("");
         assert!(matches!(outage, Error::Unavailable { .. }));
-        let once = Fault::Unanswered(said("late")).into_error("k");
+        let once = Fault::Unanswered(said("late")).into_error("");
         assert!(matches!(once, Error::Indeterminate { .. }));
     }
 }

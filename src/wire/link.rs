@@ -253,10 +253,12 @@ impl<D: Duty> LinkTask<D> {
             PushKind::Disconnection => breaks.notify_one(),
             _ => duty.hear(generation, push),
         };
-        let dialled = found.address.connect(hear).await?;
+        let address = &found.address;
+        let dialled = address.connect(hear).await.map_err(|fault| fault.of(address))?;
         let renew_at = dialled.renew_at;
         let mut live = Live::new(generation, dialled);
-        self.duty.greet(&mut live.conn, generation).await?;
+        let greeted = self.duty.greet(&mut live.conn, generation).await;
+        greeted.map_err(|fault| fault.of(address))?;
         Ok(Fresh { live, renew_at, found: found.clone(), broken })
     }
 
@@ -312,7 +314,7 @@ impl<D: Duty> LinkTask<D> {
             () = self.place.left(Some(&found)) => elsewhere(),
         };
         tracing::info!(link = D::NAME, generation, %server, ?fault, "disconnected");
-        self.show(Err(unsent(fault)));
+        self.show(Err(unsent(fault.of(server))));
         self.duty.down();
         if since.elapsed() > self.pause {
             self.pause = SHORTEST_PAUSE;

@@ -184,7 +184,7 @@ async fn a_key_of_another_type_is_a_conflict_and_left_as_it_is() {
         let before = dump(&server, &key("a")).await;
         for error in timeout(SOON, refusals(&client, "a")).await.unwrap() {
             assert!(
-                matches!(&error, Error::Conflict { key: named, kind: said } if *named == key("a") && said == kind),
+                matches!(&error, Error::Conflict { key: named, kind: said, .. } if *named == key("a") && said == kind),
                 "{kind}: {error}"
             );
         }
@@ -245,7 +245,7 @@ async fn a_counter_that_is_no_number_is_replaced_and_one_of_another_type_refused
     put(&server, &["RPUSH", "KEY", "v"], "lock:grants").await;
     let refused = timeout(SOON, client.lock("b").lock()).await.unwrap();
     assert!(
-        matches!(&refused, Err(Error::Conflict { key, kind }) if key == "lock:grants" && kind == "list"),
+        matches!(&refused, Err(Error::Conflict { key, kind, .. }) if key == "lock:grants" && kind == "list"),
         "{refused:?}"
     );
     assert!(admin.hgetall(&key("b")).await.is_empty());

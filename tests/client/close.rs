@@ -244,6 +244,36 @@ async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
     eventually(SOON, "the client disconnects", ended).await;
 }
 
+/// The second permit rests, since the release of the first is under way: it is given back after that. The first permit's
+/// answer comes after the lookout has found that the client has no handle left.
+#[tokio::test]
+async fn the_last_handle_gives_back_a_permit_that_rests_until_a_release_is_answered() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    for comes in [true, false] {
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("release", include_str!("../../lua/line/release.lua"));
+        let pickup = RESPONSE * 2;
+        let config = Config::default().response_timeout(RESPONSE * 4).pickup_timeout(pickup);
+        let client = Client::connect_with(proxy.url(), config).await.unwrap();
+        let semaphore = client.semaphore("a", 2);
+        let (first, second) =
+            (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+        let held = proxy.script("release").nth(1).hold_reply();
+        drop(first);
+        drop(second);
+        drop((semaphore, client));
+        held.happened().await;
+        sleep(pickup / 2).await;
+        if comes {
+            held.lift();
+        }
+        // The lease is half a minute.
+        eventually(SOON, "nothing is left", async || lock_keys(&admin).await.is_empty()).await;
+        held.lift();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_acquire_at_the_edge_of_closing_leaves_no_key() {
     let server = Site::start().await;

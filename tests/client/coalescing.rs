@@ -156,7 +156,7 @@ async fn a_refused_request_leaves_those_beside_it_alone() {
     let mut guards = Vec::new();
     for (number, guard) in taken.into_iter().enumerate() {
         match guard {
-            Err(Error::Conflict { key: told, kind }) => {
+            Err(Error::Conflict { key: told, kind, .. }) => {
                 assert_eq!((told, kind.as_str()), (key(number), "string"));
                 assert!(strangers.contains(&key(number)));
             }

@@ -41,7 +41,13 @@ async fn unavailable<T>(
 ) {
     let asked = Instant::now();
     let answer = timeout(most + SLACK, call).await.expect("an answer in time");
-    assert!(matches!(answer, Err(Error::Unavailable { .. })), "{:?}", answer.err());
+    let Err(error @ Error::Unavailable { .. }) = answer else { panic!("{:?}", answer.err()) };
+    let said = error.to_string();
+    // The limit of a call may end before the client knows what the server does.
+    assert!(
+        said.contains("://") || said.contains("no answer within"),
+        "it names no server: {said}"
+    );
     assert!(asked.elapsed() >= least, "it gave up after {:?}", asked.elapsed());
 }
 

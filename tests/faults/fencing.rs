@@ -83,7 +83,7 @@ async fn a_counter_of_another_type_is_a_conflict_that_names_it() {
     let refused = tokio::time::timeout(SOON, client.lock("a").lock()).await;
 
     match refused.expect("an answer at once").unwrap_err() {
-        Error::Conflict { key, kind } => assert_eq!((&*key, &*kind), (COUNTER, "list")),
+        Error::Conflict { key, kind, .. } => assert_eq!((&*key, &*kind), (COUNTER, "list")),
         other => panic!("{other}"),
     }
     assert_eq!(admin.cmd::<String>(&["TYPE", COUNTER]).await, "list", "it is left as it is");

@@ -186,7 +186,7 @@ async fn a_line_of_another_type_harms_no_other_lock() {
         match name {
             "bad" => match &attempt {
                 Ok(Some(_)) => {}
-                Err(Error::Conflict { key, kind }) => {
+                Err(Error::Conflict { key, kind, .. }) => {
                     assert_eq!((key.as_str(), kind.as_str()), ("lock_queue:{bad}", "string"));
                 }
                 other => panic!("{other:?}"),

@@ -71,6 +71,18 @@ impl Kind {
         }
     }
 
+    /// What errors call it. A key with the holders of a plain lock is a hash, with those of another kind a sorted set.
+    fn called(self) -> &'static str {
+        match self {
+            Lock => "lock",
+            Fair => "fair lock",
+            Read | Write => "read-write lock",
+            Semaphore(1) => "semaphore of 1 permit",
+            Semaphore(3) => "semaphore of 3 permits",
+            Semaphore(_) => "semaphore",
+        }
+    }
+
     /// Whether the two can share a name: what reads and what writes is one.
     fn is(self, other: Self) -> bool {
         self == other || matches!((self, other), (Read | Write, Read | Write))
@@ -84,7 +96,15 @@ fn pairs() -> impl Iterator<Item = (Kind, Kind)> {
 }
 
 fn is_conflict<T: std::fmt::Debug>(what: &str, pair: (Kind, Kind), answer: Result<T>) {
-    assert!(matches!(answer, Err(Error::Conflict { .. })), "{pair:?}, {what}: {answer:?}");
+    let Err(error @ Error::Conflict { .. }) = answer else {
+        panic!("{pair:?}, {what}: {answer:?}")
+    };
+    let (held, asked) = (pair.0.called(), pair.1.called());
+    let says =
+        |kind| format!("the caller asked for a {asked}, but the key \"lock:{{a}}\" holds a {kind}");
+    let holders = if pair.0 == Lock { "hash" } else { "zset" };
+    let said = error.to_string();
+    assert!(said == says(held) || said == says(holders), "{pair:?}, {what}: {said}");
 }
 
 /// All that lies there.
@@ -496,6 +516,55 @@ async fn an_unlock_that_is_not_polled_stops_nobody() {
         (what, asleep)
     })
     .await;
+}
+
+/// P9: nor does it if its request is lost: the releaser of its client repeats it.
+#[tokio::test]
+async fn an_unlock_that_is_not_polled_and_whose_request_is_lost_stops_nobody() {
+    let server = Site::start().await;
+    let theirs = client(&server).await;
+    for kind in ONE_BY_ONE {
+        let proxy = Proxy::before(&server).await;
+        for release in [
+            include_str!("../../lua/line/plain_release.lua"),
+            include_str!("../../lua/line/release.lua"),
+        ] {
+            proxy.name_script("release", release);
+        }
+        let ours = comes_in(proxy.url(), Config::default().pickup_timeout(SHORT)).await;
+        let guard = kind.lock(&ours).await.expect("free");
+        let lost = proxy.script("release").nth(1).cut_before();
+        let asleep = Asleep::unlocks(guard).polled();
+        lost.happened().await;
+        let asks = Crowd::of(if kind == Read { Write } else { kind });
+        all_come(&format!("{kind:?}: an unlock"), vec![asks.caller(&theirs)]).await;
+        drop(asleep);
+    }
+}
+
+/// P9: nor does it keep the readers of its client inside. They follow one another as long as nobody else waits.
+#[tokio::test]
+async fn an_unlock_that_is_not_polled_does_not_let_readers_keep_a_writer_out() {
+    let server = Site::start().await;
+    let (ours, theirs) = two_clients(&server, Layout::Native).await;
+    let guard = Read.lock(&ours).await.expect("free");
+    let asleep = Asleep::unlocks(guard).polled();
+    let reads = async {
+        loop {
+            let read = Read.lock(&ours).await.expect("its turn comes");
+            sleep(A_WHILE * 2).await;
+            read.unlock().await.expect("it is ours");
+        }
+    };
+    let writes = async {
+        sleep(A_WHILE).await;
+        all_come("an unlock", vec![Crowd::of(Write).caller(&theirs)]).await;
+    };
+    tokio::select! {
+        () = reads => unreachable!("the readers go on"),
+        () = writes => {}
+    }
+    drop(asleep);
 }
 
 /// P9: one caller of a client asks for all that are far from the front. It is not polled, and all before it die together.

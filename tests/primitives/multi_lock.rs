@@ -364,7 +364,7 @@ async fn a_refusal_in_the_middle_takes_none() {
         client.multi_lock(ABC).try_lock().await.map(drop),
         in_time(client.multi_lock(ABC).lock()).await.map(drop),
     ] {
-        let Err(Error::Conflict { key: at, kind }) = told else { panic!("{told:?}") };
+        let Err(Error::Conflict { key: at, kind, .. }) = told else { panic!("{told:?}") };
         assert_eq!((at, kind.as_str()), (key("b"), "list"));
     }
     assert_eq!(lock_keys(&admin).await, [key("b")]);

@@ -117,7 +117,7 @@ async fn a_lock_of_java_in_the_place_of_the_token_counter_is_reported() {
     let (client, mut java) = (scene.client().await, scene.thread("java"));
     java.ask("lock lock:grants").await;
     let refused = client.lock("a").lock().await;
-    let Err(Error::Conflict { key, kind }) = refused else { panic!("{refused:?}") };
+    let Err(Error::Conflict { key, kind, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!((&*key, &*kind), ("lock:grants", "hash"));
     assert!(!client.lock("a").is_locked().await.unwrap());
     java.ask("unlock lock:grants").await;

@@ -4,18 +4,17 @@
 use std::sync::MutexGuard;
 
 use crate::engine::compact_instant::CompactInstant;
+use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Loss};
 use crate::engine::tenure::{State, Stay, Tenure};
 
 impl<S: Stay> Tenure<S> {
-    /// The lock is not ours any more.
-    pub(crate) fn lose(&self, why: Loss) {
+    /// The lock is not ours any more. Returns the debt, to be kept until nothing remains to be done.
+    pub(crate) fn lose(&self, why: Loss) -> Option<Debt> {
         self.end_lost(why);
         let mut state = self.state();
         // A released tenure keeps its debt until the release is answered.
-        let settled = if state.ended == Some(Ended::Lost) { state.debt.take() } else { None };
-        drop(state);
-        drop(settled);
+        if state.ended == Some(Ended::Lost) { state.debt.take() } else { None }
     }
 
     /// Past its deadline the lock is lost, even if the server still has it.

@@ -111,7 +111,7 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
             lock.force_unlock().await.map(drop),
         ];
         for conflict in conflicts {
-            let Err(Error::Conflict { key: named, kind: said }) = conflict else {
+            let Err(Error::Conflict { key: named, kind: said, .. }) = conflict else {
                 panic!("{conflict:?}")
             };
             assert_eq!((named.as_str(), said.as_str()), (key.as_str(), kind));

@@ -122,7 +122,7 @@ async fn a_counter_of_another_type_is_no_obstacle_or_is_named() {
 
     match client.lock("a").try_lock().await {
         Ok(_guard) => is_held_once(&scene.admin, "a").await,
-        Err(Error::Conflict { key, kind }) => {
+        Err(Error::Conflict { key, kind, .. }) => {
             assert_eq!((key.as_str(), kind.as_str()), (COUNTER, "list"));
             assert!(is_free(&scene.admin, "a").await);
         }
