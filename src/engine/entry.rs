@@ -387,19 +387,32 @@ impl Entry {
     /// the caller to drop.
     pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
         match self.contest.look() {
-            // No other caller of this entry waits, and a grant by message to this silent contender ends with its sign
-            // of life. So let it keep its place.
-            Look::Silent if !self.is_awaited() && self.is_parked() => (Look::Silent, None),
+            // It blocks nobody while it only stands in line: the server removes it, since it shows no signs of life.
+            Look::Silent if !self.is_awaited() && self.is_parked() && !self.has_siblings() => {
+                (Look::Silent, None)
+            }
             Look::Silent => (Look::Silent, self.contest.take_silent()),
             look => (look, None),
         }
     }
 
-    /// Whether the contender's last request was answered, and it waits in line.
+    /// Whether the contender only stands in line: its last request was answered, and it was granted nothing, neither by a
+    /// message nor by an earlier request whose answer was lost.
     fn is_parked(&self) -> bool {
-        self.waiting()
-            .as_ref()
-            .is_some_and(|waiting| waiting.was_told_to_wait() && !waiting.may_still_run())
+        let stands = self.waiting().as_ref().is_some_and(|waiting| waiting.only_stands());
+        stands && self.held_back.lock().expect("no panic under this lock").is_empty()
+    }
+
+    /// Whether other callers of this client wait at this name in another entry: writers beside readers, or callers that
+    /// want another number of permits. All callers of a client share one life, so the signs of the others keep this one
+    /// in line. If it does not fit in, it blocks the line.
+    fn has_siblings(&self) -> bool {
+        let own = self.listed.as_ref().map(|listed| listed.key);
+        let waits_too = |entry: &Arc<Self>| {
+            entry.listed.as_ref().map(|listed| listed.key) != own && entry.was_told_to_wait()
+        };
+        matches!(own, Some(EntryKey::SideBySide(..)))
+            && self.table.shared_of(self.channel()).iter().any(waits_too)
     }
 
     /// An attempt failed. Returns since when all attempts have failed.

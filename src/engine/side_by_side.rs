@@ -8,8 +8,8 @@
 //! 3. A resting tenure is checked when a release is answered, and when the last caller stops waiting. If no caller takes
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
-//!    limited time after the server has reported that no waiter stands in line. After that time, nobody joins a read any
-//!    more, and the next permit that its holder leaves is released. That lets in a waiter that came meanwhile. Until that
+//!    limited time after the server has reported that no waiter stands in line. After that time, only callers join a read
+//!    that waited when it was granted, and the next permit that its holder leaves is released. That lets in a waiter that came meanwhile. Until that
 //!    release is answered, other resting permits still pass from caller to caller.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) struct SideBySide<T> {
     /// Resting tenures with their permits, the oldest first.
     resting: Vec<(TenureId, u32)>,
     /// The read that others may join.
-    open: Option<TenureId>,
+    open: Option<Open>,
     /// How many releases are in flight to the server.
     releasing: usize,
     /// When the server last reported that no waiter stands in line.
@@ -34,6 +34,25 @@ pub(crate) struct SideBySide<T> {
     asked_for: Option<u32>,
     /// When the last request that passed a latch was sent.
     passed: Option<Instant>,
+}
+
+/// A read that others may join.
+#[derive(Clone, Copy)]
+struct Open {
+    id: TenureId,
+    granted: Instant,
+    /// Any caller may join, since no waiter stands in line. Otherwise only callers that came before the grant may.
+    to_all: bool,
+}
+
+/// How a caller may join a read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Joins<T> {
+    /// The caller waited when the read was granted. It waited for a writer, as the read did, so it goes before the next
+    /// writer, as the server lets in readers that waited.
+    Waited(T),
+    /// The caller came later. It may join while no waiter stands in line.
+    Came(T),
 }
 
 impl<T> Default for SideBySide<T> {
@@ -51,16 +70,24 @@ impl<T> Default for SideBySide<T> {
 }
 
 impl<T: Clone> SideBySide<T> {
-    /// The server has granted a tenure. `awaited`: a waiter stands in line, or the client does not know.
-    pub(crate) fn enter(&mut self, id: TenureId, tenure: T, awaited: bool, now: Instant) {
+    /// The server has granted a tenure. `awaited`: a waiter stands in line, or the client does not know. `joined`: others may
+    /// join the tenure.
+    pub(crate) fn enter(
+        &mut self,
+        id: TenureId,
+        tenure: T,
+        (awaited, joined): (bool, bool),
+        now: Instant,
+    ) {
         self.inside.insert(id, tenure);
-        self.open = (!awaited).then_some(id);
+        self.open = joined.then_some(Open { id, granted: now, to_all: !awaited });
         self.nobody_waits = (!awaited).then_some(now);
     }
 
     /// The server did not grant the request: waiters of other clients are ahead.
     pub(crate) fn others_come_first(&mut self) {
-        (self.open, self.nobody_waits) = (None, None);
+        self.open.iter_mut().for_each(|open| open.to_all = false);
+        self.nobody_waits = None;
     }
 
     /// Whether the previous contender asked for another number of permits. Then its answer says nothing about this
@@ -73,14 +100,19 @@ impl<T: Clone> SideBySide<T> {
         self.inside.get(&id).cloned()
     }
 
-    /// The read that others may join.
-    pub(crate) fn open(&self) -> Option<T> {
-        self.open.and_then(|id| self.find(id))
+    /// The read that a caller may join that came at this time.
+    pub(crate) fn open(&self, came: Instant) -> Option<Joins<T>> {
+        let Open { id, granted, to_all } = self.open?;
+        let read = self.find(id)?;
+        if came <= granted {
+            return Some(Joins::Waited(read));
+        }
+        to_all.then_some(Joins::Came(read))
     }
 
     /// No caller can join it any more.
     pub(crate) fn close(&mut self, id: TenureId) {
-        self.open = self.open.filter(|open| *open != id);
+        self.open = self.open.filter(|open| open.id != id);
     }
 
     /// Whether no waiter stands in line, as far as the client knows. The server has reported so, and no answer since then
@@ -193,36 +225,53 @@ mod tests {
 
     const TIME: Duration = Duration::from_millis(2);
 
+    /// A grant of a tenure that others may join, while nobody waits.
+    const ALONE: (bool, bool) = (false, true);
+
     /// A state with this many tenures inside; each is its own number.
     fn inside(tenures: u64) -> SideBySide<u64> {
         let mut shared = SideBySide::default();
         for id in 0..tenures {
-            shared.enter(TenureId(id), id, false, Instant::now());
+            shared.enter(TenureId(id), id, ALONE, Instant::now());
         }
         shared
     }
 
     #[test]
     fn the_last_read_that_was_granted_while_nobody_waited_is_open() {
-        let mut shared = inside(2);
-        assert_eq!(shared.open(), Some(1));
-        shared.enter(TenureId(2), 2, true, Instant::now());
-        assert_eq!(shared.open(), None);
-        let mut shared = inside(2);
-        shared.others_come_first();
-        assert_eq!(shared.open(), None);
-        let mut shared = inside(2);
+        let now = Instant::now();
+        let later = now + TIME;
+        let mut shared = SideBySide::default();
+        shared.enter(TenureId(0), 0, ALONE, now);
+        shared.enter(TenureId(1), 1, ALONE, now);
+        assert_eq!(shared.open(later), Some(Joins::Came(1)));
         shared.close(TenureId(0));
-        assert_eq!(shared.open(), Some(1));
-        shared.leaving(TenureId(1));
-        assert_eq!(shared.open(), None);
+        assert_eq!(shared.open(later), Some(Joins::Came(1)));
+        shared.others_come_first();
+        assert_eq!(shared.open(later), None);
+        shared.enter(TenureId(2), 2, ALONE, now);
+        shared.leaving(TenureId(2));
+        assert_eq!(shared.open(later), None);
+    }
+
+    #[test]
+    fn readers_that_waited_when_a_read_was_granted_join_it_although_a_writer_waits() {
+        let now = Instant::now();
+        let mut shared = SideBySide::default();
+        shared.enter(TenureId(0), 0, (true, true), now);
+        assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
+        assert_eq!(shared.open(now + TIME), None, "it came later");
+        shared.others_come_first();
+        assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
+        shared.enter(TenureId(1), 1, (true, false), now);
+        assert_eq!(shared.open(now - TIME), None, "a read with a lease of its own");
     }
 
     #[test]
     fn the_word_that_nobody_stands_in_line_counts_for_a_while() {
         let (mut shared, now) = (SideBySide::default(), Instant::now());
         assert!(!shared.is_fresh(now, TIME));
-        shared.enter(TenureId(0), 0, false, now);
+        shared.enter(TenureId(0), 0, ALONE, now);
         assert!(shared.is_fresh(now, TIME) && !shared.is_fresh(now + TIME, TIME));
         shared.leaving(TenureId(0));
         assert!(shared.is_fresh(now + TIME, TIME), "a release is on its way");

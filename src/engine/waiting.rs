@@ -182,6 +182,11 @@ impl Waiting {
         self.signed.is_some() || self.place > 0
     }
 
+    /// Whether the contender stands in line, and was granted nothing yet.
+    pub(crate) fn only_stands(&self) -> bool {
+        self.was_told_to_wait() && !self.may_still_run() && self.told.is_none()
+    }
+
     /// These rules, with the lease of a grant by message.
     pub(crate) fn rules(&self, rules: Rules) -> Rules {
         Rules { pushed_lease: rules.pushed_lease.min(self.pushed_lease), ..rules }

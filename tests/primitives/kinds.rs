@@ -567,6 +567,34 @@ async fn an_unlock_that_is_not_polled_does_not_let_readers_keep_a_writer_out() {
     drop(asleep);
 }
 
+/// P9: nor does a caller in line that does not fit in, although another caller of its client shows signs of life.
+#[tokio::test]
+async fn a_caller_that_does_not_fit_in_and_is_not_polled_stops_nobody() {
+    for (inside, large, small) in [(Read, Write, Read), (Semaphore(5), Semaphore(5), Semaphore(5))]
+    {
+        let server = Site::start().await;
+        let (ours, theirs) = two_clients(&server, Layout::Native).await;
+        let asks = async |client: Client, kind: Kind, permits: u32| match kind {
+            Semaphore(of) => client.semaphore("a", of).acquire_many(permits).await,
+            kind => kind.lock(&client).await,
+        };
+        let held = asks(theirs.clone(), inside, 1).await.expect("free");
+        let waits = Asleep(Box::pin({
+            let ours = ours.clone();
+            async move { asks(ours, large, 5).await.map(Some) }
+        }));
+        let asleep = waits.parked().await;
+        let beside = tokio::spawn(asks(ours.clone(), small, 1));
+        let another = tokio::spawn(asks(theirs.clone(), small, 1));
+        for caller in [another, beside] {
+            let came = timeout(SOON, caller).await.expect("it fits in");
+            came.expect("no panic").expect("its turn comes").unlock().await.expect("it is ours");
+        }
+        held.unlock().await.expect("it is ours");
+        drop(asleep);
+    }
+}
+
 /// P9: one caller of a client asks for all that are far from the front. It is not polled, and all before it die together.
 #[tokio::test]
 async fn a_caller_that_asks_for_others_and_is_not_polled_stops_nobody() {

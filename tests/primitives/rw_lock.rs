@@ -844,6 +844,45 @@ async fn readers_that_waited_go_before_the_next_writer() {
     scene.is_clean().await;
 }
 
+/// The same for the readers of one client, of which only one stands in line. Each reads until all of them do.
+#[tokio::test]
+async fn readers_of_one_client_that_waited_go_together_before_the_next_writer() {
+    const READERS: usize = 20;
+    let scene = Scene::begin(Layout::Native, USUAL).await;
+    let (write, ours) = (scene.somebody().write().await.unwrap(), scene.somebody_else().await);
+    let (inside, together) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(READERS + 1)));
+    let reads = |_: usize| {
+        let (ours, inside, together) = (ours.clone(), Arc::clone(&inside), Arc::clone(&together));
+        tokio::spawn(async move {
+            let read = ours.read().await?;
+            inside.fetch_add(1, Ordering::SeqCst);
+            together.wait().await;
+            read.unlock().await
+        })
+    };
+    let readers: Vec<_> = (0..READERS).map(reads).collect();
+    scene.awaited_by(1).await;
+    let next = writing(scene.somebody_else().await);
+    scene.awaited_by(2).await;
+
+    write.unlock().await.unwrap();
+
+    let all = async || inside.load(Ordering::SeqCst) == READERS;
+    eventually(AT_ONCE, "all readers are inside", all).await;
+    let late = reading(ours.clone());
+    sleep(A_WHILE).await;
+    assert!(!late.is_finished() && !next.is_finished(), "a newcomer stands behind the writer");
+    together.wait().await;
+    for reader in readers {
+        granted(reader).await;
+    }
+    let write = granted(next).await;
+    assert!(!late.is_finished());
+    write.unlock().await.unwrap();
+    granted(late).await.unlock().await.unwrap();
+    scene.is_clean().await;
+}
+
 /// A reader that reads already is not a newcomer: behind the writer, it would wait for itself.
 #[tokio::test]
 async fn a_reader_may_read_again_though_a_writer_waits() {

@@ -10,6 +10,7 @@ use crate::engine::core::Engine;
 use crate::engine::entry::{Entry, EntryPermit, Tenure, Visit};
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
+use crate::engine::side_by_side::Joins;
 use crate::engine::tenure::{PickUp, Taken};
 use crate::keys::TenureId;
 
@@ -71,11 +72,14 @@ impl Caller {
             let mut shared = visit.entry.side_by_side()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
             let Some(tenure) = shared.take(permits, reserved) else {
-                let open = shared.open().filter(|_| visit.entry.keys.row.is_joined);
+                let open = shared.open(self.started).filter(|_| visit.entry.keys.row.is_joined);
                 drop(shared);
-                let open = open?;
-                let hand_over = open.join(budget)?;
-                return Some(self.hold(open, hand_over));
+                let (read, budget) = match open? {
+                    Joins::Waited(read) => (read, budget.unwanted()),
+                    Joins::Came(read) => (read, budget),
+                };
+                let hand_over = read.join(budget)?;
+                return Some(self.hold(read, hand_over));
             };
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {

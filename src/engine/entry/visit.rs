@@ -53,12 +53,13 @@ impl Visit {
         holder: Holder,
         renew_at: Instant,
     ) -> Arc<Tenure> {
-        let (id, is_open) = (grant.id, holder.lease == Lease::Watched && !grant.awaited);
+        let (id, joined) = (grant.id, holder.lease == Lease::Watched);
+        let awaited = grant.awaited || !joined;
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
         match self.entry.side_by_side() {
             Some(mut shared) => {
-                shared.enter(id, Arc::clone(&tenure), !is_open, Instant::now());
+                shared.enter(id, Arc::clone(&tenure), (awaited, joined), Instant::now());
                 self.entry.note_holder();
             }
             None => self.entry.show(&tenure),
