@@ -567,6 +567,24 @@ async fn an_unlock_that_is_not_polled_does_not_let_readers_keep_a_writer_out() {
     drop(asleep);
 }
 
+/// P9: nor does a caller that was granted the lock by a message, even if its sign of life lasts for long.
+#[tokio::test]
+async fn a_grant_by_message_that_nobody_takes_stops_nobody() {
+    let server = Site::start().await;
+    for kind in ONE_BY_ONE {
+        let config =
+            Config::default().watchdog_timeout(SOON * 4).waiter_ttl(SOON * 2).pickup_timeout(SHORT);
+        let ours = comes_in(server.url(), config.clone()).await;
+        let theirs = comes_in(server.url(), config).await;
+        let other = if kind == Read { Write } else { kind };
+        let held = other.lock(&theirs).await.expect("free");
+        let asleep = Asleep::asks(kind, &ours).parked().await;
+        held.unlock().await.expect("it is ours");
+        all_come(&format!("{kind:?}: a grant"), vec![Crowd::of(other).caller(&theirs)]).await;
+        drop(asleep);
+    }
+}
+
 /// P9: nor does a caller in line that does not fit in, although another caller of its client shows signs of life.
 #[tokio::test]
 async fn a_caller_that_does_not_fit_in_and_is_not_polled_stops_nobody() {
