@@ -73,6 +73,14 @@ local function is_of_no_account(is_relied_on)
   return last_of_window and own.place > last_of_window
 end
 
+-- When a waiter near the front asks again. If the head does not fit in, the waiters behind it wait for a waiter, and not only
+-- for holders. Nobody notices its death but a client that asks, so they ask sooner than when the next lease is over.
+local function asks_again_after(again, a_third)
+  if not blocked_by or blocked_by.field == field then return again end
+  local soon = lives_on(blocked_by) and waiter_ttl or a_third
+  return again < 0 and soon or math.min(again, soon)
+end
+
 local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
@@ -110,7 +118,9 @@ local function wait()
   keep_line()
   local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
   if sign_is_due then again = a_third end
-  if is_near(own.place) or is_relied_on and is_first_of_client then return { HELD, again, own.place, 1, ahead } end
+  if is_near(own.place) or is_relied_on and is_first_of_client then
+    return { HELD, asks_again_after(again, a_third), own.place, 1, ahead }
+  end
   if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
   -- client that is further away makes it later: so a long line costs no more calls than a short one.

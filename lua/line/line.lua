@@ -40,6 +40,7 @@ local asks_again -- the reply has to report whether the caller is near the front
 local entering -- waiters that are let in, but not written yet
 local noted_kind, notes_are_new, somebody_waits
 local sign_is_due -- there is room for a silent waiter, reserved until it shows a sign or waiter_ttl is over
+local blocked_by -- the head, if there is room, but too little for what it wants
 
 -- Changes a note. write_notes() writes all changes together at the end.
 local function note(name, value)
@@ -74,6 +75,7 @@ end
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
   number_of_asker, refusal, entering, somebody_waits, moved, sign_is_due = nil, nil, {}, false, false, false
+  blocked_by = nil
   local noted = redis.call('hmget', notes, 'state', 'kind', 'set', 'reading', 'written')
   read_state(noted[1], waiter_ttl)
   noted_kind, is_set, reading, written = noted[2], noted[3] ~= false, tonumber(noted[4] or nil), noted[5]
@@ -464,7 +466,10 @@ local function let_in(readers_come, work)
       dead[#dead + 1] = head
       work, first = work - 1, first + 1
     else
-      if head.part > capacity - used then break end
+      if head.part > capacity - used then
+        blocked_by = head
+        break
+      end
       sign_is_due = not lives_on(head) or readers_come and head.part == capacity
       if sign_is_due then break end
       -- This is enough for one call: tell the next waiter to make another.

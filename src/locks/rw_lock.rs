@@ -18,9 +18,13 @@ use crate::owner::Owner;
 /// second waits until the first has unlocked. A task that asks to write while it reads waits for itself. For nested
 /// calls, use [`reentrant`](Self::reentrant); the two forms exclude each other.
 ///
-/// Each reader has its own lease: when a reader dies, only its own hold ends. All callers wait in one line, first come,
+/// When a reader dies, no other reader's hold ends. All callers wait in one line, first come,
 /// first served, with one exception: readers that waited while a writer held the lock go before the next writer. So a
-/// writer waits only for the readers that came before it, and a reader for at most one writer; neither can starve. (In
+/// writer waits only for the readers that came before it, and a reader for at most one writer; neither can starve.
+///
+/// In the line, one caller stands for all readers of its client: when it is let in, all readers of this client that wait at
+/// that time read with it, a thousand at most. Readers with a lease of their own, and owners that nest, read alone, so they
+/// may wait for one more writer for each of them that came before. Writers of one client take turns in the same way. (In
 /// [`Layout::Redisson`](crate::Layout::Redisson) there is no line: the fastest caller gets the lock, and a steady
 /// stream of readers can starve a writer.)
 ///

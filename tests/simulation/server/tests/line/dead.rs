@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::name::{Answer, Ask, FAIR, LEASE, LINE_TTL, LOCK, Name, RW, WAITER_TTL, once};
+use crate::name::{
+    Answer, Ask, FAIR, LEASE, LINE_TTL, LOCK, Name, RW, SEMAPHORE, WAITER_TTL, once, part,
+};
 use crate::{everywhere, in_virtual_time, really};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
@@ -49,6 +51,27 @@ fn a_silent_head_is_asked_and_blocks_the_line_until_it_is_removed() {
             name.release("c:1");
             let words = name.words(listener);
             assert!(words.contains(&"b:1=@7".to_owned()), "{words:?}");
+        });
+    }
+}
+
+/// The waiter behind it fits in, and rests: it asks only when the server wants it to.
+#[test]
+fn a_dead_head_that_does_not_fit_in_costs_a_few_waiter_ttl() {
+    for kind in [RW, SEMAPHORE] {
+        in_virtual_time(kind, |name| {
+            name.acquire("a:1", &part(1)); // holds a part of it
+            name.lock("b:1"); // dies
+            let rests = Ask { manner: "rest", ..part(1) };
+            let mut waited = 0;
+            while let Answer::Waits { ttl, .. } = name.acquire("c:1", &rests) {
+                let pause = ttl.try_into().expect("a holder has a lease");
+                name.pass(pause);
+                waited += pause;
+            }
+            assert!(waited <= 3 * WAITER_TTL, "{kind:?}: {waited} ms");
+            name.release("c:1");
+            name.release("a:1");
         });
     }
 }
