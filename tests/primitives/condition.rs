@@ -307,7 +307,7 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
     // It stands in line before it releases the lock. Dropped in between, it would release its own hold alone.
     soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
     waiter.abort();
-    soon(outer.ended()).await;
+    assert_eq!(soon(outer.ended()).await, Ended::Lost);
     assert!(!outer.is_valid());
     assert!(matches!(soon(outer.unlock()).await, Err(Error::Lost)));
     lined_up(&admin, 0).await;
