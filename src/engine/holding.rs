@@ -118,7 +118,8 @@ impl Engine {
         match self.renew_once(tenure, ttl).await {
             Ok(true) if tenure.prolong(sent, ttl) => Ok(()),
             Ok(true) => Err(Error::Lost),
-            Ok(false) => self.gone(hold),
+            // Even if another caller has released it meanwhile, this one does not have it.
+            Ok(false) => self.gone(hold).and(Err(Error::Lost)),
             Err(fault) => Err(self.commands.explained(fault, &tenure.keys).await),
         }
     }
