@@ -131,6 +131,20 @@ async fn a_leader_without_redis_stops_before_another_one_may_lead() {
     assert!(is_pending(next.ended()).await && !first.is_leader());
 }
 
+/// The lock is granted, and then the connection breaks: a candidate that has waited for long keeps what it has.
+#[tokio::test]
+async fn a_candidate_rides_out_a_connection_that_breaks_after_its_election() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let candidate = comes_in(proxy.url(), Config::default()).await.election("a");
+    let lost = proxy.script("renew").first(2).cut_after();
+    let leadership = leads(&candidate).await;
+    assert_eq!(lost.fired(), 2);
+    assert!(leadership.is_leader());
+    leadership.step_down().await.unwrap();
+}
+
 /// Renewals that fail and succeed again do not end a term.
 #[tokio::test]
 async fn a_leader_that_is_renewed_goes_on() {
