@@ -96,7 +96,7 @@ impl Election {
     /// [`identity`](Self::identity) is too long.
     ///
     /// # Panics
-    /// Outside a Tokio runtime with time enabled. The term ends when that runtime does.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn campaign(&self) -> Result<Leadership> {
         self.check()?;
         loop {

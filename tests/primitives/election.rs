@@ -145,6 +145,24 @@ async fn a_candidate_rides_out_a_connection_that_breaks_after_its_election() {
     leadership.step_down().await.unwrap();
 }
 
+/// The runtime that campaigned is still there, but nobody drives it.
+#[tokio::test]
+async fn a_term_ends_on_the_runtime_of_its_client() {
+    let server = Server::start().await;
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let candidate = ours.election("a");
+    let campaigned = tokio::task::spawn_blocking(move || {
+        let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let leadership = other.block_on(leads(&candidate));
+        (other, leadership)
+    });
+    let (other, leadership) = campaigned.await.unwrap();
+    drop(leadership);
+    leads(&theirs.election("a")).await.step_down().await.unwrap();
+    timeout(SOON, ours.close()).await.expect("it closes");
+    other.shutdown_background();
+}
+
 /// Renewals that fail and succeed again do not end a term.
 #[tokio::test]
 async fn a_leader_that_is_renewed_goes_on() {
