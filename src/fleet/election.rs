@@ -89,7 +89,8 @@ impl Election {
     /// Waits until this candidate leads.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background.
+    /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background. A
+    /// future that is not polled once it has the lock keeps it.
     ///
     /// # Errors
     /// Same as [`Lock::lock`], and [`Error::Config`] if the [`margin`](Self::margin) or the

@@ -154,7 +154,9 @@ impl Guard {
     /// # Cancel safety
     /// If the future is dropped, the lock is released and the guard is gone. A notification that had arrived goes to
     /// the next waiter. Other guards of the owner have lost the lock, unless the future is dropped before it released
-    /// the lock: in that case only the hold of this guard is released.
+    /// the lock: in that case only the hold of this guard is released. A future that is not polled keeps what it has:
+    /// the lock until it has seen that it stands in the line of the condition, and, once it was notified, its
+    /// notification until it has the lock again.
     ///
     /// # Errors
     /// After every error the lock is no longer held, and the guard is gone. [`Error::Lost`] if the lock was lost before
