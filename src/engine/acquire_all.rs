@@ -29,32 +29,33 @@ pub(crate) enum AllOrNone {
 }
 
 /// Takes all of these distinct locks of one client, or none. A caller with patience leaves a lock to the waiters that
-/// stand in line for it.
+/// stand in line for it. `kept` is what the caller already has: it comes back with an answer, and is dropped with an
+/// error. Returns `None` if the lookout has cancelled the request, since the caller was not polled: `kept` is dropped too,
+/// so that it does not stop others, and the caller has to begin again.
 ///
 /// # Cancel safety
 /// If the future is dropped and Redis grants the locks, the client releases them in the background.
-pub(crate) async fn acquire_all(
+pub(crate) async fn acquire_all<K: Send + 'static>(
     engine: &Arc<Engine>,
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,
-) -> Result<AllOrNone> {
-    let Some((keys, _)) = wanted.first() else { return Ok(AllOrNone::Held(Vec::new())) };
-    loop {
-        // The contest has a separate entry, apart from the entries of the locks. So the lookout can cancel a caller
-        // that is not polled: it must keep neither the permits nor the grants.
-        let (beside, told) = (engine.visit(keys, 1, true)?, Arc::new(Mutex::new(None)));
-        let work = (Arc::clone(engine), wanted.to_vec(), Arc::clone(&told));
-        let work = async move {
-            let (engine, wanted, told) = work;
-            let answer = ask_for_all(&engine, &wanted, patience).await;
-            *told.lock().expect("no panic under this lock") = Some(answer);
-            Ok(None)
-        };
-        drop(beside.contest(Box::pin(work)).await);
-        if let Some(answer) = told.lock().expect("no panic under this lock").take() {
-            return answer;
-        }
-    }
+    kept: K,
+) -> Result<Option<(AllOrNone, K)>> {
+    let Some((keys, _)) = wanted.first() else {
+        return Ok(Some((AllOrNone::Held(Vec::new()), kept)));
+    };
+    // The contest has a separate entry, apart from the entries of the locks. So the lookout can cancel a caller that is
+    // not polled: it must keep neither the permits nor the grants, nor what it had before.
+    let (beside, told) = (engine.visit(keys, 1, true)?, Arc::new(Mutex::new(None)));
+    let work = (Arc::clone(engine), wanted.to_vec(), Arc::clone(&told), kept);
+    let work = async move {
+        let (engine, wanted, told, kept) = work;
+        let answer = ask_for_all(&engine, &wanted, patience).await;
+        *told.lock().expect("no panic under this lock") = Some(answer.map(|answer| (answer, kept)));
+        Ok(None)
+    };
+    drop(beside.contest(Box::pin(work)).await);
+    told.lock().expect("no panic under this lock").take().transpose()
 }
 
 async fn ask_for_all(

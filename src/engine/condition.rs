@@ -50,15 +50,16 @@ pub(crate) async fn wait_at(
     limit: Option<Duration>,
 ) -> Result<(Hold, Woken, Option<Notice>)> {
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let mut waiter = Waiter { engine: Arc::clone(engine), hold, state: State::Holds, former };
+    let (keys, holder) = (Arc::clone(&hold.tenure.keys), hold.tenure.holder());
+    let mut waiter =
+        Waiter { engine: Arc::clone(engine), hold, holder, state: State::Holds, former };
     waiter.check()?;
-    let (keys, holder) = (Arc::clone(&waiter.hold.tenure.keys), waiter.hold.tenure.holder());
     let asked = condition.meters.asks(false);
     let notice = waiter.wait(condition, until).await;
     asked.came_to(notice.as_ref().map(Option::is_some));
     let notice = notice?;
     let woken = if notice.is_some() { Woken::Notified } else { Woken::TimedOut };
-    let hold = reacquire(engine, &keys, holder).await?;
+    let hold = reacquire(engine, &keys, waiter.holder).await?;
     Ok((waiter.has_again(hold), woken, notice))
 }
 
@@ -87,6 +88,8 @@ async fn reacquire(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Re
 struct Waiter {
     engine: Arc<Engine>,
     hold: Hold,
+    /// What it asks for when it takes the lock again.
+    holder: Holder,
     state: State,
     /// The notification that brought it here. It is used up when the lock is released.
     former: Option<Notice>,
@@ -153,10 +156,8 @@ impl Waiter {
     /// Releases the lock, whatever its hold count. If Redis does not confirm that, the client continues in the
     /// background, and the waiter can wait meanwhile.
     async fn give_back(&mut self) -> Result<()> {
+        self.go_away()?;
         let hold = &self.hold;
-        if hold.owner_holds.as_ref().is_some_and(|owner_holds| !owner_holds.go_away()) {
-            return Err(Error::Lost);
-        }
         self.state = State::Away;
         let (holds, left) = hold.tenure.leave_wholly(hold.hand_over, self.engine.budget);
         if !matches!(left, Left::Lost) {
@@ -171,6 +172,23 @@ impl Waiter {
             Err(Error::Indeterminate { .. } | Error::Unavailable { .. }) => Ok(()),
             given_back => given_back,
         }
+    }
+
+    /// Announces the release to the other holds of the owner.
+    fn go_away(&mut self) -> Result<()> {
+        let Some(owner_holds) = self.hold.owner_holds.clone() else { return Ok(()) };
+        owner_holds.go_away(|moved| {
+            // While this waiter lined up, another guard of the owner may have come back from a wait of its own, and have
+            // brought this hold into another tenure. That is the tenure to release.
+            if let Some((tenure, hand_over)) = moved {
+                let there = Some(Arc::clone(&owner_holds));
+                self.hold = Hold::of_owner(Arc::clone(tenure), *hand_over, there);
+            }
+            // The owner may have taken another hold since the first check.
+            self.check()?;
+            self.holder = self.hold.tenure.holder();
+            Ok(())
+        })
     }
 
     /// The waiter has the lock again, with all other holds of its owner that have not ended meanwhile.

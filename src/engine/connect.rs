@@ -189,6 +189,7 @@ impl Memory {
             outbox,
             closing: CancellationToken::new(),
             tasks,
+            runtime: Handle::current(),
         })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -76,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) closing: CancellationToken,
     pub(crate) tasks: TaskTracker,
+    /// The runtime on which the client was made.
+    pub(crate) runtime: Handle,
 }
 
 impl Engine {

@@ -211,10 +211,19 @@ impl Entry {
 
     /// Passes an event to the contender, if there is one.
     pub(crate) fn step(&self, event: Event, rules: Rules) {
-        if let Some(waiting) = &mut *self.waiting() {
+        self.notes(event, rules);
+    }
+
+    /// Same as [`step`](Self::step). Returns whether there is a contender.
+    pub(crate) fn notes(&self, event: Event, rules: Rules) -> bool {
+        let mut waiting = self.waiting();
+        if let Some(waiting) = &mut *waiting {
             waiting.step(Instant::now(), event, rules);
         }
+        let is_there = waiting.is_some();
+        drop(waiting);
         self.gate.open();
+        is_there
     }
 
     /// The contender is about to ask: under this owner field, for this place.

@@ -105,6 +105,10 @@ impl Hold {
                 let Some(owner_holds) = &hold.owner_holds else { return ended };
                 // While another guard of the owner waits for a condition, this hold has not ended.
                 owner_holds.is_back().await;
+                if matches!(owner_holds.at(), At::Lost) {
+                    // The other guard has released the tenure for all of them, and did not get the lock back.
+                    return Ended::Lost;
+                }
                 if hold.now().is(&now) {
                     return ended;
                 }

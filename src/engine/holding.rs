@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::checked_lease;
 use crate::engine::core::{Engine, PAUSE};
@@ -47,7 +47,7 @@ impl Engine {
                 Ok(entered) => return entered,
                 Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(Error::Lost),
                 Err(fault) if fault.is_passing() && !matches!(patience, Patience::None) => {
-                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
                 }
                 Err(fault) => return Err(self.commands.explained(fault, &hold.tenure.keys).await),
             }
@@ -118,8 +118,22 @@ impl Engine {
         match self.renew_once(tenure, ttl).await {
             Ok(true) if tenure.prolong(sent, ttl) => Ok(()),
             Ok(true) => Err(Error::Lost),
-            Ok(false) => self.gone(hold),
+            // Even if another caller has released it meanwhile, this one does not have it.
+            Ok(false) => self.gone(hold).and(Err(Error::Lost)),
             Err(fault) => Err(self.commands.explained(fault, &tenure.keys).await),
+        }
+    }
+
+    /// Same as [`extend`](Self::extend), but rides out failures, as long as the hold is valid.
+    pub(crate) async fn extend_surely(&self, hold: &Hold, lease: Duration) -> Result<()> {
+        let until = Instant::now() + self.config.riding_out();
+        loop {
+            match self.extend(hold, lease).await {
+                Err(error) if error.is_passing() && Instant::now() < until => {
+                    sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                }
+                extended => return extended,
+            }
         }
     }
 

@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
+use crate::error::{Error, Result};
+
 /// What the holds of one owner share. `T`: a tenure, and the number of the hold in it.
 pub(crate) struct OwnerHolds<T> {
     state: Mutex<At<T>>,
@@ -44,15 +46,20 @@ impl<T: Clone> OwnerHolds<T> {
         self.state().clone()
     }
 
-    /// One of them is about to wait. From now on a hold that ends is counted here, if its tenure has ended. Returns
-    /// `false` if another one already waits, or its wait has failed.
-    pub(crate) fn go_away(&self) -> bool {
+    /// One of them is about to wait. From now on a hold that ends is counted here, if its tenure has ended. `may_leave`
+    /// gets the tenure to which they have moved, if they have, and can refuse.
+    ///
+    /// # Errors
+    /// That of `may_leave`. [`Error::Lost`] if another one already waits, or its wait has failed.
+    pub(crate) fn go_away(&self, may_leave: impl FnOnce(Option<&T>) -> Result<()>) -> Result<()> {
         let mut state = self.state();
-        let is_there = matches!(*state, At::First | At::Moved(_));
-        if is_there {
-            *state = At::Away(0);
+        match &*state {
+            At::First => may_leave(None)?,
+            At::Moved(there) => may_leave(Some(there))?,
+            At::Away(_) | At::Lost => return Err(Error::Lost),
         }
-        is_there
+        *state = At::Away(0);
+        Ok(())
     }
 
     /// The tenure has ended, and had this many other holds.
@@ -113,11 +120,15 @@ impl<T: Clone> OwnerHolds<T> {
 mod tests {
     use super::*;
 
+    fn goes_away<T: Clone>(owner_holds: &OwnerHolds<T>) -> bool {
+        owner_holds.go_away(|_| Ok(())).is_ok()
+    }
+
     #[test]
     fn the_others_come_back_unless_they_have_ended_meanwhile() {
         let owner_holds = OwnerHolds::default();
         assert!(!owner_holds.leave_away());
-        assert!(owner_holds.go_away() && !owner_holds.go_away());
+        assert!(goes_away(&owner_holds) && !goes_away(&owner_holds));
         // A guard is dropped before the holds of the tenure are counted.
         assert!(owner_holds.leave_away());
         owner_holds.others(3);
@@ -127,22 +138,25 @@ mod tests {
             "there"
         });
         assert!(matches!(owner_holds.at(), At::Moved("there")) && !owner_holds.leave_away());
-        assert!(owner_holds.go_away());
+        assert!(owner_holds.go_away(|_| Err(Error::Closed)).is_err(), "it is refused");
+        assert!(matches!(owner_holds.at(), At::Moved("there")));
+        let is_told = |there: Option<&&str>| there.map(drop).ok_or(Error::Lost);
+        assert!(owner_holds.go_away(is_told).is_ok(), "it is told where they are");
     }
 
     #[test]
     fn after_a_wait_in_vain_they_are_lost() {
         let owner_holds = OwnerHolds::<()>::default();
-        assert!(owner_holds.go_away());
+        assert!(goes_away(&owner_holds));
         owner_holds.stay_away();
         owner_holds.come_back(|_| ());
-        assert!(matches!(owner_holds.at(), At::Lost) && !owner_holds.go_away());
+        assert!(matches!(owner_holds.at(), At::Lost) && !goes_away(&owner_holds));
     }
 
     #[tokio::test]
     async fn a_hold_waits_until_the_others_are_back() {
         let owner_holds = std::sync::Arc::new(OwnerHolds::default());
-        assert!(owner_holds.go_away());
+        assert!(goes_away(&owner_holds));
         let seen = std::sync::Arc::clone(&owner_holds);
         let waits = tokio::spawn(async move { seen.is_back().await });
         tokio::task::yield_now().await;

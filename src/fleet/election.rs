@@ -89,19 +89,22 @@ impl Election {
     /// Waits until this candidate leads.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background.
+    /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background. A
+    /// future that is not polled once it has the lock keeps it.
     ///
     /// # Errors
     /// Same as [`Lock::lock`], and [`Error::Config`] if the [`margin`](Self::margin) or the
     /// [`identity`](Self::identity) is too long.
     ///
     /// # Panics
-    /// Outside a Tokio runtime with time enabled. The term ends when that runtime does.
+    /// Outside a Tokio runtime with time enabled.
     pub async fn campaign(&self) -> Result<Leadership> {
         self.check()?;
         loop {
             let guard = self.lock.lock().await?;
-            if let Some(leadership) = self.elected(guard).await? {
+            // This candidate may have waited for long. So it does not give the lock up because one answer is missing.
+            let confirmed = guard.extend_surely(self.lease()).await;
+            if let Some(leadership) = self.elected(guard, confirmed)? {
                 return Ok(leadership);
             }
         }
@@ -120,7 +123,10 @@ impl Election {
     pub async fn try_campaign(&self) -> Result<Option<Leadership>> {
         self.check()?;
         match self.lock.try_lock().await? {
-            Some(guard) => self.elected(guard).await,
+            Some(guard) => {
+                let confirmed = guard.extend(self.lease()).await;
+                self.elected(guard, confirmed)
+            }
             None => Ok(None),
         }
     }
@@ -210,10 +216,10 @@ impl Election {
         Observer::new(self.office.clone())
     }
 
-    /// Begins a term, unless the lock is already lost again.
-    async fn elected(&self, guard: Guard) -> Result<Option<Leadership>> {
-        // Until a grant by message is confirmed, its lease may be shorter than the margin.
-        match guard.extend(self.lease()).await {
+    /// Begins a term, unless the lock is already lost again. `confirmed`: the answer to a request for the whole lease.
+    /// Until a grant by message is confirmed, its lease may be shorter than the margin.
+    fn elected(&self, guard: Guard, confirmed: Result<()>) -> Result<Option<Leadership>> {
+        match confirmed {
             Err(Error::Lost) => Ok(None),
             Err(error) => Err(error),
             // The answer may have taken so long that the lease is about to expire.

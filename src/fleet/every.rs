@@ -100,7 +100,8 @@ impl Every {
     /// it keeps trying.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases the lock in the background. The interval counts as used.
+    /// Dropping the future drops the work, and releases the lock in the background. The interval counts as used. A
+    /// future that is not polled once it has the lock keeps it.
     ///
     /// # Errors
     /// It returns only with an error: [`Error::Config`] if the period is not between 10 ms and 366 days,

@@ -57,7 +57,8 @@ impl Leadership {
             who: Arc::clone(who),
         };
         tracing::info!(name = &*term.hold().name(), token = %term.token(), "began to lead");
-        engine.tasks.spawn(reign.run(guard, told));
+        // The runtime that campaigned may stand still. Then the leader would not step down, and `close` would wait for it.
+        engine.tasks.spawn_on(reign.run(guard, told), &engine.runtime);
         Self { term, given_back }
     }
 
@@ -102,8 +103,8 @@ impl Leadership {
     /// From the first poll on, the leader steps down in any case.
     ///
     /// # Errors
-    /// Same as [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime of
-    /// [`campaign`](crate::Election::campaign) has ended.
+    /// Same as [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime on
+    /// which the client was connected has ended.
     pub async fn step_down(mut self) -> Result<()> {
         self.term.end();
         (&mut self.given_back).await.unwrap_or(Err(Error::Lost))

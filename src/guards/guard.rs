@@ -256,6 +256,11 @@ impl Guard {
         self.engine.extend(&self.hold.now(), lease).await
     }
 
+    /// Same as [`extend`](Self::extend), but rides out failures, as long as the lock is ours.
+    pub(crate) async fn extend_surely(&self, lease: Duration) -> Result<()> {
+        self.engine.extend_surely(&self.hold.now(), lease).await
+    }
+
     /// How many holds the owner has of this lock. It can be more than one only for a
     /// [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock), which counts read and
     /// write holds separately. It is not the number of permits of a [`Semaphore`](crate::Semaphore).

@@ -61,7 +61,8 @@ impl WriteGuard {
     /// stays write-locked until its other guards are released too.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the lock is released in the background.
+    /// If the future is dropped, the lock is released in the background. A future that is not polled before it has the
+    /// read lock keeps the write lock.
     ///
     /// # Errors
     /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more. Otherwise as for

@@ -154,16 +154,19 @@ impl Guard {
     /// # Cancel safety
     /// If the future is dropped, the lock is released and the guard is gone. A notification that had arrived goes to
     /// the next waiter. Other guards of the owner have lost the lock, unless the future is dropped before it released
-    /// the lock: in that case only the hold of this guard is released.
+    /// the lock: in that case only the hold of this guard is released. A future that is not polled keeps what it has:
+    /// the lock until it has seen that it stands in the line of the condition, and, once it was notified, its
+    /// notification until it has the lock again.
     ///
     /// # Errors
     /// After every error the lock is no longer held, and the guard is gone. [`Error::Lost`] if the lock was lost before
-    /// it could be released; in that case the guard did not wait. [`Error::Unavailable`] or [`Error::Indeterminate`] if
-    /// Redis does not answer for longer than [`Config::ride_out`](crate::Config::ride_out). [`Error::Unsupported`] if
-    /// this guard cannot wait: it is the guard of a reader or a permit; or its owner has taken another hold within it
-    /// (a read within a write), which would remain; or the layout is Redisson's. [`Error::Conflict`] if the name of the
-    /// condition is used for another kind. [`Error::TooManyWaiters`] if too many callers of this client already wait.
-    /// Otherwise as for [`Lock::lock`](crate::Lock::lock).
+    /// it could be released, or if another guard of the owner waits just then; in both cases the guard did not wait.
+    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if Redis does not answer for longer than
+    /// [`Config::ride_out`](crate::Config::ride_out). [`Error::Unsupported`] if this guard cannot wait: it is the guard
+    /// of a reader or a permit; or its owner has taken another hold within it (a read within a write), which would
+    /// remain; or the layout is Redisson's. [`Error::Conflict`] if the name of the condition is used for another kind.
+    /// [`Error::TooManyWaiters`] if too many callers of this client already wait. Otherwise as for
+    /// [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.

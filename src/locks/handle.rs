@@ -167,26 +167,28 @@ impl Handle {
     }
 
     /// Takes all of these locks at once or none of them, without waiting. The inner error is the index of the lock that
-    /// is held. They are plain locks of one client, and distinct.
-    pub(crate) async fn acquire_all(
+    /// is held. They are plain locks of one client, and distinct. For `kept` and `None` see
+    /// [`acquire_all`](engine::acquire_all).
+    pub(crate) async fn acquire_all<K: Send + 'static>(
         handles: &[&Self],
         patience: Patience,
-    ) -> Result<Result<Vec<Guard>, usize>> {
-        let Some(first) = handles.first() else { return Ok(Ok(Vec::new())) };
+        kept: K,
+    ) -> Result<Option<(Result<Vec<Guard>, usize>, K)>> {
+        let Some(first) = handles.first() else { return Ok(Some((Ok(Vec::new()), kept))) };
         let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.lease.clone()?));
         let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
         let names = wanted.len();
         let span = tracing::debug_span!("lock.acquire_all", "lock.count" = names);
         let asked = wanted[0].0.meters.asks(true);
-        let answer = engine::acquire_all(&first.engine, &wanted, patience).instrument(span).await;
-        asked.came_to(answer.as_ref().map(|answer| matches!(answer, AllOrNone::Held(_))));
-        Ok(match answer? {
-            AllOrNone::Busy(at) => Err(at),
-            AllOrNone::Held(holds) => {
-                let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);
-                Ok(holds.into_iter().map(guard).collect())
-            }
-        })
+        let asking = engine::acquire_all(&first.engine, &wanted, patience, kept);
+        let answer = asking.instrument(span).await;
+        let is_held = |answer: &Option<_>| matches!(answer, Some((AllOrNone::Held(_), _)));
+        asked.came_to(answer.as_ref().map(is_held));
+        let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);
+        Ok(answer?.map(|(answer, kept)| match answer {
+            AllOrNone::Busy(at) => (Err(at), kept),
+            AllOrNone::Held(holds) => (Ok(holds.into_iter().map(guard).collect()), kept),
+        }))
     }
 
     /// Waits for the lock without a time limit.

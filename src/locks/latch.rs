@@ -83,7 +83,9 @@ impl CountDownLatch {
 
     /// Counts down by one, and returns the remaining count, which never goes below zero.
     ///
-    /// If an answer is lost, the client repeats the request. The server still counts it only once.
+    /// If an answer is lost, the client repeats the request. The server still counts it only once. The answer to a
+    /// repeated request is the count at that time. So several callers may get 0: it does not mean that this call was
+    /// the last one.
     ///
     /// # Cancel safety
     /// A dropped future may or may not have counted. To be sure, call it in a separate task.

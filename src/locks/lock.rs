@@ -258,13 +258,15 @@ impl Lock {
     }
 
     /// Takes all of these locks at once or none of them, without waiting. The inner error is the index of the lock that
-    /// is held. They are plain locks of one client, and distinct.
-    pub(crate) async fn acquire_all(
+    /// is held. They are plain locks of one client, and distinct. `kept` comes back with an answer. Returns `None` if the
+    /// caller was not polled for so long that the client has given up the request, and `kept` with it.
+    pub(crate) async fn acquire_all<K: Send + 'static>(
         locks: &[&Self],
         patience: Patience,
-    ) -> Result<Result<Vec<Guard>, usize>> {
+        kept: K,
+    ) -> Result<Option<(Result<Vec<Guard>, usize>, K)>> {
         let handles: Vec<_> = locks.iter().map(|lock| &lock.handle).collect();
-        Handle::acquire_all(&handles, patience).await
+        Handle::acquire_all(&handles, patience, kept).await
     }
 
     /// Reports an invalid name or lease.

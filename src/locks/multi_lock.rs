@@ -140,7 +140,11 @@ impl MultiLock {
         self.check()?;
         let locks = self.sorted();
         if self.is_one_step() {
-            let answer = Lock::acquire_all(&locks, Patience::None).await?;
+            let (answer, ()) = loop {
+                if let Some(answer) = Lock::acquire_all(&locks, Patience::None, ()).await? {
+                    break answer;
+                }
+            };
             return Ok(answer.ok().map(|held| self.guard(held)));
         }
         let mut held = Vec::with_capacity(locks.len());
@@ -284,8 +288,10 @@ impl MultiLock {
                 return retry.out_of_time(limit.whole);
             };
             match answer {
-                Ok(Ok(held)) => return Ok(Some(held)),
-                Ok(Err(busy)) => {
+                // It was not polled, and has nothing any more.
+                Ok(None) => {}
+                Ok(Some(Ok(held))) => return Ok(Some(held)),
+                Ok(Some(Err(busy))) => {
                     retry.is_held();
                     step_aside(&mut misses, limit).await;
                     let Some(guard) = limit.taken(locks[busy]).await? else { return Ok(None) };
@@ -367,26 +373,28 @@ impl Limit {
 }
 
 /// Asks for all locks except the one that the caller already holds. If somebody else holds one of them, the caller
-/// releases its own.
-async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Answer> {
+/// releases its own. Returns `None` if the caller was not polled, and the client has released its own.
+async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Option<Answer>> {
     let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
     let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();
     let asked: Vec<_> = others.iter().map(|at| locks[*at]).collect();
-    let mut held = match Lock::acquire_all(&asked, Patience::Endless).await? {
+    let answer = Lock::acquire_all(&asked, Patience::Endless, first).await?;
+    let Some((answer, first)) = answer else { return Ok(None) };
+    let mut held = match answer {
         Ok(held) => held,
-        Err(busy) => return Ok(Err(others[busy])),
+        Err(busy) => return Ok(Some(Err(others[busy]))),
     };
-    let Some((at, guard)) = first else { return Ok(Ok(held)) };
+    let Some((at, guard)) = first else { return Ok(Some(Ok(held))) };
     if let (Some(lease), false) = (locks[at].fixed_lease(), held.is_empty()) {
         match guard.extend(lease).await {
-            Err(Error::Lost) => return Ok(Err(at)),
+            Err(Error::Lost) => return Ok(Some(Err(at))),
             extended => extended?,
         }
     }
     held.insert(at, guard);
     // A guard may have been lost before the other locks were granted.
     let lost = held.iter().position(|guard| !guard.is_valid());
-    Ok(lost.map_or(Ok(held), Err))
+    Ok(Some(lost.map_or(Ok(held), Err)))
 }
 
 /// Extends the held locks while the caller waits for another; returns when one of them is lost.

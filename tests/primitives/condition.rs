@@ -307,10 +307,47 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
     // It stands in line before it releases the lock. Dropped in between, it would release its own hold alone.
     soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
     waiter.abort();
-    soon(outer.ended()).await;
+    assert_eq!(soon(outer.ended()).await, Ended::Lost);
     assert!(!outer.is_valid());
     assert!(matches!(soon(outer.unlock()).await, Err(Error::Lost)));
     lined_up(&admin, 0).await;
+}
+
+/// The first one comes back just before the second one would release the lock, which has another tenure by then.
+#[tokio::test]
+async fn a_guard_that_another_one_brings_back_waits_in_its_turn() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let (first, second) = (client.condition("c"), client.condition("d"));
+    let waiter = {
+        let first = first.clone();
+        tokio::spawn(async move { inner.wait(&first).await })
+    };
+    lined_up(&admin, 1).await;
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+
+    let mut waits = {
+        let second = second.clone();
+        Box::pin(async move { outer.wait(&second).await })
+    };
+    assert!(waits.as_mut().now_or_never().is_none(), "its request is on its way");
+    first.notify_one().await.unwrap();
+    let inner = comes_back(waiter).await;
+    assert!(inner.is_valid());
+    let waits = tokio::spawn(waits);
+
+    let between = soon(client.lock("a").lock()).await.unwrap();
+    assert!(!inner.is_valid() && !waits.is_finished(), "the second one waits now");
+    second.notify_one().await.unwrap();
+    between.unlock().await.unwrap();
+    let outer = comes_back(waits).await;
+    assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
+    inner.unlock().await.unwrap();
+    assert!(client.lock("a").try_lock().await.unwrap().is_none());
+    outer.unlock().await.unwrap();
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
 }
 
 #[tokio::test]

@@ -131,6 +131,38 @@ async fn a_leader_without_redis_stops_before_another_one_may_lead() {
     assert!(is_pending(next.ended()).await && !first.is_leader());
 }
 
+/// The lock is granted, and then the connection breaks: a candidate that has waited for long keeps what it has.
+#[tokio::test]
+async fn a_candidate_rides_out_a_connection_that_breaks_after_its_election() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let candidate = comes_in(proxy.url(), Config::default()).await.election("a");
+    let lost = proxy.script("renew").first(2).cut_after();
+    let leadership = leads(&candidate).await;
+    assert_eq!(lost.fired(), 2);
+    assert!(leadership.is_leader());
+    leadership.step_down().await.unwrap();
+}
+
+/// The runtime that campaigned is still there, but nobody drives it.
+#[tokio::test]
+async fn a_term_ends_on_the_runtime_of_its_client() {
+    let server = Server::start().await;
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let candidate = ours.election("a");
+    let campaigned = tokio::task::spawn_blocking(move || {
+        let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let leadership = other.block_on(leads(&candidate));
+        (other, leadership)
+    });
+    let (other, leadership) = campaigned.await.unwrap();
+    drop(leadership);
+    leads(&theirs.election("a")).await.step_down().await.unwrap();
+    timeout(SOON, ours.close()).await.expect("it closes");
+    other.shutdown_background();
+}
+
 /// Renewals that fail and succeed again do not end a term.
 #[tokio::test]
 async fn a_leader_that_is_renewed_goes_on() {

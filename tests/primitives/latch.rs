@@ -98,6 +98,30 @@ async fn a_count_whose_answer_is_lost_counts_once() {
     }
 }
 
+/// The count opens the latch, its answer is lost, and a caller that has passed deletes the latch before the repetition.
+#[tokio::test]
+async fn a_last_count_whose_answer_is_lost_counts_though_the_latch_is_deleted() {
+    for layout in LAYOUTS {
+        let server = Site::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
+        let counts = client_of(&proxy.url(), layout).await.count_down_latch("a");
+        let passes = client_of(&server.url(), layout).await.count_down_latch("a");
+        counts.set(1).await.unwrap();
+
+        let _lost = proxy.script("count_down").nth(1).cut_after();
+        let repeated = proxy.script("count_down").nth(2).hold_request();
+        let counted = tokio::spawn(async move { counts.count_down().await });
+        repeated.happened().await;
+        passes.wait().await.unwrap();
+        assert_eq!(passes.delete().await.unwrap(), layout == Layout::Native);
+        repeated.lift();
+
+        let counted = timeout(SOON, counted).await.expect("it is answered").expect("no panic");
+        assert_eq!(counted.unwrap(), 0);
+    }
+}
+
 /// The first copy of a request is kept on the way until the second was answered.
 #[tokio::test]
 async fn a_count_that_arrives_twice_counts_once() {

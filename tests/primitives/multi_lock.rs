@@ -948,3 +948,35 @@ async fn a_call_that_is_not_polled_stops_nobody() {
     }
     is_free(&server.admin().await).await;
 }
+
+/// It has waited for one of its locks, and its request for the others is on its way when it falls asleep.
+#[tokio::test]
+async fn a_call_that_is_not_polled_keeps_no_lock_that_it_has_waited_for() {
+    let server = Server::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    proxy.name_script("all", include_str!("../../lua/line/acquire_all.lua"));
+    let config = Config::default().waiter_ttl(Duration::from_millis(200));
+    let (ours, theirs) =
+        (comes_in(proxy.url(), config.clone()).await, comes_in(server.url(), config).await);
+    let guard = in_time(theirs.lock("b").lock()).await.unwrap();
+    let multi = ours.multi_lock(ABC);
+    let request = proxy.script("all").nth(2).hold_request();
+    let mut asleep = Box::pin(multi.lock());
+    let is_on_its_way = async {
+        tokio::select! {
+            _ = &mut asleep => panic!("its request is kept on its way"),
+            () = request.happened() => {}
+        }
+    };
+    let frees = async {
+        parked(&admin, "b", 1).await;
+        guard.unlock().await.unwrap();
+    };
+    tokio::join!(in_time(is_on_its_way), frees);
+    request.lift();
+    for name in ABC {
+        in_time(theirs.lock(name).lock()).await.unwrap().unlock().await.unwrap();
+    }
+    in_time(asleep).await.unwrap().unlock().await.unwrap();
+    is_free(&admin).await;
+}

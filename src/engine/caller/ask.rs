@@ -63,6 +63,8 @@ impl Caller {
         // Incur the debt before the entry notes a request. A closed client sends no request, and it has to find in the
         // entry the place that it gives up.
         let debt = self.engine.debts.incur()?;
+        // `close` waits until this request is noted, or its place given up.
+        let _until_noted = debt.clone();
         let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);
@@ -82,7 +84,12 @@ impl Caller {
             Err(fault) if fault.may_hold() => Event::Unanswered,
             Err(_) => Event::Refused,
         };
-        entry.step(event, self.rules());
+        let is_noted = entry.notes(event, self.rules());
+        if let (Ok(Attempt::Waits { .. }), false) = (&answer, is_noted) {
+            // Since the answer came, `close` has taken the contender out of the entry. It gave up no place, since the
+            // request was still in flight for it.
+            self.engine.leave_line(&entry.keys, id);
+        }
         answer
     }
 
