@@ -516,6 +516,32 @@ async fn a_contender_that_does_not_read_its_answer_stops_nobody() {
     }
 }
 
+/// P9: so it is if another caller is dropped that was cancelled before the contender came.
+#[tokio::test]
+async fn a_cancelled_caller_that_is_dropped_does_not_hide_the_next_one() {
+    hides_nobody("a dropped caller", async |kind, ours| Asleep::asks(kind, ours)).await;
+}
+
+/// P9: so it is if that was an unlock.
+#[tokio::test]
+async fn a_cancelled_unlock_that_is_dropped_does_not_hide_the_next_caller() {
+    hides_nobody("a dropped unlock", async |kind, ours| Asleep::unlocks(taken(kind, ours).await))
+        .await;
+}
+
+async fn hides_nobody(what: &str, former: impl AsyncFn(Kind, &Client) -> Asleep) {
+    nobody_of(&[Lock, Write, Semaphore(1)], async |crowd, ours, theirs| {
+        let former = former(crowd.kind, &ours).await.polled();
+        // It is cancelled meanwhile.
+        sleep(SHORT * 3).await;
+        let asleep = vec![Asleep::asks(crowd.kind, &ours).polled()];
+        drop(former);
+        all_come(what, vec![crowd.caller(&theirs)]).await;
+        (what.to_owned(), asleep)
+    })
+    .await;
+}
+
 /// P9: so it is for a call that does not wait.
 #[tokio::test]
 async fn a_call_that_does_not_wait_and_is_not_polled_stops_nobody() {
