@@ -93,7 +93,6 @@ pub(crate) async fn attempt(
 }
 
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
-    engine.commands.tried(&acquire.keys).await;
     let singles = &engine.requests.singles;
     let Some(_on_its_way) = singles.send_alone() else {
         let Answered { question, answer } = singles.join(acquire).await?;
