@@ -204,9 +204,11 @@ impl PendingAcquire<'_> {
     }
 
     /// A contender with a place in line asks again, under another owner field. The client releases the old owner field
-    /// after that. If it did so before, the place would be free in between, and the waiters behind it would be let in.
+    /// after that. If it did so before, the place would be free in between, and the waiters behind it would be let in. A
+    /// caller that asks beside the contender has no place: what its request was granted is released at once.
     fn hold_back(&mut self) {
-        let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
+        let has_place = |entry: &&Entry| self.acquire.place > 0 && entry.has_place();
+        let Some(entry) = self.entry.filter(has_place) else { return };
         if let Some(sent_on) = self.open_on.take() {
             entry.hold_back(Ghost::new(&self.acquire, sent_on.generation()));
         }

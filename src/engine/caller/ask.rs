@@ -144,6 +144,7 @@ impl Caller {
         } else {
             entry.forbid_keeping();
         }
+        let has_place = acquire.place > 0;
         let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.side_by_side(), matches!(attempted, Ok(Attempt::Granted(_))))
@@ -154,7 +155,10 @@ impl Caller {
             Ok(_) => {
                 known.into_iter().for_each(Known::answered);
                 entry.answered();
-                self.engine.give_back_former(entry);
+                // A caller that asks beside the contender says nothing about the place of the contender.
+                if has_place {
+                    self.engine.give_back_former(entry);
+                }
                 if let Some(offer) = offer {
                     offer.answered();
                 }
